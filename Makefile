@@ -1,0 +1,30 @@
+# One word per chore.
+
+PYTHON ?= python
+
+.PHONY: check test conformance conformance-full bench fmt
+
+# What must hold before a change is shown to anyone: seconds, not minutes.
+check:
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest -q tests/test_smoke.py
+
+# Everything except the full conformance tier and other nightly tests.
+test:
+	$(PYTHON) -m pytest -n auto -m "not nightly" tests
+
+# PyTorch's own op tests against Lucerne: the tier that fits in a change, and all of it.
+conformance:
+	$(PYTHON) -m tests.conformance fast
+
+conformance-full:
+	$(PYTHON) -m tests.conformance full
+
+bench:
+	$(PYTHON) benchmarks/overhead.py
+
+fmt:
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .

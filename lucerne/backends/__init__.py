@@ -1,0 +1,63 @@
+"""L3: devices. A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from functools import lru_cache
+
+from lucerne.backends.api import Backend
+from lucerne.base import device as dev
+from lucerne.base.config import config
+
+_IN_TREE = ("reference", "null")
+META = "meta"
+"""Tensors without bytes: only shapes are computed. Served by no backend."""
+_registered: dict[str, Backend] = {}
+
+
+def register(name: str, backend: Backend) -> None:
+    """Make `backend` serve the device type `name` (out-of-tree backends call this, or use the
+    entry point group `lucerne.backends`)."""
+    _registered[name] = backend
+
+
+@lru_cache(maxsize=None)
+def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
+    return {e.name: e for e in importlib.metadata.entry_points(group="lucerne.backends")}
+
+
+def is_known(name: str) -> bool:
+    return (
+        name in _registered
+        or name in (META, HOST)
+        or name in _IN_TREE
+        or name in _entry_points()
+    )
+
+
+HOST = "cpu"
+"""The device whose memory Python and NumPy can see. `config.host_backend` serves it."""
+
+
+def get(name: str) -> Backend:
+    """The backend that serves a device type, loaded on first use."""
+    found = _registered.get(name)
+    if found is None:
+        found = _registered[name] = _load(config.host_backend if name == HOST else name)
+    return found
+
+
+def _load(name: str) -> Backend:
+    if name in _IN_TREE:
+        made: Backend = importlib.import_module(f"lucerne.backends.{name}").make()
+        return made
+    point = _entry_points().get(name)
+    if point is None:
+        known = ", ".join(sorted({*_registered, *_IN_TREE, *_entry_points(), META}))
+        raise RuntimeError(f"no backend serves device {name!r}; known devices: {known}")
+    loaded: Backend = point.load()()
+    return loaded
+
+
+dev.set_known_types(is_known)

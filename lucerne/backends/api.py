@@ -1,0 +1,64 @@
+"""The contract of a backend: move bytes, and compile a graph of primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from lucerne.base.device import device
+from lucerne.ir.graph import Graph
+from lucerne.ir.meta import TensorMeta
+from lucerne.ir.op import Op
+
+CONTRACT_VERSION = 1
+"""Raised when this file changes in a way that an existing backend would notice."""
+
+Buffer = Any
+"""Bytes on a device, as the backend holds them. Host backends use a one-dimensional uint8 array."""
+
+
+class TensorState(Protocol):
+    """What an executable sees of a tensor."""
+
+    _meta: TensorMeta
+    _storage: Any
+    _offset: int
+    _array: Any
+    """A slot the backend may use to keep its own handle of this tensor."""
+
+
+class Executable(Protocol):
+    """A compiled graph. Reads `inputs`, writes into `outputs`, which are allocated already.
+
+    Returns None, or for ops with data-dependent shapes the list of result arrays.
+    """
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any: ...
+
+
+class Backend(Protocol):
+    """Two abilities. Everything else the framework derives."""
+
+    contract_version: int
+
+    def devices(self) -> list[device]: ...
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Fresh bytes, aligned to 64, contents undefined."""
+
+    def to_host(self, buffer: Buffer) -> np.ndarray:
+        """The bytes as a uint8 array (shared when the device's memory is the host's)."""
+
+    def from_host(self, data: np.ndarray) -> Buffer:
+        """A buffer with these bytes."""
+
+    def address(self, buffer: Buffer) -> int:
+        """Where the bytes are: what `data_ptr` reports."""
+
+    def compile(self, graph: Graph) -> Executable:
+        """An executable for a graph of primitives; eager hands over graphs of one op."""
+
+    def supports(self, op: Op) -> bool:
+        """Whether `compile` takes this op."""

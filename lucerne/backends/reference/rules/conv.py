@@ -1,0 +1,3 @@
+"""Rules of the conv family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the fft family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the index family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the join family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the linalg family."""
+
+from __future__ import annotations

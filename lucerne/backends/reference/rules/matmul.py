@@ -1,0 +1,3 @@
+"""Rules of the matmul family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the pointwise family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Rules of the pool family."""
+
+from __future__ import annotations

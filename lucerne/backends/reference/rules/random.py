@@ -1,0 +1,3 @@
+"""Rules of the random family."""
+
+from __future__ import annotations

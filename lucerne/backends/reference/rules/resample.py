@@ -1,0 +1,3 @@
+"""Rules of the resample family."""
+
+from __future__ import annotations

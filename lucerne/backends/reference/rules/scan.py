@@ -1,0 +1,3 @@
+"""Rules of the scan family."""
+
+from __future__ import annotations

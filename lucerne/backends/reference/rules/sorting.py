@@ -1,0 +1,3 @@
+"""Rules of the sorting family."""
+
+from __future__ import annotations

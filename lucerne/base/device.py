@@ -1,0 +1,97 @@
+"""Where a tensor lives: a type name and an index. Which names exist is the backend registry's business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class device:  # noqa: N801 - torch spells it this way
+    """A place for tensors: `device("cpu")`, `device("meta")`, `device("chip", 1)`.
+
+    >>> import lucerne
+    >>> lucerne.device("cpu")
+    device(type='cpu')
+    """
+
+    __slots__ = ("_hash", "index", "type")
+    type: str
+    index: int | None
+
+    def __new__(
+        cls,
+        device: str | device | int | None = None,
+        index: int | None = None,
+        *,
+        type: str | None = None,
+    ) -> device:
+        given = type if device is None else device
+        if isinstance(given, cls):
+            return given
+        if given is None:
+            raise RuntimeError("device(): expected a device type such as 'cpu', got nothing")
+        if isinstance(given, int):
+            kind, number = default_accelerator(), given
+        else:
+            kind, number = _parse(str(given), index)
+        return _interned(cls, kind, number)
+
+    def __repr__(self) -> str:
+        tail = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{tail})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and self.type == other.type and self.index == other.index
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return device, (str(self),)
+
+    def __deepcopy__(self, memo: object) -> device:
+        return self
+
+
+_KNOWN: dict[tuple[str, int | None], device] = {}
+_is_known_type: Callable[[str], bool] | None = None
+
+
+def set_known_types(check: Callable[[str], bool]) -> None:
+    """Called by the backend registry, which alone knows what devices there are."""
+    global _is_known_type
+    _is_known_type = check
+
+
+def default_accelerator() -> str:
+    return "cpu"
+
+
+def _interned(cls: type[device], kind: str, number: int | None) -> device:
+    found = _KNOWN.get((kind, number))
+    if found is None:
+        found = object.__new__(cls)
+        found.type = kind
+        found.index = number
+        found._hash = hash((kind, number))  # type: ignore[attr-defined]
+        _KNOWN[kind, number] = found
+    return found
+
+
+def _parse(text: str, index: int | None) -> tuple[str, int | None]:
+    kind, colon, tail = text.partition(":")
+    if colon:
+        if index is not None:
+            raise RuntimeError(
+                f"device(): type must not include an index, got {text!r} and {index}"
+            )
+        if not tail.isdigit() or (len(tail) > 1 and tail[0] == "0"):
+            raise RuntimeError(f"Invalid device string: '{text}'")
+        index = int(tail)
+    if _is_known_type is not None and not _is_known_type(kind):
+        raise RuntimeError(
+            f"Expected one of the registered device types at start of device string: {kind}"
+        )
+    return kind, index

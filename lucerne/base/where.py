@@ -1,0 +1,30 @@
+"""Which line of the user's code is running: for messages that name it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+Place = tuple[CodeType, int]
+
+
+def user_place() -> Place | None:
+    """Code object and line of the innermost frame outside the package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE) and code.co_filename[0] != "<":
+            return code, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def describe(place: Place | None) -> str:
+    """`file:line in function`, or a plain word when it isn't known."""
+    if place is None:
+        return "an unknown line"
+    code, line = place
+    return f"{code.co_filename}:{line} in {code.co_name}"

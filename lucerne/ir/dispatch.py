@@ -1,0 +1,112 @@
+"""The way of a call: interpreters that asked to see it, then the eager bottom.
+
+Every op call, from the user's or from another op's body, enters `run`. With no interpreter active it goes
+straight to the bottom (installed by the tensor layer). An interpreter sees a call and decides: answer it,
+change it, or let it proceed to the next one down.
+
+Two levels exist, because both are needed: `call` interpreters stand above autograd and see what the user
+wrote (softmax is one call); `kernel` interpreters stand below it and see only what is really executed
+(softmax is its primitives, backward passes included).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from lucerne.ir.op import Op
+
+
+class State(threading.local):
+    """Per-thread switches. `active` is true when some interpreter wants to see calls."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.call_level: list[Interpreter] = []
+        self.kernel_level: list[Interpreter] = []
+        self.overrides_enabled = True
+        self.grad_enabled = True
+        self.inference = False
+        self.checks_saved = False
+
+    def refresh(self) -> None:
+        self.active = bool(self.call_level or self.kernel_level)
+
+
+state = State()
+
+Proceed = Callable[[Op, tuple[Any, ...], Any], Any]
+
+
+class Interpreter:
+    """Sees op calls while entered. Override `run`; call `proceed` to let the call go on.
+
+    While `run` works, this interpreter is off the stack, so ops it calls itself go to the ones below.
+    """
+
+    level = "call"
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Proceed) -> Any:
+        """`args` holds every parameter of `op` in signature order."""
+        return proceed(op, args, out)
+
+    def __enter__(self) -> Any:
+        self._stack().append(self)
+        state.refresh()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack().pop()
+        state.refresh()
+
+    def _stack(self) -> list[Interpreter]:
+        return state.call_level if self.level == "call" else state.kernel_level
+
+    @contextmanager
+    def active_again(self) -> Iterator[None]:
+        """Inside `run`: see the ops of a body as well (to decompose a call and watch the parts)."""
+        with self:
+            yield
+
+
+class Bottom(Protocol):
+    """What the tensor layer supplies: run a call with no call-level interpreter left."""
+
+    def __call__(self, op: Op, args: tuple[Any, ...], out: Any = None) -> Any: ...
+
+
+def through(stack: list[Interpreter], op: Op, args: tuple[Any, ...], out: Any, end: Proceed) -> Any:
+    """Hand a call to the innermost interpreter of `stack`; `end` is what lies below them all."""
+    if not stack:
+        return end(op, args, out)
+    interpreter = stack.pop()
+    state.refresh()
+    try:
+        return interpreter.run(
+            op, args, out, lambda o, a, where=None: through(stack, o, a, where, end)
+        )
+    finally:
+        stack.append(interpreter)
+        state.refresh()
+
+
+def _no_bottom(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
+    raise RuntimeError("no tensor layer is loaded: import lucerne before calling ops")
+
+
+class _Entry:
+    """Holder of the installed bottom, so that generated functions find it late."""
+
+    __slots__ = ("run",)
+
+    def __init__(self) -> None:
+        self.run: Bottom = _no_bottom
+
+
+entry = _Entry()
+
+
+def install(bottom: Bottom) -> None:
+    entry.run = bottom

@@ -1,0 +1,100 @@
+"""TensorMeta: everything about a tensor but its bytes, interned so that equal means identical.
+
+Plans are cached by metadata. Because two tensors with the same dtype, shape, strides and device share one
+TensorMeta object, a cache key is a few pointers and hashing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from lucerne.base import shape as sh
+from lucerne.base.device import device as Device
+from lucerne.base.dtype import dtype as DType
+
+
+class TensorMeta:
+    """dtype, shape, strides and device of a tensor, with what follows from them."""
+
+    __slots__ = (
+        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape",
+        "strides",
+    )  # fmt: skip
+
+    dtype: DType
+    shape: sh.Size
+    strides: sh.Shape
+    device: Device
+    numel: int
+    ndim: int
+    contiguous: bool
+    byte_strides: sh.Shape
+
+    def __repr__(self) -> str:
+        return f"TensorMeta({self.dtype}, {list(self.shape)}, {list(self.strides)}, {self.device})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_meta, (self.dtype, tuple(self.shape), self.strides, self.device)
+
+    @property
+    def is_dense(self) -> bool:
+        return sh.is_dense(self.shape, self.strides)
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to one past the last, in memory."""
+        if self.numel == 0:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    def like(
+        self,
+        shape: sh.Shape | None = None,
+        dtype: DType | None = None,
+        strides: sh.Shape | None = None,
+        device: Device | None = None,
+    ) -> TensorMeta:
+        """A meta that differs in the given fields; new shapes are contiguous unless told."""
+        if shape is None:
+            shape = self.shape
+            strides = self.strides if strides is None else strides
+        elif strides is None:
+            strides = sh.contiguous_strides(shape)
+        return make_meta(dtype or self.dtype, shape, strides, device or self.device)
+
+
+class NumberMeta:
+    """Stands for a Python number among the operands: a 0-dim value that yields in promotion."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"NumberMeta({self.kind.__name__})"
+
+
+NUMBER_METAS = {kind: NumberMeta(kind) for kind in (bool, int, float, complex)}
+
+_METAS: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDictionary()
+
+
+def make_meta(
+    dtype: DType, shape: sh.Shape, strides: sh.Shape | None, device: Device
+) -> TensorMeta:
+    """The one TensorMeta with these fields (contiguous when `strides` is None)."""
+    if strides is None:
+        strides = sh.contiguous_strides(shape)
+    key = (dtype, tuple(shape), strides, device)
+    found = _METAS.get(key)
+    if found is None:
+        found = TensorMeta()
+        found.dtype, found.device = dtype, device
+        found.shape, found.strides = sh.Size(shape), tuple(strides)
+        found.ndim, found.numel = len(found.shape), sh.numel(shape)
+        found.contiguous = sh.is_contiguous(shape, strides)
+        found.byte_strides = tuple(s * dtype.itemsize for s in strides)
+        _METAS[key] = found
+    return found

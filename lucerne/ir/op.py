@@ -1,0 +1,144 @@
+"""Op: one entry of the table. Signature, meaning, derivative, oracle and samples stand together.
+
+An entry is written as a decorated Python function (see `ir/define.py`); the decorator returns an ordinary
+function with torch's signature whose attribute `.op` is the Op. Its parameters are of three kinds, told by
+their annotation:
+
+* tensors (`Tensor`, `Tensor | None`, `TensorList`): may be given as Python numbers where torch allows it;
+* runtime numbers (`Scalar`): values that change from call to call, so not part of a plan's key;
+* everything else is static: part of the key, fixed when a plan is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Tensor = Any
+"""What op bodies handle: the tensor layer's Tensor, a fake, or a traced value. Duck-typed on purpose."""
+TensorList = Any
+Scalar = Any
+
+TENSOR, TENSOR_LIST, SCALAR, STATIC, OPAQUE = "t", "l", "n", "s", "o"
+_KINDS = {
+    "Tensor": TENSOR,
+    "Tensor | None": TENSOR,
+    "TensorList": TENSOR_LIST,
+    "Scalar": SCALAR,
+    "Scalar | None": SCALAR,
+    "Opaque": OPAQUE,
+}
+
+POINTWISE, REDUCTION, VIEW, STRUCTURAL, RANDOM, COMPOSITE = (
+    "pointwise", "reduction", "view", "structural", "random", "composite",
+)  # fmt: skip
+
+
+class Param:
+    """One parameter of an op."""
+
+    __slots__ = ("annotation", "default", "keyword_only", "kind", "name")
+
+    def __init__(self, p: inspect.Parameter) -> None:
+        self.name = p.name
+        self.annotation = p.annotation if isinstance(p.annotation, str) else "Tensor"
+        self.kind = _KINDS.get(self.annotation, STATIC)
+        self.default = p.default
+        self.keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
+
+
+class Op:
+    """An operator: what it is called, what it means, how it differentiates, how it is checked."""
+
+    __slots__ = (
+        "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc", "explicit",
+        "inplace", "kind", "kinds", "meta", "method", "name", "namespace", "needs_opmath", "oracle",
+        "out", "params", "promote", "public", "reduce", "samples", "save_names", "supports_number",
+    )  # fmt: skip
+
+    def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
+        self.name = name
+        self.kind = kind
+        self.body = body
+        signature = inspect.signature(body)
+        self.params = tuple(Param(p) for p in signature.parameters.values())
+        self.args = tuple(p.name for p in self.params)
+        self.kinds = "".join(p.kind for p in self.params)
+        self.doc = inspect.getdoc(body) or ""
+        self.meta: Callable[..., Any] | None = fields.get("meta")
+        self.derivatives: Derivatives = _derivatives(fields.get("vjp"))
+        self.explicit = fields.get("vjp") is not None
+        self.oracle: Callable[..., Any] | None = fields.get("oracle")
+        self.samples: Any = fields.get("samples")
+        self.promote: str = fields.get("promote", "default")
+        self.reduce: Any = fields.get("reduce")
+        self.method: bool = fields.get("method", False)
+        self.inplace: bool = fields.get("inplace", False)
+        self.out: bool = fields.get("out", True)
+        self.namespace: str = fields.get("namespace", "")
+        self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
+        self.data_dependent: bool = fields.get("data_dependent", False)
+        self.needs_opmath: bool = fields.get("opmath", False)
+        self.save_names = _save_names(self.derivatives, self.args)
+        self.public: Callable[..., Any] = body
+
+    def __repr__(self) -> str:
+        return f"<op {self.qualified}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get, (self.qualified,)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+    @property
+    def is_primitive(self) -> bool:
+        """Whether a backend needs a rule (or a scalar body) for it."""
+        return self.kind != COMPOSITE
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.public(*args, **kwargs)
+
+    def named(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.args, args, strict=True))
+
+
+Derivatives = Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]
+
+
+def _derivatives(vjp: Mapping[str, Callable[..., Any]] | None) -> Derivatives:
+    """For each differentiable input: the formula, and the names of what it reads."""
+    if not vjp:
+        return {}
+    return {
+        name: (formula, tuple(inspect.signature(formula).parameters))
+        for name, formula in vjp.items()
+        if formula is not None
+    }
+
+
+def _save_names(derivatives: Derivatives, args: tuple[str, ...]) -> frozenset[str]:
+    wanted = {name for _, reads in derivatives.values() for name in reads}
+    return frozenset(wanted & set(args)) | (wanted & {"y"})
+
+
+_TABLE: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Enter an op into the table under its qualified name."""
+    if op.qualified in _TABLE:
+        raise ValueError(f"op {op.qualified!r} is already in the table: an op has one entry")
+    _TABLE[op.qualified] = op
+    return op
+
+
+def get(name: str) -> Op:
+    return _TABLE[name]
+
+
+def table() -> Mapping[str, Op]:
+    """Every op by its qualified name."""
+    return _TABLE

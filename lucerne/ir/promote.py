@@ -1,0 +1,60 @@
+"""Which dtype an op computes in and which it returns: torch's promotion rules over metas and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.base import defaults
+from lucerne.base import dtype as dt
+from lucerne.ir.meta import NumberMeta, TensorMeta
+
+
+def result_type(operands: Sequence[Any]) -> dt.dtype:
+    """The common dtype: tensors with dimensions win over 0-dim tensors, those over Python numbers.
+
+    A lower class decides only when it is of a higher category (int < float < complex).
+    """
+    dims = zeros = numbers = None
+    for o in operands:
+        if isinstance(o, TensorMeta):
+            if o.ndim:
+                dims = o.dtype if dims is None else dt.promote_types(dims, o.dtype)
+            else:
+                zeros = o.dtype if zeros is None else dt.promote_types(zeros, o.dtype)
+        elif isinstance(o, NumberMeta):
+            kind = defaults.dtype_of_number_type(o.kind)
+            numbers = kind if numbers is None else dt.promote_types(numbers, kind)
+    found = _combine(dims, _combine(zeros, numbers))
+    if found is None:
+        raise RuntimeError("result_type: no operand has a dtype")
+    return found
+
+
+def _combine(higher: dt.dtype | None, lower: dt.dtype | None) -> dt.dtype | None:
+    if higher is None or lower is None:
+        return higher or lower
+    if lower.category > higher.category:
+        if lower.category == dt.COMPLEX and higher.category == dt.FLOAT:
+            return higher.to_complex()  # float64 with 1j keeps its precision: complex128
+        return lower
+    return higher
+
+
+def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt.dtype]:
+    """(dtype the body sees, dtype of the result) under a promotion rule.
+
+    `default`: the common type; `float`: integers become the default float; `bool`: result is bool;
+    `real`: complex results become real (abs); `int64`: bool and integers become int64.
+    """
+    common = result_type(operands)
+    if rule in ("float", "float_real") and common.category < dt.FLOAT:
+        common = defaults.get_default_dtype()
+    if rule == "int64" and common.category < dt.FLOAT:
+        common = dt.int64
+    result = common
+    if rule == "bool":
+        result = dt.bool_
+    elif rule in ("real", "float_real"):
+        result = common.to_real()
+    return common.compute, result

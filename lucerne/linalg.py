@@ -1,0 +1,8 @@
+"""`lucerne.linalg`: the ops of that namespace, from the table."""
+
+from __future__ import annotations
+
+from lucerne.ir.export import fill as _fill
+from lucerne.tensor import load as _load
+
+_fill(globals(), "linalg")

@@ -1,0 +1,3 @@
+"""Ops of the activation family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the attention family."""
+
+from __future__ import annotations

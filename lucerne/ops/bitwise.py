@@ -1,0 +1,3 @@
+"""Ops of the bitwise family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the compare family."""
+
+from __future__ import annotations

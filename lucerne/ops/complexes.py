@@ -1,0 +1,3 @@
+"""Ops of the complexes family."""
+
+from __future__ import annotations

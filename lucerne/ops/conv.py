@@ -1,0 +1,3 @@
+"""Ops of the conv family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the conversions family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the copies family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the counting family."""
+
+from __future__ import annotations

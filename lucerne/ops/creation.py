@@ -1,0 +1,3 @@
+"""Ops of the creation family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the decompositions family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the dropout family."""
+
+from __future__ import annotations

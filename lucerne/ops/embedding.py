@@ -1,0 +1,3 @@
+"""Ops of the embedding family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the fft family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the index family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the join family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the linalg family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the loss family."""
+
+from __future__ import annotations

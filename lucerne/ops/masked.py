@@ -1,0 +1,3 @@
+"""Ops of the masked family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the matmul family."""
+
+from __future__ import annotations

@@ -1,0 +1,91 @@
+"""Elements moved as they are: copies, casts, fills."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import layout as lo
+from lucerne.base import shape as sh
+from lucerne.ir.convert import Device, Dtype, IntList
+from lucerne.ir.define import front, structural
+from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.op import Scalar, Tensor
+
+
+def _copy_meta(input: TensorMeta, src: TensorMeta) -> TensorMeta:
+    if sh.broadcast_shapes(input.shape, src.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"The size of tensor a ({list(input.shape)}) must match the size of tensor b "
+            f"({list(src.shape)}): the source can't be broadcast to the destination"
+        )
+    return input
+
+
+@structural(meta=_copy_meta, vjp={"src": lambda g: g}, name="copy", inplace=True)
+def copy(input: Tensor, src: Tensor) -> Tensor:
+    """`src` in the shape, dtype and layout of `input`."""
+
+
+def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
+    strides = input.strides if input.is_dense else sh.elementwise_strides(
+        tuple(input.shape), ((tuple(input.shape), input.strides),)
+    )
+    return make_meta(dtype, tuple(input.shape), strides, input.device)
+
+
+@structural(meta=_cast_meta, vjp={"input": lambda g: g}, out=False)
+def cast(input: Tensor, dtype: Dtype) -> Tensor:
+    """The values converted to another dtype."""
+
+
+def preserved_strides(meta: TensorMeta, memory_format: Any) -> sh.Shape:
+    """Strides of a copy: dense memory keeps its order, the rest becomes contiguous."""
+    if memory_format is not lo.preserve_format:
+        return sh.format_strides(meta.shape, memory_format)
+    if meta.is_dense:
+        return meta.strides
+    return sh.elementwise_strides(tuple(meta.shape), ((tuple(meta.shape), meta.strides),))
+
+
+def _clone_meta(input: TensorMeta, memory_format: Any) -> TensorMeta:
+    return input.like(strides=preserved_strides(input, memory_format))
+
+
+@structural(meta=_clone_meta, vjp={"input": lambda g: g}, name="clone_as", out=False)
+def clone_as(input: Tensor, memory_format: Any) -> Tensor:
+    """A copy in a memory format."""
+
+
+@front(method=True)
+def clone(input: Tensor, *, memory_format: Any = lo.preserve_format) -> Tensor:
+    """A copy with its own memory; gradients flow through."""
+    return clone_as(input, memory_format)
+
+
+@front(method=True)
+def contiguous(input: Tensor, memory_format: Any = lo.contiguous_format) -> Tensor:
+    """The tensor itself when its memory is in order, else a copy that is."""
+    if memory_format is lo.preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return input if input.is_contiguous(memory_format=memory_format) else clone_as(input, memory_format)
+
+
+def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
+    for n in size:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(size)}")
+    return make_meta(dtype, tuple(size), strides, device)
+
+
+@structural(meta=_full_meta, out=False)
+def filled(size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
+    """A new tensor with every element `value`."""
+
+
+def _empty_meta(size: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
+    return _full_meta(size, 0, dtype, device, strides)
+
+
+@structural(meta=_empty_meta, out=False)
+def uninitialized(size: IntList, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
+    """A new tensor whose contents are undefined."""

@@ -1,0 +1,3 @@
+"""Ops of the normalization family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the norms family."""
+
+from __future__ import annotations

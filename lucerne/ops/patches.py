@@ -1,0 +1,3 @@
+"""Ops of the patches family."""
+
+from __future__ import annotations

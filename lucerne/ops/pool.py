@@ -1,0 +1,3 @@
+"""Ops of the pool family."""
+
+from __future__ import annotations

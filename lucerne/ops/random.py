@@ -1,0 +1,3 @@
+"""Ops of the random family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the resample family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the rnn family."""
+
+from __future__ import annotations

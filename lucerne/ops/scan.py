@@ -1,0 +1,3 @@
+"""Ops of the scan family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the scatter family."""
+
+from __future__ import annotations

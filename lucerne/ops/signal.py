@@ -1,0 +1,3 @@
+"""Ops of the signal family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the softmax family."""
+
+from __future__ import annotations

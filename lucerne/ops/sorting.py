@@ -1,0 +1,3 @@
+"""Ops of the sorting family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ops of the special family."""
+
+from __future__ import annotations

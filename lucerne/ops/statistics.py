@@ -1,0 +1,3 @@
+"""Ops of the statistics family."""
+
+from __future__ import annotations

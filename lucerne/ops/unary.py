@@ -1,0 +1,3 @@
+"""Ops of the unary family."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""`lucerne.signal`: window functions."""
+
+from lucerne.signal import windows as windows

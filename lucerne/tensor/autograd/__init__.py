@@ -1,0 +1,1 @@
+"""The autograd engine: nodes recorded by eager calls, walked backwards over dispatched ops."""

@@ -1,0 +1,239 @@
+"""Backward, grad, hooks and the switches: what `lucerne.autograd` and Tensor's methods call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.ops.move import filled
+from lucerne.tensor.autograd.engine import run_backward
+from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
+from lucerne.tensor.autograd.state import ViewState, requires_grad, state_of
+from lucerne.tensor.base import TensorBase, make_tensor
+
+_hook_ids = itertools.count()
+
+
+def set_requires_grad(t: Any, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"requires_grad must be a bool, got {value!r}")
+    if t._auto is not None and t._auto.grad_fn is not None:
+        if not value:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        return
+    if value and t._meta.dtype.category not in (dt.FLOAT, dt.COMPLEX):
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+    if value or t._auto is not None:
+        state_of(t).requires_grad = value
+
+
+def read_grad(t: Any) -> Any:
+    return t._auto.grad
+
+
+def write_grad(t: Any, value: Any) -> None:
+    if value is not None:
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
+        if value is t:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if value._meta.shape != t._meta.shape:
+            raise RuntimeError(
+                f"assigned grad has data of a different size: expected {list(t._meta.shape)}, got "
+                f"{list(value._meta.shape)}"
+            )
+        if value._meta.dtype is not t._meta.dtype:
+            raise RuntimeError("assigned grad has data of a different type")
+    state_of(t).grad = value
+
+
+def retain_grad(t: Any) -> None:
+    """Keep the gradient of a tensor that is no leaf in its `.grad`."""
+    if not requires_grad(t):
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    state = state_of(t)
+    if state.grad_fn is None or state.retains_grad:
+        return
+    state.retains_grad = True
+
+    def keep(g: Any) -> None:
+        state.grad = g.detach() if state.grad is None else state.grad + g.detach()
+
+    _add_tensor_hook(t, keep)
+
+
+class RemovableHandle:
+    """Takes a hook away again, by `remove()` or at the end of a `with` block."""
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
+        self._hooks = hooks
+        self.id = key
+
+    def remove(self) -> None:
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_hook(t: Any, hook: Any) -> RemovableHandle:
+    """Call `hook(grad)` when the gradient of `t` is known; what it returns replaces the gradient."""
+    if not requires_grad(t):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return _add_tensor_hook(t, hook)
+
+
+def _add_tensor_hook(t: Any, hook: Any) -> RemovableHandle:
+    node, index = gradient_edge(t)
+    state = state_of(t)
+    if state.grad_fn is None:
+        if state.hooks is None:
+            state.hooks = {}
+        hooks = state.hooks
+        node.tensor_hooks = {0: hooks}
+    else:
+        if node.tensor_hooks is None:
+            node.tensor_hooks = {}
+        hooks = node.tensor_hooks.setdefault(index, {})
+    key = next(_hook_ids)
+    hooks[key] = hook
+    return RemovableHandle(hooks, key)
+
+
+def register_post_accumulate_grad_hook(t: Any, hook: Any) -> RemovableHandle:
+    """Call `hook(leaf)` after a gradient was added to the leaf's `.grad`."""
+    if not requires_grad(t):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    state = state_of(t)
+    if state.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    if state.post_hooks is None:
+        state.post_hooks = {}
+    key = next(_hook_ids)
+    state.post_hooks[key] = hook
+    return RemovableHandle(state.post_hooks, key)
+
+
+def detached_view(t: Any) -> ViewState:
+    """A detached tensor is a view of nothing that requires grad, but still a view."""
+    view: ViewState = t._view
+    base = make_tensor(view.base._storage, view.base._offset, view.base._meta)
+    return ViewState(base, view.steps, view.version, several=False, no_grad=False)
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return (x,) if isinstance(x, TensorBase) or x is None else tuple(x)
+
+
+def _root_gradients(tensors: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
+    roots = []
+    for t, g in zip(tensors, grads, strict=True):
+        if not requires_grad(t):
+            raise RuntimeError(
+                "element 0 of tensors does not require grad and does not have a grad_fn"
+                if len(tensors) == 1
+                else f"element {len(roots)} of tensors does not require grad and does not have a grad_fn"
+            )
+        roots.append((gradient_edge(t), _root_gradient(t, g)))
+    return roots
+
+
+def _root_gradient(t: Any, g: Any) -> Any:
+    if g is None:
+        if t._meta.numel != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if t._meta.dtype.category == dt.COMPLEX:
+            raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + repr(t._meta.dtype))
+        return filled(tuple(t._meta.shape), 1, t._meta.dtype, t._meta.device, None)
+    if not isinstance(g, TensorBase):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+    if g._meta.shape != t._meta.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[0] has a shape of {g._meta.shape} and output[0] has a "
+            f"shape of {t._meta.shape}."
+        )
+    if (g._meta.dtype.category == dt.COMPLEX) != (t._meta.dtype.category == dt.COMPLEX):
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same dtype. "
+            f"Mismatch in dtype: grad_output[0] has a dtype of {g._meta.dtype} and output[0] has a "
+            f"dtype of {t._meta.dtype}."
+        )
+    return g
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Accumulate gradients of `tensors` into the leaves they came from (or only into `inputs`)."""
+    roots = _tuple(tensors)
+    grads = _tuple(grad_tensors) if grad_tensors is not None else (None,) * len(roots)
+    keep = create_graph if retain_graph is None else retain_graph
+    starts = _root_gradients(roots, grads)
+    if inputs is None:
+        run_backward(starts, keep_graph=keep, create_graph=create_graph)
+        return
+    wanted = _tuple(inputs)
+    if not wanted:
+        raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
+    from_engine = run_backward(
+        starts, keep_graph=keep, create_graph=create_graph, wanted=[gradient_edge(t) for t in wanted]
+    )
+    for t, g in zip(wanted, from_engine, strict=True):
+        if g is not None:
+            accumulate(t, g)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """Gradients of `outputs` with respect to `inputs`, as new tensors; `.grad` is not touched.
+
+    >>> import lucerne as torch
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> torch.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    roots, wanted = _tuple(outputs), _tuple(inputs)
+    grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
+    keep = create_graph if retain_graph is None else retain_graph
+    for t in wanted:
+        if not requires_grad(t):
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    found = run_backward(
+        _root_gradients(roots, grads),
+        keep_graph=keep,
+        create_graph=create_graph,
+        wanted=[gradient_edge(t) for t in wanted],
+    )
+    if not (allow_unused or materialize_grads) and any(g is None for g in found):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
+        )
+    if materialize_grads:
+        found = [t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)]
+    return tuple(found)

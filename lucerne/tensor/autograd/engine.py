@@ -1,0 +1,166 @@
+"""The backward pass: nodes in reverse order of creation, each once all its gradients have arrived."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.ir.dispatch import state as dispatch_state
+from lucerne.ir.meta import TensorMeta
+from lucerne.ops.move import filled
+from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node
+
+
+class _Run:
+    """One backward pass. Gradients wait in `pending[node]` until every consumer has reported."""
+
+    def __init__(self, keep_graph: bool, wanted: dict[Edge, list[int]] | None) -> None:
+        self.keep_graph = keep_graph
+        self.wanted = wanted
+        self.captured: dict[int, Any] = {}
+        self.pending: dict[Node, list[Any]] = {}
+        self.missing: dict[Node, int] = {}
+        self.needed: set[Node] | None = None
+        self.ready: list[tuple[int, int, Node]] = []
+
+    def prepare(self, roots: list[Edge]) -> None:
+        """Count, for every reachable node, how many gradients it has to wait for."""
+        seen: set[Node] = set()
+        stack = [node for node, _ in roots]
+        order: list[Node] = []
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            order.append(node)
+            for edge in node.next_edges:
+                if edge is not None:
+                    self.missing[edge[0]] = self.missing.get(edge[0], 0) + 1
+                    stack.append(edge[0])
+        if self.wanted is not None:
+            self.needed = _leading_to({node for node, _ in self.wanted}, order)
+
+    def add(self, edge: Edge, g: Any) -> None:
+        node, index = edge
+        slots = self.pending.get(node)
+        if slots is None:
+            slots = self.pending[node] = [None] * len(node.out_metas)
+        if g is not None:
+            slots[index] = g if slots[index] is None else slots[index] + g
+
+    def arrived(self, node: Node) -> None:
+        self.missing[node] -= 1
+        if self.missing[node] == 0:
+            self.push(node)
+
+    def push(self, node: Node) -> None:
+        heapq.heappush(self.ready, (-node.sequence, id(node), node))
+
+    def run(self) -> None:
+        while self.ready:
+            node = heapq.heappop(self.ready)[2]
+            grads = self.pending.pop(node, None) or [None] * len(node.out_metas)
+            self.visit(node, grads)
+
+    def visit(self, node: Node, grads: list[Any]) -> None:
+        grads = _tensor_hooks(node, grads)
+        if self.wanted is not None:
+            for index in range(len(grads)):
+                for slot in self.wanted.get((node, index), ()):
+                    self.captured[slot] = grads[index]
+        results = self.compute(node, grads)
+        for edge, g in zip(node.next_edges, results, strict=True):
+            if edge is not None:
+                self.add(edge, g)
+                self.arrived(edge[0])
+
+    def compute(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+        skip = self.needed is not None and node not in self.needed
+        if skip or (self.wanted is not None and isinstance(node, AccumulateGrad)):
+            return [None] * len(node.next_edges)
+        if all(g is None for g in grads):
+            return [None] * len(node.next_edges)
+        return call_node(node, grads, self.keep_graph)
+
+
+def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
+    """Hooks around one node's computation."""
+    for hook in list((node.pre_hooks or {}).values()):
+        changed = hook(tuple(grads))
+        if changed is not None:
+            grads = list(changed if isinstance(changed, (tuple, list)) else (changed,))
+    if len(grads) > 1:
+        grads = [zeros_for(m) if g is None else g for g, m in zip(grads, node.out_metas, strict=True)]
+    results: Sequence[Any] = node.apply(grads)
+    if not keep_graph:
+        node.release()
+    for hook in list((node.post_hooks or {}).values()):
+        changed = hook(tuple(results), tuple(grads))
+        if changed is not None:
+            results = changed if isinstance(changed, (tuple, list)) else (changed,)
+    return results
+
+
+def zeros_for(meta: TensorMeta) -> Any:
+    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
+
+
+def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
+    if not node.tensor_hooks:
+        return grads
+    grads = list(grads)
+    for index, hooks in node.tensor_hooks.items():
+        for hook in list(hooks.values()):
+            if grads[index] is not None:
+                changed = hook(grads[index])
+                if changed is not None:
+                    grads[index] = changed
+    return grads
+
+
+def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:
+    """Nodes from which some target can be reached (they must run, others need not)."""
+    parents: dict[Node, list[Node]] = {}
+    for node in reachable:
+        for edge in node.next_edges:
+            if edge is not None:
+                parents.setdefault(edge[0], []).append(node)
+    found: set[Node] = set()
+    stack = [n for t in targets for n in parents.get(t, ())]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(parents.get(node, ()))
+    return found
+
+
+def run_backward(
+    roots: Sequence[tuple[Edge, Any]],
+    *,
+    keep_graph: bool,
+    create_graph: bool,
+    wanted: Sequence[Edge] | None = None,
+) -> list[Any]:
+    """Send gradients from `roots` down the graph; return those that reach `wanted`, in order."""
+    by_edge: dict[Edge, list[int]] | None = None
+    if wanted is not None:
+        by_edge = {}
+        for slot, edge in enumerate(wanted):
+            by_edge.setdefault(edge, []).append(slot)
+    run = _Run(keep_graph, by_edge)
+    run.prepare([edge for edge, _ in roots])
+    for edge, g in roots:
+        run.add(edge, g)
+    for node in {edge[0]: None for edge, _ in roots}:
+        if run.missing.get(node, 0) == 0:
+            run.push(node)
+    before = dispatch_state.grad_enabled
+    dispatch_state.grad_enabled = create_graph
+    try:
+        run.run()
+    finally:
+        dispatch_state.grad_enabled = before
+    return [run.captured.get(slot) for slot in range(len(wanted or ()))]

@@ -1,0 +1,147 @@
+"""Switches for recording: no_grad, enable_grad, set_grad_enabled, inference_mode."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from lucerne.ir.dispatch import state
+
+
+class _Switch:
+    """A context manager that is also a decorator (generators included) and may be used bare."""
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exc: object) -> None:
+        raise NotImplementedError
+
+    def clone(self) -> _Switch:
+        return type(self)()
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return _decorate(fn, self.clone)
+
+
+def _decorate(fn: Callable[..., Any], make: Callable[[], Any]) -> Callable[..., Any]:
+    if inspect.isgeneratorfunction(fn):
+        return _decorate_generator(fn, make)
+
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            return fn(*args, **kwargs)
+
+    return wrapped
+
+
+def _decorate_generator(fn: Callable[..., Any], make: Callable[[], Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with make():
+            generator = fn(*args, **kwargs)
+        sent: Any = None
+        while True:
+            with make():
+                try:
+                    value = generator.send(sent)
+                except StopIteration as stop:
+                    return stop.value
+            sent = yield value
+
+    return wrapped
+
+
+class _GradMode(_Switch):
+    value = True
+
+    def __new__(cls, fn: Any = None) -> Any:
+        made = super().__new__(cls)
+        return made if fn is None or not callable(fn) else _decorate(fn, cls)
+
+    def __enter__(self) -> None:
+        self._before = state.grad_enabled
+        state.grad_enabled = self.value
+
+    def __exit__(self, *exc: object) -> None:
+        state.grad_enabled = self._before
+
+
+class no_grad(_GradMode):  # noqa: N801
+    """Nothing inside is recorded for backward.
+
+    >>> import lucerne as torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    value = False
+
+
+class enable_grad(_GradMode):  # noqa: N801
+    """Record again, inside a `no_grad` block."""
+
+
+class set_grad_enabled(_Switch):  # noqa: N801
+    """Switch recording on or off: as a call, or for a `with` block."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = state.grad_enabled
+        self.mode = mode
+        state.grad_enabled = bool(mode)
+
+    def __enter__(self) -> None:
+        state.grad_enabled = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        state.grad_enabled = self._before
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        state.grad_enabled = self._before
+        return _decorate(fn, lambda: set_grad_enabled(self.mode))
+
+    def clone(self) -> _Switch:
+        return set_grad_enabled(self.mode)
+
+
+class inference_mode(_Switch):  # noqa: N801
+    """Like no_grad, and results made inside can never be part of a graph."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        made = super().__new__(cls)
+        return _decorate(mode, cls) if callable(mode) else made
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        self._before = (state.grad_enabled, state.inference)
+        if self.mode:
+            state.grad_enabled, state.inference = False, True
+        else:
+            state.inference = False
+
+    def __exit__(self, *exc: object) -> None:
+        state.grad_enabled, state.inference = self._before
+
+    def clone(self) -> _Switch:
+        return inference_mode(self.mode)
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are being recorded.
+
+    >>> import lucerne
+    >>> lucerne.is_grad_enabled()
+    True
+    """
+    return state.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    return state.inference

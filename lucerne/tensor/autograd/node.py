@@ -1,0 +1,258 @@
+"""Nodes of the backward graph: what to compute, from what, and where the results go."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base.config import config
+from lucerne.base.where import Place, user_place
+from lucerne.ir.meta import TensorMeta
+from lucerne.ir.op import Op
+from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
+from lucerne.tensor.autograd.state import requires_grad, state_of
+
+Edge = tuple["Node", int]
+_sequence = itertools.count()
+
+
+class Node:
+    """A step of the backward pass. `next_edges[i]` says who receives the i-th gradient."""
+
+    __slots__ = (
+        "__dict__", "__weakref__", "next_edges", "out_metas", "place", "post_hooks", "pre_hooks",
+        "sequence", "tensor_hooks",
+    )  # fmt: skip
+
+    def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
+        self.next_edges = next_edges
+        self.out_metas = out_metas
+        self.sequence = next(_sequence)
+        self.place: Place | None = user_place() if config.user_lines else None
+        self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None
+        self.pre_hooks: dict[int, Callable[..., Any]] | None = None
+        self.post_hooks: dict[int, Callable[..., Any]] | None = None
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {hex(id(self))}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        return tuple((None, 0) if e is None else e for e in self.next_edges)
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        """Gradients for each of `next_edges` from the gradients of this node's outputs."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Forget what was saved: the graph is used up."""
+
+
+class OpNode(Node):
+    """The derivative of one op call, by the formulas of its entry."""
+
+    __slots__ = ("inputs", "op", "released", "saved", "values")
+
+    def __init__(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Any, ...], replaced: Any = None
+    ) -> None:
+        self.op = op
+        self.released = False
+        self.inputs: list[tuple[str, int | None, TensorMeta]] = []
+        edges: list[Edge | None] = []
+        for name, arg in zip(op.args, args, strict=True):
+            if name in op.derivatives:
+                self._add_input(name, arg, edges)
+        super().__init__(edges, tuple(o._meta for o in outs))
+        self.values = _static_values(op, args)
+        self.saved: dict[str, Any] = {}
+        for name, arg in zip(op.args, args, strict=True):
+            if name in op.save_names and name not in self.values:
+                self.saved[name] = _save(replaced if name == op.args[0] and replaced is not None else arg, self)
+
+    def save_result(self, outs: tuple[Any, ...]) -> None:
+        if "y" in self.op.save_names:
+            saved = tuple(SavedOutput(o, self, i) for i, o in enumerate(outs))
+            self.saved["y"] = saved[0] if len(saved) == 1 else saved
+
+    def _add_input(self, name: str, arg: Any, edges: list[Edge | None]) -> None:
+        if isinstance(arg, tuple):
+            for i, t in enumerate(arg):
+                if hasattr(t, "_auto") and requires_grad(t):
+                    self.inputs.append((name, i, t._meta))
+                    edges.append(gradient_edge(t))
+        elif hasattr(arg, "_auto") and requires_grad(arg):
+            self.inputs.append((name, None, arg._meta))
+            edges.append(gradient_edge(arg))
+
+    def name(self) -> str:
+        return grad_name(self.op)
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        if self.released:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have already been freed). Saved intermediate values of the graph "
+                "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+                "you need to backward through the graph a second time or if you need to access saved "
+                "tensors after calling backward."
+            )
+        known = {name: _unpack(v) for name, v in self.saved.items()}
+        known.update(self.values)
+        known["g"] = grads[0] if len(self.out_metas) == 1 else tuple(grads)
+        found: dict[str, Any] = {}
+        result = []
+        for name, index, meta in self.inputs:
+            if name not in found:
+                found[name] = self._formula(name, known)
+            g = found[name]
+            g = g[index] if index is not None and g is not None else g
+            result.append(None if g is None else fit(g, meta))
+        return result
+
+    def _formula(self, name: str, known: dict[str, Any]) -> Any:
+        formula, reads = self.op.derivatives[name]
+        return formula(*[known[r] if r in known else self._meta_of(r) for r in reads])
+
+    def _meta_of(self, name: str) -> Any:
+        if name == "y_meta":
+            return self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
+        if name == "needs":
+            return frozenset(n for n, _, _ in self.inputs)
+        return self.values[name]
+
+    def release(self) -> None:
+        self.saved = {}
+        self.released = True
+
+
+def _static_values(op: Op, args: tuple[Any, ...]) -> dict[str, Any]:
+    """Arguments a formula may read that hold no tensor, and the metas of those that do."""
+    values: dict[str, Any] = {}
+    for name, arg in zip(op.args, args, strict=True):
+        if hasattr(arg, "_meta"):
+            values[f"{name}_meta"] = arg._meta
+        elif isinstance(arg, tuple) and any(hasattr(t, "_meta") for t in arg):
+            values[f"{name}_meta"] = tuple(t._meta if hasattr(t, "_meta") else None for t in arg)
+        else:
+            values[name] = arg
+    return values
+
+
+def _save(arg: Any, node: Node) -> Any:
+    if isinstance(arg, tuple):
+        return tuple(SavedTensor(t, node) if hasattr(t, "_meta") else t for t in arg)
+    return SavedTensor(arg, node)
+
+
+def _unpack(saved: Any) -> Any:
+    if isinstance(saved, tuple):
+        return tuple(x.unpack() if hasattr(x, "unpack") else x for x in saved)
+    return saved.unpack() if hasattr(saved, "unpack") else saved
+
+
+def fit(g: Any, meta: TensorMeta) -> Any:
+    """Bring a gradient to the shape and dtype of what it is the gradient of."""
+    have: TensorMeta = g._meta
+    if have.shape != meta.shape:
+        g = g.sum_to_size(meta.shape)
+        have = g._meta
+    if have.dtype is not meta.dtype:
+        if have.dtype.category == dt.COMPLEX and meta.dtype.category != dt.COMPLEX:
+            g = g.real
+        if g._meta.dtype is not meta.dtype:
+            g = g.to(meta.dtype)
+    return g
+
+
+_NAMES: dict[str, str] = {}
+
+
+def grad_name(op: Op) -> str:
+    """torch's name of the backward node: AddBackward0, NllLossBackward0, ..."""
+    found = _NAMES.get(op.qualified)
+    if found is None:
+        found = "".join(w[:1].upper() + w[1:] for w in op.name.split("_")) + "Backward0"
+    return found
+
+
+class AccumulateGrad(Node):
+    """The end of the line: adds what arrives to a leaf's .grad."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Any) -> None:
+        super().__init__([], (variable._meta,))
+        self.variable = variable
+        self.sequence = 1 << 62  # leaves are served first, so their buffers are free early
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        g = grads[0]
+        if g is not None:
+            accumulate(self.variable, g)
+        return []
+
+
+def accumulate(leaf: Any, g: Any) -> None:
+    """Add `g` to `leaf.grad`; the first one is kept as it is unless somebody else may write it."""
+    state = state_of(leaf)
+    if state.grad is None:
+        state.grad = _own(g, leaf._meta)
+    elif requires_grad(g) or requires_grad(state.grad):
+        state.grad = state.grad + g
+    else:
+        state.grad.add_(g)
+    for hook in list((state.post_hooks or {}).values()):
+        hook(leaf)
+
+
+def _own(g: Any, meta: TensorMeta) -> Any:
+    """A gradient that nothing else aliases, in the leaf's layout."""
+    if requires_grad(g):
+        return g.clone()
+    g = g.detach()
+    layout_ok = g._meta.strides == meta.strides or not meta.is_dense
+    return g.clone() if layout_ok else _in_layout(g, meta)
+
+
+def _in_layout(g: Any, meta: TensorMeta) -> Any:
+    made = g.new_empty_strided(meta.shape, meta.strides)
+    made.copy_(g)
+    return made
+
+
+def gradient_edge(t: Any) -> Edge:
+    """Where the gradient of `t` flows: the node that made it, or its accumulator."""
+    state = state_of(t)
+    if t._view is not None:
+        refresh_view(t)
+        state = state_of(t)
+    if state.grad_fn is not None:
+        return state.grad_fn, state.output_nr
+    node = state.accumulator() if state.accumulator is not None else None
+    if node is None:
+        node = AccumulateGrad(t)
+        state.accumulator = weakref.ref(node)
+        if state.hooks is not None:
+            node.tensor_hooks = {0: state.hooks}
+    return node, 0
+
+
+def refresh_view(t: Any) -> None:
+    """If the base was written to since, the view's history is that of the base now: replay it."""
+    view = t._view
+    if view.version == t._storage.version or not requires_grad(view.base):
+        return
+    if state_of(view.base).grad_fn is None:
+        return
+    view.version = t._storage.version
+    again = view.replay()
+    state = state_of(t)
+    state.grad_fn, state.output_nr = state_of(again).grad_fn, state_of(again).output_nr
+    state.requires_grad = True

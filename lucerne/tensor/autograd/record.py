@@ -1,0 +1,228 @@
+"""Recording: after a call, hang a node on its results; after an in-place call, move a tensor's history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
+from lucerne.ir.op import Op
+from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
+from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
+from lucerne.tensor.base import TensorBase, make_tensor
+
+
+def needs_grad(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether any tensor argument requires grad."""
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "t":
+            if isinstance(a, TensorBase) and a._auto is not None and a._auto.requires_grad:
+                return True
+        elif kind == "l" and any(isinstance(x, TensorBase) and requires_grad(x) for x in a):
+            return True
+    return False
+
+
+def record(op: Op, args: tuple[Any, ...], result: Any) -> None:
+    """Make the results of a call know how they came about."""
+    outs = result if isinstance(result, tuple) else (result,)
+    if not any(_differentiable(o) for o in outs):
+        return
+    if not op.derivatives and (op.explicit or op.kind == op_.COMPOSITE):
+        return
+    node = _node(op, args, outs)
+    if node is None:
+        return
+    for i, o in enumerate(outs):
+        if _differentiable(o):
+            o._auto = AutogradState(node, i, requires_grad=True)
+    if isinstance(node, OpNode):
+        node.save_result(outs)
+
+
+def _differentiable(o: Any) -> bool:
+    return isinstance(o, TensorBase) and o._meta.dtype.category in (dt.FLOAT, dt.COMPLEX)
+
+
+def _node(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Node | None:
+    if not op.derivatives:
+        return NotImplementedNode(op, args, outs)
+    node = OpNode(op, args, outs)
+    return node if node.next_edges else None
+
+
+class NotImplementedNode(Node):
+    """Stands where a derivative is missing: says so when a gradient arrives."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+        tensors = [a for a in args if isinstance(a, TensorBase) and requires_grad(a)]
+        super().__init__([gradient_edge(t) for t in tensors], tuple(o._meta for o in outs))
+        self.op = op
+
+    def name(self) -> str:
+        return "NotImplemented"
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        raise NotImplementedError(
+            f"derivative for {self.op.qualified} is not implemented. Hint: detach() its inputs, or "
+            "write a lucerne.autograd.Function with the derivative you need."
+        )
+
+
+# ---- in place ---------------------------------------------------------------------------------
+
+
+def check_in_place(t: Any) -> None:
+    """What torch forbids: writing over a leaf, or over a view that shares it."""
+    view = t._view
+    if requires_grad(t) and state_of(t).grad_fn is None and view is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if view is None:
+        return
+    base = view.base
+    if requires_grad(base) and state_of(base).grad_fn is None:
+        raise RuntimeError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
+        )
+    if view.several and (requires_grad(t) or requires_grad(base)):
+        raise RuntimeError(
+            "Output 0 of a function that returns multiple views is a view and is being modified "
+            "inplace. This view is the output of a function that returns multiple views. Such "
+            "functions do not allow the output views to be modified inplace. You should replace the "
+            "inplace operation by an out-of-place one."
+        )
+    if view.no_grad and requires_grad(base):
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+            "clarify your code by moving both the view and the inplace either both inside the no_grad "
+            "block (if you don't want the inplace to be tracked) or both outside (if you want the "
+            "inplace to be tracked)."
+        )
+
+
+def node_for(op: Op, args: tuple[Any, ...], target: Any, original: Any) -> Node | None:
+    """The node of an in-place call, made before the write so that it sees the old history."""
+    if not op.derivatives:
+        if op.explicit:
+            return OpNode(op, args, (target,))
+        return NotImplementedNode(op, args, (target,))
+    return OpNode(op, args, (target,), replaced=None if original is target else original)
+
+
+def frozen_history(t: Any) -> AutogradState | None:
+    if not requires_grad(t):
+        return None
+    node, index = gradient_edge(t)
+    return AutogradState(node, index, requires_grad=True)
+
+
+def rebase(target: Any, node: Node) -> None:
+    """Make `node` the history of `target`, and of its base when it is a view."""
+    view = target._view
+    if view is None:
+        _set_history(target, node)
+    else:
+        base = view.base
+        edge = gradient_edge(base) if requires_grad(base) else None
+        slices = CopySlices(base, edge, view, node, target._meta)
+        _set_history(base, slices)
+        view.version = -1
+        state_of(target).requires_grad = True
+        gradient_edge(target)
+    if isinstance(node, OpNode):
+        node.save_result((target,))
+
+
+def _set_history(t: Any, node: Node) -> None:
+    state = state_of(t)
+    state.grad_fn, state.output_nr, state.requires_grad = node, 0, True
+
+
+class CopySlices(Node):
+    """A write into part of a tensor: that part's gradient goes through the writer, the rest passes."""
+
+    __slots__ = ("inner", "self_slot", "view", "view_meta")
+
+    def __init__(self, base: Any, edge: Edge | None, view: Any, inner: Node, meta: Any) -> None:
+        first = inner.op.args[0] if isinstance(inner, OpNode) and inner.op.args else None
+        self.self_slot = next(
+            (i for i, (n, _, _) in enumerate(getattr(inner, "inputs", ())) if n == first), None
+        )
+        others = [e for i, e in enumerate(inner.next_edges) if i != self.self_slot]
+        super().__init__([edge, *others], (base._meta,))
+        self.inner = inner
+        self.view = view
+        self.view_meta = meta
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        g = grads[0].clone()
+        part = self._part(g)
+        found = list(self.inner.apply([part.clone()]))
+        mine = None if self.self_slot is None else found.pop(self.self_slot)
+        if mine is None:
+            part.zero_()
+        else:
+            part.copy_(mine)
+        return [g, *found]
+
+    def _part(self, g: Any) -> Any:
+        for op, args, index in self.view.steps:
+            g = op.public.__globals__["_entry"].run(op, (g, *args))
+            if index is not None:
+                g = g[index]
+        return g
+
+    def release(self) -> None:
+        self.inner.release()
+
+
+# ---- composites -------------------------------------------------------------------------------
+
+
+def detached_from_inputs(result: Any, args: tuple[Any, ...]) -> Any:
+    """A body may return its input as it is; the recorded result must be another tensor."""
+    if isinstance(result, tuple):
+        fresh = tuple(detached_from_inputs(r, args) for r in result)
+        return type(result)(*fresh) if hasattr(result, "_fields") else fresh
+    if isinstance(result, TensorBase) and any(result is a for a in args):
+        return make_tensor(result._storage, result._offset, result._meta)
+    return result
+
+
+def call_body(op: Op, args: tuple[Any, ...]) -> Any:
+    """The body of a composite with every parameter given."""
+    positional = [a for p, a in zip(op.params, args, strict=True) if not p.keyword_only]
+    named = {p.name: a for p, a in zip(op.params, args, strict=True) if p.keyword_only}
+    return op.body(*positional, **named)
+
+
+def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:
+    """Run a body on float32 copies of 16-bit floats, and round its results once."""
+    low: list[dt.dtype] = []
+    if op.named(args).get("dtype") is not None:
+        return call_body(op, args)
+
+    def up(a: Any) -> Any:
+        if isinstance(a, TensorBase) and a._meta.dtype.compute is not a._meta.dtype:
+            low.append(a._meta.dtype)
+            return a.to(a._meta.dtype.compute)  # type: ignore[attr-defined]
+        return tuple(up(x) for x in a) if isinstance(a, tuple) and a and isinstance(a[0], TensorBase) else a
+
+    result = call_body(op, tuple(up(a) for a in args))
+    if not low:
+        return result
+    target = low[0]
+
+    def down(r: Any) -> Any:
+        if isinstance(r, tuple):
+            parts = [down(x) for x in r]
+            return type(r)(*parts) if hasattr(r, "_fields") else tuple(parts)
+        if isinstance(r, TensorBase) and r._meta.dtype is target.compute:
+            return r.to(target)  # type: ignore[attr-defined]
+        return r
+
+    return down(result)

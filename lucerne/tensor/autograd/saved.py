@@ -1,0 +1,90 @@
+"""Tensors kept for the backward pass, and the check that nobody wrote to them meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from lucerne.base.where import describe
+from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.base import make_tensor
+
+
+class _Hooks(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+        self.disabled: str | None = None
+
+
+hooks = _Hooks()
+
+
+class SavedTensor:
+    """An input of an op, with the version its storage had."""
+
+    __slots__ = ("hooked", "node", "output_nr", "packed", "tensor", "unpack_hook", "version")
+
+    def __init__(self, tensor: Any, node: Any) -> None:
+        self.version = tensor._storage.version
+        tensor._storage.saved = True
+        self.node = node
+        self.hooked = bool(hooks.stack)
+        if self.hooked:
+            pack, self.unpack_hook = hooks.stack[-1]
+            self.packed = pack(tensor)
+            self.tensor = None
+        else:
+            self.tensor = tensor
+
+    def unpack(self) -> Any:
+        if self.hooked:
+            return self.unpack_hook(self.packed)
+        t = self.tensor
+        if t._storage.version != self.version:
+            raise RuntimeError(stale_message(t, self.version, self.node))
+        return t
+
+
+class SavedOutput(SavedTensor):
+    """A result of an op. Kept without its history, which is the node itself: no cycle."""
+
+    __slots__ = ()
+
+    def __init__(self, tensor: Any, node: Any, output_nr: int) -> None:
+        bare = make_tensor(tensor._storage, tensor._offset, tensor._meta)
+        super().__init__(bare, None)
+        self.node = _weak(node)
+        self.output_nr = output_nr
+
+    def unpack(self) -> Any:
+        node = self.node()
+        if self.hooked:
+            bare = self.unpack_hook(self.packed)
+        else:
+            bare = self.tensor
+            if bare._storage.version != self.version:
+                raise RuntimeError(stale_message(bare, self.version, node))
+        t = make_tensor(bare._storage, bare._offset, bare._meta)
+        t._auto = AutogradState(node, self.output_nr, requires_grad=node is not None)
+        return t
+
+
+def _weak(node: Any) -> Any:
+    return weakref.ref(node)
+
+
+def stale_message(t: Any, version: int, node: Any) -> str:
+    """Both lines: the one that needed the tensor, the one that wrote it."""
+    meta = t._meta
+    name = node.name() if node is not None else "an op"
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [{t.type()} {list(meta.shape)}], which was saved by {name}, is at version "
+        f"{t._storage.version}; expected version {version} instead.\n"
+        f"  saved at:    {describe(getattr(node, 'place', None))}\n"
+        f"  modified at: {describe(t._storage.writer)}\n"
+        "Hint: make a copy before the in-place write (x = x.clone()), or write the result to a new "
+        "tensor (x = x + 1 instead of x += 1)."
+    )

@@ -1,0 +1,65 @@
+"""What a tensor carries for autograd: its place in the graph, and what it is a view of."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lucerne.tensor.autograd.node import Node
+
+
+class AutogradState:
+    """requires_grad, .grad, and the node that made the tensor."""
+
+    __slots__ = (
+        "accumulator", "grad", "grad_fn", "hooks", "output_nr", "post_hooks", "requires_grad",
+        "retains_grad",
+    )  # fmt: skip
+
+    def __init__(self, grad_fn: Node | None = None, output_nr: int = 0, requires_grad: bool = False):
+        self.grad_fn = grad_fn
+        self.output_nr = output_nr
+        self.requires_grad = requires_grad
+        self.grad: Any = None
+        self.accumulator: weakref.ref[Node] | None = None
+        self.hooks: dict[int, Any] | None = None
+        self.post_hooks: dict[int, Any] | None = None
+        self.retains_grad = False
+
+
+class ViewState:
+    """A view: its base, and the op calls that lead from the base to it."""
+
+    __slots__ = ("base", "no_grad", "several", "steps", "version")
+
+    def __init__(
+        self, base: Any, steps: tuple[Any, ...], version: int, *, several: bool, no_grad: bool
+    ) -> None:
+        self.base = base
+        self.steps = steps
+        self.version = version
+        self.several = several
+        self.no_grad = no_grad
+
+    def replay(self) -> Any:
+        """The same view made anew from the base, recorded by autograd."""
+        x = self.base
+        for op, args, index in self.steps:
+            x = op.public.__globals__["_entry"].run(op, (x, *args))
+            if index is not None:
+                x = x[index]
+        return x
+
+
+def state_of(t: Any) -> AutogradState:
+    """The tensor's autograd state, made when missing."""
+    found: AutogradState | None = t._auto
+    if found is None:
+        found = t._auto = AutogradState()
+    return found
+
+
+def requires_grad(t: Any) -> bool:
+    auto = t._auto
+    return auto is not None and auto.requires_grad

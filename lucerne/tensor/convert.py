@@ -1,0 +1,209 @@
+"""Making tensors out of Python data: `tensor`, `as_tensor`, the legacy constructor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lucerne import backends
+from lucerne.base import defaults
+from lucerne.base import dtype as dt
+from lucerne.base.device import device as Device
+from lucerne.ir.convert import as_optional_device, as_optional_dtype
+from lucerne.ir.meta import make_meta
+from lucerne.tensor import interop
+from lucerne.tensor.autograd.state import requires_grad as needs_grad
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+
+
+class DefaultDevice:
+    """Where tensors go when nobody says: set by `set_default_device`."""
+
+    value: Device | None = None
+
+    @classmethod
+    def get(cls) -> Device:
+        return cls.value or Device(backends.HOST)
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
+    """A new tensor with a copy of `data` (a number, a nested list, an array, a tensor).
+
+    >>> import lucerne
+    >>> lucerne.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    if isinstance(data, TensorBase):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
+            "or sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "torch.tensor(sourceTensor).",
+            stacklevel=2,
+        )
+    made = build(data, as_optional_dtype(dtype), as_optional_device(device))
+    return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
+    """Always a copy; dtype inferred by torch's rules when not given."""
+    where = device or (data.device if isinstance(data, TensorBase) else DefaultDevice.get())
+    if isinstance(data, TensorBase):
+        return data.detach().to(where, dtype or data._meta.dtype, copy=True)  # type: ignore[attr-defined]
+    array, inferred = _array_of(data, dtype)
+    target = dtype or inferred
+    host = Device(backends.HOST)
+    exact = dt.from_numpy_dtype(array.dtype)
+    t = new_tensor(make_meta(exact, array.shape, None, host))
+    interop.bits(t)[...] = array
+    if target is not exact:
+        t = t.to(target)
+    return t if where == host else t.to(where)
+
+
+def _array_of(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
+    if isinstance(data, np.ndarray):
+        plain = data.astype(data.dtype.newbyteorder("="), copy=False)
+        return plain, dt.from_numpy_dtype(plain.dtype)
+    if isinstance(data, np.generic):
+        return np.asarray(data), dt.from_numpy_dtype(data.dtype)
+    if isinstance(data, (bool, int, float, complex)):
+        return _number_array(data, dtype)
+    if hasattr(data, "__array_interface__") or hasattr(data, "__dlpack__"):
+        array = np.asarray(data)
+        return array, dt.from_numpy_dtype(array.dtype)
+    return _sequence_array(data, dtype)
+
+
+def _number_array(value: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
+    inferred = defaults.dtype_of_number(value)
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        raise RuntimeError("Overflow when unpacking long long")
+    if type(value) is int and value >= 2**63:
+        if dtype is None or dtype is dt.int64:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        return np.asarray(value, np.uint64), inferred
+    kinds = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
+    return np.asarray(value, kinds[type(value)]), inferred
+
+
+def _shape_of(data: Any) -> tuple[int, ...]:
+    shape: list[int] = []
+    while isinstance(data, Sequence) and not isinstance(data, str):
+        shape.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    if isinstance(data, (TensorBase, np.ndarray)):
+        shape.extend(data.shape)  # type: ignore[union-attr]
+    return tuple(shape)
+
+
+def _leaves(data: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
+    if depth == len(shape):
+        if isinstance(data, (str, bytes)) or (isinstance(data, Sequence)):
+            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        into.append(data)
+        return
+    if isinstance(data, (TensorBase, np.ndarray)):
+        data = data.tolist()  # type: ignore[union-attr]
+    if not isinstance(data, Sequence) or isinstance(data, str):
+        raise TypeError(f"not a sequence: expected a list at dimension {depth}, got {data!r}")
+    if len(data) != shape[depth]:
+        raise ValueError(
+            f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})"
+        )
+    for x in data:
+        _leaves(x, shape, depth + 1, into)
+
+
+def _sequence_array(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
+    if isinstance(data, str) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    data = data if isinstance(data, Sequence) else list(data)
+    shape = _shape_of(data)
+    leaves: list[Any] = []
+    _leaves(data, shape, 0, leaves)
+    inferred = _common_type(leaves)
+    plain = [x.item() if isinstance(x, (TensorBase, np.generic)) else x for x in leaves]  # type: ignore[union-attr]
+    carrier = _carrier(plain, dtype or inferred)
+    return np.array(plain, carrier).reshape(shape), inferred
+
+
+def _carrier(plain: list[Any], target: dt.dtype) -> Any:
+    """A NumPy type that holds the Python values exactly until they are converted."""
+    if any(isinstance(x, complex) for x in plain):
+        return np.complex128
+    if any(isinstance(x, float) for x in plain):
+        return np.float64
+    if plain and all(isinstance(x, bool) for x in plain):
+        return np.bool_
+    if target.category >= dt.FLOAT and any(abs(x) >= 2**53 for x in plain):
+        return np.float64
+    if not plain:
+        return target.compute.storage
+    return np.uint64 if any(x >= 2**63 for x in plain) else np.int64
+
+
+def _common_type(leaves: list[Any]) -> dt.dtype:
+    if not leaves:
+        return defaults.get_default_dtype()
+    found: dt.dtype | None = None
+    for x in leaves:
+        if isinstance(x, TensorBase):
+            kind = x._meta.dtype
+        elif isinstance(x, np.generic):
+            kind = dt.from_numpy_dtype(x.dtype)
+        elif isinstance(x, (bool, int, float, complex)):
+            kind = defaults.dtype_of_number(x)
+        else:
+            raise TypeError(f"new(): invalid data type '{type(x).__name__}'")
+        found = kind if found is None else dt.promote_types(found, kind)
+    assert found is not None
+    return found
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """`data` as a tensor, without a copy where that is possible."""
+    dtype, device = as_optional_dtype(dtype), as_optional_device(device)
+    if isinstance(data, TensorBase):
+        return data.to(device or data._meta.device, dtype or data._meta.dtype)  # type: ignore[attr-defined]
+    if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
+        shared = interop.from_numpy(data)
+        return shared.to(device or shared.device, dtype or shared.dtype)
+    return build(data, dtype, device)
+
+
+def legacy_tensor(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tensor(2, 3)`: uninitialised; `Tensor([1, 2])`: the default float type."""
+    dtype = defaults.get_default_dtype()
+    if len(args) == 1 and not isinstance(args[0], (int, TensorBase)) and not isinstance(args[0], tuple):
+        made = build(args[0], dtype, None)
+    elif len(args) == 1 and isinstance(args[0], TensorBase):
+        made = args[0].detach()  # type: ignore[attr-defined]
+    else:
+        shape = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        if any(not isinstance(n, int) for n in shape):
+            made = build(list(shape), dtype, None)
+        else:
+            made = new_tensor(make_meta(dtype, tuple(shape) if args else (0,), None, DefaultDevice.get()))
+    return made if cls is type(made) else as_subclass(made, cls)
+
+
+def as_subclass(t: Any, cls: type) -> Any:
+    """An instance of `cls` with the state of `t`."""
+    made = object.__new__(cls)
+    bare = make_tensor(t._storage, t._offset, t._meta)
+    made._storage, made._offset, made._meta = bare._storage, bare._offset, bare._meta  # type: ignore[attr-defined]
+    made._auto, made._view, made._array = t._auto if needs_grad(t) else None, t._view, None  # type: ignore[attr-defined]
+    return made

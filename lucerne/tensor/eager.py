@@ -1,0 +1,349 @@
+"""The eager path: a call becomes a key, the key finds a plan, the plan runs.
+
+A plan is made once per op, static arguments and tensor metadata: it knows the metas of the results and
+holds the backend's executable of a one-op graph. This is the complete path; an engine may put a faster one
+in front for common cases, and everything it does not take arrives here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucerne import backends
+from lucerne.base.config import config
+from lucerne.ir import dispatch
+from lucerne.ir import op as op_
+from lucerne.ir.define import Geometry
+from lucerne.ir.graph import one_op_graph
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne.ir.op import Op
+from lucerne.tensor import overrides
+from lucerne.tensor.autograd import record
+from lucerne.tensor.autograd.state import ViewState
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
+from lucerne.tensor.into import InPlace, Plans, run_into
+
+_NUMBERS = frozenset((bool, int, float, complex, type(None)))
+_plans: dict[tuple[Any, ...], Plan] = {}
+_state = dispatch.state
+
+
+def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
+    """Run one call now. `args` holds every parameter in signature order, statics normalised."""
+    if out is not None or _state.active:
+        return _run_watched(op, args, out)
+    if op.kind == op_.COMPOSITE:
+        return _run_composite(op, args)
+    key: list[Any] = [op]
+    grad = False
+    for kind, a in zip(op.kinds, args):  # noqa: B905 - hot path, lengths agree by construction
+        if kind == "t":
+            cls = type(a)
+            if cls in plain_types:
+                key.append(a._meta)
+                if a._auto is not None and a._auto.requires_grad:
+                    grad = True
+            elif cls in _NUMBERS:
+                key.append(cls)
+            else:
+                return _run_unusual(op, args, None)
+        elif kind == "s":
+            key.append(a)
+        elif kind == "n":
+            key.append(type(a))
+        elif kind == "l":
+            for x in a:
+                if type(x) not in plain_types and x is not None:
+                    return _run_unusual(op, args, None)
+                grad = grad or (x is not None and x._auto is not None and x._auto.requires_grad)
+            key.append(tuple([None if x is None else x._meta for x in a]))
+    found = tuple(key)
+    plan = _plans.get(found) or _make_plan(found, op, args)
+    result = plan.run(args)
+    if grad and _state.grad_enabled:
+        record.record(op, args, result)
+    return result
+
+
+def clear_plans() -> None:
+    """Forget all plans (a default they depend on has changed)."""
+    _plans.clear()
+
+
+def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
+    """The plan of a call whose tensors are all plain."""
+    key: list[Any] = [op]
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "t":
+            key.append(a._meta if isinstance(a, TensorBase) else type(a))
+        elif kind == "s":
+            key.append(a)
+        elif kind == "n":
+            key.append(type(a))
+        elif kind == "l":
+            key.append(tuple([None if x is None else x._meta for x in a]))
+    found = tuple(key)
+    return _plans.get(found) or _make_plan(found, op, args)
+
+
+# ---- plans ------------------------------------------------------------------------------------
+
+
+class Plan:
+    """What to do for one key."""
+
+    __slots__ = ()
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        raise NotImplementedError
+
+
+class KernelPlan(Plan):
+    """Allocate the results and run an executable that writes them."""
+
+    __slots__ = ("execute", "flat", "metas", "op", "slots")
+
+    def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool) -> None:
+        self.op = op
+        self.metas = metas
+        self.slots = [
+            i for i, (k, a) in enumerate(zip(op.kinds, args, strict=True)) if k in "tno" and a is not None
+        ]
+        self.flat = op_.TENSOR_LIST not in op.kinds
+        device = metas[0].device
+        self.execute: Any = None
+        if device.type != backends.META:
+            graph = one_op_graph(op, _metas_of(op, args), metas)
+            self.execute = backends.get(device.type).compile(graph)
+
+    def inputs(self, args: tuple[Any, ...]) -> list[Any]:
+        if self.flat:
+            return [args[i] for i in self.slots]
+        return flat_inputs(self.op, args)
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        outs = [new_tensor(m) for m in self.metas]
+        if self.execute is not None:
+            self.execute(self.inputs(args), outs)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def run_into(self, args: tuple[Any, ...], outs: list[Any]) -> None:
+        if self.execute is not None:
+            self.execute(self.inputs(args), outs)
+
+
+class ViewPlan(Plan):
+    """Another reading of the same storage; nothing runs."""
+
+    __slots__ = ("op", "parts", "several")
+
+    def __init__(self, op: Op, parts: list[tuple[TensorMeta, int]], several: bool) -> None:
+        self.op = op
+        self.parts = parts
+        self.several = several
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        source = args[0]
+        rest = args[1:]
+        views = [self._view(source, rest, i) for i in range(len(self.parts))]
+        return tuple(views) if self.several else views[0]
+
+    def _view(self, source: Any, rest: tuple[Any, ...], index: int) -> Any:
+        meta, offset = self.parts[index]
+        scale = source._meta.dtype.itemsize
+        if meta.dtype.itemsize == scale:
+            start = source._offset + offset
+        else:
+            start = source._offset * scale // meta.dtype.itemsize + offset
+        t = make_tensor(source._storage, start, meta)
+        parent = source._view
+        step = ((self.op, rest, index if self.several else None),)
+        base, steps = (source, step) if parent is None else (parent.base, parent.steps + step)
+        t._view = ViewState(
+            base,
+            steps,
+            source._storage.version,
+            several=self.several or (parent is not None and parent.several),
+            no_grad=not _state.grad_enabled,
+        )
+        return t
+
+
+class DataPlan(Plan):
+    """Results whose shape depends on the data: the rule returns arrays, which become tensors."""
+
+    __slots__ = ("execute", "inner", "device", "op")
+
+    def __init__(self, op: Op, args: tuple[Any, ...], device: Any) -> None:
+        if device.type == backends.META:
+            raise NotImplementedError(
+                f"{op.name}: the shape of the result depends on the data, which a meta tensor lacks"
+            )
+        self.op = op
+        self.device = device
+        self.execute = backends.get(device.type).compile(one_op_graph(op, _metas_of(op, args), ()))
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        found = self.execute(flat_inputs(self.op, args), [])
+        if isinstance(found, tuple):
+            return tuple(self._wrap(f) for f in found)
+        return self._wrap(found)
+
+    def _wrap(self, found: Any) -> Any:
+        """(array of stored bits, dtype) as a tensor."""
+        bits, dtype = found
+        meta = make_meta(dtype, bits.shape, None, self.device)
+        t = new_tensor(meta)
+        t._storage.host()[:] = np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
+        return t
+
+
+def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
+    if len(_plans) >= config.plan_cache_size:
+        _plans.clear()
+    plan = _plans[key] = build_plan(op, args)
+    return plan
+
+
+def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
+    metas = _metas_of(op, args)
+    if op.kind == op_.VIEW:
+        return _view_plan(op, metas)
+    if op.data_dependent:
+        return DataPlan(op, args, _first_meta(metas).device)
+    assert op.meta is not None, f"{op.name} has no meta function"
+    found = op.meta(*metas)
+    single = isinstance(found, TensorMeta)
+    return KernelPlan(op, args, (found,) if single else tuple(found), single)
+
+
+def _first_meta(metas: tuple[Any, ...]) -> TensorMeta:
+    for m in metas:
+        for x in m if isinstance(m, tuple) else (m,):
+            if isinstance(x, TensorMeta):
+                return x
+    raise TypeError("expected at least one Tensor among the arguments")
+
+
+def _view_plan(op: Op, metas: tuple[Any, ...]) -> ViewPlan:
+    found = op.body(*metas)
+    several = isinstance(found, (list, tuple))
+    geometries: list[Geometry] = list(found) if several else [found]
+    source: TensorMeta = metas[0]
+    parts = [
+        (make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device), g.offset)
+        for g in geometries
+    ]
+    return ViewPlan(op, parts, several)
+
+
+def _metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with tensors replaced by their metas and numbers by their kind."""
+    found: list[Any] = []
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "l":
+            found.append(tuple([None if x is None else x._meta for x in a]))
+        elif isinstance(a, TensorBase):
+            found.append(a._meta)
+        elif kind == "t" and a is not None:
+            found.append(NUMBER_METAS[type(a)])
+        else:
+            found.append(a)
+    return tuple(found)
+
+
+def flat_inputs(op: Op, args: tuple[Any, ...]) -> list[Any]:
+    found: list[Any] = []
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "l":
+            found.extend(x for x in a if x is not None)
+        elif kind in "tno" and a is not None:
+            found.append(a)
+    return found
+
+
+# ---- the ways that are not the shortest -------------------------------------------------------
+
+
+def _run_watched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Interpreters above autograd see the call first."""
+    if _state.call_level:
+        return dispatch.through(_state.call_level, op, args, out, _run_unwatched)
+    return _run_unwatched(op, args, out)
+
+
+def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    if not _is_plain_call(op, args) or overrides.is_override(out):
+        return _run_unusual(op, args, out)
+    if out is not None:
+        return run_into(op, args, out)
+    if op.kind == op_.COMPOSITE:
+        return _run_composite(op, args)
+    return _run_recorded(op, args)
+
+
+def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "t" and type(a) not in plain_types and type(a) not in _NUMBERS:
+            return False
+        if kind == "l" and any(type(x) not in plain_types and x is not None for x in a):
+            return False
+    return True
+
+
+def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Arguments that are neither plain tensors nor numbers: overriding types, NumPy scalars, mistakes."""
+    handled, result = overrides.offer(op, args, out)
+    if handled:
+        return result
+    plain = overrides.plain_arguments(op, args)
+    if out is not None:
+        return run_into(op, plain, out)
+    if op.kind == op_.COMPOSITE:
+        return _run_composite(op, plain)
+    return _run_recorded(op, plain)
+
+
+def _run_recorded(op: Op, args: tuple[Any, ...]) -> Any:
+    if _state.kernel_level:
+        result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
+    else:
+        result = plan_for(op, args).run(args)
+    if _state.grad_enabled and record.needs_grad(op, args):
+        record.record(op, args, result)
+    return result
+
+
+def _run_plan(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    if out is not None:
+        return run_into(op, args, out)
+    return plan_for(op, args).run(args)
+
+
+def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
+    """Run the body; if the entry names its own derivative, the body itself is not recorded."""
+    if overrides.any_override(op, args):
+        return _run_unusual(op, args, None)
+    if op.explicit and _state.grad_enabled and record.needs_grad(op, args):
+        _state.grad_enabled = False
+        try:
+            result = _body(op, args)
+        finally:
+            _state.grad_enabled = True
+        result = record.detached_from_inputs(result, args)
+        record.record(op, args, result)
+        return result
+    return _body(op, args)
+
+
+def _body(op: Op, args: tuple[Any, ...]) -> Any:
+    if op.needs_opmath:
+        return record.in_opmath(op, args)
+    return record.call_body(op, args)
+
+
+dispatch.install(run)
+Plans.get = staticmethod(plan_for)
+__all__ = ["InPlace", "clear_plans", "plan_for", "run"]

@@ -1,0 +1,317 @@
+"""Tensors and the world outside: Python numbers, NumPy, DLPack, pickles, text."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from lucerne import backends
+from lucerne.base import defaults
+from lucerne.base import dtype as dt
+from lucerne.base.device import device as Device
+from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ops.move import cast
+from lucerne.tensor import format as text
+from lucerne.tensor.autograd.state import requires_grad
+from lucerne.tensor.base import make_tensor, new_tensor
+from lucerne.tensor.storage import Storage
+
+Array = np.ndarray[Any, Any]
+
+
+def bits(t: Any) -> Array:
+    """The tensor's elements as stored (bfloat16 as uint16, ...), sharing memory with it."""
+    meta: TensorMeta = t._meta
+    if meta.device.type == backends.META:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    storage = meta.dtype.storage
+    flat = t._storage.host()
+    return np.ndarray(meta.shape, storage, flat, t._offset * storage.itemsize, meta.byte_strides)
+
+
+def values(t: Any) -> Array:
+    """The tensor's elements as NumPy values; types NumPy lacks are widened."""
+    if not t._meta.dtype.native:
+        t = cast(t.detach(), t._meta.dtype.compute)
+    return bits(t)
+
+
+def item(t: Any) -> Any:
+    if t._meta.numel != 1:
+        raise RuntimeError(
+            f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar"
+        )
+    return values(t).item()
+
+
+def tolist(t: Any) -> Any:
+    return values(t).tolist()
+
+
+def truth(t: Any) -> bool:
+    if t._meta.numel == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if t._meta.numel > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(values(t).item())
+
+
+def index(t: Any) -> int:
+    if t._meta.dtype.category > dt.INTEGER or t._meta.numel != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(values(t).item())
+
+
+def to_numpy(t: Any, force: bool = False) -> Array:
+    """A NumPy array over the same memory."""
+    if force:
+        t = t.detach().cpu()
+    if requires_grad(t):
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    if t._meta.device.type not in (backends.HOST, "reference"):
+        raise TypeError(
+            f"can't convert {t._meta.device} device type tensor to numpy. Use Tensor.cpu() to copy "
+            "the tensor to host memory first."
+        )
+    if not t._meta.dtype.native:
+        raise TypeError(f"Got unsupported ScalarType {dt.cxx_name(t._meta.dtype)}")
+    return bits(t)
+
+
+def as_array(t: Any, dtype: Any = None, copy: bool | None = None) -> Array:
+    found = to_numpy(t)
+    if dtype is not None and found.dtype != dtype:
+        return found.astype(dtype)
+    return found.copy() if copy else found
+
+
+def from_numpy(array: Array) -> Any:
+    """A tensor over the memory of `array`: writes to either are seen by both.
+
+    >>> import numpy as np, lucerne
+    >>> a = np.zeros(2)
+    >>> lucerne.from_numpy(a).add_(1)
+    tensor([1., 1.], dtype=torch.float64)
+    >>> a
+    array([1., 1.])
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    if any(st < 0 for st in array.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array with array.copy().)"
+        )
+    dtype = dt.from_numpy_dtype(array.dtype)
+    if any(st % array.itemsize for st in array.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
+        )
+    strides = tuple(st // array.itemsize for st in array.strides)
+    meta = make_meta(dtype, array.shape, strides, Device(backends.HOST))
+    buffer = _byte_view(array, meta.span * dtype.itemsize)
+    return make_tensor(Storage(buffer, buffer.nbytes, meta.device, owner=array), 0, meta)
+
+
+def _byte_view(array: Array, nbytes: int) -> Array:
+    """The bytes from the first element to the last, as one writable uint8 array."""
+    if nbytes == 0:
+        return np.empty(0, np.uint8)
+    interface = {
+        "data": (array.__array_interface__["data"][0], False),
+        "shape": (nbytes,),
+        "typestr": "|u1",
+        "version": 3,
+    }
+    holder = type("_Memory", (), {"__array_interface__": interface, "owner": array})()
+    return np.asarray(holder)
+
+
+# ---- storages the user can hold ---------------------------------------------------------------
+
+
+class UntypedStorage:
+    """A user's handle of a storage: bytes, shared with every tensor over it."""
+
+    __slots__ = ("_storage",)
+
+    def __init__(self, storage: Any = None) -> None:
+        if not isinstance(storage, Storage):
+            storage = Storage.allocate(int(storage or 0), Device(backends.HOST))
+        self._storage = storage
+
+    @property
+    def device(self) -> Device:
+        return self._storage.device
+
+    def data_ptr(self) -> int:
+        return self._storage.data_ptr()
+
+    def nbytes(self) -> int:
+        return self._storage.nbytes
+
+    size = nbytes
+
+    def __len__(self) -> int:
+        return self._storage.nbytes
+
+    def __getitem__(self, at: int) -> int:
+        return int(self._storage.host()[at])
+
+    def __setitem__(self, at: int, value: int) -> None:
+        self._storage.host()[at] = value
+        self._storage.version += 1
+
+    def tolist(self) -> list[int]:
+        found: list[int] = self._storage.host().tolist()
+        return found
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        self._storage.resize(nbytes)
+        return self
+
+    def clone(self) -> UntypedStorage:
+        made = Storage.allocate(self._storage.nbytes, self._storage.device)
+        made.host()[:] = self._storage.host()
+        return UntypedStorage(made)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self) -> int:
+        return hash(self.data_ptr())
+
+
+# ---- text -------------------------------------------------------------------------------------
+
+
+def represent(t: Any) -> str:
+    """What `print(t)` shows, as torch would."""
+    meta: TensorMeta = t._meta
+    suffixes = []
+    if meta.device.type != backends.HOST:
+        suffixes.append(f"device='{meta.device}'")
+    grad = _grad_suffix(t)
+    name = repr(meta.dtype)
+    if meta.device.type == backends.META:
+        parts = ["...", *suffixes, f"size={tuple(meta.shape)}"]
+        if meta.dtype is not defaults.get_default_dtype():
+            parts.append(f"dtype={name}")
+        return f"tensor({', '.join(parts + grad)})"
+    shown = {defaults.get_default_dtype(), defaults.default_complex(), dt.int64, dt.bool_}
+    prefix = "tensor(" if type(t).__name__ in ("Tensor", "Parameter") else f"{type(t).__name__}("
+    return text.tensor_text(
+        values(t.detach()),
+        dtype_name=name,
+        is_default_dtype=meta.dtype in shown,
+        prefix=prefix,
+        suffixes=suffixes + grad,
+    )
+
+
+def _grad_suffix(t: Any) -> list[str]:
+    fn = t.grad_fn
+    if fn is not None:
+        return [f"grad_fn=<{fn.name()}>"]
+    return ["requires_grad=True"] if requires_grad(t) else []
+
+
+# ---- pickles and copies -----------------------------------------------------------------------
+
+
+def deepcopy_tensor(t: Any, memo: dict[int, Any]) -> Any:
+    if id(t) in memo:
+        return memo[id(t)]
+    if t._auto is not None and t._auto.grad_fn is not None:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+            "because of a torch.nn.utils.weight_norm usage."
+        )
+    storage = _deepcopy_storage(t._storage, memo)
+    made = make_tensor(storage, t._offset, t._meta)
+    if type(t) is not type(made):
+        made = made.as_subclass(type(t))
+    memo[id(t)] = made
+    if requires_grad(t):
+        made.requires_grad_()
+    if t.grad is not None:
+        made.grad = deepcopy_tensor(t.grad, memo)
+    made.__dict__.update({k: copy.deepcopy(v, memo) for k, v in t.__dict__.items()})
+    return made
+
+
+def _deepcopy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
+    """One copy per storage, so that tensors which shared before share after."""
+    key = id(storage)
+    if key not in memo:
+        made = Storage.allocate(storage.nbytes, storage.device)
+        if storage.buffer is not None:
+            made.host()[:] = storage.host()
+        memo[key] = made
+        memo.setdefault(id(memo), []).append(storage)
+    found: Storage = memo[key]
+    return found
+
+
+def reduce_tensor(t: Any) -> Any:
+    """Pickle by value: bytes, dtype, shape, strides. No code runs on loading beyond `rebuild_tensor`."""
+    meta: TensorMeta = t._meta
+    if t._auto is not None and t._auto.grad_fn is not None:
+        raise RuntimeError("only leaf tensors can be pickled: detach() the tensor first")
+    stored = b"" if meta.device.type == backends.META else bits(t.detach()).tobytes()
+    state = (stored, meta.dtype, tuple(meta.shape), meta.strides, str(meta.device), requires_grad(t))
+    return rebuild_tensor, (type(t), *state), t.__dict__ or None
+
+
+def rebuild_tensor(
+    cls: type, stored: bytes, dtype: dt.dtype, shape: Any, strides: Any, device: str, needs_grad: bool
+) -> Any:
+    """Make the tensor that `reduce_tensor` described."""
+    meta = make_meta(dtype, tuple(shape), None, Device(device))
+    keep = make_meta(dtype, tuple(shape), tuple(strides), meta.device)
+    t = new_tensor(keep if keep.is_dense else meta)
+    if meta.device.type != backends.META:
+        if len(stored) != meta.numel * dtype.itemsize:
+            raise ValueError(f"tensor bytes: expected {meta.numel * dtype.itemsize}, got {len(stored)}")
+        bits(t)[...] = np.frombuffer(stored, dtype.storage).reshape(meta.shape)
+    if cls is not type(t):
+        t = t.as_subclass(cls)
+    return t.requires_grad_(needs_grad) if needs_grad else t
+
+
+# ---- DLPack -----------------------------------------------------------------------------------
+
+
+def to_dlpack_capsule(t: Any, **options: Any) -> Any:
+    """Hand the memory over through NumPy's exporter (host tensors of types NumPy has)."""
+    if requires_grad(t):
+        raise BufferError(
+            "Can't export tensors that require gradient, use tensor.detach()"
+        )
+    options.pop("stream", None)
+    return to_numpy(t).__dlpack__(**options)
+
+
+def dlpack_device(t: Any) -> tuple[int, int]:
+    if t._meta.device.type not in (backends.HOST, "reference"):
+        raise ValueError(f"no DLPack device for {t._meta.device}")
+    return (1, 0)
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
+    """A tensor over the memory of any object that speaks DLPack."""
+    found = np.from_dlpack(ext_tensor)
+    if not found.flags.writeable:
+        interface = dict(found.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        holder = type("_Memory", (), {"__array_interface__": interface, "owner": found})()
+        found = np.asarray(holder)
+    t = from_numpy(found)
+    return t.clone() if copy else t

@@ -1,0 +1,244 @@
+"""Calls that write into a tensor that exists: `out=` and the in-place methods."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base.config import config
+from lucerne.base.where import user_place
+from lucerne.ir import dispatch
+from lucerne.ir import op as op_
+from lucerne.ir.op import Op
+from lucerne.ops.move import copy
+from lucerne.tensor.autograd import record
+from lucerne.tensor.autograd.state import requires_grad
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+
+_state = dispatch.state
+_copy: Op = copy.op  # type: ignore[attr-defined]
+
+
+class InPlace:
+    """Given as `out=`: write the result over `target`, which is also an input, and record that."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+
+def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    """Run a call whose result is to land in `out`."""
+    if type(out) is InPlace:
+        return _in_place(op, args, out.target)
+    outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    for o in outs:
+        if not isinstance(o, TensorBase):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
+    if _state.grad_enabled and (record.needs_grad(op, args) or any(requires_grad(o) for o in outs)):
+        raise RuntimeError(
+            f"{op.name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    if op.kind == op_.POINTWISE:
+        _refuse_partial_overlap(args, outs)
+    result = dispatch.entry.run(op, args)
+    results = result if isinstance(result, tuple) else (result,)
+    if len(results) != len(outs):
+        raise TypeError(f"{op.name}(): expected {len(results)} tensors in out=, got {len(outs)}")
+    for r, o in zip(results, outs, strict=True):
+        write_out(r, o, op.name)
+    return _rebuilt(result, out)
+
+
+def _rebuilt(result: Any, out: Any) -> Any:
+    if not isinstance(out, (tuple, list)):
+        return out
+    return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+
+
+def write_out(result: Any, out: Any, name: str = "") -> None:
+    """Copy a result into an `out=` tensor, resizing it when its shape is another."""
+    have, want = out._meta, result._meta
+    if have.device != want.device:
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, "
+            f"{want.device} and {have.device}!"
+        )
+    if not dt.can_cast(want.dtype, have.dtype):
+        raise RuntimeError(
+            f"result type {dt.cxx_name(want.dtype)} can't be cast to the desired output type "
+            f"{dt.cxx_name(have.dtype)}"
+        )
+    if have.shape != want.shape:
+        resize_output(out, want)
+    write(out, result)
+
+
+def resize_output(out: Any, want: Any) -> None:
+    if out._meta.numel:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(out._meta.shape)}, which does not match the required output shape "
+            f"{list(want.shape)}. This behavior is deprecated, and in a future PyTorch release "
+            "outputs will not be resized unless they have zero elements. You can explicitly reuse "
+            "an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=4,
+        )
+    set_geometry(out, out._meta.like(shape=tuple(want.shape), strides=want.strides))
+
+
+def set_geometry(t: Any, meta: Any) -> None:
+    """Give a tensor another shape, growing its storage when that needs more."""
+    need = (t._offset + meta.span) * meta.dtype.itemsize
+    if need > t._storage.nbytes:
+        t._storage.resize(need)
+    t._meta = meta
+    t._array = None
+
+
+def write(target: Any, source: Any) -> None:
+    """Raw copy of values, without autograd; counts as a write to the storage."""
+    if target._meta.numel:
+        refuse_internal_overlap(target)
+        plan_copy(target, source)
+    bump(target)
+
+
+class Plans:
+    """Late-bound `plan_for`: plans are made above this module."""
+
+    get: Any = None
+
+
+def plan_copy(target: Any, source: Any) -> None:
+    """Convert and broadcast `source` straight into the memory of `target`."""
+    args = (target, source)
+    Plans.get(_copy, args).run_into(args, [target])
+
+
+def bump(t: Any) -> None:
+    """Count a write, and remember who made it if a backward pass might ask."""
+    storage = t._storage
+    storage.version += 1
+    if storage.saved and config.user_lines:
+        storage.writer = user_place()
+
+
+def refuse_internal_overlap(t: Any) -> None:
+    meta = t._meta
+    if any(s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def _refuse_partial_overlap(args: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    for o in outs:
+        refuse_internal_overlap(o)
+        for a in args:
+            if isinstance(a, TensorBase) and _partly_overlap(a, o):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to "
+                    "tensor refer to a single memory location. Please clone() the tensor before "
+                    "performing the operation."
+                )
+
+
+def _partly_overlap(a: Any, b: Any) -> bool:
+    """Torch's test: dense tensors over one storage whose ranges cross without being the same."""
+    if a._storage.buffer is not b._storage.buffer or a is b or a._storage.buffer is None:
+        return False
+    ma, mb = a._meta, b._meta
+    if not ma.numel or not mb.numel or not ma.is_dense or not mb.is_dense:
+        return False
+    start_a, start_b = a._offset * ma.dtype.itemsize, b._offset * mb.dtype.itemsize
+    end_a, end_b = start_a + ma.numel * ma.dtype.itemsize, start_b + mb.numel * mb.dtype.itemsize
+    if start_a == start_b and end_a == end_b:
+        return bool(ma.strides != mb.strides)
+    return start_a < end_b and start_b < end_a
+
+
+# ---- in place ---------------------------------------------------------------------------------
+
+
+def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
+    recorded = _state.grad_enabled and (record.needs_grad(op, args) or requires_grad(target))
+    if recorded:
+        record.check_in_place(target)
+    if op.kind == op_.COMPOSITE:
+        return _composite_in_place(op, args, target, recorded)
+    original = target
+    if recorded and op.args[0] in op.save_names and args[0] is target:
+        original = _bare_clone(target)
+    node = record.node_for(op, args, target, original) if recorded else None
+    if op.kind == op_.POINTWISE:
+        _refuse_partial_overlap(args, (target,))
+    _execute_over(op, args, target)
+    if node is not None:
+        record.rebase(target, node)
+    return target
+
+
+def _bare_clone(t: Any) -> Any:
+    """The values before they are overwritten, with the history they had."""
+    made = new_tensor(t._meta if t._meta.is_dense else t._meta.like(shape=tuple(t._meta.shape)))
+    plan_copy(made, make_tensor(t._storage, t._offset, t._meta))
+    made._auto = record.frozen_history(t)
+    return made
+
+
+def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
+    plan = None if _state.active else Plans.get(op, args)
+    if plan is not None and _may_write_directly(op, plan, args, target):
+        refuse_internal_overlap(target)
+        plan.run_into(args, [target])
+        bump(target)
+        return
+    before = _state.grad_enabled
+    _state.grad_enabled = False
+    try:
+        result = dispatch.entry.run(op, args)
+    finally:
+        _state.grad_enabled = before
+    _check_fits(op, result._meta, target._meta)
+    write(target, result)
+
+
+def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -> bool:
+    """Whether a kernel may write over `target` while it reads: only if no other input shares it."""
+    if op.kind != op_.POINTWISE or plan.metas[0] is not target._meta:
+        return False
+    buffer = target._storage.buffer
+    return all(
+        not isinstance(a, TensorBase) or a is target or a._storage.buffer is not buffer for a in args
+    )
+
+
+def _check_fits(op: Op, want: Any, have: Any) -> None:
+    if want.shape != have.shape:
+        raise RuntimeError(
+            f"output with shape {list(have.shape)} doesn't match the broadcast shape "
+            f"{list(want.shape)}"
+        )
+    if not dt.can_cast(want.dtype, have.dtype):
+        raise RuntimeError(
+            f"result type {dt.cxx_name(want.dtype)} can't be cast to the desired output type "
+            f"{dt.cxx_name(have.dtype)}"
+        )
+
+
+def _composite_in_place(op: Op, args: tuple[Any, ...], target: Any, recorded: bool) -> Any:
+    """Compute aside, then copy over: the copy carries the history."""
+    if recorded:
+        args = tuple(a.clone() if a is target else a for a in args)
+    result = dispatch.entry.run(op, args)
+    _check_fits(op, result._meta, target._meta)
+    if recorded:
+        target.copy_(result)
+    else:
+        write(target, result)
+    return target

@@ -1,0 +1,11 @@
+"""Put the pieces together: ops into the table, methods onto Tensor."""
+
+from __future__ import annotations
+
+from lucerne.ops import families as families
+from lucerne.tensor import eager as eager
+from lucerne.tensor import methods
+from lucerne.tensor import transfer as transfer
+
+methods.install()
+methods.install_operators()

@@ -1,0 +1,92 @@
+"""Tensor's methods, in-place methods and operators, made from the op table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lucerne.ir import op as op_
+from lucerne.ir.define import fronts
+from lucerne.tensor.into import InPlace
+from lucerne.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def install() -> None:
+    """Give Tensor one method per entry that asks for it."""
+    for op in op_.table().values():
+        _install(op.public, op.name, op.aliases, op.method, op.inplace)
+    for front in fronts().values():
+        _install(front.function, front.name, front.aliases, front.method, front.inplace)
+
+
+def _install(fn: Function, name: str, aliases: tuple[str, ...], method: bool, inplace: bool) -> None:
+    for spelled in (name, *aliases):
+        if method and spelled not in Tensor.__dict__:
+            setattr(Tensor, spelled, fn)
+        if inplace and f"{spelled}_" not in Tensor.__dict__:
+            setattr(Tensor, f"{spelled}_", in_place(fn, f"{spelled}_"))
+
+
+def in_place(fn: Function, name: str) -> Function:
+    """The form that writes its result over its first argument."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return fn(self, *args, out=InPlace(self), **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"Tensor.{name}"
+    method.__doc__ = f"In-place version of `{fn.__name__}`."
+    return method
+
+
+_BINARY = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+
+
+def install_operators() -> None:
+    """`a + b` and its kin; unknown operand types get NotImplemented, as Python wants it."""
+    for dunder, name in _BINARY.items():
+        fn = getattr(Tensor, name, None)
+        if fn is None:
+            continue
+        setattr(Tensor, f"__{dunder}__", _binary(fn, f"__{dunder}__"))
+        setattr(Tensor, f"__r{dunder}__", _reflected(fn, f"__r{dunder}__"))
+        over = getattr(Tensor, f"{name}_", None)
+        if over is not None:
+            setattr(Tensor, f"__i{dunder}__", over)
+    for dunder, name in _COMPARE.items():
+        if hasattr(Tensor, name):
+            setattr(Tensor, f"__{dunder}__", _binary(getattr(Tensor, name), f"__{dunder}__"))
+    for dunder, name in _UNARY.items():
+        if hasattr(Tensor, name):
+            setattr(Tensor, f"__{dunder}__", getattr(Tensor, name))
+
+
+_FOREIGN = (str, bytes, list, dict, set, tuple, type(None))
+
+
+def _binary(fn: Function, name: str) -> Function:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, _FOREIGN):
+            return NotImplemented
+        return fn(self, other)
+
+    operator.__name__ = name
+    return operator
+
+
+def _reflected(fn: Function, name: str) -> Function:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, _FOREIGN):
+            return NotImplemented
+        return fn(other, self)
+
+    operator.__name__ = name
+    return operator

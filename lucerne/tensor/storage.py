@@ -1,0 +1,56 @@
+"""Storage: the bytes that tensors and their views share, with a counter of in-place writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucerne import backends
+from lucerne.base.device import device as Device
+from lucerne.base.where import Place
+
+
+class Storage:
+    """Bytes on a device. `version` counts writes; `writer` is the user's line of the last one."""
+
+    __slots__ = ("__weakref__", "buffer", "device", "nbytes", "owner", "resizable", "saved", "version", "writer")
+
+    def __init__(self, buffer: Any, nbytes: int, device: Device, owner: Any = None) -> None:
+        self.buffer = buffer
+        self.nbytes = nbytes
+        self.device = device
+        self.owner = owner
+        self.version = 0
+        self.writer: Place | None = None
+        self.saved = False
+        self.resizable = owner is None
+
+    @classmethod
+    def allocate(cls, nbytes: int, device: Device) -> Storage:
+        if device.type == backends.META:
+            return cls(None, nbytes, device)
+        return cls(backends.get(device.type).allocate(nbytes), nbytes, device)
+
+    def alias(self) -> Storage:
+        """The same bytes under a version counter of its own (what `.data` gives)."""
+        return Storage(self.buffer, self.nbytes, self.device, self.owner)
+
+    def host(self) -> np.ndarray[Any, Any]:
+        """The bytes as a uint8 array on the host."""
+        return backends.get(self.device.type).to_host(self.buffer)
+
+    def data_ptr(self) -> int:
+        if self.buffer is None or self.nbytes == 0:
+            return 0
+        return backends.get(self.device.type).address(self.buffer)
+
+    def resize(self, nbytes: int) -> None:
+        """Grow or shrink; bytes that fit are kept."""
+        if not self.resizable:
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        grown = Storage.allocate(nbytes, self.device)
+        if self.buffer is not None:
+            keep = min(nbytes, self.nbytes)
+            grown.host()[:keep] = self.host()[:keep]
+        self.buffer, self.nbytes = grown.buffer, nbytes

@@ -1,0 +1,340 @@
+"""Tensor: what the user holds. State comes from TensorBase, methods from the op table (methods.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lucerne import backends
+from lucerne.base import layout as lo
+from lucerne.base import shape as sh
+from lucerne.base.device import device as Device
+from lucerne.base.dtype import COMPLEX, FLOAT
+from lucerne.base.dtype import dtype as DType
+from lucerne.tensor import convert, interop, overrides
+from lucerne.tensor.autograd import api as autograd
+from lucerne.tensor.autograd.node import refresh_view
+from lucerne.tensor.autograd.state import requires_grad
+from lucerne.tensor.base import Maker, TensorBase, make_tensor, plain_types
+
+
+class Tensor(TensorBase):
+    """An n-dimensional array on a device, with views, in-place writes and automatic differentiation.
+
+    >>> import lucerne as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __module__ = "lucerne"
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return convert.legacy_tensor(cls, args, kwargs)
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> sh.Size:
+        return self._meta.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._meta.dtype
+
+    @property
+    def device(self) -> Device:
+        return self._meta.device
+
+    @property
+    def layout(self) -> lo.layout:
+        return lo.strided
+
+    @property
+    def ndim(self) -> int:
+        return self._meta.ndim
+
+    @property
+    def itemsize(self) -> int:
+        return self._meta.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._meta.numel * self._meta.dtype.itemsize
+
+    def size(self, dim: int | None = None) -> Any:
+        if dim is None:
+            return self._meta.shape
+        return self._meta.shape[sh.wrap_dim(dim, self._meta.ndim, allow_scalar=False)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        if dim is None:
+            return self._meta.strides
+        return self._meta.strides[sh.wrap_dim(dim, self._meta.ndim, allow_scalar=False)]
+
+    def dim(self) -> int:
+        return self._meta.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        return self._meta.numel
+
+    nelement = numel
+
+    def storage_offset(self) -> int:
+        return self._offset
+
+    def element_size(self) -> int:
+        return self._meta.dtype.itemsize
+
+    def untyped_storage(self) -> Any:
+        return interop.UntypedStorage(self._storage)
+
+    def data_ptr(self) -> int:
+        start = self._storage.data_ptr()
+        return start + self._offset * self.itemsize if start and self._meta.numel else 0
+
+    const_data_ptr = data_ptr
+
+    def is_contiguous(self, memory_format: lo.memory_format = lo.contiguous_format) -> bool:
+        return sh.is_format(self._meta.shape, self._meta.strides, memory_format)
+
+    def is_floating_point(self) -> bool:
+        return self._meta.dtype.category == FLOAT
+
+    def is_complex(self) -> bool:
+        return self._meta.dtype.category == COMPLEX
+
+    def is_signed(self) -> bool:
+        return self._meta.dtype.is_signed
+
+    def is_same_size(self, other: Tensor) -> bool:
+        return self._meta.shape == other._meta.shape
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        return (
+            self._storage.buffer is tensor._storage.buffer
+            and self._offset == tensor._offset
+            and self._meta is tensor._meta
+        )
+
+    def get_device(self) -> int:
+        index = self._meta.device.index
+        return -1 if index is None else index
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._meta.device.type == backends.HOST
+
+    @property
+    def is_meta(self) -> bool:
+        return self._meta.device.type == backends.META
+
+    def dim_order(self) -> tuple[int, ...]:
+        """Dimensions from the outermost in memory to the innermost."""
+        order = sh.memory_order(tuple(self._meta.shape), [self._meta.strides])
+        return tuple(reversed(order))
+
+    # -- autograd --------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        auto = self._auto
+        return auto is not None and auto.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        autograd.set_requires_grad(self, value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        autograd.set_requires_grad(self, requires_grad)
+        return self
+
+    @property
+    def grad(self) -> Any:
+        return None if self._auto is None else autograd.read_grad(self)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        autograd.write_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        autograd.write_grad(self, None)
+
+    @property
+    def grad_fn(self) -> Any:
+        if self._view is not None and self._auto is not None:
+            refresh_view(self)
+        return None if self._auto is None else self._auto.grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        return not requires_grad(self) or self.grad_fn is None
+
+    @property
+    def output_nr(self) -> int:
+        return 0 if self._auto is None else self._auto.output_nr
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._auto is not None and self._auto.retains_grad
+
+    def retain_grad(self) -> None:
+        autograd.retain_grad(self)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor with respect to every leaf to the leaf's `.grad`."""
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Any) -> Any:
+        return autograd.register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Any:
+        return autograd.register_post_accumulate_grad_hook(self, hook)
+
+    def detach(self) -> Tensor:
+        """The same values, cut off from the graph; shares storage and version counter."""
+        made: Tensor = make_tensor(self._storage, self._offset, self._meta)
+        made._view = self._view and autograd.detached_view(self)
+        return made
+
+    def detach_(self) -> Tensor:
+        if self._view is not None and requires_grad(self):
+            raise RuntimeError(
+                "Can't detach views in-place. Use detach() instead. If you are using "
+                "DistributedDataParallel, make sure that all views are detached."
+            )
+        if self._auto is not None:
+            self._auto.grad_fn, self._auto.output_nr, self._auto.requires_grad = None, 0, False
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history, under a version counter of its own."""
+        made: Tensor = make_tensor(self._storage.alias(), self._offset, self._meta)
+        return made
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._storage, self._offset, self._meta = value._storage, value._offset, value._meta
+        self._array = None
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    @property
+    def _base(self) -> Any:
+        return None if self._view is None else self._view.base
+
+    def _is_view(self) -> bool:
+        return self._view is not None
+
+    def is_inference(self) -> bool:
+        return self._auto is not None and getattr(self._auto, "inference", False)
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def item(self) -> Any:
+        """The one element, as a Python number."""
+        return interop.item(self)
+
+    def tolist(self) -> Any:
+        return interop.tolist(self)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        return interop.to_numpy(self, force)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return interop.as_array(self, dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return interop.to_dlpack_capsule(self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return interop.dlpack_device(self)
+
+    def __bool__(self) -> bool:
+        return interop.truth(self)
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        return interop.index(self)
+
+    def __len__(self) -> int:
+        if not self._meta.ndim:
+            raise TypeError("len() of a 0-d tensor")
+        return self._meta.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._meta.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))  # type: ignore[attr-defined]
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, (TensorBase, bool, int, float, complex)):
+            return bool((self == element).any())
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return interop.represent(self)
+
+    def __format__(self, spec: str) -> str:
+        if not self._meta.ndim and not self.is_meta and type(self) is Tensor:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *self.__dict__})
+
+    # -- copies and pickles ----------------------------------------------------------------------
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return interop.deepcopy_tensor(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return interop.reduce_tensor(self)
+
+    # -- overriding ------------------------------------------------------------------------------
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What a subclass inherits: run the op as usual, give results the subclass' type."""
+        return overrides.default_torch_function(cls, func, types, args, kwargs or {})
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor under another type."""
+        return convert.as_subclass(self, cls)
+
+
+def _install() -> None:
+    Maker.cls = Tensor
+    plain_types.add(Tensor)
+
+
+_install()

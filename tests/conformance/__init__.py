@@ -1,0 +1,1 @@
+"""Conformance of Lucerne with PyTorch, measured by PyTorch's own op database (see README.md)."""

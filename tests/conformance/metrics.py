@@ -1,0 +1,169 @@
+"""The metrics by name: which entries each counts, and how it is run."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+
+from tests.conformance import catalog, errors, forward, gradients, own_cases, variants
+from tests.conformance.bridge import Bridge
+from tests.conformance.catalog import Entry
+from tests.conformance.context import Context, Limits
+from tests.conformance.result import Tally
+
+MATRIX = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
+
+Check = Callable[[Context], list[Tally]]
+Counts = Callable[[Entry], bool]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the report; several may come from one run."""
+
+    name: str
+    title: str
+    run: str  # name in RUNS
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pass over an entry's samples."""
+
+    counts: Counts
+    check: Check | None = None  # None: planned and performed in its own way, see below
+
+
+def _every(entry: Entry) -> bool:
+    return True
+
+
+def _has_gradients(entry: Entry) -> bool:
+    return entry.differentiable(torch.float32)
+
+
+def _has_double_backward(entry: Entry) -> bool:
+    return entry.differentiable(torch.float64) and bool(entry.op.supports_gradgrad)
+
+
+def _has_inplace(entry: Entry) -> bool:
+    return entry.op.inplace_variant is not None
+
+
+def _has_out(entry: Entry) -> bool:
+    return bool(entry.op.supports_out)
+
+
+def _none(entry: Entry) -> bool:
+    return False
+
+
+def _has_errors(entry: Entry) -> bool:
+    return entry.has_errors
+
+
+RUNS = {
+    "forward": Run(_every, forward.check_forward),
+    "gradients": Run(_has_gradients, gradients.check_gradients),
+    "reference": Run(_every, forward.check_reference),
+    "dtypes": Run(_every),  # once per dtype
+    "in-place": Run(_has_inplace, variants.check_inplace),
+    "out": Run(_has_out, variants.check_out),
+    "errors": Run(_has_errors, errors.check_errors),
+    "double backward": Run(_has_double_backward, gradients.check_double_backward),
+    "own": Run(_none),  # a table of our own instead of op_db entries
+}
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("M1", "forward", "forward"),
+        Metric("M2", "gradients", "gradients"),
+        Metric("M3", "reference and non-contiguous samples", "reference"),
+        Metric("M4", "dtypes", "dtypes"),
+        Metric("M5i", "in-place", "in-place"),
+        Metric("M5o", "out=", "out"),
+        Metric("M6", "errors: raised and type", "errors"),
+        Metric("M6t", "errors: text", "errors"),
+        Metric("M7", "strides", "forward"),
+        Metric("M8", "double backward", "double backward"),
+        Metric("own", "own cases", "own"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """The unit of work of a worker: one run on one entry (or own case), at one dtype for M4."""
+
+    entry: str
+    run: str
+    dtype: str = ""
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """Metric names as a user writes them: `M5` and `M6` stand for both of their columns."""
+    wanted = []
+    for name in names:
+        matches = [metric for metric in METRICS if metric == name or metric[:-1] == name]
+        if not matches:
+            raise ValueError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+        wanted += matches
+    return wanted
+
+
+def plan(
+    entries: Iterable[Entry], metrics: Iterable[str], dtypes: Iterable[torch.dtype] | None = MATRIX
+) -> list[Task]:
+    """The work that these metrics take on these entries. `dtypes` of None means all."""
+    runs = list(dict.fromkeys(METRICS[name].run for name in metrics))
+    wanted = None if dtypes is None else set(dtypes)
+    tasks = []
+    for entry in entries:
+        for run in runs:
+            if not RUNS[run].counts(entry):
+                continue
+            if RUNS[run].check is not None:
+                tasks.append(Task(entry.name, run))
+                continue
+            supported = entry.dtypes if wanted is None else entry.dtypes & wanted
+            tasks += [Task(entry.name, run, _dtype_name(dtype)) for dtype in _ordered(supported)]
+    return tasks
+
+
+def plan_own(pattern: str = "") -> list[Task]:
+    """One task for each of our own cases whose name matches."""
+    return [Task(name, "own") for name in own_cases.load() if re.search(pattern, name)]
+
+
+def perform(task: Task, bridge: Bridge, limits: Limits) -> list[Tally]:
+    """Do one task here and now."""
+    if task.run == "own":
+        return [own_cases.check(task.entry, bridge)]
+    context = Context(catalog.load()[task.entry], bridge, limits)
+    check = RUNS[task.run].check
+    if check is not None:
+        return check(context)
+    return forward.check_dtype(context, getattr(torch, task.dtype))
+
+
+def lost(task: Task, check: str, message: str, trace: str = "") -> list[Tally]:
+    """The tallies of a task that never came back: each of its metrics has failed."""
+    entry = catalog.load().get(task.entry)
+    tier = entry.tier if entry else own_cases.TIER
+    dtype = task.dtype or (_dtype_name(entry.dtype) if entry else "")
+    tallies = []
+    for metric in METRICS.values():
+        if metric.run == task.run:
+            tally = Tally(metric.name, task.entry, tier, dtype)
+            tally.lost(check, message, trace)
+            tallies.append(tally)
+    return tallies
+
+
+def _ordered(dtypes: Iterable[torch.dtype]) -> list[torch.dtype]:
+    return sorted(dtypes, key=str)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
