@@ -1,3 +1,137 @@
-"""Ops of the conv family."""
+"""Convolutions in one, two and three dimensions, and their transposes."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import shape as sh
+from lucerne.ir.define import front
+from lucerne.ir.op import Tensor
+from lucerne.ops.convolution import (
+    check_bias,
+    check_fits,
+    check_rank,
+    check_settings,
+    check_types,
+    check_weight,
+    conv,
+    conv_input,
+    to_list,
+)
+
+
+@front()
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """Convolution or transposed convolution over any number of spatial dimensions."""
+    if weight.ndim < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    n = weight.ndim - 2
+    stride, padding = to_list(stride, n, "stride"), to_list(padding, n, "padding")
+    dilation = to_list(dilation, n, "dilation")
+    extra = to_list(output_padding, n, "output_padding")
+    check_settings(stride, padding, dilation, extra, groups)
+    check_weight(input, weight, groups, transposed)
+    if transposed:
+        return _transposed(input, weight, bias, stride, padding, dilation, extra, groups)
+    check_bias(weight, bias, weight.shape[0], transposed)
+    check_fits(input, weight, padding, dilation)
+    check_types(input, weight, bias)
+    return conv(input, weight, bias, stride, padding, dilation, groups)
+
+
+def _transposed(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: sh.Shape,
+    padding: sh.Shape,
+    dilation: sh.Shape,
+    extra: sh.Shape,
+    groups: int,
+) -> Tensor:
+    """The transposed convolution: the input's gradient of a convolution, used forwards."""
+    channels = weight.shape[1] * groups
+    check_bias(weight, bias, channels, True)
+    check_types(input, weight, bias)
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
+        )
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+        for n, k, s, p, d, e in zip(
+            input.shape[2:], weight.shape[2:], stride, padding, dilation, extra, strict=True
+        )
+    )
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: ({' x '.join(map(str, input.shape[2:]))}). Calculated "
+            f"output size per channel: ({' x '.join(map(str, size))}). Output size is too small"
+        )
+    result = conv_input(input, weight, size, stride, padding, dilation, groups)
+    if bias is None:
+        return result
+    return result + bias.reshape(1, channels, *(1 for _ in size))
+
+
+def _forward(
+    n: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Tensor:
+    """A convolution over `n` dimensions; `padding` may be "same" or "valid", the batch may be absent."""
+    batched = check_rank(input, n, f"conv{n}d")
+    x = input if batched else input.unsqueeze(0)
+    if weight.ndim < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    if isinstance(padding, str):
+        x, padding = _named_padding(x, weight, n, stride, padding, dilation, groups)
+    stride, padding = to_list(stride, n, "stride"), to_list(padding, n, "padding")
+    result = convolution(x, weight, bias, stride, padding, to_list(dilation, n, "dilation"), False, 0, groups)
+    return result if batched else result.squeeze(0)
+
+
+def _named_padding(
+    x: Tensor, weight: Tensor, n: int, stride: Any, padding: str, dilation: Any, groups: int
+) -> tuple[Tensor, sh.Shape]:
+    """Padding by name: the input (padded by hand where the two sides differ) and what is left to pad."""
+    if padding == "valid":
+        return x, (0,) * n
+    if padding != "same":
+        raise RuntimeError(f"Invalid padding string: '{padding}'")
+    check_weight(x, weight, max(groups, 1), False) if x.ndim != weight.ndim else None
+    steps, gaps = to_list(stride, n, "stride"), to_list(dilation, n, "dilation")
+    if any(s != 1 for s in steps):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    total = [d * (k - 1) for k, d in zip(weight.shape[2:], gaps, strict=True)]
+    if any(t % 2 for t in total):
+        ends: list[int] = []
+        for t in reversed(total):
+            ends += [0, t % 2]
+        x = x.constant_pad_nd(ends, 0) if hasattr(x, "constant_pad_nd") else _pad(x, ends)
+    return x, tuple(t // 2 for t in total)
+
+
+def _pad(x: Tensor, ends: list[int]) -> Tensor:
+    return x.pad(ends)
+
+
+@front(aliases=("conv1d_",))
+def _unused() -> None:
+    """."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
+from lucerne.base import shape as sh
 from lucerne.base.config import config
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
@@ -187,16 +188,18 @@ class DataPlan(Plan):
 
     def run(self, args: tuple[Any, ...]) -> Any:
         found = self.execute(flat_inputs(self.op, args), [])
-        if isinstance(found, tuple):
+        if isinstance(found[0], tuple):
             return tuple(self._wrap(f) for f in found)
         return self._wrap(found)
 
     def _wrap(self, found: Any) -> Any:
         """(array of stored bits, dtype) as a tensor."""
         bits, dtype = found
-        meta = make_meta(dtype, bits.shape, None, self.device)
-        t = new_tensor(meta)
-        t._storage.host()[:] = np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
+        strides = tuple(n // bits.itemsize for n in bits.strides)
+        if not bits.size or not sh.is_dense(bits.shape, strides):
+            bits, strides = np.ascontiguousarray(bits), None
+        t = new_tensor(make_meta(dtype, bits.shape, strides, self.device))
+        t._storage.host()[:] = bits.ravel(order="K").view(np.uint8)
         return t
 
 

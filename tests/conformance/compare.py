@@ -30,6 +30,7 @@ WIDER = {
 }
 NARROW = tuple(WIDER)
 
+Place = int | str  # which leaf: for messages, and for finding it in the float64 results
 Truth = Callable[[], Any]  # the same results computed by torch in float64
 
 
@@ -63,14 +64,14 @@ class Comparison:
         results = [self.leaf(i, left, right) for i, (left, right) in enumerate(pairs)]
         return all(results)
 
-    def leaf(self, place: int, expected: Any, got: Any) -> bool:
+    def leaf(self, place: Place, expected: Any, got: Any) -> bool:
         if not isinstance(expected, torch.Tensor):
             return self._python_value(place, expected, got)
         if not self._same_kind(place, expected, got):
             return False
         return self.policy.undefined or self.value(place, expected, got)
 
-    def value(self, place: int, expected: torch.Tensor, got: Any, check: str = "value") -> bool:
+    def value(self, place: Place, expected: torch.Tensor, got: Any, check: str = "value") -> bool:
         """Numbers only; shape and dtype are known to agree."""
         want, have = plain(expected), self.bridge.from_other(got)
         tolerance = self.policy.tolerance(want.dtype)
@@ -83,7 +84,7 @@ class Comparison:
         text = f"[{place}] {want.dtype} off by {worst:.3g} x tolerance: {_excerpt(want, have)}"
         return self.sample.expect(False, check, text)
 
-    def _same_kind(self, place: int, expected: torch.Tensor, got: Any) -> bool:
+    def _same_kind(self, place: Place, expected: torch.Tensor, got: Any) -> bool:
         expect = self.sample.expect
         if not expect(
             self.bridge.is_tensor(got), "type", lambda: f"[{place}] not a tensor: {type(got)}"
@@ -103,9 +104,11 @@ class Comparison:
         return same_shape and same_dtype and same_layout
 
     def _accepted_by_float64(
-        self, place: int, want: torch.Tensor, have: torch.Tensor, tolerance: Tolerance
+        self, place: Place, want: torch.Tensor, have: torch.Tensor, tolerance: Tolerance
     ) -> bool:
         if self.policy.truth is None or self.policy.exact or not is_inexact(want.dtype):
+            return False
+        if not isinstance(place, int):
             return False
         try:
             truth = tree.leaves(self.policy.truth())[place]
@@ -115,7 +118,7 @@ class Comparison:
             return False
         return within_float64_rule(plain(truth), want, have, tolerance)
 
-    def _python_value(self, place: int, expected: Any, got: Any) -> bool:
+    def _python_value(self, place: Place, expected: Any, got: Any) -> bool:
         want = self.bridge.convert(expected)
         same = type(want) is type(got) and _equal(want, got)
         return self.sample.expect(

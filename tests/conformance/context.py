@@ -4,7 +4,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ class Context:
 
     entry: Entry
     bridge: Bridge
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     @functools.cached_property
     def function(self) -> Function:

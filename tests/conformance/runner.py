@@ -31,7 +31,7 @@ class Options:
 
     jobs: int = 2
     timeout: float = 120.0  # seconds for one task
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     make_bridge: MakeBridge = lucerne_bridge
 
 

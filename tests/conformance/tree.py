@@ -22,6 +22,14 @@ def leaves(x: Any) -> list[Any]:
     return [leaf for item in items for leaf in leaves(item)]
 
 
+def paths(x: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """All leaves with their keys, as `a.0.b`."""
+    if not is_container(x):
+        return [(prefix, x)]
+    items = x.items() if isinstance(x, dict) else enumerate(x)
+    return [found for key, item in items for found in paths(item, f"{prefix}.{key}".strip("."))]
+
+
 def map_leaves(f: Leaf, x: Any) -> Any:
     """The same nesting with `f` applied to every leaf."""
     if not is_container(x):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.engine import run_backward
+from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
 from lucerne.tensor.autograd.state import ViewState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
-
-_hook_ids = itertools.count()
 
 
 def set_requires_grad(t: Any, value: bool) -> None:
@@ -68,23 +66,6 @@ def retain_grad(t: Any) -> None:
     _add_tensor_hook(t, keep)
 
 
-class RemovableHandle:
-    """Takes a hook away again, by `remove()` or at the end of a `with` block."""
-
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks = hooks
-        self.id = key
-
-    def remove(self) -> None:
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
 def register_hook(t: Any, hook: Any) -> RemovableHandle:
     """Call `hook(grad)` when the gradient of `t` is known; what it returns replaces the gradient."""
     if not requires_grad(t):
@@ -104,9 +85,7 @@ def _add_tensor_hook(t: Any, hook: Any) -> RemovableHandle:
         if node.tensor_hooks is None:
             node.tensor_hooks = {}
         hooks = node.tensor_hooks.setdefault(index, {})
-    key = next(_hook_ids)
-    hooks[key] = hook
-    return RemovableHandle(hooks, key)
+    return RemovableHandle.add(hooks, hook)
 
 
 def register_post_accumulate_grad_hook(t: Any, hook: Any) -> RemovableHandle:
@@ -118,9 +97,7 @@ def register_post_accumulate_grad_hook(t: Any, hook: Any) -> RemovableHandle:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     if state.post_hooks is None:
         state.post_hooks = {}
-    key = next(_hook_ids)
-    state.post_hooks[key] = hook
-    return RemovableHandle(state.post_hooks, key)
+    return RemovableHandle.add(state.post_hooks, hook)
 
 
 def detached_view(t: Any) -> ViewState:

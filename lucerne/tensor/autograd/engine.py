@@ -6,10 +6,9 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
-from lucerne.ir.meta import TensorMeta
-from lucerne.ops.move import filled
-from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node
+from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly
 
 
 class _Run:
@@ -91,9 +90,7 @@ def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
         changed = hook(tuple(grads))
         if changed is not None:
             grads = list(changed if isinstance(changed, (tuple, list)) else (changed,))
-    if len(grads) > 1:
-        grads = [zeros_for(m) if g is None else g for g, m in zip(grads, node.out_metas, strict=True)]
-    results: Sequence[Any] = node.apply(grads)
+    results = _guarded(node, grads)
     if not keep_graph:
         node.release()
     for hook in list((node.post_hooks or {}).values()):
@@ -103,8 +100,27 @@ def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
     return results
 
 
-def zeros_for(meta: TensorMeta) -> Any:
-    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
+def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
+    """Run a node; an error says which line of the forward pass it belongs to."""
+    try:
+        results: Sequence[Any] = node.apply(grads)
+    except Exception as error:
+        if node.place is not None:
+            error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
+        raise
+    if anomaly.enabled and anomaly.check_nan:
+        _refuse_nan(node, results)
+    return results
+
+
+def _refuse_nan(node: Node, results: Sequence[Any]) -> None:
+    for i, g in enumerate(results):
+        if g is not None and g.isnan().any().item():
+            trace = f"\nThe forward call was:\n{node.trace}" if node.trace else ""
+            raise RuntimeError(
+                f"Function '{node.name()}' returned nan values in its {i}th output. It was recorded "
+                f"at {describe(node.place)}.{trace}"
+            )
 
 
 def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
+from lucerne.ops.move import filled
+from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import requires_grad, state_of
 
@@ -19,12 +22,22 @@ Edge = tuple["Node", int]
 _sequence = itertools.count()
 
 
+class _Anomaly:
+    """Anomaly mode: remember the whole forward stack of each node, look for nan in each gradient."""
+
+    enabled = False
+    check_nan = True
+
+
+anomaly = _Anomaly()
+
+
 class Node:
     """A step of the backward pass. `next_edges[i]` says who receives the i-th gradient."""
 
     __slots__ = (
         "__dict__", "__weakref__", "next_edges", "out_metas", "place", "post_hooks", "pre_hooks",
-        "sequence", "tensor_hooks",
+        "sequence", "tensor_hooks", "trace",
     )  # fmt: skip
 
     def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
@@ -32,6 +45,7 @@ class Node:
         self.out_metas = out_metas
         self.sequence = next(_sequence)
         self.place: Place | None = user_place() if config.user_lines else None
+        self.trace = "".join(traceback.format_stack()[:-4]) if anomaly.enabled else ""
         self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None
         self.pre_hooks: dict[int, Callable[..., Any]] | None = None
         self.post_hooks: dict[int, Callable[..., Any]] | None = None
@@ -46,9 +60,31 @@ class Node:
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         return tuple((None, 0) if e is None else e for e in self.next_edges)
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A place for a user's own notes about this node."""
+        found: dict[str, Any] = self.__dict__.setdefault("_metadata", {})
+        return found
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after this node has run."""
+        if self.post_hooks is None:
+            self.post_hooks = {}
+        return RemovableHandle.add(self.post_hooks, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this node runs."""
+        if self.pre_hooks is None:
+            self.pre_hooks = {}
+        return RemovableHandle.add(self.pre_hooks, hook)
+
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         """Gradients for each of `next_edges` from the gradients of this node's outputs."""
         raise NotImplementedError
+
+    def written_slot(self) -> int | None:
+        """For an in-place call: which of `next_edges` belongs to the tensor that was written over."""
+        return None
 
     def release(self) -> None:
         """Forget what was saved: the graph is used up."""
@@ -105,7 +141,7 @@ class OpNode(Node):
             )
         known = {name: _unpack(v) for name, v in self.saved.items()}
         known.update(self.values)
-        known["g"] = grads[0] if len(self.out_metas) == 1 else tuple(grads)
+        known["g"] = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
         found: dict[str, Any] = {}
         result = []
         for name, index, meta in self.inputs:
@@ -115,6 +151,9 @@ class OpNode(Node):
             g = g[index] if index is not None and g is not None else g
             result.append(None if g is None else fit(g, meta))
         return result
+
+    def _materialized(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True))
 
     def _formula(self, name: str, known: dict[str, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
@@ -126,6 +165,10 @@ class OpNode(Node):
         if name == "needs":
             return frozenset(n for n, _, _ in self.inputs)
         return self.values[name]
+
+    def written_slot(self) -> int | None:
+        first = self.op.args[0]
+        return next((i for i, (n, _, _) in enumerate(self.inputs) if n == first), None)
 
     def release(self) -> None:
         self.saved = {}
@@ -171,15 +214,25 @@ def fit(g: Any, meta: TensorMeta) -> Any:
     return g
 
 
-_NAMES: dict[str, str] = {}
+def zeros_for(meta: TensorMeta) -> Any:
+    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
+
+
+_NAMES = {
+    "add2": "Add", "add_scaled": "Add", "sub2": "Sub", "true_divide": "Div", "view_shape": "View",
+    "expand_shape": "Expand", "squeeze_dims": "Squeeze", "clone_as": "Clone", "copy": "CopyBackwards",
+    "cast": "ToCopy",
+}  # fmt: skip
 
 
 def grad_name(op: Op) -> str:
     """torch's name of the backward node: AddBackward0, NllLossBackward0, ..."""
     found = _NAMES.get(op.qualified)
+    if found == "CopyBackwards":
+        return found
     if found is None:
-        found = "".join(w[:1].upper() + w[1:] for w in op.name.split("_")) + "Backward0"
-    return found
+        found = "".join(w[:1].upper() + w[1:] for w in op.name.split("_"))
+    return f"{found}Backward0"
 
 
 class AccumulateGrad(Node):

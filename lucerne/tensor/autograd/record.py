@@ -148,10 +148,7 @@ class CopySlices(Node):
     __slots__ = ("inner", "self_slot", "view", "view_meta")
 
     def __init__(self, base: Any, edge: Edge | None, view: Any, inner: Node, meta: Any) -> None:
-        first = inner.op.args[0] if isinstance(inner, OpNode) and inner.op.args else None
-        self.self_slot = next(
-            (i for i, (n, _, _) in enumerate(getattr(inner, "inputs", ())) if n == first), None
-        )
+        self.self_slot = inner.written_slot()
         others = [e for i, e in enumerate(inner.next_edges) if i != self.self_slot]
         super().__init__([edge, *others], (base._meta,))
         self.inner = inner
@@ -163,11 +160,7 @@ class CopySlices(Node):
         part = self._part(g)
         found = list(self.inner.apply([part.clone()]))
         mine = None if self.self_slot is None else found.pop(self.self_slot)
-        if mine is None:
-            part.zero_()
-        else:
-            part.copy_(mine)
-        return [g, *found]
+        return [_overwritten(g, part, mine), *found]
 
     def _part(self, g: Any) -> Any:
         for op, args, index in self.view.steps:
@@ -178,6 +171,15 @@ class CopySlices(Node):
 
     def release(self) -> None:
         self.inner.release()
+
+
+def _overwritten(g: Any, part: Any, mine: Any) -> Any:
+    """`g` with the written part replaced by that part's own gradient."""
+    if mine is None:
+        part.zero_()
+    else:
+        part.copy_(mine)
+    return g
 
 
 # ---- composites -------------------------------------------------------------------------------

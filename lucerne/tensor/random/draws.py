@@ -221,10 +221,27 @@ def geometric(words: Words, n: int, p: float, kind: str = "float32") -> Array:
     return store(np.ceil(each(log, unit_f64(words, n)) / math.log1p(-p)), kind)
 
 
+_MANY = (2**32 - 1) // 20  # beyond this a 32-bit word modulo n is too uneven
+_AT_ONCE = 1 << 20
+
+
+def _randperm_many(words: Words, n: int) -> I64:
+    """The shuffle that builds the permutation as it grows, one 64-bit word an element."""
+    order = np.empty(n, np.int64)
+    for first in range(0, n, _AT_ONCE):
+        size = np.arange(first + 1, min(first + _AT_ONCE, n) + 1, dtype=np.uint64)
+        for i, j in enumerate((words.words64(len(size)) % size).tolist(), first):
+            order[i] = order[j] if j < i else i
+            order[j] = i
+    return order
+
+
 def randperm(words: Words, n: int) -> I64:
     """A permutation of range(n): Fisher and Yates' shuffle, one 32-bit word a swap."""
     if n < 0:
         raise RuntimeError(f"randperm: n must be non-negative, got {n}")
+    if n >= _MANY:
+        return _randperm_many(words, n)
     order = list(range(n))
     steps = words.words32(max(n - 1, 0)) % np.arange(n, 1, -1, dtype=np.uint32)
     for i, step in enumerate(steps.tolist()):

@@ -45,7 +45,7 @@ def _natural(words: Words, n: int, kind: str) -> Array:
         return store((words.words32(n) & np.uint32(1)).astype(np.int64), kind)
     if kind.startswith("uint") and kind != "uint8":
         raise NotImplementedError(
-            f"\"random_kernel_cpu\" not implemented for '{SPELLING[kind][1]}'; give both bounds"
+            f"\"random_kernel_cpu\" not implemented for '{SPELLING[kind][1]}'"
         )
     span = 2 ** DIGITS[kind] + 1 if kind in DIGITS else INT_RANGE[kind][1] + 1
     return store((words.words32(n) % np.uint32(span)).astype(np.int64), kind)
@@ -70,7 +70,10 @@ def _inward(bound: int, probe: int, kind: str, side: int) -> int:
 
     `probe` is the neighbour inside the range; `side` is 1 for the lower bound, -1 for the upper.
     """
-    rounded = int(round_scalar(float(probe), kind))
+    nearest = round_scalar(float(probe), kind)
+    if not abs(nearest) < 2.0**63:
+        return bound  # the C cast overflows to the lowest integer, which moves nothing
+    rounded = int(nearest)
     over = rounded < bound if side == 1 else rounded >= bound
     if not over:
         return bound
@@ -117,6 +120,8 @@ def _between(lo: int, hi: int, kind: str) -> tuple[int, int]:
 def _upwards(lo: int, kind: str) -> tuple[int, int]:
     """The bounds of random_(from, None): up to the largest value of the kind."""
     last = 1 << DIGITS[kind] if kind in DIGITS else INT_RANGE[kind][1]
+    if kind == "uint64":
+        last = -1  # its largest value does not fit the int64 that bounds travel in
     if kind in DIGITS:
         lo = _inward(lo, lo + 1, kind, 1)
         if lo >= last:
@@ -137,10 +142,10 @@ def random_full_range(
     """
     if kind not in SPELLING:
         raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{kind}'")
-    if lo is None and hi is None:
-        return _natural(words, n, kind)
+    if hi is None and lo in (None, _INT64_MIN):
+        if n == 0:
+            return store(np.empty(0), kind)
+        return _natural(words, n, kind) if lo is None else _full_range(words, n, kind)
     lo = 0 if lo is None else lo
-    if hi is None and lo == _INT64_MIN:
-        return _full_range(words, n, kind)
     first, end = _upwards(lo, kind) if hi is None else _between(lo, hi, kind)
     return store(randint(words, n, first, end), kind)

@@ -52,12 +52,12 @@ SPELLING = {
     "bool": ("bool", "Bool"),
     "uint8": ("unsigned char", "Byte"),
     "int8": ("signed char", "Char"),
-    "int16": ("short", "Short"),
+    "int16": ("short int", "Short"),
     "int32": ("int", "Int"),
-    "int64": ("long", "Long"),
-    "uint16": ("unsigned short", "UInt16"),
+    "int64": ("long int", "Long"),
+    "uint16": ("short unsigned int", "UInt16"),
     "uint32": ("unsigned int", "UInt32"),
-    "uint64": ("unsigned long", "UInt64"),
+    "uint64": ("long unsigned int", "UInt64"),
 }
 
 

@@ -45,15 +45,15 @@ def _race(words: Words, weights: Array, n: int, kind: str) -> I64:
     return np.ascontiguousarray(order).astype(np.int64, copy=False)
 
 
-def _running_sums(weights: Array, kind: str) -> Array:
+def _running_sums(weights: Array) -> Array:
     """The distribution function of each row, its last value forced to one."""
     sums = np.add.accumulate(weights, axis=1, dtype=weights.dtype)
     totals = sums[:, -1:]
     if not bool(np.all(totals > 0)):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    normal = round_float(sums / totals, kind)
-    normal[:, -1] = 1
-    return normal
+    sums = sums / totals
+    sums[:, -1] = 1
+    return sums
 
 
 def multinomial(
@@ -74,7 +74,7 @@ def multinomial(
         _check_weights(values)
         return _race(words, values, n, kind)
     _check_row_entries(values)
-    sums = _running_sums(values, kind)
+    sums = _running_sums(values)
     u = unit_f64(words, len(values) * n).reshape(len(values), n)
     pairs = zip(sums.astype(np.float64), u, strict=True)
     rows = [np.searchsorted(row, at, side="left") for row, at in pairs]

@@ -24,6 +24,7 @@ from lucerne.tensor.random.kinds import (
     round_float,
     round_scalar,
 )
+from lucerne.tensor.random.rowsum import row_sums
 
 Round = Callable[[float], float]
 _THIRD = float(np.float32(1) / np.float32(3))
@@ -272,7 +273,8 @@ def dirichlet(words: Words, alphas: Array, kind: str = "float32") -> Array:
     """Gamma draws in float64 divided by the sum of their row: (rows, k) -> (rows, k)."""
     check_float(kind, "dirichlet")
     gammas = _gammas(words, alphas, _rounder("float64")).reshape(np.shape(alphas))
-    shares = round_float(gammas / gammas.sum(axis=-1, keepdims=True), kind)
+    with np.errstate(invalid="ignore"):
+        shares = round_float(gammas / row_sums(gammas), kind)
     below_one = 1 - 2.0 ** -DIGITS[kind]
     number = shares.dtype.type
     clipped: Array = np.clip(shares, number(SMALLEST_NORMAL[kind]), number(below_one))

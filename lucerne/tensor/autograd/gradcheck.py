@@ -1,0 +1,190 @@
+"""gradcheck: compare the gradients autograd gives with differences of the function's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.tensor.autograd.api import grad
+from lucerne.tensor.autograd.modes import no_grad
+from lucerne.tensor.autograd.state import requires_grad
+from lucerne.tensor.base import TensorBase
+from lucerne.tensor.interop import bits, values
+
+Fn = Callable[..., Any]
+
+
+class GradcheckError(RuntimeError):
+    """Analytical and numerical gradients differ, or the function can't be checked."""
+
+
+def _outputs(result: Any) -> list[Any]:
+    outs = result if isinstance(result, (tuple, list)) else (result,)
+    return [o for o in outs if isinstance(o, TensorBase) and o._meta.dtype.category >= dt.FLOAT]
+
+
+def _checked_inputs(inputs: tuple[Any, ...]) -> list[Any]:
+    found = [t for t in inputs if isinstance(t, TensorBase) and requires_grad(t)]
+    if not found:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them "
+            "have requires_grad=True."
+        )
+    for t in found:
+        if t._meta.dtype not in (dt.float64, dt.complex128):
+            raise GradcheckError(
+                f"gradcheck needs double precision: an input has dtype {t._meta.dtype}. Hint: "
+                "x.double().requires_grad_()"
+            )
+        if not t._meta.is_dense:
+            raise RuntimeError("gradcheck: an input has overlapping memory; clone() it first")
+    return found
+
+
+def gradcheck(
+    func: Fn,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """True if the gradients of `func` at `inputs` agree with finite differences.
+
+    >>> import lucerne as torch
+    >>> x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    >>> torch.autograd.gradcheck(torch.exp, (x,))
+    True
+    """
+    args = (inputs,) if isinstance(inputs, TensorBase) else tuple(inputs)
+    try:
+        xs = _checked_inputs(args)
+        _compare(func, args, xs, eps, atol, rtol)
+        if check_undefined_grad:
+            _check_zero_gradient(func, args, xs)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _compare(func: Fn, args: tuple[Any, ...], xs: list[Any], eps: float, atol: float, rtol: float) -> None:
+    outs = _outputs(func(*args))
+    for i, x in enumerate(xs):
+        numerical = _numerical(func, args, x, eps, len(outs))
+        for o in range(len(outs)):
+            analytical = _analytical(outs[o], x)
+            if not np.allclose(analytical, numerical[o], rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {o} with respect to input {i},\n"
+                    f"numerical:{numerical[o]}\nanalytical:{analytical}\n"
+                )
+
+
+def _components(t: Any) -> int:
+    return 2 if t._meta.dtype.category == dt.COMPLEX else 1
+
+
+def _flat_real(t: Any) -> np.ndarray[Any, Any]:
+    """Elements in logical order as reals (complex: re, im pairs)."""
+    flat = np.ascontiguousarray(values(t.detach())).reshape(-1)
+    return flat.view(np.float64) if np.iscomplexobj(flat) else flat.astype(np.float64)
+
+
+def _numerical(func: Fn, args: tuple[Any, ...], x: Any, eps: float, count: int) -> list[Any]:
+    """d out / d x for each output, by central differences, on real components."""
+    n = x._meta.numel * _components(x)
+    columns: list[list[Any]] = [[] for _ in range(count)]
+    place = bits(x.detach())
+    with no_grad():
+        for k in range(n):
+            at = np.unravel_index(k // _components(x), place.shape) if place.ndim else ()
+            step = eps if _components(x) == 1 or k % 2 == 0 else eps * 1j
+            original = place[at].copy()
+            place[at] = original + step
+            plus = [_flat_real(o).copy() for o in _outputs(func(*args))]
+            place[at] = original - step
+            minus = [_flat_real(o).copy() for o in _outputs(func(*args))]
+            place[at] = original
+            for o in range(count):
+                columns[o].append((plus[o] - minus[o]) / (2 * eps))
+    return [np.array(c).reshape(n, -1) for c in columns]
+
+
+def _analytical(out: Any, x: Any) -> np.ndarray[Any, Any]:
+    """The same Jacobian from autograd, one row of cotangents at a time."""
+    parts = _components(out)
+    rows = []
+    for k in range(out._meta.numel * parts):
+        cotangent = out.detach().new_zeros(out.shape)
+        flat = cotangent.reshape(-1)
+        flat[k // parts] = 1 if k % parts == 0 else 1j
+        if not requires_grad(out):
+            rows.append(np.zeros(x._meta.numel * _components(x)))
+            continue
+        (g,) = grad(out, x, cotangent, retain_graph=True, allow_unused=True)
+        rows.append(np.zeros(x._meta.numel * _components(x)) if g is None else _flat_real(g))
+    return np.array(rows).reshape(out._meta.numel * parts, -1).T
+
+
+def _check_zero_gradient(func: Fn, args: tuple[Any, ...], xs: list[Any]) -> None:
+    """A zero cotangent must give a zero gradient, not nan or an error."""
+    outs = [o for o in _outputs(func(*args)) if requires_grad(o)]
+    if not outs:
+        return
+    zeros = [o.detach().new_zeros(o.shape) for o in outs]
+    for g in grad(outs, xs, zeros, allow_unused=True):
+        if g is not None and not np.all(_flat_real(g) == 0):
+            raise GradcheckError("backward with zero gradients did not give zeros")
+
+
+def gradgradcheck(
+    func: Fn, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5,
+    rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True,
+    nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
+) -> bool:  # fmt: skip
+    """gradcheck of the gradient itself: are second derivatives right?"""
+    args = (inputs,) if isinstance(inputs, TensorBase) else tuple(inputs)
+    xs = _checked_inputs(args)
+    outs = [o for o in _outputs(func(*args)) if requires_grad(o)]
+    if grad_outputs is None:
+        rng = np.random.RandomState(0)
+        cotangents = [_random_like(o, rng).requires_grad_() for o in outs]
+    else:
+        cotangents = [grad_outputs] if isinstance(grad_outputs, TensorBase) else list(grad_outputs)
+
+    def first(*all_inputs: Any) -> Any:
+        given = all_inputs[: len(args)]
+        results = [o for o in _outputs(func(*given)) if requires_grad(o)]
+        wanted = [t for t in given if isinstance(t, TensorBase) and requires_grad(t)]
+        found = grad(results, wanted, all_inputs[len(args) :], create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    del xs
+    return gradcheck(
+        first, (*args, *cotangents), eps=eps, atol=atol, rtol=rtol,
+        raise_exception=raise_exception, check_undefined_grad=False,
+    )  # fmt: skip
+
+
+def _random_like(t: Any, rng: Any) -> Any:
+    made = t.detach().new_zeros(t.shape)
+    noise = rng.standard_normal(tuple(t.shape))
+    bits(made)[...] = noise + 1j * rng.standard_normal(tuple(t.shape)) if t.is_complex() else noise
+    return made

@@ -1,0 +1,32 @@
+"""Handles that take a hook away again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` undoes it, as does the end of a `with` block."""
+
+    def __init__(self, hooks_dict: MutableMapping[int, Any], *, extra_dict: Any = None) -> None:
+        self._hooks = hooks_dict
+        self.id = next(_ids)
+
+    @classmethod
+    def add(cls, hooks: MutableMapping[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def remove(self) -> None:
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()

@@ -1,0 +1,237 @@
+"""Activation checkpointing: forget intermediate results in forward, compute them again in backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from lucerne.tensor.autograd.api import backward
+from lucerne.tensor.autograd.function import Function
+from lucerne.tensor.autograd.graph import saved_tensors_hooks
+from lucerne.tensor.autograd.modes import enable_grad, no_grad
+from lucerne.tensor.random.generator import default_generator
+from lucerne.tensor.tensor import Tensor
+
+Fn = Callable[..., Any]
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+
+class CheckpointError(RuntimeError):
+    """The recomputed forward pass is not the one that was recorded."""
+
+
+class _StopRecomputation(Exception):  # noqa: N818 - a signal, not an error
+    """Raised inside the recomputation once everything backward needs is there."""
+
+
+class _EarlyStop:
+    enabled = True
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether recomputation stops as soon as the last needed tensor is there (default: yes)."""
+    before, _EarlyStop.enabled = _EarlyStop.enabled, enable
+    try:
+        yield
+    finally:
+        _EarlyStop.enabled = before
+
+
+def noop_context_fn() -> Contexts:
+    return nullcontext(), nullcontext()
+
+
+def checkpoint(
+    function: Fn,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Contexts] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Run `function(*args)` keeping only its inputs; its inside is computed again for backward.
+
+    >>> import lucerne as torch
+    >>> from lucerne.utils.checkpoint import checkpoint
+    >>> x = torch.tensor([2.0], requires_grad=True)
+    >>> checkpoint(lambda t: t * t, x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([4.])
+    """
+    if use_reentrant:
+        if kwargs:
+            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+        if context_fn is not noop_context_fn or debug:
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
+        return CheckpointFunction.apply(function, preserve_rng_state, *args)
+    return _without_reentry(
+        function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
+    )
+
+
+class _Frame:
+    """One checkpointed call: what is needed to run it again, and what running it again gave."""
+
+    def __init__(self, rerun: Callable[[], Any], check: bool, early_stop: bool) -> None:
+        self.rerun = rerun
+        self.check = check
+        self.early_stop = early_stop
+        self.metas: list[Any] = []
+        self.recomputed: dict[int, Any] = {}
+
+    def pack(self, t: Any) -> int:
+        self.metas.append((tuple(t.shape), t.dtype, t.device))
+        return len(self.metas) - 1
+
+    def unpack(self, index: int) -> Any:
+        if index not in self.recomputed:
+            self.recompute()
+        return self.recomputed.pop(index)
+
+    def recompute(self) -> None:
+        found: list[Any] = []
+
+        def keep(t: Any) -> int:
+            found.append(t.detach())
+            if self.early_stop and _EarlyStop.enabled and len(found) == len(self.metas):
+                raise _StopRecomputation
+            return len(found) - 1
+
+        with enable_grad(), saved_tensors_hooks(keep, lambda i: found[i]):
+            try:
+                self.rerun()
+            except _StopRecomputation:
+                found = found[: len(self.metas)]
+        self._compare(found)
+        self.recomputed = dict(enumerate(found))
+
+    def _compare(self, found: list[Any]) -> None:
+        if len(found) != len(self.metas):
+            raise CheckpointError(
+                "A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.metas)}\n"
+                f"Number of tensors saved during recomputation: {len(found)}. Hint: the function "
+                "must do the same thing each time it is called with the same inputs."
+            )
+        if not self.check:
+            return
+        for i, (meta, t) in enumerate(zip(self.metas, found, strict=True)):
+            have = (tuple(t.shape), t.dtype, t.device)
+            if have != meta:
+                raise CheckpointError(
+                    "Recomputed values for the following tensors have different metadata than during "
+                    f"the forward pass.\ntensor at position {i}:\nsaved metadata: {meta}\n"
+                    f"recomputed metadata: {have}"
+                )
+
+
+def _without_reentry(
+    function: Fn,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    context_fn: Callable[[], Contexts],
+    determinism_check: str,
+    early_stop: bool,
+    preserve_rng_state: bool,
+) -> Any:
+    if determinism_check not in ("default", "none"):
+        raise ValueError(
+            f"determinism_check should be one of ['default', 'none'] but got {determinism_check}"
+        )
+    forward_context, recompute_context = context_fn()
+    rng = default_generator.state_bytes() if preserve_rng_state else None
+
+    def rerun() -> Any:
+        with _rng_as(rng), recompute_context:
+            return function(*args, **kwargs)
+
+    frame = _Frame(rerun, determinism_check == "default", early_stop)
+    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+        return function(*args, **kwargs)
+
+
+@contextmanager
+def _rng_as(state: Any) -> Iterator[None]:
+    """The default generator as it was in forward, put back afterwards."""
+    if state is None:
+        yield
+        return
+    now = default_generator.state_bytes()
+    default_generator.load_state_bytes(state)
+    try:
+        yield
+    finally:
+        default_generator.load_state_bytes(now)
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Tensors cut off from the graph, each a leaf that requires grad if the original did."""
+    return tuple(
+        t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t for t in inputs
+    )
+
+
+def check_backward_validity(inputs: Sequence[Any]) -> None:
+    """Refuse a reentrant checkpoint in which nothing requires grad: its backward would do nothing."""
+    if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
+        raise RuntimeError("None of the inputs have requires_grad=True. Gradients will be None")
+
+
+class CheckpointFunction(Function):
+    """The reentrant form: backward runs a backward pass of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Fn, preserve_rng_state: bool, *args: Any) -> Any:
+        ctx.run_function = run_function
+        ctx.rng = default_generator.state_bytes() if preserve_rng_state else None
+        ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.tensor_at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*[args[i] for i in ctx.tensor_at])
+        with no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        inputs = list(ctx.plain)
+        for i, t in zip(ctx.tensor_at, ctx.saved_tensors, strict=True):
+            inputs[i] = t
+        detached = detach_variable(tuple(inputs))
+        with enable_grad(), _rng_as(ctx.rng):
+            outputs = ctx.run_function(*detached)
+        outs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+        pairs = [
+            (o, g) for o, g in zip(outs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in pairs], [g for _, g in pairs])
+        return (None, None, *(t.grad if isinstance(t, Tensor) else None for t in detached))
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Checkpoint a chain of functions in `segments` pieces; the last piece is kept whole."""
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(steps) // segments
+
+    def run(start: int, end: int) -> Fn:
+        def piece(x: Any) -> Any:
+            for step in steps[start:end]:
+                x = step(x)
+            return x
+
+        return piece
+
+    end = 0
+    for k in range(segments - 1):
+        start, end = k * size, (k + 1) * size
+        input = checkpoint(run(start, end), input, use_reentrant=use_reentrant, **kwargs)
+    return run(end, len(steps))(input)

@@ -1,0 +1,3 @@
+"""`lucerne.utils.hooks`."""
+
+from lucerne.tensor.autograd.hooks import RemovableHandle as RemovableHandle
