@@ -37,6 +37,50 @@ from lucerne.tensor.convert import tensor as tensor
 from lucerne.tensor.interop import UntypedStorage as UntypedStorage
 from lucerne.tensor.interop import from_dlpack as from_dlpack
 from lucerne.tensor.interop import from_numpy as from_numpy
+from lucerne.tensor.interop import frombuffer as frombuffer
+from lucerne.tensor.random_api import Generator as Generator
+from lucerne.tensor.random_api import default_generator as default_generator
+from lucerne.tensor.random_api import get_rng_state as get_rng_state
+from lucerne.tensor.random_api import initial_seed as initial_seed
+from lucerne.tensor.random_api import manual_seed as manual_seed
+from lucerne.tensor.random_api import seed as seed
+from lucerne.tensor.random_api import set_rng_state as set_rng_state
+from lucerne.base.numeric import finfo as finfo
+from lucerne.base.numeric import iinfo as iinfo
+from lucerne.tensor.autograd.graph import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from lucerne.tensor.autograd.graph import is_anomaly_enabled as is_anomaly_enabled
+from lucerne.tensor.format import set_printoptions as set_printoptions
+from lucerne.tensor.queries import get_device as get_device
+from lucerne.tensor.queries import is_conj as is_conj
+from lucerne.tensor.queries import is_inference as is_inference
+from lucerne.tensor.queries import is_neg as is_neg
+from lucerne.tensor.queries import is_nonzero as is_nonzero
+from lucerne.tensor.queries import is_same_size as is_same_size
+from lucerne.tensor.queries import is_signed as is_signed
+from lucerne.tensor.queries import is_storage as is_storage
+from lucerne.tensor.queries import is_tensor as is_tensor
+from lucerne.tensor.queries import numel as numel
+from lucerne.tensor.queries import typename as typename
+from lucerne.tensor.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
+from lucerne.tensor.settings import get_default_device as get_default_device
+from lucerne.tensor.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
+from lucerne.tensor.settings import get_device_module as get_device_module
+from lucerne.tensor.settings import get_float32_matmul_precision as get_float32_matmul_precision
+from lucerne.tensor.settings import get_num_interop_threads as get_num_interop_threads
+from lucerne.tensor.settings import get_num_threads as get_num_threads
+from lucerne.tensor.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
+from lucerne.tensor.settings import is_warn_always_enabled as is_warn_always_enabled
+from lucerne.tensor.settings import set_default_device as set_default_device
+from lucerne.tensor.settings import set_default_dtype as set_default_dtype
+from lucerne.tensor.settings import set_default_tensor_type as set_default_tensor_type
+from lucerne.tensor.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from lucerne.tensor.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from lucerne.tensor.settings import set_flush_denormal as set_flush_denormal
+from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_threads
+from lucerne.tensor.settings import set_num_threads as set_num_threads
+from lucerne.tensor.settings import set_warn_always as set_warn_always
+from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from lucerne.tensor.autograd.graph import set_detect_anomaly as set_anomaly_enabled
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")
@@ -50,6 +94,8 @@ from lucerne import autograd as autograd  # noqa: E402
 from lucerne import fft as fft  # noqa: E402
 from lucerne import linalg as linalg  # noqa: E402
 from lucerne import nn as nn  # noqa: E402
+from lucerne import random as random  # noqa: E402
+from lucerne import utils as utils  # noqa: E402
 from lucerne import signal as signal  # noqa: E402
 from lucerne import special as special  # noqa: E402
 from lucerne import masked as masked  # noqa: E402

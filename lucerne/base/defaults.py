@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lucerne.base import dtype as dt
+from lucerne.base.device import device as Device
 
 
 class _Defaults:
@@ -53,3 +54,13 @@ def dtype_of_number_type(kind: type) -> dt.dtype:
     if issubclass(kind, complex):
         return default_complex()
     raise TypeError(f"expected a Python number, got {kind.__name__}")
+
+
+class DefaultDevice:
+    """Where tensors go when nobody says: set by `set_default_device`."""
+
+    value: Device | None = None
+
+    @classmethod
+    def get(cls) -> Device:
+        return cls.value or Device("cpu")

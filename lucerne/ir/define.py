@@ -221,10 +221,38 @@ def reduction_meta(op: Op) -> Function:
         input: TensorMeta = args[at["input"]]
         keepdim = args[at["keepdim"]] if "keepdim" in at else False
         dtype = args[at["dtype"]] if "dtype" in at else None
-        dims = reduced_dims(args[at["dim"]] if "dim" in at else None, input.ndim)
+        dim = args[at["dim"]] if "dim" in at else None
+        dims = reduced_dims(dim, input.ndim)
+        if op.reduce in NO_IDENTITY:
+            _check_foldable(op, input, dim, dims)
         return reduced_meta(input, dims, keepdim, dtype or reduction_dtype(op.promote, input.dtype))
 
     return meta
+
+
+NO_IDENTITY = frozenset(("max", "min", "argmax", "argmin"))
+"""Folds that have no value for an empty range."""
+
+
+def _check_foldable(op: Op, input: TensorMeta, dim: Any, dims: sh.Shape) -> None:
+    """Folds without an identity refuse empty ranges; those that compare refuse complex numbers."""
+    if input.dtype.category == dt.COMPLEX:
+        if op.reduce in ("argmax", "argmin"):
+            raise RuntimeError(f"{op.name}(): does not support complex input")
+        raise NotImplementedError(
+            f'"{op.reduce}_values_cpu" not implemented for \'{dt.cxx_name(input.dtype)}\''
+        )
+    if input.numel or not input.ndim:
+        return
+    if dim is None or dim == ():
+        kind = IndexError if op.reduce in ("argmax", "argmin") else RuntimeError
+        raise kind(
+            f"{op.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+            "the reduction dim with the 'dim' argument."
+        )
+    for d in dims:
+        if input.shape[d] == 0:
+            raise IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size.")
 
 
 def reduction_dtype(rule: str, dtype: dt.dtype) -> dt.dtype:
@@ -239,6 +267,8 @@ def reduction_dtype(rule: str, dtype: dt.dtype) -> dt.dtype:
 
 def reduced_dims(dim: Any, ndim: int) -> sh.Shape:
     """Dimensions to fold: None or an empty list means all of them."""
+    if ndim > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
     if dim is None or dim == ():
         return tuple(range(ndim))
     return sh.wrap_dims((dim,) if isinstance(dim, int) else dim, ndim)

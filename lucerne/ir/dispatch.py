@@ -29,10 +29,9 @@ class State(threading.local):
         self.overrides_enabled = True
         self.grad_enabled = True
         self.inference = False
-        self.checks_saved = False
 
     def refresh(self) -> None:
-        self.active = bool(self.call_level or self.kernel_level)
+        self.active = bool(self.call_level or self.kernel_level or self.inference)
 
 
 state = State()
@@ -94,6 +93,15 @@ def through(stack: list[Interpreter], op: Op, args: tuple[Any, ...], out: Any, e
 
 def _no_bottom(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     raise RuntimeError("no tensor layer is loaded: import lucerne before calling ops")
+
+
+class InPlace:
+    """Given as `out=`: write the result over `target`, which is also an input, and record that."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
 
 
 class _Entry:

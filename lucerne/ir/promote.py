@@ -41,20 +41,40 @@ def _combine(higher: dt.dtype | None, lower: dt.dtype | None) -> dt.dtype | None
     return higher
 
 
+def common_type(rule: str, operands: Sequence[Any]) -> dt.dtype:
+    """The dtype operands are brought to under a promotion rule, before any widening to compute."""
+    counted = operands[1:] if rule == "where" else operands
+    common = result_type(counted)
+    if rule in ("float", "float_real") and common.category < dt.FLOAT:
+        return defaults.get_default_dtype()
+    if rule == "int64" and common.category < dt.FLOAT:
+        return dt.int64
+    return common
+
+
 def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt.dtype]:
     """(dtype the body sees, dtype of the result) under a promotion rule.
 
     `default`: the common type; `float`: integers become the default float; `bool`: result is bool;
-    `real`: complex results become real (abs); `int64`: bool and integers become int64.
+    `real`: complex results become real (abs); `float_real`: both; `complex`: real operands make a complex
+    result; `int64`: bool and integers become int64; `where`: the first operand is a condition, which stays
+    bool and does not count.
     """
-    common = result_type(operands)
-    if rule in ("float", "float_real") and common.category < dt.FLOAT:
-        common = defaults.get_default_dtype()
-    if rule == "int64" and common.category < dt.FLOAT:
-        common = dt.int64
+    common = common_type(rule, operands)
     result = common
     if rule == "bool":
         result = dt.bool_
     elif rule in ("real", "float_real"):
         result = common.to_real()
+    elif rule == "complex":
+        result = common.to_complex()
     return common.compute, result
+
+
+def operand_types(rule: str, operands: Sequence[Any]) -> list[dt.dtype]:
+    """The dtype in which each operand reaches the body."""
+    compute = common_type(rule, operands).compute
+    types = [compute] * len(operands)
+    if rule == "where":
+        types[0] = dt.bool_
+    return types

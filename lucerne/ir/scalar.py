@@ -21,11 +21,16 @@ REQUIRED = (
     "where", "cast", "dtype_of", "is_nan", "nextafter", "complex", "real", "imag",
 )  # fmt: skip
 
+OPTIONAL = (
+    "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
+    "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai",
+    "gcd", "lcm", "frexp_mantissa", "frexp_exponent",
+)  # fmt: skip
+"""Functions a machine may lack: the op that needs one then says so."""
+
 
 class Scalar:
     """One machine's way to compute. Operands are the machine's own values, never wrapped."""
-
-
 
     def ne(self, a: Any, b: Any) -> Any:
         return self.bit_not(self.eq(a, b))
@@ -36,6 +41,24 @@ class Scalar:
     def ge(self, a: Any, b: Any) -> Any:
         return self.le(b, a)
 
+    def is_inf(self, x: Any) -> Any:
+        return self.eq(self.abs(x), math.inf)
+
+    def signbit(self, x: Any) -> Any:
+        """Whether the sign is negative, that of zero included: atan2 tells -0.0 from 0.0."""
+        return self.lt(self.where(self.eq(x, 0), self.atan2(x, -1.0), x), 0)
+
+    def copysign(self, a: Any, b: Any) -> Any:
+        size = self.abs(a)
+        return self.where(self.signbit(b), self.neg(size), size)
+
+    def hypot(self, a: Any, b: Any) -> Any:
+        a, b = self.abs(a), self.abs(b)
+        big, small = self.maximum(a, b), self.minimum(a, b)
+        ratio = self.where(self.eq(big, 0), 0.0, self.div(small, big))
+        length = self.mul(big, self.sqrt(self.add(1, self.mul(ratio, ratio))))
+        return self.where(self.is_inf(big), math.inf, length)
+
     def rsqrt(self, x: Any) -> Any:
         return self.div(1, self.sqrt(x))
 
@@ -45,11 +68,50 @@ class Scalar:
     def exp2(self, x: Any) -> Any:
         return self.exp(self.mul(x, math.log(2.0)))
 
+    def expm1(self, x: Any) -> Any:
+        """Kahan: the rounding error of exp(x) cancels against that of its logarithm."""
+        u = self.exp(x)
+        low = self.sub(u, 1)
+        exact = self.div(self.mul(low, x), self.log(u))
+        done = self.bit_or(self.eq(low, -1), self.is_inf(u))
+        return self.where(self.eq(u, 1), x, self.where(done, low, exact))
+
+    def log1p(self, x: Any) -> Any:
+        u = self.add(1, x)
+        exact = self.div(self.mul(self.log(u), x), self.sub(u, 1))
+        return self.where(self.eq(u, 1), x, self.where(self.is_inf(u), u, exact))
+
     def log2(self, x: Any) -> Any:
         return self.div(self.log(x), math.log(2.0))
 
     def log10(self, x: Any) -> Any:
         return self.div(self.log(x), math.log(10.0))
+
+    def sinh(self, x: Any) -> Any:
+        u = self.expm1(x)
+        return self.div(self.add(u, self.div(u, self.add(u, 1))), 2)
+
+    def cosh(self, x: Any) -> Any:
+        return self.div(self.add(self.exp(x), self.exp(self.neg(x))), 2)
+
+    def asin(self, x: Any) -> Any:
+        return self.atan2(x, self.sqrt(self.mul(self.sub(1, x), self.add(1, x))))
+
+    def acos(self, x: Any) -> Any:
+        return self.atan2(self.sqrt(self.mul(self.sub(1, x), self.add(1, x))), x)
+
+    def asinh(self, x: Any) -> Any:
+        size = self.abs(x)
+        root = self.sqrt(self.add(self.mul(size, size), 1))
+        inner = self.add(size, self.div(self.mul(size, size), self.add(1, root)))
+        return self.copysign(self.log1p(inner), x)
+
+    def acosh(self, x: Any) -> Any:
+        root = self.mul(self.sqrt(self.sub(x, 1)), self.sqrt(self.add(x, 1)))
+        return self.log(self.add(x, root))
+
+    def atanh(self, x: Any) -> Any:
+        return self.div(self.sub(self.log1p(x), self.log1p(self.neg(x))), 2)
 
     def sigmoid(self, x: Any) -> Any:
         return self.div(1, self.add(1, self.exp(self.neg(x))))
@@ -61,6 +123,8 @@ class Scalar:
         return x
 
     def __getattr__(self, name: str) -> Any:
+        if name in OPTIONAL:
+            raise NotImplementedError(f"{type(self).__name__} has no function {name!r}")
         raise NotImplementedError(
             f"{type(self).__name__} has no instruction {name!r}; required are: {', '.join(REQUIRED)}"
         )

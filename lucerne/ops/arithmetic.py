@@ -1,4 +1,4 @@
-"""Addition and its kin, element by element."""
+"""Addition, multiplication, division and their kin, element by element."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
+from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, refuse
 
 
 @pointwise(
@@ -23,7 +24,7 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_number(alpha)},
+    vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_of(alpha)},
     oracle=lambda input, other, alpha: input + alpha * other,
 )
 def add_scaled(input: Tensor, other: Tensor, alpha: Scalar) -> Tensor:
@@ -33,19 +34,22 @@ def add_scaled(input: Tensor, other: Tensor, alpha: Scalar) -> Tensor:
     return input + alpha * other
 
 
-def conj_number(x: Any) -> Any:
-    return x.conjugate() if isinstance(x, complex) else x
-
-
 def check_alpha(alpha: Any, input: Any, other: Any) -> Any:
     """torch's rules for `alpha`: a bool needs bools, a float needs floats."""
-    types = [t.dtype for t in (input, other) if hasattr(t, "_meta")]
+    types = [t.dtype for t in (input, other) if is_tensor(t)]
+    numbers = [type(t) for t in (input, other) if not is_tensor(t)]
     if isinstance(alpha, bool) and any(t is not dt.bool_ for t in types):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float) and all(t.category < dt.FLOAT for t in types):
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        if float not in numbers and complex not in numbers:
+            raise RuntimeError(
+                "For integral input tensors, argument alpha must not be a floating point number."
+            )
     if isinstance(alpha, complex) and all(t.category < dt.COMPLEX for t in types):
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+        if complex not in numbers:
+            raise RuntimeError(
+                "For non-complex input tensors, argument alpha must not be a complex number."
+            )
     return alpha
 
 
@@ -68,18 +72,34 @@ def sub2(input: Tensor, other: Tensor) -> Tensor:
     return input - other
 
 
+def refuse_bools(*operands: Any) -> None:
+    """Subtracting bools is a mistake more often than not: torch forbids it."""
+    bools = [getattr(t, "dtype", None) is dt.bool_ or isinstance(t, bool) for t in operands]
+    if all(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    if any(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
 @front(method=True, inplace=True, aliases=("subtract",))
 def sub(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """`input - alpha * other`."""
-    for t in (input, other):
-        if getattr(t, "dtype", None) is dt.bool_:
-            raise RuntimeError(
-                "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
-                "trying to invert a mask, use the `~` or `logical_not()` operator instead."
-            )
+    refuse_bools(input, other)
     if type(alpha) is int and alpha == 1:
         return sub2(input, other, out=out)
     return add_scaled(input, other, -check_alpha(alpha, input, other), out=out)
+
+
+@front()
+def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
+    """`other - alpha * input`."""
+    return sub(other, input, alpha=alpha)
 
 
 @pointwise(
@@ -93,15 +113,13 @@ def sub(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
     oracle=np.multiply,
 )
 def mul(input: Tensor, other: Tensor) -> Tensor:
-    """Product, element by element."""
+    """Product, element by element.
+
+    >>> import lucerne
+    >>> lucerne.tensor([1.0, 2.0]) * 3
+    tensor([3., 6.])
+    """
     return input & other if input.dtype is dt.bool_ else input * other
-
-
-def conj_of(x: Any) -> Any:
-    """The conjugate of a tensor or number; real ones as they are."""
-    if hasattr(x, "_meta"):
-        return x.conj_physical() if x._meta.dtype.category == dt.COMPLEX else x
-    return conj_number(x)
 
 
 @pointwise(
@@ -120,18 +138,110 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
     return input / other
 
 
+@pointwise(
+    name="div_trunc",
+    vjp={"input": flat, "other": flat},
+    oracle=lambda input, other: np.trunc(input / other),
+)
+def div_trunc(input: Tensor, other: Tensor) -> Tensor:
+    """Quotient rounded towards zero."""
+    refuse(input, "div_trunc_cpu", dt.COMPLEX, dt.BOOL)
+    if is_integral(input.dtype):
+        return s.floor_div_int(input - s.fmod(input, other), other)
+    return s.trunc(input / other)
+
+
+@pointwise(name="div_floor", vjp={"input": flat, "other": flat}, oracle=np.floor_divide)
+def div_floor(input: Tensor, other: Tensor) -> Tensor:
+    """Quotient rounded down."""
+    return _floor_quotient(input, other)
+
+
+def _floor_quotient(a: Any, b: Any) -> Any:
+    """Python's `//`: for floats from the exact remainder, since floor(a / b) may be one too high."""
+    refuse(a, "div_floor_cpu", dt.COMPLEX, dt.BOOL)
+    if is_integral(a.dtype):
+        return s.floor_div_int(a, b)
+    rest = s.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = s.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
+    down = s.floor(quotient)
+    down = s.where(quotient - down > 0.5, down + 1, down)
+    down = s.where(quotient == 0, s.copysign(quotient * 0, a / b), down)
+    return s.where(b == 0, a / b, down)
+
+
 @front(method=True, inplace=True, aliases=("divide",))
-def div(input: Tensor, other: Tensor, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
-    """Quotient: true division, or rounded with `rounding_mode` "floor" or "trunc"."""
+def div(
+    input: Tensor, other: Tensor, *, rounding_mode: str | None = None, out: Any = None
+) -> Tensor:
+    """Quotient: true division, or rounded with `rounding_mode` "floor" or "trunc".
+
+    >>> import lucerne
+    >>> lucerne.div(lucerne.tensor([7, -7]), 2, rounding_mode="floor")
+    tensor([ 3, -4])
+    """
     if rounding_mode is None:
         return true_divide(input, other, out=out)
+    if rounding_mode == "trunc":
+        return div_trunc(input, other, out=out)
+    if rounding_mode == "floor":
+        return div_floor(input, other, out=out)
     raise RuntimeError(
         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
         f"'{rounding_mode}'"
     )
 
 
-@pointwise(vjp={"input": lambda g: -g}, method=True, inplace=True, aliases=("negative",), oracle=np.negative)
+@pointwise(method=True, inplace=True, oracle=np.floor_divide)
+def floor_divide(input: Tensor, other: Tensor) -> Tensor:
+    """Quotient rounded down; not differentiable, as in torch."""
+    return _floor_quotient(input, other)
+
+
+@pointwise(
+    vjp={
+        "input": lambda g: g,
+        "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
+    },
+    method=True,
+    inplace=True,
+    oracle=np.remainder,
+)
+def remainder(input: Tensor, other: Tensor) -> Tensor:
+    """What is left after floor division: it has the sign of `other`, as Python's `%`.
+
+    >>> import lucerne
+    >>> lucerne.remainder(lucerne.tensor([-3.0, 3.0]), 2)
+    tensor([1., 1.])
+    """
+    refuse(input, "remainder_cpu", dt.COMPLEX, dt.BOOL)
+    rest = s.fmod(input, other)
+    return s.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
+
+
+@pointwise(
+    vjp={
+        "input": lambda g: g,
+        "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
+    },
+    method=True,
+    inplace=True,
+    oracle=np.fmod,
+)
+def fmod(input: Tensor, other: Tensor) -> Tensor:
+    """What is left after division towards zero: it has the sign of `input`, as C's fmod."""
+    refuse(input, "fmod_cpu", dt.COMPLEX, dt.BOOL)
+    return s.fmod(input, other)
+
+
+@pointwise(
+    vjp={"input": lambda g: -g},
+    method=True,
+    inplace=True,
+    aliases=("negative",),
+    oracle=np.negative,
+)
 def neg(input: Tensor) -> Tensor:
     """The value with its sign changed."""
     if input.dtype is dt.bool_:
@@ -142,7 +252,72 @@ def neg(input: Tensor) -> Tensor:
     return -input
 
 
-@pointwise(promote="float", vjp={"input": lambda g, y: g * conj_of(y)}, method=True, inplace=True, oracle=np.exp)
-def exp(input: Tensor) -> Tensor:
-    """`e` to the power of each element."""
-    return s.exp(input)
+@front(method=True)
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself: `+x`."""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@pointwise(
+    vjp={
+        "input": lambda g: g,
+        "tensor1": lambda g, tensor2, value: g * conj_of(tensor2 * value),
+        "tensor2": lambda g, tensor1, value: g * conj_of(tensor1 * value),
+    },
+    method=True,
+    inplace=True,
+    oracle=lambda input, tensor1, tensor2, value: input + value * tensor1 * tensor2,
+)
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
+    """`input + value * tensor1 * tensor2`."""
+    refuse(input, "addcmul_cpu_out", dt.BOOL)
+    return input + value * tensor1 * tensor2
+
+
+@pointwise(
+    vjp={
+        "input": lambda g: g,
+        "tensor1": lambda g, tensor2, value: g * conj_of(value / tensor2),
+        "tensor2": lambda g, tensor1, tensor2, value: (
+            -g * conj_of((value * tensor1) / (tensor2 * tensor2))
+        ),
+    },
+    method=True,
+    inplace=True,
+    oracle=lambda input, tensor1, tensor2, value: input + value * (tensor1 / tensor2),
+)
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
+    """`input + value * tensor1 / tensor2`."""
+    if is_integral(input.dtype):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv "
+            "will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can "
+            "be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for "
+            "integer inputs and as (input + value * tensor1 / tensor2) for float inputs."
+        )
+    return input + value * tensor1 / tensor2
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, weight: g * conj_of(1 - weight),
+        "end": lambda g, weight: g * conj_of(weight),
+        "weight": lambda g, input, end: g * conj_of(end - input),
+    },
+    method=True,
+    inplace=True,
+    oracle=lambda input, end, weight: input + weight * (end - input),
+)
+def lerp(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
+    """Linear interpolation: `input + weight * (end - input)`.
+
+    >>> import lucerne
+    >>> lucerne.lerp(lucerne.tensor([0.0, 10.0]), lucerne.tensor([1.0, 20.0]), 0.5)
+    tensor([ 0.5000, 15.0000])
+    """
+    refuse(input, "lerp_kernel_scalar", dt.BOOL, dt.INTEGER)
+    step = end - input
+    # From the nearer end: the result is then exact at both ends.
+    return s.where(s.abs(weight) < 0.5, input + weight * step, end - step * (1 - weight))

@@ -7,6 +7,7 @@ from typing import Any
 from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ops import late
 from lucerne.ops.convolution import (
     check_bias,
     check_fits,
@@ -115,7 +116,8 @@ def _named_padding(
         return x, (0,) * n
     if padding != "same":
         raise RuntimeError(f"Invalid padding string: '{padding}'")
-    check_weight(x, weight, max(groups, 1), False) if x.ndim != weight.ndim else None
+    check_settings((1,), (0,), (1,), (0,), groups)
+    check_weight(x, weight, groups, False)
     steps, gaps = to_list(stride, n, "stride"), to_list(dilation, n, "dilation")
     if any(s != 1 for s in steps):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
@@ -124,14 +126,150 @@ def _named_padding(
         ends: list[int] = []
         for t in reversed(total):
             ends += [0, t % 2]
-        x = x.constant_pad_nd(ends, 0) if hasattr(x, "constant_pad_nd") else _pad(x, ends)
+        x = late.fn("constant_pad_nd")(x, ends, 0)
     return x, tuple(t // 2 for t in total)
 
 
-def _pad(x: Tensor, ends: list[int]) -> Tensor:
-    return x.pad(ends)
+def _backward(
+    n: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
+    """A transposed convolution over `n` dimensions; the batch may be absent."""
+    batched = check_rank(input, n, f"conv_transpose{n}d")
+    x = input if batched else input.unsqueeze(0)
+    settings = [
+        to_list(v, n, name)
+        for v, name in (
+            (stride, "stride"),
+            (padding, "padding"),
+            (dilation, "dilation"),
+            (output_padding, "output_padding"),
+        )
+    ]
+    result = convolution(x, weight, bias, *settings[:3], True, settings[3], groups)
+    return result if batched else result.squeeze(0)
 
 
-@front(aliases=("conv1d_",))
-def _unused() -> None:
-    """."""
+@front(namespace="nn.functional")
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of (N, C, ...) with (O, C/groups, ...) over one dimension.
+    """
+    return _forward(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@front(namespace="nn.functional")
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of (N, C, ...) with (O, C/groups, ...) over two dimensions.
+
+    >>> import lucerne as torch
+    >>> torch.conv2d(torch.ones(1, 2, 4, 4), torch.ones(3, 2, 3, 3), padding="same").shape
+    torch.Size([1, 3, 4, 4])
+    """
+    return _forward(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@front(namespace="nn.functional")
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of (N, C, ...) with (O, C/groups, ...) over three dimensions.
+    """
+    return _forward(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@front(namespace="nn.functional")
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over one dimension.
+    """
+    return _backward(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@front(namespace="nn.functional")
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over two dimensions.
+
+    >>> import lucerne as torch
+    >>> torch.conv_transpose2d(torch.ones(1, 2, 4, 4), torch.ones(2, 3, 2, 2), stride=2).shape
+    torch.Size([1, 3, 8, 8])
+    """
+    return _backward(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@front(namespace="nn.functional")
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over three dimensions.
+    """
+    return _backward(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@front(namespace="nn.functional")
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """One-dimensional convolution of (time, batch, channels) with (kernel, in, out)."""
+    if input.ndim != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if weight.ndim != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if bias.ndim != 1:
+        raise RuntimeError("Bias must be 1-D")
+    result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1).contiguous()
+
+
+for _fn in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv_tbc):
+    front()(_fn)  # torch has them at top level too

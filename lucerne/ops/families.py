@@ -10,11 +10,13 @@ from lucerne.ops import compare as compare
 from lucerne.ops import complexes as complexes
 from lucerne.ops import conv as conv
 from lucerne.ops import conversions as conversions
+from lucerne.ops import convolution as convolution
 from lucerne.ops import copies as copies
 from lucerne.ops import counting as counting
 from lucerne.ops import creation as creation
 from lucerne.ops import decompositions as decompositions
 from lucerne.ops import dropout as dropout
+from lucerne.ops import einsum as einsum
 from lucerne.ops import embedding as embedding
 from lucerne.ops import fft as fft
 from lucerne.ops import index as index

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.ir.define import common_device, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor, TensorList
-from lucerne.ops.move import filled
+from lucerne.ops.move import filled, preserved_strides
 
 INDEX_TYPES = (dt.int64, dt.int32)
 
@@ -61,7 +62,9 @@ def _broadcast(shapes: list[sh.Shape]) -> sh.Shape:
         ) from None
 
 
-def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None]) -> TensorMeta:
+def _index_meta(
+    input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: bool
+) -> TensorMeta:
     at = Layout(tuple(input.shape), indices)
     spread = len(at.broadcast)
     kept = [input.strides[d] for d in range(input.ndim) if d not in at.dims]
@@ -84,17 +87,23 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None]) -> Tens
             zeros_like_meta(input_meta), indices, g, True
         )
     },
-    oracle=lambda input, indices: input[tuple(slice(None) if i is None else i for i in indices)],
+    oracle=lambda input, indices, wrap: input[
+        tuple(slice(None) if i is None else i for i in indices)
+    ],
 )
-def index_nd(input: Tensor, indices: TensorList) -> Tensor:
+def index_nd(input: Tensor, indices: TensorList, wrap: bool = True) -> Tensor:
     """`input[indices]`, one integer tensor or None (take all) for each leading dimension.
 
-    Negative positions count from the end; one out of bounds is an IndexError.
+    A position out of bounds is an IndexError; negative ones count from the end if `wrap` says so.
     """
 
 
 def _index_put_meta(
-    input: TensorMeta, indices: Sequence[TensorMeta | None], values: TensorMeta, accumulate: bool
+    input: TensorMeta,
+    indices: Sequence[TensorMeta | None],
+    values: TensorMeta,
+    accumulate: bool,
+    wrap: bool,
 ) -> TensorMeta:
     at = Layout(tuple(input.shape), indices)
     if values.dtype is not input.dtype:
@@ -109,7 +118,7 @@ def _index_put_meta(
             f"indexing result of shape {list(at.shape)}"
         )
     common_device([input, values])
-    return input if input.is_dense else input.like(shape=tuple(input.shape))
+    return input.like(strides=preserved_strides(input, lo.preserve_format))
 
 
 def expandable(shape: sh.Shape, target: sh.Shape) -> bool:
@@ -126,7 +135,9 @@ def expandable(shape: sh.Shape, target: sh.Shape) -> bool:
         "values": lambda g, indices: index_nd(g, indices),
     },
 )
-def index_put_nd(input: Tensor, indices: TensorList, values: Tensor, accumulate: bool) -> Tensor:
+def index_put_nd(
+    input: Tensor, indices: TensorList, values: Tensor, accumulate: bool, wrap: bool = True
+) -> Tensor:
     """A copy of `input` with `values` written (or added) at the places `input[indices]` reads.
 
     With `accumulate` repeated places add up; without, one of the values wins.

@@ -1,3 +1,215 @@
-"""Ops of the masked family."""
+"""Choosing by masks: where, masked_fill, masked_select, masked_scatter."""
 
 from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.op import Tensor
+from lucerne.ir.scalar import s
+from lucerne.ops.index import index_nd, index_put_nd, integer_indices, nonzero, nonzero_rows
+from lucerne.ops.move import filled
+
+# ---- where ---------------------------------------------------------------------------------------
+
+
+@pointwise(
+    name="where",
+    vjp={
+        "input": lambda g, condition: where_op(condition, g, 0),
+        "other": lambda g, condition: where_op(condition, 0, g),
+    },
+    oracle=np.where,
+)
+def where_op(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    """`input` where the condition holds, else `other`."""
+    return s.where(condition != 0, input, other)
+
+
+@front()
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
+    """`input` where `condition` is true, else `other`; with the condition alone: where it is true.
+
+    >>> import lucerne
+    >>> x = lucerne.tensor([-1.0, 2.0])
+    >>> lucerne.where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if condition.dtype is dt.uint8:
+        warnings.warn(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be "
+            "removed in a future version of PyTorch. Use a boolean condition instead.",
+            stacklevel=2,
+        )
+        condition = condition.to(dt.bool_)
+    if condition.dtype is not dt.bool_:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{dt.cxx_name(condition.dtype)}"
+        )
+    return where_op(condition, input, other, out=out)
+
+
+@front(name="where", namespace="Tensor", method=True)
+def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """The tensor's elements where `condition` holds, else those of `other`."""
+    return where(condition, input, other)
+
+
+# ---- masked_fill ---------------------------------------------------------------------------------
+
+
+def number_for(value: Any, dtype: dt.dtype) -> Any:
+    """A Python number as a value of `dtype`, refused when it doesn't fit."""
+    name = _C_NAMES.get(dtype, dtype.name)
+    refusal = RuntimeError(f"value cannot be converted to type {name} without overflow")
+    if dtype is dt.bool_:
+        return bool(value)
+    if isinstance(value, complex) and dtype.category != dt.COMPLEX:
+        if value.imag:
+            raise refusal
+        value = value.real
+    if dtype.category == dt.INTEGER:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise refusal
+        info = np.iinfo(dtype.storage)
+        whole = int(value)
+        # Unsigned types take small negative numbers, which wrap: torch allows it.
+        low = -int(info.max) if info.min == 0 else int(info.min)
+        if not low <= whole <= int(info.max):
+            raise refusal
+        return whole
+    return value
+
+
+_C_NAMES = {
+    dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
+    dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.float16: "at::Half",
+    dt.bfloat16: "at::BFloat16",
+}  # fmt: skip
+
+
+@composite(
+    method=True,
+    inplace=True,
+    out=True,
+    oracle=lambda input, mask, value: np.where(mask, np.asarray(value, input.dtype), input),
+)
+def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
+    """`value` (a number or a 0-dim tensor) where the mask is true.
+
+    >>> import lucerne
+    >>> x = lucerne.tensor([1.0, 2.0])
+    >>> x.masked_fill(x > 1, 0)
+    tensor([1., 0.])
+    """
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            "masked_fill_ only supports boolean masks, but got mask with dtype "
+            f"{dt.cxx_name(mask.dtype)}"
+        )
+    if not hasattr(value, "_meta"):
+        value = number_for(value, input.dtype)
+    elif value.ndim:
+        raise RuntimeError(
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    elif value.dtype is not input.dtype:
+        value = value.to(input.dtype)
+    return where_op(mask, value, input).contiguous()
+
+
+# ---- masked_select and masked_scatter -------------------------------------------------------------
+
+
+def _check_mask(name: str, mask: Tensor) -> None:
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(
+            f"{name} only supports boolean masks, but got mask with dtype "
+            f"{dt.cxx_name(mask.dtype)}"
+        )
+
+
+@composite(method=True, oracle=lambda input, mask: np.broadcast_arrays(input, mask)[0][mask])
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask is true, in order, as a vector.
+
+    >>> import lucerne
+    >>> lucerne.masked_select(lucerne.tensor([1, 2, 3]), lucerne.tensor([True, False, True]))
+    tensor([1, 3])
+    """
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = sh.broadcast_shapes(input.shape, mask.shape) or (1,)
+    full = input.expand(shape)
+    return index_nd(full, integer_indices(full, (mask.expand(shape),)))
+
+
+@composite(method=True, inplace=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements where the mask is true replaced by those of `source`, in order."""
+    _check_mask("masked_scatter_", mask)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "masked_scatter_: expected self and source to have same dtypes but got "
+            f"{dt.cxx_name(input.dtype)} and {dt.cxx_name(source.dtype)}"
+        )
+    shape = sh.broadcast_shapes(input.shape, mask.shape)
+    full, flat = input.expand(shape).reshape(-1), source.reshape(-1)
+    where = nonzero_rows(mask.expand(shape).reshape(-1)).reshape(-1)
+    count = where.shape[0]
+    if count > flat.shape[0]:
+        raise RuntimeError("masked_scatter_: expected self and source to have same number of "
+                           "elements: Number of elements of source < number of ones in mask")  # fmt: skip
+    return index_put_nd(full, (where,), flat.narrow(0, 0, count), False).reshape(shape)
+
+
+@composite(method=True, oracle=np.argwhere, out=False)
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of the elements that aren't zero, one row each."""
+    return nonzero_rows(input)
+
+
+@composite(method=True, oracle=None)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """`nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    rows = nonzero_rows(input)
+    made = filled((size, input.ndim), fill_value, dt.int64, input.device, None)
+    count = min(size, rows.shape[0])
+    if count and input.ndim:
+        made.narrow(0, 0, count).copy_(rows.narrow(0, 0, count))
+    return made
+
+
+@composite(name="_unsafe_masked_index", out=False)
+def unsafe_masked_index(input: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
+    """`input[indices]` where the mask is true, `fill` elsewhere; masked positions may be invalid."""
+    safe = _clamped(input, indices)
+    return index_nd(input, safe).masked_fill(~mask, fill)
+
+
+@composite(name="_unsafe_masked_index_put_accumulate", out=False)
+def unsafe_masked_index_put_accumulate(
+    input: Tensor, mask: Tensor, indices: Any, values: Tensor
+) -> Tensor:
+    """`values` added at `indices` where the mask is true; masked positions may be invalid."""
+    safe = _clamped(input, indices)
+    return index_put_nd(input, safe, values.masked_fill(~mask, 0), True)
+
+
+def _clamped(input: Tensor, indices: Any) -> tuple[Any, ...]:
+    return tuple(
+        None if i is None else i.clamp(-input.shape[d], input.shape[d] - 1)
+        for d, i in enumerate(indices)
+    )

@@ -1,3 +1,454 @@
-"""Ops of the pool family."""
+"""Pooling over windows that slide with a fixed step: maxima and means."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
+from lucerne.base import shape as sh
+from lucerne.ir.convert import IntList
+from lucerne.ir.define import composite, front, structural
+from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.op import Tensor
+from lucerne.ops import late
+from lucerne.ops.convolution import conv_input
+
+_COUNT = {1: "one int", 2: "two ints", 3: "three ints"}
+
+
+def per_dim(value: Any, n: int, what: str, omitted: str = "") -> sh.Shape:
+    """A setting of a pooling: one int for all dimensions, or one for each."""
+    found = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(found) not in (1, n):
+        if n == 1:
+            raise RuntimeError(
+                f"{what} must be an int, list of ints or tuple of ints of size 1 but got size "
+                f"{len(found)}"
+            )
+        raise RuntimeError(f"{what} must either be {omitted}a single int, or a tuple of {_COUNT[n]}")
+    return found * n if len(found) == 1 else found
+
+
+def pooled_size(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
+    """How many windows fit; with `ceil_mode` the last may hang over, but must begin inside."""
+    extra = stride - 1 if ceil_mode else 0
+    found = (size + 2 * padding - dilation * (kernel - 1) - 1 + extra) // stride + 1
+    if ceil_mode and (found - 1) * stride >= size + padding:
+        found -= 1
+    return found
+
+
+def suggested(meta: TensorMeta, *, flat_only: bool = True) -> lo.memory_format:
+    """Channels last in four dimensions (in five too, unless `flat_only`), else contiguous."""
+    if flat_only and meta.ndim == 5:
+        return lo.contiguous_format
+    return sh.suggested_format(meta.shape, meta.strides)
+
+
+def check_windows(
+    input: Tensor, kernel: sh.Shape, stride: sh.Shape, padding: sh.Shape, dilation: sh.Shape
+) -> None:
+    """What torch demands of a pooling's settings."""
+    for k, s, p, d in zip(kernel, stride, padding, dilation, strict=True):
+        if s <= 0:
+            raise RuntimeError("stride should not be zero")
+        if k <= 0:
+            raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
+        if d <= 0:
+            raise RuntimeError(f"dilation should be greater than zero, but got dilation {list(dilation)}")
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > ((k - 1) * d + 1) // 2:
+            raise RuntimeError(
+                f"pad should be at most half of effective kernel size, but got pad={p}, "
+                f"kernel_size={k} and dilation={d}"
+            )
+
+
+def check_input(input: Tensor, n: int, name: str) -> None:
+    """`n` spatial dimensions, channels, maybe a batch; only the batch may be empty."""
+    ok = input.ndim == n + 2 or input.ndim == n + 1
+    first = 1 if input.ndim == n + 2 else 0
+    if not ok or 0 in tuple(input.shape[first:]):
+        if n == 3:
+            raise RuntimeError(
+                f"{name}: Expected input's non-batch dimensions to have positive length, but input "
+                f"has a shape of {list(input.shape)}"
+                if ok
+                else "non-empty 4D or 5D (batch mode) tensor expected for input"
+            )
+        raise RuntimeError(
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size "
+            f"for input, but got:{list(input.shape)}"
+        )
+
+
+def check_size(input: Tensor, size: sh.Shape, name: str) -> None:
+    if min(size) < 1:
+        if len(size) == 1:
+            raise RuntimeError(f"{name}() Invalid computed output size: {size[0]}")
+        channels, *rest = input.shape[-len(size) - 1 :]
+        raise RuntimeError(
+            f"Given input size: ({'x'.join(map(str, (channels, *rest)))}). Calculated output size: "
+            f"({'x'.join(map(str, (channels, *size)))}). Output size is too small"
+        )
+
+
+# ---- maxima -----------------------------------------------------------------------------------
+
+
+def _max_pool_meta(
+    input: TensorMeta,
+    kernel: sh.Shape,
+    stride: sh.Shape,
+    padding: sh.Shape,
+    dilation: sh.Shape,
+    size: sh.Shape,
+) -> tuple[TensorMeta, TensorMeta]:
+    shape = (*input.shape[:2], *size)
+    strides = sh.format_strides(shape, suggested(input, flat_only=False))
+    return (
+        make_meta(input.dtype, shape, strides, input.device),
+        make_meta(dt.int64, shape, strides, input.device),
+    )
+
+
+@structural(
+    meta=_max_pool_meta,
+    name="max_pool",
+    out=False,
+    vjp={"input": lambda g, y, input_meta: spread_back(g[0], y[1], input_meta.shape)},
+)
+def max_pool(
+    input: Tensor,
+    kernel: IntList,
+    stride: IntList,
+    padding: IntList,
+    dilation: IntList,
+    size: IntList,
+) -> Any:
+    """The greatest value of each window of (N, C, n...), and where in the n... it was."""
+
+
+def spread_back(g: Tensor, indices: Tensor, shape: sh.Shape) -> Tensor:
+    """Add each entry of `g` where its index says, in zeros of `shape`."""
+    n, c = shape[:2]
+    flat = g.new_zeros((n, c, math.prod(shape[2:])))
+    found = flat.scatter_add(2, indices.reshape(n, c, -1), g.reshape(n, c, -1)) if g.numel() else flat
+    return found.reshape(shape)
+
+
+def _max_pools(
+    n: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> tuple[Tensor, Tensor]:
+    name = f"max_pool{n}d"
+    label = "max_pool1d() " if n == 1 else f"{name}: "
+    kernel = per_dim(kernel_size, n, f"{label}kernel_size")
+    step = kernel if _absent(stride) else per_dim(stride, n, f"{label}stride", "omitted, ")
+    pad, gaps = per_dim(padding, n, f"{label}padding"), per_dim(dilation, n, f"{label}dilation")
+    if n == 1:
+        _check_one(kernel[0], step[0], gaps[0])
+    check_windows(input, kernel, step, pad, gaps)
+    check_input(input, n, name)
+    if input.dtype is dt.bool_ or input.is_complex():
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
+    size = tuple(
+        pooled_size(*row, ceil_mode)
+        for row in zip(input.shape[-n:], kernel, step, pad, gaps, strict=True)
+    )
+    check_size(input, size, name)
+    batched = input.ndim == n + 2
+    values, indices = max_pool(input if batched else input.unsqueeze(0), kernel, step, pad, gaps, size)
+    return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
+
+
+def _absent(stride: Any) -> bool:
+    return stride is None or (not isinstance(stride, int) and len(stride) == 0)
+
+
+def _check_one(kernel: int, stride: int, dilation: int) -> None:
+    for value, name in ((kernel, "kernel_size"), (stride, "stride"), (dilation, "dilation")):
+        if value <= 0:
+            raise RuntimeError(f"max_pool1d() {name} must be greater than zero, but got {value}")
+
+
+@front(namespace="nn.functional")
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest value of each window along the last dimension."""
+    found = _max_pools(1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+@front(namespace="nn.functional")
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest value of each window over the last two dimensions.
+
+    >>> import lucerne as torch
+    >>> torch.nn.functional.max_pool2d(torch.arange(16.0).reshape(1, 4, 4), 2)
+    tensor([[[ 5.,  7.],
+             [13., 15.]]])
+    """
+    found = _max_pools(2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+@front(namespace="nn.functional")
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest value of each window over the last three dimensions."""
+    found = _max_pools(3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+def _with_indices(n: int) -> Any:
+    def pool(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        """Maxima of windows and where they were."""
+        return _max_pools(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    pool.__name__ = pool.__qualname__ = f"max_pool{n}d_with_indices"
+    return pool
+
+
+for _n in (1, 2, 3):
+    _fn = _with_indices(_n)
+    front(namespace="nn.functional")(_fn)
+    front()(_fn)
+
+
+@front()
+def max_pool2d_with_indices_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """Each gradient where its maximum was."""
+    if self.ndim == 3:
+        wide = spread_back(grad_output.unsqueeze(0), indices.unsqueeze(0), (1, *self.shape))
+        return wide.squeeze(0)
+    return spread_back(grad_output, indices, self.shape)
+
+
+# ---- means ------------------------------------------------------------------------------------
+
+
+def _row_counts(
+    size: int, n: int, k: int, s: int, p: int, count_include_pad: bool
+) -> list[int]:
+    """How many elements each window of a row counts."""
+    ends = [(i * s - p, min(i * s - p + k, n + p)) for i in range(size)]
+    if count_include_pad:
+        return [end - start for start, end in ends]
+    return [min(end, n) - max(start, 0) for start, end in ends]
+
+
+def _averaged(total: Tensor, counts: list[list[int]], divisor: int | None) -> Tensor:
+    """Window sums divided by how many elements they count (integers round towards zero)."""
+    by: Any = divisor
+    if divisor is None and all(len(set(row)) <= 1 for row in counts):
+        by = math.prod(row[0] for row in counts)
+    elif divisor is None:
+        by = total.new_ones(())
+        for row in counts:
+            by = by.unsqueeze(-1) * total.new_tensor(row)
+    if total.dtype.category < dt.FLOAT:
+        return total.div(by, rounding_mode="trunc")
+    return total / by
+
+
+def _avg_back(
+    g: Tensor,
+    input_meta: TensorMeta,
+    kernel: sh.Shape,
+    stride: sh.Shape,
+    padding: sh.Shape,
+    counts: Any,
+    divisor: int | None,
+) -> Tensor:
+    """Every element gets its share of each window: a transposed convolution with ones."""
+    share = _averaged(g, counts, divisor)
+    rows = share.reshape(-1, 1, *share.shape[2:])
+    ones = g.new_ones((1, 1, *kernel))
+    spatial = tuple(input_meta.shape[2:])
+    back = conv_input(rows, ones, spatial, stride, padding, (1,) * len(kernel), 1)
+    return back.reshape(input_meta.shape)
+
+
+@composite(
+    name="avg_pool",
+    opmath=True,
+    out=False,
+    vjp={
+        "input": lambda g, input_meta, kernel, stride, padding, counts, divisor: _avg_back(
+            g, input_meta, kernel, stride, padding, counts, divisor
+        )
+    },
+)
+def avg_pool(
+    input: Tensor,
+    kernel: IntList,
+    stride: IntList,
+    padding: IntList,
+    counts: Any,
+    divisor: int | None,
+) -> Tensor:
+    """The mean of each window of (N, C, n...): its sum over what `counts` or `divisor` says."""
+    ends: list[int] = []
+    for n, k, s, p, row in zip(input.shape[2:], kernel, stride, padding, counts, strict=True):
+        ends = [p, (len(row) - 1) * s + k - n - p, *ends]
+    x = late.fn("constant_pad_nd")(input, ends, 0) if any(ends) else input
+    for d, (k, s) in enumerate(zip(kernel, stride, strict=True)):
+        x = x.unfold(2 + d, k, s)
+    return _averaged(x.sum(tuple(range(-len(kernel), 0))), counts, divisor)
+
+
+def _avg_pools(
+    n: int,
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    name = f"avg_pool{n}d"
+    kernel = per_dim(kernel_size, n, f"{name}: kernel_size")
+    step = kernel if _absent(stride) else per_dim(stride, n, f"{name}: stride", "omitted, ")
+    pad = per_dim(padding, n, f"{name}: padding")
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+    check_windows(input, kernel, step, pad, (1,) * n)
+    check_input(input, n, name)
+    if input.dtype.category < dt.FLOAT and input.dtype is not dt.int64:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
+    size = tuple(
+        pooled_size(*row, 1, ceil_mode) for row in zip(input.shape[-n:], kernel, step, pad, strict=True)
+    )
+    check_size(input, size, name)
+    counts = tuple(
+        tuple(_row_counts(*row, count_include_pad))
+        for row in zip(size, input.shape[-n:], kernel, step, pad, strict=True)
+    )
+    batched = input.ndim == n + 2
+    x = input if batched else input.unsqueeze(0)
+    x = x.contiguous(memory_format=suggested(x._meta))
+    result = avg_pool(x, kernel, step, pad, counts, divisor_override)
+    return result if batched else result.squeeze(0)
+
+
+@front(namespace="nn.functional")
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window along the last dimension."""
+    return _avg_pools(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@front(namespace="nn.functional")
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Any = None,
+) -> Tensor:
+    """The mean of each window over the last two dimensions.
+
+    >>> import lucerne as torch
+    >>> torch.nn.functional.avg_pool2d(torch.arange(16.0).reshape(1, 4, 4), 2)
+    tensor([[[ 2.5000,  4.5000],
+             [10.5000, 12.5000]]])
+    """
+    found = _avg_pools(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+    return into(found, out)
+
+
+@front(namespace="nn.functional")
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    out: Any = None,
+) -> Tensor:
+    """The mean of each window over the last three dimensions."""
+    found = _avg_pools(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+    return into(found, out)
+
+
+def into(found: Tensor, out: Any) -> Tensor:
+    """A result copied into `out=`, when there is one."""
+    return found if out is None else _into(found, out=out)
+
+
+@composite(name="_into")
+def _into(input: Tensor) -> Tensor:
+    """The tensor itself: gives a front its `out=`."""
+    return input
+
+
+for _fn in (max_pool1d, max_pool2d, max_pool3d, avg_pool1d):
+    front()(_fn)  # torch has them at top level too

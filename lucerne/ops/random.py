@@ -1,3 +1,306 @@
-"""Ops of the random family."""
+"""Random numbers. One primitive draws; everything a user calls is made of it.
+
+Drawing goes through a generator object (torch's CPU stream bit for bit, or a counter-based one), which the
+primitive gets as an opaque argument. Values are written in memory order, as torch does.
+"""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+from lucerne.base import defaults
+from lucerne.base import dtype as dt
+from lucerne.base.rng import generator_or_default
+from lucerne.ir.convert import Dtype, Opaque, as_int_list, as_optional_dtype
+from lucerne.ir.define import front, random
+from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.op import Scalar, Tensor
+from lucerne.ops import creation
+
+
+def _same_meta(input: TensorMeta, *rest: Any) -> TensorMeta:
+    return input
+
+
+@random(meta=_same_meta, vjp={})
+def draw(
+    input: Tensor, distribution: str, first: Scalar, second: Scalar, dtype: Dtype, generator: Opaque
+) -> Tensor:
+    """Values like `input` in shape and memory order, drawn from a named distribution."""
+
+
+@random(meta=_same_meta, vjp={})
+def draw_each(input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque) -> Tensor:
+    """One value per element of `input`, which holds that element's parameter."""
+
+
+def _draw_over(target: Tensor, distribution: str, first: Any, second: Any, generator: Any, out: Any) -> Tensor:
+    return draw(target, distribution, first, second, target.dtype, generator_or_default(generator), out=out)
+
+
+def _needs_float(input: Tensor, name: str) -> None:
+    if input.dtype.category not in (dt.FLOAT, dt.COMPLEX):
+        raise RuntimeError(f'"{name}" not implemented for \'{dt.cxx_name(input.dtype)}\'')
+
+
+@front(name="uniform", inplace=True)
+def uniform(input: Tensor, from_: float = 0, to: float = 1, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
+    """Uniform values in [from, to)."""
+    low = named.pop("from", from_)
+    _needs_float(input, "check_uniform_bounds")
+    if low > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    return _draw_over(input, "uniform", float(low), float(to), generator, out)
+
+
+def normal_fill(input: Tensor, mean: float, std: float, generator: Any, out: Any) -> Tensor:
+    """Normal values with one mean and one standard deviation."""
+    _needs_float(input, "normal_kernel_cpu")
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return _draw_over(input, "normal", float(mean), float(std), generator, out)
+
+
+@front(name="exponential", inplace=True)
+def exponential(input: Tensor, lambd: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Exponentially distributed values with rate `lambd`."""
+    if input.dtype.category != dt.FLOAT:
+        raise RuntimeError("Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified " + dt.cxx_name(input.dtype))
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return _draw_over(input, "exponential", float(lambd), 0.0, generator, out)
+
+
+@front(name="cauchy", inplace=True)
+def cauchy(input: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Cauchy distributed values."""
+    if input.dtype.category != dt.FLOAT:
+        raise RuntimeError("Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified " + dt.cxx_name(input.dtype))
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return _draw_over(input, "cauchy", float(median), float(sigma), generator, out)
+
+
+@front(name="log_normal", inplace=True)
+def log_normal(input: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Values whose logarithm is normal."""
+    _needs_float(input, "log_normal_cpu")
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return _draw_over(input, "log_normal", float(mean), float(std), generator, out)
+
+
+@front(name="geometric", inplace=True)
+def geometric(input: Tensor, p: float, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Number of trials until the first success."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return _draw_over(input, "geometric", float(p), 0.0, generator, out)
+
+
+@front(name="random", inplace=True)
+def random_integers(input: Tensor, from_: Any = None, to: Any = None, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
+    """Integers over the dtype's whole range, below a bound, or in [from, to)."""
+    low = named.pop("from", from_)
+    if to is None:
+        low, to = (None, low) if low is not None else (None, None)
+    if to is not None and (low or 0) >= to:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low or 0} >= to={to}")
+    first = math.nan if low is None else int(low)
+    second = math.nan if to is None else int(to)
+    return _draw_over(input, "integers", first, second, generator, out)
+
+
+@front(method=True, inplace=False)
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Zeros and ones; `input` (or `p`) gives the probability of a one."""
+    if p is not None:
+        return bernoulli_fill(input, p, generator, out)
+    _needs_float(input, "bernoulli_tensor_cpu_p_")
+    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return draw_each(input, "bernoulli", None, input.dtype, generator_or_default(generator), out=out)
+
+
+def bernoulli_fill(input: Tensor, p: Any, generator: Any, out: Any) -> Tensor:
+    """A Bernoulli sample in the shape and dtype of `input`."""
+    if hasattr(p, "_meta") and p.ndim:
+        sample = draw_each(p.expand(input.shape), "bernoulli", None, p.dtype, generator_or_default(generator))
+        return sample.to(input.dtype) if out is None else creation_copy(input, sample, out)
+    value = float(p)
+    if not 0 <= value <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={value}")
+    return _draw_over(input, "bernoulli", value, 0.0, generator, out)
+
+
+def creation_copy(input: Tensor, sample: Tensor, out: Any) -> Tensor:
+    input.copy_(sample)
+    return input
+
+
+# ---- factories ----------------------------------------------------------------------------------
+
+
+def _size(args: tuple[Any, ...]) -> tuple[int, ...]:
+    return as_int_list(args[0]) if len(args) == 1 and not isinstance(args[0], int) else as_int_list(args)
+
+
+def _blank(size: Any, dtype: Any, device: Any, layout: Any, names: Any = None) -> Tensor:
+    return creation.empty(size, dtype=as_optional_dtype(dtype) or defaults.get_default_dtype(), device=device, layout=layout)
+
+
+def _finish(made: Tensor, out: Any, requires_grad: bool) -> Tensor:
+    if out is not None:
+        out.resize_(made.shape)
+        return out.copy_(made)
+    return made.requires_grad_() if requires_grad else made
+
+
+@front()
+def rand(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
+    """Uniform values in [0, 1)."""
+    made = _blank(_size(size), dtype if out is None else out.dtype, device, layout)
+    return _finish(made.uniform_(generator=generator), out, requires_grad)
+
+
+@front()
+def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
+    """Standard normal values.
+
+    >>> import lucerne
+    >>> _ = lucerne.manual_seed(0)
+    >>> lucerne.randn(2)
+    tensor([ 1.5410, -0.2934])
+    """
+    made = _blank(_size(size), dtype if out is None else out.dtype, device, layout)
+    return _finish(made.normal_(generator=generator), out, requires_grad)
+
+
+@front()
+def randint(*bounds_and_size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, low: Any = None, high: Any = None, size: Any = None) -> Tensor:
+    """Integers in [low, high)."""
+    given = list(bounds_and_size)
+    if size is None:
+        size = given.pop() if given and not isinstance(given[-1], int) else ()
+    if high is None:
+        high = given.pop()
+    if low is None:
+        low = given.pop() if given else 0
+    if high <= low:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    made = _blank(as_int_list(size), (dtype or dt.int64) if out is None else out.dtype, device, layout)
+    return _finish(made.random_(low, high, generator=generator), out, requires_grad)
+
+
+@front()
+def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = dt.int64, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A random permutation of 0 .. n-1."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    made = _blank((n,), dtype if out is None else out.dtype, device, layout)
+    made = _draw_over(made, "permutation", 0.0, 0.0, generator, None)
+    return _finish(made, out, requires_grad)
+
+
+def _like(input: Tensor, dtype: Any, layout: Any, device: Any, memory_format: Any) -> Tensor:
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    return creation.empty_like(input, dtype=dtype, layout=layout, device=device, **options)
+
+
+@front()
+def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+    """Uniform values in the shape of `input`."""
+    made = _like(input, dtype, layout, device, memory_format).uniform_(generator=generator)
+    return made.requires_grad_() if requires_grad else made
+
+
+@front()
+def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+    """Standard normal values in the shape of `input`."""
+    made = _like(input, dtype, layout, device, memory_format).normal_(generator=generator)
+    return made.requires_grad_() if requires_grad else made
+
+
+@front()
+def randint_like(input: Tensor, low: Any = None, high: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+    """Integers in [low, high) in the shape of `input`."""
+    if high is None:
+        low, high = 0, low
+    made = _like(input, dtype, layout, device, memory_format).random_(int(low), int(high), generator=generator)
+    return made.requires_grad_() if requires_grad else made
+
+
+@front()
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:
+    """Normal values; mean and std may be tensors, one per element."""
+    mean_t, std_t = hasattr(mean, "_meta"), hasattr(std, "_meta")
+    if size is not None or not (mean_t or std_t):
+        made = _blank(as_int_list(size), dtype if out is None else out.dtype, device, layout)
+        return _finish(made.normal_(float(mean), float(std), generator=generator), out, requires_grad)
+    if std_t and std.is_complex():
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    if std_t and std.numel() and bool((std < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    if mean_t and not std_t:
+        made = creation.empty_like(mean).normal_(0, float(std), generator=generator) + mean
+    elif not mean_t:
+        made = creation.empty_like(std).normal_(0, 1, generator=generator) * std + mean
+    else:
+        shape = (mean.detach() + std.detach()).shape
+        made = mean.new_empty(shape).normal_(0, 1, generator=generator) * std + mean
+    return _finish(made.detach(), out, requires_grad)
+
+
+def _multinomial_meta(input: TensorMeta, num_samples: int, replacement: bool, dtype: Any, generator: Any) -> TensorMeta:
+    shape = (num_samples,) if input.ndim == 1 else (input.shape[0], num_samples)
+    return make_meta(dt.int64, shape, None, input.device)
+
+
+@random(meta=_multinomial_meta, name="draw_categories", vjp={})
+def draw_categories(input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque) -> Tensor:
+    """Category numbers drawn by weight, one row at a time."""
+
+
+@front(method=True)
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Indices drawn with probability proportional to `input`."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if input.dtype.category != dt.FLOAT:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {dt.cxx_name(input.dtype)}")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > input.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    if not bool(((input >= 0) & input.isfinite()).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not bool((input.sum(-1) > 0).all()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    return draw_categories(input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator), out=out)
+
+
+@front()
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """A Poisson sample for each rate."""
+    if input.numel() and not bool((input >= 0).all()):
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    return draw_each(input, "poisson", None, input.dtype, generator_or_default(generator))
+
+
+@front()
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Successes among `count` trials of probability `prob`."""
+    return draw_each(count, "binomial", prob, prob.dtype, generator_or_default(generator))
+
+
+@front(name="_standard_gamma")
+def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
+    """A gamma sample of scale one for each shape parameter."""
+    return draw_each(input, "gamma", None, input.dtype, generator_or_default(generator))
+
+
+@front(name="_sample_dirichlet")
+def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
+    """A point of the simplex for each row of concentrations."""
+    return draw_each(input, "dirichlet", None, input.dtype, generator_or_default(generator))

@@ -1,23 +1,37 @@
-"""Folds over dimensions."""
+"""Folds over dimensions: sum, product, any, all, and what follows from them."""
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 import numpy as np
 
+from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
-from lucerne.ir.define import reduced_dims, reduction
+from lucerne.ir.define import composite, front, reduced_dims, reduction
 from lucerne.ir.op import Tensor
+from lucerne.ops import late
+
+
+def restore(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
+    """A reduced result with its folded dimensions back, at size one."""
+    if not keepdim and meta.ndim:
+        for d in sorted(reduced_dims(dim, meta.ndim)):
+            g = g.unsqueeze(d)
+    return g
 
 
 def spread(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     """A reduced gradient stretched over the dimensions that were folded."""
-    if not keepdim and meta.ndim:
-        for d in sorted(reduced_dims(dim, meta.ndim)):
-            g = g.unsqueeze(d)
-    return g.expand(meta.shape)
+    return restore(g, dim, keepdim, meta).expand(meta.shape)
+
+
+def folded_count(shape: Any, dim: Any) -> int:
+    """How many elements one result of a fold comes from."""
+    return math.prod(shape[d] for d in reduced_dims(dim, len(shape)) if d < len(shape))
 
 
 @reduction(
@@ -27,7 +41,9 @@ def spread(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     method=True,
     oracle=lambda input, dim, keepdim, dtype: np.sum(input, axis=dim, keepdims=keepdim),
 )
-def sum(input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None) -> Tensor:
+def sum(
+    input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
     """Sum over dimensions, or of all elements.
 
     >>> import lucerne
@@ -44,3 +60,205 @@ def sum_dims_to(g: Tensor, shape: sh.Shape) -> Tensor:
     )
     folded = g.sum(dims, keepdim=True) if dims else g
     return folded.reshape(shape) if lead else folded
+
+
+# ---- products ---------------------------------------------------------------------------------
+
+
+def _prod_grad(g: Tensor, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """Every factor's gradient is the product of all others: before it times after it.
+
+    No division, so zeros need no special case, in second derivatives neither.
+    """
+    if not input.ndim:
+        return g
+    flat = dim is None and input.ndim > 1
+    x = input.reshape(-1) if flat else input
+    d = 0 if dim is None else dim
+    others = others_product(x, d, reverse=False) * others_product(x, d, reverse=True)
+    others = others.conj_physical() if others.is_complex() else others
+    g = restore(g, dim, keepdim, input._meta)
+    return g * (others.reshape(input.shape) if flat else others)
+
+
+def others_product(x: Tensor, dim: int, *, reverse: bool) -> Tensor:
+    """At each position the product of all elements before it (after it, when reversed)."""
+    if reverse:
+        return others_product(x.flip(dim), dim, reverse=False).flip(dim)
+    one = x.new_ones([1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)])
+    before = x.narrow(dim, 0, builtins.max(x.shape[dim] - 1, 0)).cumprod(dim)
+    return late.fn("cat")([one, before], dim) if x.shape[dim] else x
+
+
+@reduction(
+    name="prod_dim",
+    reduce="mul",
+    promote="int64",
+    vjp={"input": lambda g, input, dim, keepdim: _prod_grad(g, input, dim, keepdim)},
+    oracle=lambda input, dim, keepdim, dtype: np.prod(input, axis=dim, keepdims=keepdim),
+)
+def prod_dim(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
+    """Product over one dimension, or of all elements."""
+
+
+@front(method=True)
+def prod(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Any = None,
+) -> Tensor:
+    """Product over a dimension, or of all elements.
+
+    >>> import lucerne
+    >>> lucerne.tensor([[1.0, 2.0], [3.0, 4.0]]).prod(1)
+    tensor([ 2., 12.])
+    """
+    if dtype is not None and input.dtype is not dtype:
+        input = input.to(dtype)
+    return prod_dim(input, dim, keepdim, dtype=dtype, out=out)
+
+
+# ---- logic ------------------------------------------------------------------------------------
+
+
+@reduction(
+    name="any_dims",
+    reduce="or",
+    promote="bool",
+    vjp={},
+    oracle=lambda input, dim, keepdim: np.any(input, axis=dim, keepdims=keepdim),
+)
+def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
+    """Whether some element is not zero."""
+
+
+@reduction(
+    name="all_dims",
+    reduce="and",
+    promote="bool",
+    vjp={},
+    oracle=lambda input, dim, keepdim: np.all(input, axis=dim, keepdims=keepdim),
+)
+def all_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
+    """Whether no element is zero."""
+
+
+def _each_truth(input: Tensor, out: Any) -> Tensor:
+    """An empty list of dimensions folds nothing: each element is judged alone."""
+    truth = input.ne(0)
+    truth = truth.to(dt.uint8) if input.dtype is dt.uint8 else truth
+    return truth if out is None else out.copy_(truth)
+
+
+@front(name="any", method=True)
+def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Whether some element is not zero.
+
+    >>> import lucerne
+    >>> lucerne.tensor([[0, 1], [0, 0]]).any(dim=1)
+    tensor([ True, False])
+    """
+    if isinstance(dim, (tuple, list)) and not dim:
+        return _each_truth(input, out)
+    return any_dims(input, dim, keepdim, out=out)
+
+
+@front(name="all", method=True)
+def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Whether no element is zero.
+
+    >>> import lucerne
+    >>> lucerne.tensor([[0, 1], [2, 3]]).all(dim=1)
+    tensor([False,  True])
+    """
+    if isinstance(dim, (tuple, list)) and not dim:
+        return _each_truth(input, out)
+    return all_dims(input, dim, keepdim, out=out)
+
+
+# ---- counting and averages --------------------------------------------------------------------
+
+
+@composite(
+    method=True, out=False, oracle=lambda input, dim: np.count_nonzero(input, axis=dim)
+)
+def count_nonzero(input: Tensor, dim: IntList | None = None) -> Tensor:
+    """How many elements are not zero.
+
+    >>> import lucerne
+    >>> lucerne.tensor([[0, 1], [2, 3]]).count_nonzero(dim=0)
+    tensor([1, 2])
+    """
+    return input.ne(0).sum(dim)
+
+
+def _mean_dtype(input: Tensor, dtype: dt.dtype | None) -> dt.dtype:
+    found: dt.dtype = dtype or input.dtype
+    if found.category < dt.FLOAT:
+        which = "Input" if dtype is None else "Optional"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {which} dtype must be either a floating point "
+            f"or complex dtype. Got: {dt.cxx_name(found)}"
+        )
+    return found
+
+
+def _mean_grad(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
+    count = folded_count(meta.shape, dim)
+    return spread(g if count == 0 else g / count, dim, keepdim, meta)
+
+
+@composite(
+    method=True,
+    vjp={"input": lambda g, dim, keepdim, input_meta: _mean_grad(g, dim, keepdim, input_meta)},
+    oracle=lambda input, dim, keepdim, dtype: np.mean(input, axis=dim, keepdims=keepdim),
+)
+def mean(
+    input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
+    """Average over dimensions, or of all elements.
+
+    >>> import lucerne
+    >>> lucerne.tensor([[1.0, 3.0], [5.0, 7.0]]).mean(dim=0)
+    tensor([3., 5.])
+    """
+    result = _mean_dtype(input, dtype)
+    # 16-bit floats are summed and divided in float32, and rounded once.
+    total = input.sum(dim, keepdim, dtype=result.compute)
+    return (total / folded_count(input.shape, dim)).to(result)
+
+
+@composite(
+    method=True, oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim)
+)
+def nansum(
+    input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
+    """Sum that counts nan as zero."""
+    if input.is_complex():
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if input.is_floating_point():
+        input = input.masked_fill(input.isnan(), 0)
+    return input.sum(dim, keepdim, dtype=dtype)
+
+
+@composite(
+    method=True,
+    oracle=lambda input, dim, keepdim, dtype: np.nanmean(input, axis=dim, keepdims=keepdim),
+)
+def nanmean(
+    input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
+    """Average of the elements that are not nan."""
+    if input.dtype.category < dt.FLOAT:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{dt.cxx_name(input.dtype)}"
+        )
+    count = input.detach().isnan().logical_not().sum(dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / count

@@ -11,22 +11,13 @@ import numpy as np
 from lucerne import backends
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
+from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base.device import device as Device
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ir.meta import make_meta
 from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
-
-
-class DefaultDevice:
-    """Where tensors go when nobody says: set by `set_default_device`."""
-
-    value: Device | None = None
-
-    @classmethod
-    def get(cls) -> Device:
-        return cls.value or Device(backends.HOST)
 
 
 def tensor(

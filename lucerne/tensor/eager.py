@@ -284,7 +284,16 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         return run_into(op, args, out)
     if op.kind == op_.COMPOSITE:
         return _run_composite(op, args)
-    return _run_recorded(op, args)
+    result = _run_recorded(op, args)
+    if _state.inference and op.kind != op_.VIEW:
+        _mark_inference(result)
+    return result
+
+
+def _mark_inference(result: Any) -> None:
+    """Memory made in inference mode may never become part of a graph."""
+    for r in result if isinstance(result, tuple) else (result,):
+        r._storage.inference = True
 
 
 def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:

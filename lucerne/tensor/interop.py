@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from lucerne import backends
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
 from lucerne.tensor import format as text
@@ -117,6 +119,60 @@ def from_numpy(array: Array) -> Any:
     meta = make_meta(dtype, array.shape, strides, Device(backends.HOST))
     buffer = _byte_view(array, meta.span * dtype.itemsize)
     return make_tensor(Storage(buffer, buffer.nbytes, meta.device, owner=array), 0, meta)
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Any:
+    """A 1-D tensor over the memory of a buffer (bytearray, array, mmap): writes are seen by both.
+
+    >>> import lucerne
+    >>> b = bytearray(2)
+    >>> lucerne.frombuffer(b, dtype=lucerne.uint8).fill_(7)
+    tensor([7, 7], dtype=torch.uint8)
+    >>> b
+    bytearray(b'\\x07\\x07')
+    """
+    kind: dt.dtype = as_dtype(dtype)
+    raw = np.frombuffer(buffer, np.uint8) if len(memoryview(buffer)) else np.empty(0, np.uint8)
+    count = _buffer_count(raw.nbytes, kind.itemsize, count, offset)
+    if not raw.flags.writeable:
+        warnings.warn(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
+            "This means you can write to the underlying (supposedly non-writable) buffer using the "
+            "tensor.",
+            stacklevel=2,
+        )
+    memory = _byte_view(raw[offset:], count * kind.itemsize)
+    meta = make_meta(kind, (count,), None, Device(backends.HOST))
+    t = make_tensor(Storage(memory, memory.nbytes, meta.device, owner=buffer), 0, meta)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _buffer_count(nbytes: int, itemsize: int, count: int, offset: int) -> int:
+    """How many elements to read: all that fit when `count` is negative."""
+    if nbytes == 0 or count == 0:
+        raise ValueError(
+            f"both buffer length ({nbytes}) and count ({count}) must not be 0"
+        )
+    if not 0 <= offset < nbytes:
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({nbytes} bytes) minus 1"
+        )
+    if count > 0:
+        if offset + count * itemsize > nbytes:
+            raise ValueError(
+                f"requested buffer length ({count} * {itemsize} bytes) after offset ({offset} bytes) "
+                f"must not be greater than actual buffer length ({nbytes} bytes)"
+            )
+        return count
+    if (nbytes - offset) % itemsize:
+        raise ValueError(
+            f"buffer length ({nbytes - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({itemsize})"
+        )
+    return (nbytes - offset) // itemsize
 
 
 def _byte_view(array: Array, nbytes: int) -> Array:

@@ -10,6 +10,7 @@ from lucerne.base.config import config
 from lucerne.base.where import user_place
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
+from lucerne.ir.dispatch import InPlace as InPlace
 from lucerne.ir.op import Op
 from lucerne.ops.move import copy
 from lucerne.tensor.autograd import record
@@ -18,15 +19,6 @@ from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]
-
-
-class InPlace:
-    """Given as `out=`: write the result over `target`, which is also an input, and record that."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, target: Any) -> None:
-        self.target = target
 
 
 def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
@@ -122,6 +114,11 @@ def plan_copy(target: Any, source: Any) -> None:
 def bump(t: Any) -> None:
     """Count a write, and remember who made it if a backward pass might ask."""
     storage = t._storage
+    if storage.inference and not _state.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+            "clone to get a normal tensor before doing inplace update."
+        )
     storage.version += 1
     if storage.saved and config.user_lines:
         storage.writer = user_place()

@@ -14,7 +14,7 @@ from lucerne.base.where import Place
 class Storage:
     """Bytes on a device. `version` counts writes; `writer` is the user's line of the last one."""
 
-    __slots__ = ("__weakref__", "buffer", "device", "nbytes", "owner", "resizable", "saved", "version", "writer")
+    __slots__ = ("__weakref__", "buffer", "device", "inference", "nbytes", "owner", "resizable", "saved", "version", "writer")
 
     def __init__(self, buffer: Any, nbytes: int, device: Device, owner: Any = None) -> None:
         self.buffer = buffer
@@ -24,6 +24,7 @@ class Storage:
         self.version = 0
         self.writer: Place | None = None
         self.saved = False
+        self.inference = False
         self.resizable = owner is None
 
     @classmethod

@@ -241,7 +241,8 @@ class Tensor(TensorBase):
         return self._view is not None
 
     def is_inference(self) -> bool:
-        return self._auto is not None and getattr(self._auto, "inference", False)
+        """Whether it was made in inference mode."""
+        return self._storage.inference
 
     # -- values ----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""The random streams: bit for bit PyTorch's, and frozen values where PyTorch is not installed.
+"""The random streams bit for bit: values and states against PyTorch's.
 
-The rows port the checks of the conformance harness (verify_rng.py).  Rows about modules and loaders
-compare PyTorch's own with the draws they boil down to.
+The rows port the checks of the conformance harness (verify_rng.py) and go on to every draw and
+dtype; what modules and loaders draw is in test_random_modules.py.
 """
 
 from __future__ import annotations
@@ -303,19 +303,3 @@ def test_damage_is_refused_or_harmless(offset: int, noise: bytes) -> None:
     except ValueError:
         return
     assert np.isfinite(generator.normal(700)).all()
-
-
-# ---- frozen values: the stream itself, for machines without PyTorch -----------------------------
-
-FROZEN: list[tuple[str, Callable[[Generator], Any], list[Any]]] = [
-    # FROZEN#
-]
-
-
-@pytest.mark.parametrize(("name", "draw", "expected"), FROZEN, ids=[f[0] for f in FROZEN])
-def test_frozen(name: str, draw: Callable[[Generator], Any], expected: list[Any]) -> None:
-    drawn = draw(Generator().manual_seed(2024))
-    if name.endswith("libm"):  # another libm may differ in the last bit
-        np.testing.assert_allclose(drawn, expected, rtol=3e-15)
-    else:
-        assert drawn.tolist() == expected

@@ -53,13 +53,21 @@ def store(result: Any, out: Array, dtype: dt.dtype) -> None:
 
 def _pointwise_kernel(node: Node) -> Kernel:
     op = node.op
-    operands = [_promotable(a) for a, k in zip(node.args, op.kinds, strict=True) if k == "t"]
-    compute, _ = promote.compute_and_result(op.promote, [o for o in operands if o is not None])
+    metas = [_promotable(a) for a, k in zip(node.args, op.kinds, strict=True) if k == op_.TENSOR]
+    operands = [m for m in metas if m is not None]
+    common = promote.common_type(op.promote, operands)
+    compute = common.compute
     out_dtype = node.outputs[0].meta.dtype
     direct = _DIRECT.get(op.qualified)
     if direct is not None and _all_native(node, compute):
         return _direct_kernel(direct, compute)
-    readers = [_reader(a, k, compute) for a, k in zip(node.args, op.kinds, strict=True)]
+    types = iter(promote.operand_types(op.promote, operands))
+    # A comparison must see a number as the tensor's own type holds it, not as the wider compute type.
+    rounded = common if op.promote == "bool" and compute is not common else None
+    readers = [
+        _reader(a, k, next(types) if k == op_.TENSOR and type(a) is Value else compute, rounded)
+        for a, k in zip(node.args, op.kinds, strict=True)
+    ]
     body = op.body
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
@@ -104,20 +112,32 @@ def number(value: Any, storage: np.dtype[Any]) -> Any:
 Reader = Callable[[Any], Any]
 
 
-def _reader(arg: Any, kind: str, compute: dt.dtype) -> Reader:
+def _reader(arg: Any, kind: str, compute: dt.dtype, rounded: dt.dtype | None = None) -> Reader:
     """How one parameter of a pointwise body is fetched from the inputs."""
     if type(arg) is not Value:
         return lambda feed: arg
     storage = compute.storage
-    if kind == "n":
+    if kind == op_.SCALAR:
         return lambda feed: _scalar_operand(next(feed), storage)
     meta = arg.meta
     if isinstance(meta, NumberMeta):
+        if rounded is not None:
+            return lambda feed: Operand(MACHINE, _round(number(next(feed), storage), rounded))
         return lambda feed: Operand(MACHINE, number(next(feed), storage))
     dtype = meta.dtype
+    if rounded is not None and dtype is not rounded:
+        return lambda feed: Operand(
+            MACHINE, _round(codec.cast(codec.widen(next(feed), dtype), storage), rounded)
+        )
     if dtype is compute:
         return lambda feed: Operand(MACHINE, next(feed))
     return lambda feed: Operand(MACHINE, codec.cast(codec.widen(next(feed), dtype), storage))
+
+
+def _round(value: Any, dtype: dt.dtype) -> Any:
+    """A value of the compute type as `dtype` would hold it."""
+    narrow = codec.narrow(np.asarray(value), dtype)
+    return codec.cast(codec.widen(narrow, dtype), dtype.compute.storage)
 
 
 def _scalar_operand(value: Any, storage: np.dtype[Any]) -> Any:
@@ -139,6 +159,7 @@ _MONOIDS: dict[str, Any] = {
     "or": np.logical_or.reduce,
     "and": np.logical_and.reduce,
 }
+_POSITIONS: dict[str, Any] = {"argmax": np.argmax, "argmin": np.argmin}
 
 
 def _reduction_kernel(node: Node) -> Kernel:
@@ -147,6 +168,8 @@ def _reduction_kernel(node: Node) -> Kernel:
     source: TensorMeta = named["input"].meta
     out = node.outputs[0].meta
     dims = reduced_dims(named.get("dim"), source.ndim)
+    if node.op.reduce in _POSITIONS:
+        return _position_kernel(_POSITIONS[node.op.reduce], source.dtype, named.get("dim"))
     fold = _MONOIDS[node.op.reduce]
     compute = source.dtype.compute if node.op.promote == "bool" else out.dtype.compute
 
@@ -154,6 +177,18 @@ def _reduction_kernel(node: Node) -> Kernel:
         x = codec.cast(codec.widen(inputs[0], source.dtype), compute.storage)
         result = fold(x, axis=dims) if source.ndim else x
         store(np.reshape(result, outputs[0].shape), outputs[0], out.dtype)
+
+    return kernel
+
+
+def _position_kernel(find: Any, dtype: dt.dtype, dim: int | None) -> Kernel:
+    """Where the extreme is; the first one when several tie, a nan before all others."""
+
+    def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
+        x = codec.widen(inputs[0], dtype)
+        if outputs[0].size:
+            found = find(x, axis=dim if x.ndim else None)
+            outputs[0][...] = np.reshape(found, outputs[0].shape)
 
     return kernel
 

@@ -13,8 +13,16 @@ from lucerne.ir.scalar import Scalar
 
 try:
     from scipy import special
-except ImportError:  # SciPy is optional: the few functions bodies need have slow stand-ins
+except ImportError:  # SciPy is optional: required instructions have slow stand-ins
     special = None
+
+# Instruction of the scalar protocol -> function of scipy.special.
+_SCIPY = {
+    "digamma": "digamma", "polygamma": "polygamma", "zeta": "zeta", "gammainc": "gammainc",
+    "gammaincc": "gammaincc", "erfinv": "erfinv", "erfcx": "erfcx", "ndtr": "ndtr", "ndtri": "ndtri",
+    "log_ndtr": "log_ndtr", "i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e", "j0": "j0",
+    "j1": "j1", "y0": "y0", "y1": "y1", "k0": "k0", "k1": "k1", "k0e": "k0e", "k1e": "k1e",
+}  # fmt: skip
 
 
 def _vectorized(fn: Any) -> Any:
@@ -34,6 +42,12 @@ def _lgamma(x: float) -> float:
         return math.lgamma(x)
     except ValueError:
         return math.inf
+
+
+def _refuse_zero(divisor: Any) -> None:
+    divisor = np.asarray(divisor)
+    if divisor.dtype.kind in "iub" and not divisor.all():
+        raise RuntimeError("ZeroDivisionError")
 
 
 class NumpyScalar(Scalar):
@@ -72,7 +86,6 @@ class NumpyScalar(Scalar):
     hypot = staticmethod(np.hypot)
     copysign = staticmethod(np.copysign)
     nextafter = staticmethod(np.nextafter)
-    fmod = staticmethod(np.fmod)
     lt = staticmethod(np.less)
     le = staticmethod(np.less_equal)
     gt = staticmethod(np.greater)
@@ -94,42 +107,50 @@ class NumpyScalar(Scalar):
         erf = staticmethod(special.erf)
         erfc = staticmethod(special.erfc)
         lgamma = staticmethod(special.gammaln)
-        digamma = staticmethod(special.digamma)
     else:
         erf = staticmethod(_vectorized(math.erf))
         erfc = staticmethod(_vectorized(math.erfc))
         lgamma = staticmethod(_vectorized(_lgamma))
 
-    @staticmethod
-    def sub(a: Any, b: Any) -> Any:
-        return np.subtract(a, b)
+    sub = staticmethod(np.subtract)
+    neg = staticmethod(np.negative)
+    div = staticmethod(np.true_divide)
+    shift_left = staticmethod(np.left_shift)
+    shift_right = staticmethod(np.right_shift)
+    gcd = staticmethod(np.gcd)
+    lcm = staticmethod(np.lcm)
 
     @staticmethod
-    def neg(x: Any) -> Any:
-        return np.negative(x)
-
-    @staticmethod
-    def div(a: Any, b: Any) -> Any:
-        return np.true_divide(a, b)
+    def fmod(a: Any, b: Any) -> Any:
+        """C's remainder; for integers a zero divisor is torch's ZeroDivisionError."""
+        _refuse_zero(b)
+        return np.fmod(a, b)
 
     @staticmethod
     def floor_div_int(a: Any, b: Any) -> Any:
-        """Integer division rounding down; a zero divisor is torch's ZeroDivisionError."""
-        if np.any(np.equal(b, 0)):
-            raise RuntimeError("ZeroDivisionError")
+        """Integer division rounding down."""
+        _refuse_zero(b)
         return np.floor_divide(a, b)
 
     @staticmethod
     def pow(a: Any, b: Any) -> Any:
-        return np.power(a, b)
+        """Power; a negative power of an integer is 0 unless the base is 1 or -1."""
+        a, b = np.asarray(a), np.asarray(b)
+        if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
+            return np.power(a, b)
+        negative = b < 0
+        if not negative.any():
+            return np.power(a, b)
+        unit = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b & 1), 0))
+        return np.where(negative, unit, np.power(a, np.where(negative, 0, b))).astype(a.dtype)
 
     @staticmethod
-    def shift_left(a: Any, b: Any) -> Any:
-        return np.left_shift(a, b)
+    def frexp_mantissa(x: Any) -> Any:
+        return np.frexp(x)[0]
 
     @staticmethod
-    def shift_right(a: Any, b: Any) -> Any:
-        return np.right_shift(a, b)
+    def frexp_exponent(x: Any) -> Any:
+        return np.frexp(x)[1]
 
     @staticmethod
     def cast(x: Any, dtype: dt.dtype) -> Any:
@@ -145,6 +166,22 @@ class NumpyScalar(Scalar):
         out = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
         out.real, out.imag = re, im
         return out
+
+    def airy_ai(self, x: Any) -> Any:
+        return _scipy("airy")(x)[0]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _SCIPY:
+            return _scipy(_SCIPY[name])
+        return super().__getattr__(name)
+
+
+def _scipy(name: str) -> Any:
+    if special is None:
+        raise NotImplementedError(
+            f"this function needs scipy.special.{name} on the reference backend: pip install scipy"
+        )
+    return getattr(special, name)
 
 
 MACHINE = NumpyScalar()

@@ -125,9 +125,11 @@ class inference_mode(_Switch):  # noqa: N801
             state.grad_enabled, state.inference = False, True
         else:
             state.inference = False
+        state.refresh()
 
     def __exit__(self, *exc: object) -> None:
         state.grad_enabled, state.inference = self._before
+        state.refresh()
 
     def clone(self) -> _Switch:
         return inference_mode(self.mode)

@@ -27,8 +27,16 @@ class SavedTensor:
     __slots__ = ("hooked", "node", "output_nr", "packed", "tensor", "unpack_hook", "version")
 
     def __init__(self, tensor: Any, node: Any) -> None:
-        self.version = tensor._storage.version
-        tensor._storage.saved = True
+        storage = tensor._storage
+        if storage.inference:
+            raise RuntimeError(
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+                "inference mode in computation tracked by autograd. To work around this, you can make "
+                "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+                "instead of `torch.inference_mode()`."
+            )
+        self.version = storage.version
+        storage.saved = True
         self.node = node
         self.hooked = bool(hooks.stack)
         if self.hooked:

@@ -17,6 +17,7 @@ from lucerne.tensor.random.kinds import F32, F64
 # Rows of sixteen worked on at once: the temporaries stay in the second-level cache.
 _ROWS = 768
 
+_ZERO = np.float32(0)
 _ONE = np.float32(1)
 _HALF = np.float32(0.5)
 _SQRT_HALF = np.float32(0.707106781186547524)
@@ -68,7 +69,7 @@ def log32(x: F32) -> F32:
     m = ((bits & np.uint32(0x007FFFFF)) | np.uint32(0x3F000000)).view(np.float32)  # [0.5, 1)
     low = m < _SQRT_HALF
     exponent -= low
-    m = (m - _ONE) + np.where(low, m, np.float32(0))  # in [sqrt(1/2) - 1, sqrt(2) - 1)
+    m = (m - _ONE) + np.where(low, m, _ZERO)  # in [sqrt(1/2) - 1, sqrt(2) - 1)
     z = m * m
     y = _horner(_LOG, _wide(m)) * m
     y = round_product_sum(_wide(y) * _wide(z), _wide(exponent * _LN2_LOW))
@@ -98,13 +99,15 @@ def sincos32(x: F32) -> tuple[F32, F32]:
 def normal16_f32(uniforms: F32, mean: float, std: float) -> F32:
     """Transform rows of sixteen uniforms: (k, 16) -> (k, 16)."""
     out = np.empty_like(uniforms)
+    standard = mean == 0 and std == 1
     shift, scale = np.array(mean, np.float32), np.array(std, np.float32)
     for first in range(0, len(uniforms), _ROWS):
         u = uniforms[first : first + _ROWS]
         radius = np.sqrt(np.float32(-2) * log32(_ONE - u[:, :8]))
         sine, cosine = sincos32(_TWO_PI * u[:, 8:])
         pair = np.concatenate([radius * cosine, radius * sine], axis=1)
-        out[first : first + _ROWS] = fma32(pair, scale, shift)
+        # Adding zero is what a multiply-add by (1, 0) leaves: no negative zero.
+        out[first : first + _ROWS] = pair + _ZERO if standard else fma32(pair, scale, shift)
     return out
 
 
@@ -114,5 +117,5 @@ def normal16_f64(uniforms: F64, mean: float, std: float) -> F64:
     theta = (2.0 * math.pi) * uniforms[:, 8:]
     pair = np.concatenate([radius * each(math.cos, theta), radius * each(math.sin, theta)], axis=1)
     if mean == 0 and std == 1:
-        return pair + 0.0  # what a multiply-add by (1, 0) leaves: no negative zero
+        return pair + 0.0
     return fma64(pair, np.array(std), np.array(mean))

@@ -36,33 +36,39 @@ def randint(words: Words, n: int, lo: int, hi: int) -> I64:
     return (steps + np.uint64(lo % 2**64)).view(np.int64)  # wraps as two's complement does
 
 
+def _unsupported(n: int, kind: str, error: Exception) -> Array:
+    """PyTorch looks for a kernel only when there is something to fill."""
+    if n:
+        raise error
+    return store(np.empty(0), kind)
+
+
+def _no_kernel(kernel: str, kind: str) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{SPELLING[kind][1]}'")
+
+
 def _natural(words: Words, n: int, kind: str) -> Array:
     """random_(): [0, largest] for integers, [0, 2^digits] for floats."""
+    if kind in ("uint16", "uint32", "uint64"):
+        return _unsupported(n, kind, _no_kernel("random_kernel_cpu", kind))
     if kind in ("float64", "int64"):
         wide = words.words64(n) % np.uint64(2**63 if kind == "int64" else 2**53 + 1)
         return store(wide.astype(np.int64), kind)
     if kind == "bool":
         return store((words.words32(n) & np.uint32(1)).astype(np.int64), kind)
-    if kind.startswith("uint") and kind != "uint8":
-        raise NotImplementedError(
-            f"\"random_kernel_cpu\" not implemented for '{SPELLING[kind][1]}'"
-        )
     span = 2 ** DIGITS[kind] + 1 if kind in DIGITS else INT_RANGE[kind][1] + 1
     return store((words.words32(n) % np.uint32(span)).astype(np.int64), kind)
 
 
 def _full_range(words: Words, n: int, kind: str) -> Array:
     """random_(from=-2^63, to=None): all 64 bits."""
-    if kind in ("float16", "bool") or (kind.startswith("uint") and kind != "uint8"):
-        name = SPELLING[kind][1]
-        raise NotImplementedError(
-            f"\"random_full_64_bits_range_kernel_cpu\" not implemented for '{name}'"
-        )
-    if kind not in ("int64", "float64", "float32", "bfloat16"):
-        raise RuntimeError(
-            "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
-        )
-    return store(words.words64(n).view(np.int64), kind)
+    kernel = "random_full_64_bits_range_kernel_cpu"
+    if kind in ("int64", "float64", "float32", "bfloat16"):
+        return store(words.words64(n).view(np.int64), kind)
+    if kind in ("int32", "int16", "int8", "uint8"):
+        message = f"{kernel} handles only int64, double, float and bfloat16"
+        return _unsupported(n, kind, RuntimeError(message))
+    return _unsupported(n, kind, _no_kernel(kernel, kind))
 
 
 def _inward(bound: int, probe: int, kind: str, side: int) -> int:
@@ -143,8 +149,6 @@ def random_full_range(
     if kind not in SPELLING:
         raise NotImplementedError(f"\"random_kernel_cpu\" not implemented for '{kind}'")
     if hi is None and lo in (None, _INT64_MIN):
-        if n == 0:
-            return store(np.empty(0), kind)
         return _natural(words, n, kind) if lo is None else _full_range(words, n, kind)
     lo = 0 if lo is None else lo
     first, end = _upwards(lo, kind) if hi is None else _between(lo, hi, kind)

@@ -68,16 +68,17 @@ def read(key: Row) -> Row:
 
 
 def write_number(key: Row) -> Row:
-    return lambda t: after(counted(t, 4, 3, 5), put(key(t), -1))
+    return lambda t: attempt(lambda: after(counted(t, 4, 3, 5), put(key(t), -1)))
 
 
 def write_tensor(key: Row) -> Row:
-    """A value of the very shape that reading gives, in another dtype."""
+    """Values of the very shape that reading gives: of the same dtype, then of another."""
 
     def row(t: Any) -> Any:
-        x = counted(t, 4, 3, 5)
-        value = -x[key(t)].clone().to(t.float64) - 1
-        return after(x, put(key(t), value))
+        x, y = counted(t, 4, 3, 5), counted(t, 4, 3, 5)
+        value = -x[key(t)] - 1
+        written = attempt(lambda: after(x, put(key(t), value)))
+        return written, attempt(lambda: after(y, put(key(t), value.to(t.float64))))
 
     return row
 
@@ -89,9 +90,10 @@ def gradient(key: Row) -> Row:
         x = counted(t, 4, 3, 5).requires_grad_()
         value = t.tensor(2.0, requires_grad=True)
         weight = counted(t, 4, 3, 5) + 1
-        copy = after(x * 1, put(key(t), value))
-        reading = (x[key(t)] ** 2).sum()
-        return t.autograd.grad(reading + (copy * weight).sum(), [x, value])
+        copy = x * 1
+        written = attempt(lambda: after(copy, put(key(t), value)))
+        loss = (x[key(t)] ** 2).sum() + (copy * weight).sum()
+        return written, t.autograd.grad(loss, [x, value], allow_unused=True)
 
     return row
 

@@ -11,14 +11,9 @@ from tests.conformance.outcome import shared_type
 Row = Callable[[Any], Any]
 Rows = dict[str, Row]
 
-DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64") + (
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
+INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+DTYPES = (*INTEGERS, *FLOATS, "complex64", "complex128")
 
 
 def numbers(t: Any, *shape: int, seed: int = 0, grad: bool = False) -> Any:

@@ -1,0 +1,47 @@
+"""Small helpers that families of element-wise ops share: dtype checks, conjugates, zero gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.ir.op import Tensor
+from lucerne.ops.move import filled
+
+
+def refuse(x: Any, name: str, *categories: int) -> None:
+    """Raise as torch does when a kernel lacks a type; `x` is an operand of a body or a tensor."""
+    if x.dtype.category in categories:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(x.dtype)}'")
+
+
+def is_tensor(x: Any) -> bool:
+    return hasattr(x, "_meta")
+
+
+def is_complex(x: Any) -> bool:
+    """Whether a tensor or a number is complex."""
+    if is_tensor(x):
+        return bool(x._meta.dtype.category == dt.COMPLEX)
+    return isinstance(x, complex)
+
+
+def conj_of(x: Any) -> Any:
+    """The conjugate of a tensor or number; real ones as they are."""
+    if is_tensor(x):
+        return x.conj_physical() if x._meta.dtype.category == dt.COMPLEX else x
+    return x.conjugate() if isinstance(x, complex) else x
+
+
+def zeros_of(meta: Any) -> Tensor:
+    """Zeros in the shape, dtype and place of a meta: the gradient of what is flat."""
+    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
+
+
+def flat(g: Any) -> Tensor:
+    """The derivative of a step function."""
+    return zeros_of(g._meta)
+
+
+def is_integral(dtype: dt.dtype, *, bools: bool = True) -> bool:
+    return dtype.category == dt.INTEGER or (bools and dtype.category == dt.BOOL)

@@ -1,0 +1,326 @@
+"""Einstein summation: labels are read, operands aligned, then contracted from left to right."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor, TensorList
+from lucerne.ops.matmul import batch_matmul, check_scalar_types, refuse_bool
+
+LETTERS = string.ascii_uppercase + string.ascii_lowercase
+ELLIPSIS = 52
+Labels = list[int]
+
+
+# ---- reading the equation ---------------------------------------------------------------------
+
+
+def parse_inputs(text: str) -> list[Labels]:
+    """`ij,...k` as one list of label numbers per operand."""
+    found: list[Labels] = [[]]
+    i = 0
+    while i < len(text):
+        c = text[i]
+        if c == ".":
+            if ELLIPSIS in found[-1]:
+                raise RuntimeError(
+                    f"einsum(): found '.' for operand {len(found) - 1} for which an ellipsis was "
+                    "already found"
+                )
+            if text[i : i + 3] != "...":
+                raise RuntimeError(
+                    f"einsum(): found '.' for operand {len(found) - 1} that is not part of any "
+                    "ellipsis"
+                )
+            found[-1].append(ELLIPSIS)
+            i += 2
+        elif c == ",":
+            found.append([])
+        elif c != " ":
+            found[-1].append(_label(c, i))
+        i += 1
+    return found
+
+
+def _label(c: str, at: int) -> int:
+    if c not in LETTERS:
+        raise RuntimeError(
+            f"einsum(): invalid subscript given at index {at} in the equation string, subscripts "
+            "must be in [a-zA-Z]"
+        )
+    return LETTERS.index(c)
+
+
+def parse_output(text: str, at: int) -> Labels:
+    found: Labels = []
+    i = 0
+    while i < len(text):
+        c = text[i]
+        if c == ".":
+            if ELLIPSIS in found:
+                raise RuntimeError(
+                    "einsum(): found '.' for output but an ellipsis (...) was already found"
+                )
+            if text[i : i + 3] != "...":
+                raise RuntimeError(
+                    "einsum(): found '.' for output that is not part of any ellipsis (...)"
+                )
+            found.append(ELLIPSIS)
+            i += 2
+        elif c != " ":
+            found.append(_label(c, at + i))
+        i += 1
+    return found
+
+
+def implied_output(inputs: list[Labels]) -> Labels:
+    """Without an arrow: the ellipsis, then labels that occur once, in alphabetic order."""
+    every = [label for labels in inputs for label in labels]
+    once = sorted(n for n in set(every) if n != ELLIPSIS and every.count(n) == 1)
+    return [ELLIPSIS, *once]
+
+
+# ---- aligning operands ------------------------------------------------------------------------
+
+
+def _check_counts(operands: tuple[Any, ...], inputs: list[Labels]) -> int:
+    """How many dimensions the ellipsis stands for, at most."""
+    if len(inputs) < len(operands):
+        raise RuntimeError(
+            "einsum(): more operands were provided than specified in the equation"
+        )
+    if len(inputs) > len(operands):
+        raise RuntimeError(
+            "einsum(): fewer operands were provided than specified in the equation"
+        )
+    widest = 0
+    for i, (x, labels) in enumerate(zip(operands, inputs, strict=True)):
+        named = len(labels) - (ELLIPSIS in labels)
+        if ELLIPSIS in labels:
+            if named > x.ndim:
+                raise RuntimeError(
+                    f"einsum(): the number of subscripts in the equation ({named}) is more than "
+                    f"the number of dimensions ({x.ndim}) for operand {i}"
+                )
+            widest = max(widest, x.ndim - named)
+        elif named != x.ndim:
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({named}) does not match the "
+                f"number of dimensions ({x.ndim}) for operand {i} and no ellipsis was given"
+            )
+    return widest
+
+
+def _places(inputs: list[Labels], output: Labels, wide: int) -> tuple[dict[int, int], int, int]:
+    """Position of each label in the aligned order, where the ellipsis starts, output's length."""
+    places: dict[int, int] = {}
+    start = at = 0
+    seen = {label for labels in inputs for label in labels}
+    for label in output:
+        if label == ELLIPSIS:
+            start, at = at, at + wide
+            continue
+        if label in places:
+            raise RuntimeError(
+                f"einsum(): output subscript {LETTERS[label]} appears more than once in the output"
+            )
+        if label not in seen:
+            raise RuntimeError(
+                f"einsum(): output subscript {LETTERS[label]} does not appear in the equation for "
+                "any input operand"
+            )
+        places[label] = at
+        at += 1
+    length = at
+    if ELLIPSIS not in output:
+        start, at = at, at + wide
+    for label in sorted(seen - set(places) - {ELLIPSIS}):
+        places[label] = at
+        at += 1
+    places[ELLIPSIS] = at
+    return places, start, length
+
+
+def _aligned(
+    x: Tensor, labels: Labels, places: dict[int, int], start: int, wide: int, i: int
+) -> Tensor:
+    """An operand with one dimension per label, in the common order; missing ones have size one."""
+    at: dict[int, int] = {}
+    order: list[tuple[int, int]] = []
+    d = 0
+    for label in labels:
+        if label == ELLIPSIS:
+            own = x.ndim - (len(labels) - 1 - labels.index(ELLIPSIS)) - d
+            for k in range(own):
+                order.append((start + wide - own + k, d + k))
+            d += own
+        elif label in at:
+            x = _diagonal(x, at[label], d, LETTERS[label], i)
+        else:
+            at[label] = d
+            order.append((places[label], d))
+            d += 1
+    source = dict(order)
+    x = x.permute(*[source[p] for p in sorted(source)])
+    for p in range(places[ELLIPSIS]):
+        if p not in source:
+            x = x.unsqueeze(p)
+    return x
+
+
+def _diagonal(x: Tensor, first: int, second: int, name: str, i: int) -> Tensor:
+    if x.shape[first] != x.shape[second]:
+        raise RuntimeError(
+            f"einsum(): subscript {name} is repeated for operand {i} but the sizes don't match, "
+            f"{x.shape[second]} != {x.shape[first]}"
+        )
+    return x.diagonal(0, first, second).movedim(-1, first)
+
+
+def _check_broadcast(operands: list[Any], places: dict[int, int]) -> None:
+    names = {p: LETTERS[n] for n, p in places.items() if n != ELLIPSIS}
+    sizes = [1] * places[ELLIPSIS]
+    for i, x in enumerate(operands):
+        for d, n in enumerate(x.shape):
+            if sizes[d] == 1:
+                sizes[d] = n
+            elif n not in (1, sizes[d]):
+                raise RuntimeError(
+                    f"einsum(): subscript {names.get(d, '...')} has size {n} for operand {i} which "
+                    f"does not broadcast with previously seen size {sizes[d]}"
+                )
+
+
+# ---- contraction ------------------------------------------------------------------------------
+
+
+def _pair_sum(left: Tensor, right: Tensor, summed: list[int]) -> Tensor:
+    """Sum of products of two aligned operands over the dimensions `summed`, which stay as ones."""
+    if not summed:
+        return left * right
+    check_scalar_types(left, right)
+    refuse_bool("bmm", left.dtype)
+    both, only_left, only_right = [], [], []
+    for d in range(left.ndim):
+        if d in summed:
+            continue
+        if left.shape[d] != 1:
+            (both if right.shape[d] != 1 else only_left).append(d)
+        else:
+            only_right.append(d)
+    if only_right and only_left and _in_order(both + only_right + only_left):
+        left, right, only_left, only_right = right, left, only_right, only_left
+    made = batch_matmul(
+        _matrix(left, both, only_left, summed), _matrix(right, both, summed, only_right)
+    )
+    shape = (
+        [left.shape[d] for d in both]
+        + [left.shape[d] for d in only_left]
+        + [1] * len(summed)
+        + [right.shape[d] for d in only_right]
+    )
+    order = both + only_left + summed + only_right
+    return made.reshape(shape).permute(*np.argsort(order).tolist())
+
+
+def _in_order(dims: list[int]) -> bool:
+    return dims == sorted(dims)
+
+
+def _matrix(x: Tensor, both: list[int], rows: list[int], columns: list[int]) -> Tensor:
+    """`x` as a batch of matrices with these groups of dimensions; other dimensions have size one."""
+    groups = (both, rows, columns)
+    order = [d for group in groups for d in group]
+    rest = [d for d in range(x.ndim) if d not in order]
+    return x.permute(*order, *rest).reshape([sh.numel([x.shape[d] for d in g]) for g in groups])
+
+
+def _contract(operands: list[Any], count: int, length: int) -> Tensor:
+    """Multiply from left to right, summing each dimension as soon as nobody else has it."""
+    holders = [sum(x.shape[d] != 1 for x in operands) for d in range(count)]
+    result = operands[0]
+    for x in operands[1:]:
+        summed, only_left, only_right = [], [], []
+        for d in range(length, count):
+            if result.shape[d] != 1 and x.shape[d] != 1:
+                holders[d] -= 1
+                if holders[d] == 1:
+                    summed.append(d)
+                    holders[d] = 0
+            elif holders[d] == 1:
+                holders[d] = 0
+                (only_left if result.shape[d] != 1 else only_right).append(d)
+        result = result.sum(only_left, keepdim=True) if only_left else result
+        x = x.sum(only_right, keepdim=True) if only_right else x
+        result = _pair_sum(result, x, summed)
+    return _drop(result, count, length)
+
+
+def _drop(x: Tensor, count: int, length: int) -> Tensor:
+    """Remove the dimensions that are not in the output: summed when longer than one."""
+    rest = list(range(length, count))
+    if any(x.shape[d] != 1 for d in rest):
+        return x.sum(rest)
+    return x.squeeze(tuple(rest)) if rest else x
+
+
+@composite(name="einsum_list", out=False, oracle=lambda equation, operands: np.einsum(equation, *operands))
+def einsum_list(equation: str, operands: TensorList) -> Tensor:
+    """`einsum` with its operands in a list."""
+    left, arrow, right = equation.partition("->")
+    inputs = parse_inputs(left)
+    wide = _check_counts(operands, inputs)
+    output = parse_output(right, len(left) + 2) if arrow else implied_output(inputs)
+    places, start, length = _places(inputs, output, wide)
+    aligned = [
+        _aligned(x, labels, places, start, wide, i)
+        for i, (x, labels) in enumerate(zip(operands, inputs, strict=True))
+    ]
+    _check_broadcast(aligned, places)
+    return _contract(aligned, places[ELLIPSIS], length)
+
+
+def _sublist_label(n: Any) -> str:
+    if n is Ellipsis:
+        return "..."
+    if not 0 <= n < ELLIPSIS:
+        raise ValueError(
+            "einsum(): subscript in subscript list is not within the valid range [0, 52)"
+        )
+    return LETTERS[n]
+
+
+def _from_sublists(args: tuple[Any, ...]) -> tuple[str, list[Any]]:
+    """`einsum(a, [0, 1], b, [1, 2], [0, 2])` as an equation and operands."""
+    terms = ["".join(map(_sublist_label, labels)) for labels in args[1::2]]
+    equation = ",".join(terms)
+    if len(args) % 2:
+        equation += "->" + "".join(map(_sublist_label, args[-1]))
+    return equation, list(args[: len(args) // 2 * 2 : 2])
+
+
+@front()
+def einsum(*args: Any) -> Tensor:
+    """Sum of products by labels: `einsum("ij,jk->ik", a, b)` is the matrix product.
+
+    >>> import lucerne
+    >>> lucerne.einsum("ij,j->i", lucerne.ones(2, 3), lucerne.ones(3))
+    tensor([3., 3.])
+    """
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one "
+            "operand and its subscripts list"
+        )
+    if isinstance(args[0], str):
+        equation, operands = args[0], list(args[1:])
+    else:
+        equation, operands = _from_sublists(args)
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = list(operands[0])
+    return einsum_list(equation, operands)

@@ -1,0 +1,13 @@
+"""Functions of other families found by name at the time of the call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.ir import op as op_
+from lucerne.ir.define import fronts
+
+
+def fn(name: str) -> Any:
+    found = fronts().get(name)
+    return found.function if found is not None else op_.get(name).public

@@ -1,0 +1,221 @@
+"""Whole slices read and written: `index` is a vector of positions along one dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite
+from lucerne.ir.op import Tensor
+from lucerne.ops.index import INDEX_TYPES, index_nd, index_put_nd
+from lucerne.ops.masked import number_for
+from lucerne.ops.move import filled
+from lucerne.ops.scatter import scatter_reduce_op
+
+
+def _at(dim: int, index: Tensor) -> tuple[Any, ...]:
+    """The index list that reads `index` along `dim` and everything elsewhere."""
+    return (None,) * dim + (index.reshape(-1),)
+
+
+def _check_vector(name: str, index: Tensor, kind: type[Exception] = IndexError) -> None:
+    if index.ndim > 1:
+        raise kind(
+            f"{name}: Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+            f"{dt.cxx_name(index.dtype)} and size: {list(index.shape)}"
+        )
+    if index.dtype not in INDEX_TYPES:
+        raise kind(f"{name}: Expected dtype int32 or int64 for index but got: "
+                   f"{dt.cxx_name(index.dtype)}")  # fmt: skip
+
+
+@composite(
+    method=True, oracle=lambda input, dim, index: np.take(input, index, axis=dim)
+)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` at the positions `index` along `dim`.
+
+    >>> import lucerne
+    >>> lucerne.index_select(lucerne.tensor([1, 2, 3]), 0, lucerne.tensor([2, 0]))
+    tensor([3, 1])
+    """
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    if index.dtype not in INDEX_TYPES:
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    d = sh.wrap_dim(dim, input.ndim)
+    if not input.ndim:
+        if index.numel() != 1:
+            raise RuntimeError(
+                "index_select(): Index to scalar can have only 1 value, got "
+                f"{index.numel()} value(s)"
+            )
+        return index_nd(input.reshape(1), (index.reshape(-1),), False).reshape(())
+    return index_nd(input, _at(d, index), False).contiguous()
+
+
+def _check_source(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    _check_vector(name, index)
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}: self and source expected to have the same dtype, but got (self) "
+            f"{dt.cxx_name(input.dtype)} and (source) {dt.cxx_name(source.dtype)}"
+        )
+    count = source.shape[dim] if source.ndim else 1
+    if index.numel() != count:
+        raise (IndexError if "copy" in name else RuntimeError)(
+            f"{name}: Number of indices ({index.numel()}) should be equal to "
+            f"source.size(dim): ({count}), for dim: {dim}"
+        )
+    mine, theirs = list(input.shape), list(source.shape)
+    if input.ndim and source.ndim and mine[:dim] + mine[dim + 1 :] != theirs[:dim] + theirs[dim + 1 :]:
+        raise RuntimeError(
+            f"{name}: source tensor shape must match self tensor shape, excluding the specified "
+            f"dimension. Got self.shape = {mine} source.shape = {theirs}"
+        )
+
+
+def _write(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    if not input.ndim:
+        made = index_put_nd(
+            input.reshape(1), (index.reshape(-1),), source.reshape(-1), accumulate, False
+        )
+        return made.reshape(())
+    if not source.ndim:
+        source = source.reshape((1,) * input.ndim)
+    return index_put_nd(input, _at(dim, index), source, accumulate, False).contiguous()
+
+
+@composite(method=True, inplace=True)
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
+) -> Tensor:
+    """`alpha * source` added to the slices at `index`; repeated positions add up.
+
+    >>> import lucerne
+    >>> lucerne.zeros(2).index_add(0, lucerne.tensor([1, 1]), lucerne.tensor([1.0, 2.0]))
+    tensor([0., 3.])
+    """
+    d = sh.wrap_dim(dim, input.ndim)
+    _check_source("index_add_()", input, d, index, source)
+    return _write(input, d, index, source if alpha == 1 else source * alpha, True)
+
+
+@composite(method=True, inplace=True)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """The slices at `index` replaced by those of `source`."""
+    d = sh.wrap_dim(dim, input.ndim)
+    _check_copy(input, d, index, source)
+    return _write(input, d, index, source, False)
+
+
+def _check_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    if index.dtype is not dt.int64:
+        raise RuntimeError(
+            "index_copy_(): Expected a long tensor for index, but got "
+            f"{dt.cxx_name(index.dtype)}"
+        )
+    if index.ndim > 1:
+        raise IndexError(
+            f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})"
+        )
+    if source.ndim and input.ndim and source.ndim != input.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality "
+            f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({input.ndim})"
+        )
+    _check_source("index_copy_()", input, dim, index, source)
+
+
+@composite(method=True, inplace=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    """The slices at `index` filled with one value (a number or a 0-dim tensor)."""
+    d = sh.wrap_dim(dim, input.ndim)
+    if index.dtype not in INDEX_TYPES:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index.ndim > 1:
+        raise IndexError("Index has to be a vector/scalar")
+    if not hasattr(value, "_meta"):
+        value = filled((), number_for(value, input.dtype), input.dtype, input.device, None)
+    elif value.ndim:
+        raise RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    value = value.to(input.dtype)
+    if not input.ndim:
+        return index_put_nd(input.reshape(1), (index.reshape(-1),), value, False).reshape(())
+    return index_put_nd(input, _at(d, index), value, False)
+
+
+@composite(method=True, inplace=True)
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
+    include_self: bool = True,
+) -> Tensor:  # fmt: skip
+    """`source` folded into the slices at `index` by prod, mean, amax or amin."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    d = sh.wrap_dim(dim, input.ndim)
+    _check_source("index_reduce_()", input, d, index, source)
+    if not input.ndim:
+        source = source.reshape(-1)
+        made = scatter_reduce_op(
+            input.reshape(1), 0, index.reshape(-1), source, reduce, include_self
+        )
+        return made.reshape(())
+    if not source.ndim:
+        source = source.reshape((1,) * input.ndim)
+    shape = tuple(-1 if i == d else 1 for i in range(input.ndim))
+    spread = index.reshape(shape).expand(source.shape)
+    return scatter_reduce_op(input, d, spread, source, reduce, include_self)
+
+
+@composite(method=True, oracle=np.take)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements at `index`, counted as if `input` were one-dimensional.
+
+    >>> import lucerne
+    >>> lucerne.take(lucerne.tensor([[1, 2], [3, 4]]), lucerne.tensor([3, 0]))
+    tensor([4, 1])
+    """
+    if index.dtype is not dt.int64:
+        raise RuntimeError(
+            f"take(): Expected a long tensor for index, but got {dt.cxx_name(index.dtype)}"
+        )
+    if not input.numel() and index.numel():
+        raise IndexError("take(): tried to take from an empty tensor")
+    return index_nd(input.reshape(-1), (index,)).contiguous()
+
+
+@composite(method=True, inplace=True)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """`source` written to the elements at `index`, counted as if `input` were one-dimensional."""
+    if index.dtype is not dt.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {dt.cxx_name(index.dtype)}"
+        )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{dt.cxx_name(input.dtype)} and source.dtype = {dt.cxx_name(source.dtype)}"
+        )
+    if index.numel() != source.numel():
+        raise RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    if not input.numel() and index.numel():
+        raise IndexError("put_(): cannot put elements into an empty tensor")
+    flat = index_put_nd(
+        input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate
+    )
+    return flat.reshape(input.shape)
+
+

@@ -1,0 +1,68 @@
+"""Small questions about tensors, as functions of the top module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.tensor.base import TensorBase
+from lucerne.tensor.interop import UntypedStorage
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a Tensor."""
+    return isinstance(obj, TensorBase)
+
+
+def is_storage(obj: Any) -> bool:
+    return isinstance(obj, UntypedStorage)
+
+
+def numel(input: Any) -> int:
+    """How many elements there are."""
+    return int(input._meta.numel)
+
+
+def is_nonzero(input: Any) -> bool:
+    """Whether the one element is not zero."""
+    if input._meta.numel == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if input._meta.numel > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(input.item() != 0)
+
+
+def is_signed(input: Any) -> bool:
+    return bool(input._meta.dtype.is_signed)
+
+
+def is_same_size(input: Any, other: Any) -> bool:
+    return bool(input._meta.shape == other._meta.shape)
+
+
+def is_conj(input: Any) -> bool:
+    """Always False: conjugates are computed at once here, never left as a flag."""
+    return False
+
+
+def is_neg(input: Any) -> bool:
+    """Always False: see `is_conj`."""
+    return False
+
+
+def is_inference(input: Any) -> bool:
+    return bool(input.is_inference())
+
+
+def get_device(input: Any) -> int:
+    return int(input.get_device())
+
+
+def typename(obj: Any) -> str:
+    """The type's name, with torch's spelling for tensors."""
+    if isinstance(obj, TensorBase):
+        return str(obj.type())  # type: ignore[attr-defined]
+    cls = obj if isinstance(obj, type) else type(obj)
+    module = getattr(cls, "__module__", "")
+    return cls.__qualname__ if module in ("", "builtins") else f"{module}.{cls.__qualname__}"
+
+

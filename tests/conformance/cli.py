@@ -1,0 +1,252 @@
+"""`python -m tests.conformance COMMAND [options]`."""
+
+import argparse
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.conformance import catalog, gaps, gradcheck, html, metrics, names, report, runner
+from tests.conformance.bridge import lucerne_bridge
+from tests.conformance.catalog import TIERS, Entry
+from tests.conformance.context import Limits
+from tests.conformance.metrics import METRICS, Task
+from tests.conformance.result import Tally
+from tests.conformance.selfcheck import selfcheck
+
+FAST_TIERS = ("T0", "T1")
+FAST_METRICS = ("M1", "M2", "M3", "M5i", "M5o", "M6", "M6t", "M7", "M8", "own")
+FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1)
+
+Arguments = argparse.Namespace
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit code is 0 only if all it checked holds."""
+    chosen = _parser().parse_args(arguments)
+    command: Callable[[Arguments], int] = chosen.command
+    return command(chosen)
+
+
+# Commands
+
+
+def run_fast(chosen: Arguments) -> int:
+    """The gate of every change."""
+    entries = catalog.entries_of(chosen.tiers or FAST_TIERS)
+    tasks = metrics.plan(entries, FAST_METRICS) + metrics.plan_own()
+    tallies = _run(tasks, chosen, _limits(chosen, FAST_LIMITS))
+    _show(tallies, chosen)
+    return _gate(tallies, capped=True)
+
+
+def run_full(chosen: Arguments) -> int:
+    """Every metric on every sample, and the names."""
+    entries = catalog.entries_of(chosen.tiers or TIERS)
+    tasks = metrics.plan(entries, METRICS, _dtypes(chosen)) + metrics.plan_own()
+    tallies = _run(tasks, chosen, _limits(chosen, Limits()))
+    _show(tallies, chosen)
+    print(names.summary(names.survey()))
+    return _gate(tallies, capped=chosen.max_samples is not None)
+
+
+def run_op(chosen: Arguments) -> int:
+    """One op, every metric, every failure, in this process."""
+    entries = _selected(chosen.name, chosen)
+    tasks = metrics.plan(entries, chosen.metrics or METRICS, _dtypes(chosen))
+    options = runner.Options(limits=_limits(chosen, Limits()))
+    tallies = runner.run_here(tasks, options)
+    print(report.failures_text(tallies, verbose=chosen.verbose, each=100))
+    for tally in tallies:
+        print(_line(tally))
+    if chosen.gradcheck:
+        _print_gradcheck(entries)
+    _write(tallies, chosen)
+    return int(not all(tally.ok for tally in tallies))
+
+
+def run_family(chosen: Arguments) -> int:
+    """Several ops by a list or a regular expression."""
+    entries = _selected(chosen.pattern, chosen)
+    return _run_metrics(entries, chosen.metrics or list(METRICS), chosen)
+
+
+def run_metric(chosen: Arguments) -> int:
+    """One metric on every entry of the tiers."""
+    entries = catalog.entries_of(chosen.tiers or TIERS)
+    return _run_metrics(entries, metrics.expand([chosen.metric]), chosen)
+
+
+def run_own(chosen: Arguments) -> int:
+    """Our own cases, in this process when they are few."""
+    tasks = metrics.plan_own(chosen.pattern)
+    options = runner.Options(limits=Limits())
+    few = len(tasks) <= 5
+    tallies = runner.run_here(tasks, options) if few else _run(tasks, chosen, Limits())
+    print(report.failures_text(tallies, verbose=chosen.verbose or few, each=3))
+    print(report.summary(tallies))
+    return int(not all(tally.ok for tally in tallies))
+
+
+def run_names(chosen: Arguments) -> int:
+    """M12."""
+    spaces = names.survey(chosen.module)
+    print(names.summary(spaces, missing=chosen.missing))
+    return 0
+
+
+def run_selfcheck(chosen: Arguments) -> int:
+    """The harness against itself."""
+    entries = list(catalog.entries_of(chosen.tiers or TIERS))
+    limits = Limits() if chosen.all_samples else Limits(samples=6, reference=4)
+    problems = selfcheck(entries, limits, chosen.jobs)
+    print("\n".join(problems) or "the harness passes what is right and catches what is wrong")
+    return int(bool(problems))
+
+
+# Parts of commands
+
+
+def _run_metrics(entries: Iterable[Entry], wanted: list[str], chosen: Arguments) -> int:
+    tasks = metrics.plan(entries, wanted, _dtypes(chosen))
+    found = _run(tasks, chosen, _limits(chosen, Limits()))
+    tallies = [tally for tally in found if tally.metric in wanted]
+    _show(tallies, chosen)
+    return int(not all(tally.ok for tally in tallies))
+
+
+def _run(tasks: list[Task], chosen: Arguments, limits: Limits) -> list[Tally]:
+    options = runner.Options(chosen.jobs, chosen.timeout, limits)
+    began = time.monotonic()
+    tallies = runner.run(tasks, options, _progress if sys.stderr.isatty() else None)
+    print(f"{len(tasks)} tasks in {time.monotonic() - began:.0f} s, {chosen.jobs} workers")
+    return tallies
+
+
+def _show(tallies: list[Tally], chosen: Arguments) -> None:
+    text = report.failures_text(tallies, verbose=chosen.verbose)
+    if text:
+        print(text)
+    if not chosen.failures_only:
+        print(report.summary(tallies))
+    _write(tallies, chosen)
+
+
+def _write(tallies: list[Tally], chosen: Arguments) -> None:
+    if chosen.json:
+        report.write_json(chosen.json, tallies, _about())
+    if chosen.html:
+        html.write(chosen.html, tallies, _about())
+
+
+def _gate(tallies: list[Tally], *, capped: bool) -> int:
+    problems = gaps.judge(tallies, gaps.load(), capped=capped)
+    print("\n".join([*problems, f"gate: {len(problems)} problems"]))
+    return int(bool(problems))
+
+
+def _selected(pattern: str, chosen: Arguments) -> list[Entry]:
+    entries = catalog.select(pattern, chosen.tiers or TIERS)
+    if not entries:
+        raise SystemExit(f"no entry of op_db is called {pattern!r}")
+    return entries
+
+
+def _print_gradcheck(entries: list[Entry]) -> None:
+    bridge = lucerne_bridge()
+    for entry in entries:
+        if entry.differentiable(torch.float64):
+            failed = gradcheck.gradcheck_entry(entry, bridge)
+            print(f"gradcheck {entry.name}: {'passes' if not failed else f'fails {failed}'}")
+
+
+def _line(tally: Tally) -> str:
+    verdict = "pass" if tally.ok else "FAIL"
+    counts = f"{tally.passed}/{tally.samples}"
+    wide = f", {tally.by_float64} by float64" if tally.by_float64 else ""
+    head = f"{verdict} {tally.metric:<4}{tally.dtype:<10}{tally.entry}"
+    return f"{head:<60}{counts}{wide} ({tally.seconds:.2f} s)"
+
+
+def _limits(chosen: Arguments, default: Limits) -> Limits:
+    if chosen.max_samples is None:
+        return default
+    return Limits(chosen.max_samples, chosen.max_samples, default.double_backward)
+
+
+def _dtypes(chosen: Arguments) -> Iterable[torch.dtype] | None:
+    if chosen.all_dtypes:
+        return None
+    if chosen.dtype:
+        return [getattr(torch, name) for name in chosen.dtype.split(",")]
+    return metrics.MATRIX
+
+
+def _about() -> dict[str, Any]:
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "when": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "arguments": sys.argv[1:],
+    }
+
+
+def _progress(done: int, total: int) -> None:
+    sys.stderr.write(f"\r{done}/{total}" + ("\n" if done == total else ""))
+    sys.stderr.flush()
+
+
+# Arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    def add(name: str, run: Callable[[Arguments], int]) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        command.set_defaults(command=run)
+        _add_common(command)
+        return command
+
+    add("fast", run_fast)
+    add("full", run_full)
+    op = add("op", run_op)
+    op.add_argument("name", help="name in op_db, for example `add` or `norm.fro`")
+    op.add_argument("--gradcheck", action="store_true", help="also against finite differences")
+    family = add("family", run_family)
+    family.add_argument("pattern", help="names with commas, or a regular expression")
+    for command in (op, family):
+        command.add_argument("--metrics", type=_metric_list, help="for example M1,M2")
+    add("metric", run_metric).add_argument("metric", help=", ".join(METRICS))
+    own = add("own", run_own)
+    own.add_argument("pattern", nargs="?", default="", help="regular expression")
+    named = add("names", run_names)
+    named.add_argument("--missing", action="store_true", help="list what is missing")
+    named.add_argument("--module", default="lucerne")
+    check = add("selfcheck", run_selfcheck)
+    check.add_argument("--all-samples", action="store_true", help="torch against torch on all")
+    return parser
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--tiers", type=lambda text: text.split(","), help="for example T0,T1")
+    add("--jobs", type=int, default=2, help="worker processes")
+    add("--timeout", type=float, default=120.0, help="seconds for one metric of one entry")
+    add("--max-samples", type=int, help="samples per entry, spread over all of them")
+    add("--dtype", help="dtypes of M4, for example bfloat16,int64")
+    add("--all-dtypes", action="store_true", help="M4 at every dtype that torch supports")
+    add("--json", type=Path, help="write all results")
+    add("--html", type=Path, help="write one page to look at")
+    add("--failures-only", action="store_true", help="no table of rates")
+    add("--verbose", action="store_true", help="every failure, with the end of its traceback")
+
+
+def _metric_list(text: str) -> list[str]:
+    return metrics.expand(text.split(","))

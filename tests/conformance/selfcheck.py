@@ -1,0 +1,49 @@
+"""Does the harness itself work? torch against torch must pass, planted faults must be caught."""
+
+from collections.abc import Iterable
+
+from tests.conformance import metrics, runner
+from tests.conformance.bridge import torch_bridge
+from tests.conformance.catalog import Entry
+from tests.conformance.context import Limits
+from tests.conformance.faults import FAULTS, SAMPLES, faulty_bridge
+from tests.conformance.metrics import METRICS
+from tests.conformance.result import Tally
+
+LIMITS = Limits(samples=SAMPLES, reference=20)
+
+
+def clean_run(entries: Iterable[Entry], limits: Limits, jobs: int) -> list[Tally]:
+    """torch as the other side, every metric and every own case."""
+    tasks = metrics.plan(entries, METRICS) + metrics.plan_own()
+    options = runner.Options(jobs=jobs, limits=limits, make_bridge=torch_bridge)
+    return runner.run(tasks, options)
+
+
+def caught(name: str, entries: Iterable[Entry], jobs: int) -> tuple[int, int]:
+    """Entries on which a fault is noticed by its metric, of those that count."""
+    metric = FAULTS[name].metric
+    tasks = metrics.plan(entries, [metric])
+    options = runner.Options(jobs=jobs, limits=LIMITS, make_bridge=faulty_bridge(name))
+    tallies = [tally for tally in runner.run(tasks, options) if tally.metric == metric]
+    return sum(not tally.ok for tally in tallies), len(tallies)
+
+
+def selfcheck(entries: list[Entry], limits: Limits, jobs: int) -> list[str]:
+    """What is wrong with the harness; prints as it goes."""
+    problems = []
+    tallies = clean_run(entries, limits, jobs)
+    failed = [tally for tally in tallies if not tally.ok]
+    samples = sum(tally.samples for tally in tallies)
+    print(
+        f"torch against torch: {len(tallies) - len(failed)}/{len(tallies)} pass, {samples} samples"
+    )
+    problems += [f"torch against torch: {t.entry} {t.metric} {t.failures[0]}" for t in failed]
+    for name, fault in FAULTS.items():
+        found, total = caught(name, entries, jobs)
+        print(
+            f"fault {name:<32} {fault.metric:<4} caught on {found}/{total}, at least {fault.caught}"
+        )
+        if found < fault.caught:
+            problems.append(f"fault {name!r} caught on {found} entries, not {fault.caught}")
+    return problems
