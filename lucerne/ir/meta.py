@@ -18,7 +18,7 @@ class TensorMeta:
     """dtype, shape, strides and device of a tensor, with what follows from them."""
 
     __slots__ = (
-        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape",
+        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape", "span",
         "strides",
     )  # fmt: skip
 
@@ -30,6 +30,8 @@ class TensorMeta:
     ndim: int
     contiguous: bool
     byte_strides: sh.Shape
+    span: int
+    """Elements from the first to one past the last, in memory."""
 
     def __repr__(self) -> str:
         return f"TensorMeta({self.dtype}, {list(self.shape)}, {list(self.strides)}, {self.device})"
@@ -40,13 +42,6 @@ class TensorMeta:
     @property
     def is_dense(self) -> bool:
         return sh.is_dense(self.shape, self.strides)
-
-    @property
-    def span(self) -> int:
-        """Elements from the first to one past the last, in memory."""
-        if self.numel == 0:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     def like(
         self,
@@ -96,5 +91,12 @@ def make_meta(
         found.ndim, found.numel = len(found.shape), sh.numel(shape)
         found.contiguous = sh.is_contiguous(shape, strides)
         found.byte_strides = tuple(s * dtype.itemsize for s in strides)
+        found.span = _span(found)
         _METAS[key] = found
     return found
+
+
+def _span(meta: TensorMeta) -> int:
+    if meta.numel == 0:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(meta.shape, meta.strides, strict=True))

@@ -57,7 +57,7 @@ def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt
 
     `default`: the common type; `float`: integers become the default float; `bool`: result is bool;
     `real`: complex results become real (abs); `float_real`: both; `complex`: real operands make a complex
-    result; `int64`: bool and integers become int64; `where`: the first operand is a condition, which stays
+    result; `int64`: bool and integers become int64; `int32`: result is int32; `where`: the first operand is a condition, which stays
     bool and does not count.
     """
     common = common_type(rule, operands)
@@ -66,6 +66,8 @@ def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt
         result = dt.bool_
     elif rule in ("real", "float_real"):
         result = common.to_real()
+    elif rule == "int32":
+        result = dt.int32
     elif rule == "complex":
         result = common.to_complex()
     return common.compute, result

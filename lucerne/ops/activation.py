@@ -1,3 +1,410 @@
-"""Ops of the activation family."""
+"""Activation functions of neural networks. `inplace=True` writes over the input."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.dispatch import InPlace
+from lucerne.ir.op import Scalar, Tensor
+from lucerne.ir.scalar import s
+from lucerne.ops.checks import conj_of, is_integral, refuse
+from lucerne.ops.select import choose
+from lucerne.ops.unary import sigmoid, tanh
+
+
+def over(input: Tensor, inplace: bool) -> InPlace | None:
+    """What `out=` must be for an activation that may write over its input."""
+    return InPlace(input) if inplace else None
+
+
+# ---- the relu kin -------------------------------------------------------------------------------
+
+
+@pointwise(
+    name="relu",
+    vjp={"input": lambda g, y: choose(y > 0, g, 0)},
+    method=True,
+    inplace=True,
+    oracle=lambda input: np.maximum(input, 0),
+)
+def relu_op(input: Tensor) -> Tensor:
+    """Zero for negative elements."""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    return s.maximum(input, 0)
+
+
+@front(namespace="nn.functional")
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Zero for negative elements.
+
+    >>> import lucerne
+    >>> lucerne.nn.functional.relu(lucerne.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
+    return relu_op(input, out=over(input, inplace))
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, negative_slope: choose(input > 0, g, g * negative_slope),
+    },
+    oracle=lambda input, slope: np.where(input > 0, input, input * slope),
+)
+def leaky_relu_op(input: Tensor, negative_slope: Scalar) -> Tensor:
+    """`input` times a slope where it is negative."""
+    refuse(input, "leaky_relu_cpu", dt.INTEGER, dt.BOOL)
+    return s.where(input > 0, input, input * negative_slope)
+
+
+@front(namespace="nn.functional")
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """`input`, or `negative_slope * input` where it is negative."""
+    return leaky_relu_op(input, negative_slope, out=over(input, inplace))
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, weight: choose(input > 0, g, g * weight),
+        "weight": lambda g, input: choose(input > 0, 0, g * input),
+    },
+    oracle=lambda input, weight: np.where(input > 0, input, input * weight),
+)
+def prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
+    """`leaky_relu` with learnt slopes."""
+    return s.where(input > 0, input, input * weight)
+
+
+@front(namespace="nn.functional", aliases=())
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """`input`, or `weight * input` where it is negative; one weight, or one for each channel."""
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}"
+        )
+    if weight.ndim > 1:
+        raise RuntimeError(
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = " f"{weight.ndim}"
+        )
+    if weight.ndim == 1 and weight.numel() != 1:
+        _check_channels(input, weight)
+        weight = weight.reshape(-1, *([1] * (input.ndim - 2))) if input.ndim > 1 else weight
+    elif weight.ndim == 1:
+        weight = weight.reshape([1] * input.ndim if input.ndim else [])
+    return prelu_kernel(input, weight)
+
+
+def _check_channels(input: Tensor, weight: Tensor) -> None:
+    if not input.ndim:
+        raise RuntimeError("Not allow zero-dim input tensor.")
+    channels = input.shape[1] if input.ndim > 1 else 1
+    if channels != weight.numel():
+        raise RuntimeError(
+            f"Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+            f"{weight.numel()} and channel size = {channels}."
+        )
+
+
+front(name="prelu", method=True)(prelu)
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, min_val, max_val: choose(
+            (input > min_val) & (input < max_val), g, 0
+        ),
+    },
+    oracle=np.clip,
+)
+def hardtanh_op(input: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
+    """Values limited to a range; no gradient at its ends."""
+    return s.minimum(s.maximum(input, min_val), max_val)
+
+
+def _limited(input: Tensor, low: Any, high: Any, inplace: bool) -> Tensor:
+    if is_integral(input.dtype):
+        low, high = int(low), int(high)
+    return hardtanh_op(input, low, high, out=over(input, inplace))
+
+
+@front(namespace="nn.functional")
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """Values limited to `min_val` ... `max_val`."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if input.dtype is dt.bool_:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    return _limited(input, min_val, max_val, inplace)
+
+
+@front(namespace="nn.functional")
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Values limited to 0 ... 6."""
+    return _limited(input, 0.0, 6.0, inplace)
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, threshold: choose(input <= threshold, 0, g),
+    },
+    oracle=lambda input, threshold, value: np.where(input <= threshold, value, input),
+)
+def threshold_op(input: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
+    """`value` where elements are not above the threshold."""
+    return s.where(input <= threshold, value, input)
+
+
+@front(namespace="nn.functional")
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """Elements above the threshold, `value` elsewhere."""
+    if is_integral(input.dtype):
+        threshold, value = int(threshold), int(value)
+    return threshold_op(input, threshold, value, out=over(input, inplace))
+
+
+# ---- the elu kin --------------------------------------------------------------------------------
+
+
+def _elu_gradient(
+    g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
+    below = g * (input_scale * alpha * scale) * (input * input_scale).exp()
+    return choose(input <= 0, below, g * scale)
+
+
+@pointwise(vjp={"input": _elu_gradient})
+def elu_op(input: Tensor, alpha: Scalar, scale: Scalar, input_scale: Scalar) -> Tensor:
+    """`scale * x`, or `scale * alpha * (exp(input_scale * x) - 1)` where x is negative."""
+    refuse(input, "elu_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    below = s.expm1(input * input_scale) * (alpha * scale)
+    return s.where(input <= 0, below, input * scale)
+
+
+@front(namespace="nn.functional")
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """`x`, or `alpha * (exp(x) - 1)` where x is negative."""
+    return elu_op(input, alpha, 1.0, 1.0, out=over(input, inplace))
+
+
+SELU_ALPHA = 1.6732632423543772848170429916717
+SELU_SCALE = 1.0507009873554804934193349852946
+
+
+@front(namespace="nn.functional")
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The elu whose constants keep activations normalised."""
+    return elu_op(input, SELU_ALPHA, SELU_SCALE, 1.0, out=over(input, inplace))
+
+
+@front(namespace="nn.functional")
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """The elu with a continuous derivative for any `alpha`."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return elu_op(input, alpha, 1.0, 1.0 / alpha, out=over(input, inplace))
+
+
+# ---- smooth ones --------------------------------------------------------------------------------
+
+
+def _gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
+    if approximate == "tanh":
+        inner = (input + input * input * input * 0.044715) * _GELU_TANH
+        t = tanh(inner)
+        slope = (1 + input * input * (3 * 0.044715)) * _GELU_TANH
+        return g * (0.5 * (1 + t) + input * 0.5 * (1 - t * t) * slope)
+    below = 0.5 * (1 + (input * math.sqrt(0.5)).erf())
+    density = (input * input * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+    return g * (below + input * density)
+
+
+_GELU_TANH = math.sqrt(2 / math.pi)
+
+
+@pointwise(vjp={"input": _gelu_gradient}, name="gelu", namespace="nn.functional")
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+    """`x * P(normal < x)`, exactly or by the tanh formula.
+
+    >>> import lucerne
+    >>> lucerne.nn.functional.gelu(lucerne.tensor([1.0]))
+    tensor([0.8413])
+    """
+    refuse(input, "GeluKernelImpl", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    if approximate == "tanh":
+        inner = (input + input * input * input * 0.044715) * _GELU_TANH
+        return input * 0.5 * (1 + s.tanh(inner))
+    if approximate != "none":
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return input * 0.5 * (1 + s.erf(input * math.sqrt(0.5)))
+
+
+def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
+    part = sigmoid(input)
+    return g * conj_of(part * (1 + input * (1 - part)))
+
+
+@pointwise(vjp={"input": _silu_gradient}, oracle=lambda x: x / (1 + np.exp(-x)))
+def silu_op(input: Tensor) -> Tensor:
+    """`x * sigmoid(x)`."""
+    refuse(input, "silu_cpu", dt.INTEGER, dt.BOOL)
+    return input / (1 + s.exp(-input))
+
+
+@front(namespace="nn.functional")
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x * sigmoid(x)`."""
+    return silu_op(input, out=over(input, inplace))
+
+
+def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
+    t = tanh(softplus(input))
+    return g * (t + input * sigmoid(input) * (1 - t * t))
+
+
+@pointwise(vjp={"input": _mish_gradient})
+def mish_op(input: Tensor) -> Tensor:
+    """`x * tanh(softplus(x))`."""
+    refuse(input, "mish_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    soft = s.maximum(input, 0) + s.log1p(s.exp(-s.abs(input)))
+    return input * s.tanh(soft)
+
+
+@front(namespace="nn.functional")
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x * tanh(softplus(x))`."""
+    return mish_op(input, out=over(input, inplace))
+
+
+def _softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+    scaled = input * beta
+    return choose(scaled > threshold, g, g * sigmoid(scaled))
+
+
+@pointwise(vjp={"input": _softplus_gradient}, name="softplus", namespace="nn.functional")
+def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
+    """`log(1 + exp(beta * x)) / beta`, and `x` itself where that is as good."""
+    refuse(input, "softplus_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    scaled = input * beta
+    return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
+
+
+@pointwise(
+    vjp={"input": lambda g, input: g * sigmoid(-input)}, name="logsigmoid", namespace="nn.functional"
+)
+def logsigmoid(input: Tensor) -> Tensor:
+    """`log(sigmoid(x))` without underflow."""
+    refuse(input, "log_sigmoid_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    return s.minimum(input, 0) - s.log1p(s.exp(-s.abs(input)))
+
+
+@composite(namespace="nn.functional", out=False)
+def softsign(input: Tensor) -> Tensor:
+    """`x / (1 + |x|)`."""
+    return input / (input.abs() + 1)
+
+
+@composite(namespace="nn.functional", out=False)
+def tanhshrink(input: Tensor) -> Tensor:
+    """`x - tanh(x)`."""
+    return input - tanh(input)
+
+
+# ---- pieces of lines ----------------------------------------------------------------------------
+
+
+@pointwise(
+    vjp={"input": lambda g, input: choose((input > -3) & (input < 3), g / 6, 0)},
+    oracle=lambda input: np.clip(input + 3, 0, 6) / 6,
+)
+def hardsigmoid_op(input: Tensor) -> Tensor:
+    """A sigmoid of three straight pieces."""
+    refuse(input, "hardsigmoid_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    return s.minimum(s.maximum(input + 3, 0), 6) / 6
+
+
+@front(namespace="nn.functional")
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """A sigmoid of three straight pieces."""
+    return hardsigmoid_op(input, out=over(input, inplace))
+
+
+def _hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
+    middle = choose(input < 3, g * (input / 3 + 0.5), g)
+    return choose(input <= -3, 0, middle)
+
+
+@pointwise(
+    vjp={"input": _hardswish_gradient}, oracle=lambda input: input * np.clip(input + 3, 0, 6) / 6
+)
+def hardswish_op(input: Tensor) -> Tensor:
+    """`x * hardsigmoid(x)`."""
+    refuse(input, "hardswish_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    return input * s.minimum(s.maximum(input + 3, 0), 6) / 6
+
+
+@front(namespace="nn.functional")
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """`x * hardsigmoid(x)`."""
+    return hardswish_op(input, out=over(input, inplace))
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),
+    },
+    name="hardshrink",
+    method=True,
+)
+def hardshrink(input: Tensor, lambd: Scalar = 0.5) -> Tensor:
+    """Zero for elements within `lambd` of zero."""
+    refuse(input, "hardshrink_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    return s.where((input >= -lambd) & (input <= lambd), 0, input)
+
+
+front(name="hardshrink", namespace="nn.functional")(hardshrink)
+
+
+@pointwise(
+    vjp={
+        "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),
+    },
+)
+def softshrink_op(input: Tensor, lambd: Scalar) -> Tensor:
+    """Elements moved towards zero by `lambd`, no further."""
+    refuse(input, "softshrink_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
+    inner = s.where(input < -lambd, input + lambd, input * 0)
+    return s.where(input > lambd, input - lambd, inner)
+
+
+@front(namespace="nn.functional")
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
+    """Elements moved towards zero by `lambd`, no further."""
+    if lambd < 0:
+        raise RuntimeError(
+            f"lambda must be greater or equal to 0, but found to be {lambd:g}."
+        )
+    return softshrink_op(input, lambd, out=out)
+
+
+@composite(namespace="nn.functional", opmath=True)
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of a dimension, gated by the sigmoid of the second."""
+    if not input.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    d = sh.wrap_dim(dim, input.ndim)
+    if input.shape[d] % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {d} is size {input.shape[d]}"
+        )
+    half = input.shape[d] // 2
+    return input.narrow(d, 0, half) * sigmoid(input.narrow(d, half, half))

@@ -1,3 +1,301 @@
-"""Ops of the embedding family."""
+"""Rows of a table looked up by integers: embedding, embedding_bag, one_hot."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
+from lucerne.ir.op import Tensor
+from lucerne.ops.index import INDEX_TYPES, index_nd, index_put_nd, zeros_like_meta
+from lucerne.ops.move import filled
+from lucerne.ops.scatter import scatter_fold, scatter_reduce_op, spread
+
+
+def _check_indices(name: str, indices: Tensor) -> None:
+    if indices.dtype not in INDEX_TYPES:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got {dt.cxx_name(indices.dtype)} instead (while checking arguments "
+            f"for {name})"
+        )
+
+
+def _refuse_sparse(sparse: bool) -> None:
+    if sparse:
+        raise RuntimeError(
+            "embedding: sparse=True asks for sparse gradients, which lucerne doesn't have; use "
+            "sparse=False (the gradient is then dense)"
+        )
+
+
+def _embedding_vjp(
+    g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, weight_meta: TensorMeta
+) -> Tensor:
+    flat = indices.reshape(-1)
+    rows = g.reshape(flat.shape[0], *weight_meta.shape[1:])
+    tail = (-1, *(1,) * (weight_meta.ndim - 1))
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).reshape(tail), 0)
+    if scale_grad_by_freq:
+        nothing = filled((weight_meta.shape[0],), 0, g.dtype, g.device, None)
+        counts = scatter_fold(nothing, 0, flat, spread(1, g, flat), "add")
+        rows = rows / index_nd(counts, (flat,)).reshape(tail)
+    return index_put_nd(zeros_like_meta(weight_meta), (flat,), rows, True)
+
+
+@composite(
+    vjp={"weight": _embedding_vjp},
+    out=False,
+    oracle=lambda weight, indices, padding_idx, scale_grad_by_freq, sparse: weight[indices],
+)
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of `weight` at `indices`; the row `padding_idx` gets no gradient."""
+    _refuse_sparse(sparse)
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    _check_indices("embedding", indices)
+    return index_nd(weight, (indices,), False).contiguous()
+
+
+@front()
+def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Scale the rows of `weight` that are looked up to a norm of at most `max_norm`, in place."""
+    table, flat = weight.detach(), indices.reshape(-1)
+    rows = index_nd(table, (flat,), False)
+    norms = rows.norm(norm_type, 1, keepdim=True)
+    scaled = rows * (max_norm / (norms + 1e-7))
+    table.index_put_((flat,), scaled.where(norms > max_norm, rows))
+    return weight
+
+
+@front(name="embedding", namespace="nn.functional")
+def embedding_lookup(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Look up the rows of `weight` at the integers `input`.
+
+    >>> import lucerne
+    >>> table = lucerne.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> lucerne.nn.functional.embedding(lucerne.tensor([1, 0]), table)
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
+    rows = weight.shape[0] if weight.ndim else 0
+    if padding_idx is not None:
+        if not -rows <= padding_idx < max(rows, 1):
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx = padding_idx + rows if padding_idx < 0 else padding_idx
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    at = -1 if padding_idx is None else padding_idx
+    return embedding(weight, input, at, scale_grad_by_freq, sparse)
+
+
+# ---- embedding_bag -------------------------------------------------------------------------------
+
+
+def _bags(offsets: Tensor, count: int) -> Tensor:
+    """For each of `count` entries the number of the bag it lies in."""
+    marks = filled((count + 1,), 0, dt.int64, offsets.device, None)
+    ones = filled((), 1, dt.int64, offsets.device, None).expand(offsets.shape)
+    starts = index_put_nd(marks, (offsets,), ones, True)
+    return starts.cumsum(0).narrow(0, 0, count) - 1
+
+
+@composite(name="embedding_bag_sum", out=False)
+def bag_rows(
+    weight: Tensor,
+    indices: Tensor,
+    bags: Tensor,
+    bag_count: int,
+    mode: str,
+    per_sample_weights: Tensor | None,
+    scale_grad_by_freq: bool,
+) -> Tensor:
+    """Rows at `indices` folded by bag."""
+    rows = embedding(weight, indices, -1, scale_grad_by_freq)
+    shape = (bag_count, weight.shape[1])
+    nothing = filled(shape, 0, weight.dtype, weight.device, None)
+    if mode == "max":
+        where = bags.unsqueeze(1).expand(rows.shape)
+        return scatter_reduce_op(nothing, 0, where, rows, "amax", False)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    total = index_put_nd(nothing, (bags,), rows, True)
+    if mode == "sum":
+        return total
+    counts = index_put_nd(
+        filled((bag_count,), 0, weight.dtype, weight.device, None),
+        (bags,),
+        filled((), 1, weight.dtype, weight.device, None),
+        True,
+    )
+    return total / counts.clamp(min=1).unsqueeze(1)
+
+
+@front(name="embedding_bag", namespace="nn.functional")
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of bags of embeddings, without the rows in between.
+
+    >>> import lucerne
+    >>> table = lucerne.tensor([[1.0], [2.0], [4.0]])
+    >>> bags = lucerne.tensor([[0, 1], [2, 2]])
+    >>> lucerne.nn.functional.embedding_bag(bags, table, mode="sum")
+    tensor([[3.],
+            [8.]])
+    """
+    if weight.dtype is dt.int64 and input.is_floating_point():
+        weight, input = input, weight
+    _check_bag(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
+    count = input.numel()
+    if input.ndim == 2:
+        each, rows = input.shape[1], input.shape[0]
+        input = input.reshape(-1)
+        bags = _row_numbers(rows, each, input.device)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
+    else:
+        rows = offsets.shape[0] - int(include_last_offset)
+        _check_offsets(offsets, count)
+        bags = _bags(offsets.narrow(0, 0, rows), count)
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    if padding_idx is not None:
+        keep = (input != padding_idx % weight.shape[0]).nonzero().reshape(-1)
+        input, bags = index_nd(input, (keep,)), index_nd(bags, (keep,))
+        if per_sample_weights is not None:
+            per_sample_weights = index_nd(per_sample_weights, (keep,))
+    return bag_rows(weight, input, bags, rows, mode, per_sample_weights, scale_grad_by_freq)
+
+
+def _row_numbers(rows: int, each: int, device: Any) -> Tensor:
+    """0 0 0 1 1 1 2 2 2 ..."""
+    ones = filled((rows, each), 1, dt.int64, device, None)
+    return (ones.cumsum(0) - 1).reshape(-1)
+
+
+def _check_offsets(offsets: Tensor, count: int) -> None:
+    if not offsets.shape[0]:
+        return
+    first, last = int(offsets.select(0, 0)), int(offsets.select(0, offsets.shape[0] - 1))
+    if first != 0:
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {first}"
+        )
+    if last > count:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length({count}) but got offsets[-1] of "
+            f"{last}"
+        )
+
+
+def _check_bag(
+    input: Tensor, weight: Tensor, offsets: Any, mode: str, per_sample_weights: Any,
+    scale_grad_by_freq: bool, sparse: bool,
+) -> None:  # fmt: skip
+    """Torch's refusals, in torch's order."""
+    if per_sample_weights is not None and input.shape != per_sample_weights.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
+            f"it must have the same shape as the input ({input.shape})"
+        )
+    if weight.ndim != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
+    if input.ndim == 2 and offsets is not None:
+        raise ValueError(
+            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+            f"fixed length sequences. However, found offsets of type {type(offsets)}"
+        )
+    if input.ndim == 1 and offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if input.ndim == 1 and offsets.ndim != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    if input.ndim not in (1, 2):
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        )
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
+    _refuse_sparse(sparse)
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    _check_indices("embedding_bag", input)
+
+
+# ---- one_hot -------------------------------------------------------------------------------------
+
+
+@composite(
+    namespace="nn.functional",
+    vjp={},
+    out=False,
+    oracle=lambda input, num_classes: np.eye(
+        num_classes if num_classes > 0 else int(input.max()) + 1, dtype=np.int64
+    )[input],
+)
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """For each integer a row of zeros with a one at its place.
+
+    >>> import lucerne
+    >>> lucerne.nn.functional.one_hot(lucerne.tensor([0, 2]), 3)
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
+    if tensor.dtype is not dt.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if not tensor.numel():
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return filled((*tensor.shape, num_classes), 0, dt.int64, tensor.device, None)
+    if num_classes <= 0:
+        if num_classes != -1:
+            raise RuntimeError("num_classes should be positive")
+        num_classes = int(tensor.max()) + 1
+        if num_classes <= 0 or int(tensor.min()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+    zeros = filled((*tensor.shape, num_classes), 0, dt.int64, tensor.device, None)
+    where = tensor.unsqueeze(-1)
+    try:
+        return scatter_fold(zeros, -1, where, spread(1, zeros, where), "set")
+    except IndexError:
+        low = int(tensor.min()) < 0
+        raise RuntimeError(
+            "Class values must be non-negative." if low
+            else "Class values must be smaller than num_classes."
+        ) from None  # fmt: skip

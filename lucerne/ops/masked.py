@@ -1,68 +1,19 @@
-"""Choosing by masks: where, masked_fill, masked_select, masked_scatter."""
+"""Choosing by masks: masked_fill, masked_select, masked_scatter."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
-from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.define import composite
 from lucerne.ir.op import Tensor
-from lucerne.ir.scalar import s
-from lucerne.ops.index import index_nd, index_put_nd, integer_indices, nonzero, nonzero_rows
+from lucerne.ops.index import index_nd, index_put_nd, integer_indices, nonzero_rows
 from lucerne.ops.move import filled
-
-# ---- where ---------------------------------------------------------------------------------------
-
-
-@pointwise(
-    name="where",
-    vjp={
-        "input": lambda g, condition: where_op(condition, g, 0),
-        "other": lambda g, condition: where_op(condition, 0, g),
-    },
-    oracle=np.where,
-)
-def where_op(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
-    """`input` where the condition holds, else `other`."""
-    return s.where(condition != 0, input, other)
-
-
-@front()
-def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
-    """`input` where `condition` is true, else `other`; with the condition alone: where it is true.
-
-    >>> import lucerne
-    >>> x = lucerne.tensor([-1.0, 2.0])
-    >>> lucerne.where(x > 0, x, 0.0)
-    tensor([0., 2.])
-    """
-    if input is None and other is None:
-        return nonzero(condition, as_tuple=True)
-    if condition.dtype is dt.uint8:
-        warnings.warn(
-            "where received a uint8 condition tensor. This behavior is deprecated and will be "
-            "removed in a future version of PyTorch. Use a boolean condition instead.",
-            stacklevel=2,
-        )
-        condition = condition.to(dt.bool_)
-    if condition.dtype is not dt.bool_:
-        raise RuntimeError(
-            "where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{dt.cxx_name(condition.dtype)}"
-        )
-    return where_op(condition, input, other, out=out)
-
-
-@front(name="where", namespace="Tensor", method=True)
-def where_method(input: Tensor, condition: Tensor, other: Any) -> Tensor:
-    """The tensor's elements where `condition` holds, else those of `other`."""
-    return where(condition, input, other)
-
+from lucerne.ops.select import choose
 
 # ---- masked_fill ---------------------------------------------------------------------------------
 
@@ -125,7 +76,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
         )
     elif value.dtype is not input.dtype:
         value = value.to(input.dtype)
-    return where_op(mask, value, input).contiguous()
+    return choose(mask, value, input).contiguous()
 
 
 # ---- masked_select and masked_scatter -------------------------------------------------------------

@@ -89,3 +89,12 @@ def _empty_meta(size: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
 @structural(meta=_empty_meta, out=False)
 def uninitialized(size: IntList, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
     """A new tensor whose contents are undefined."""
+
+
+def _counted_meta(start: Any, step: Any, length: int, dtype: Any, device: Any) -> TensorMeta:
+    return make_meta(dtype, (length,), None, device)
+
+
+@structural(meta=_counted_meta, out=False)
+def counted(start: Scalar, step: Scalar, length: int, dtype: Dtype, device: Device) -> Tensor:
+    """`start`, `start + step`, ...: `length` numbers."""

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
-from lucerne.ir import promote
-from lucerne.ir.define import front, pointwise
-from lucerne.ir.meta import NUMBER_METAS
+from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import conj_of, is_complex, is_integral, is_tensor, refuse, zeros_of
+from lucerne.ops.select import choose
 
 
 def _base_gradient(g: Tensor, input: Any, exponent: Any) -> Tensor:
@@ -22,7 +21,7 @@ def _base_gradient(g: Tensor, input: Any, exponent: Any) -> Tensor:
         if exponent == 0:
             return zeros_of(g._meta)
         return g * conj_of(exponent * pow(input, exponent - 1))
-    return (exponent == 0).where(0.0, g * conj_of(exponent * pow(input, exponent - 1)))
+    return choose(exponent == 0, 0.0, g * conj_of(exponent * pow(input, exponent - 1)))
 
 
 def _exponent_gradient(g: Tensor, y: Tensor, input: Any, exponent: Any) -> Tensor:
@@ -31,10 +30,10 @@ def _exponent_gradient(g: Tensor, y: Tensor, input: Any, exponent: Any) -> Tenso
         zero = input == 0
         if not is_complex(exponent):
             zero = zero & (exponent >= 0)
-        return zero.where(0.0, g * conj_of(y * input.log()))
+        return choose(zero, 0.0, g * conj_of(y * input.log()))
     if input == 0:
         kept = exponent >= 0 if not is_complex(exponent) else exponent == 0
-        return kept.where(0.0, g * conj_of(y * _log_number(input, y)))
+        return choose(kept, 0.0, g * conj_of(y * _log_number(input, y)))
     return g * conj_of(y * _log_number(input, y))
 
 
@@ -120,15 +119,10 @@ def _widened(x: Any, wide: dt.dtype) -> Any:
     return builtins.complex(x) if wide is dt.complex128 else builtins.float(x)
 
 
-@pointwise(
-    vjp={"input": lambda g, input: g * conj_of(input * 2)},
-    method=True,
-    inplace=True,
-    oracle=np.square,
-)
+@composite(method=True, inplace=True, oracle=np.square)
 def square(input: Tensor) -> Tensor:
     """Each element times itself."""
-    return s.cast(input, dt.int64) if input.dtype is dt.bool_ else input * input
+    return pow2(input, 2)
 
 
 @pointwise(

@@ -1,3 +1,137 @@
-"""Ops of the sorting family."""
+"""Order: sort, and what is read off a sorted tensor."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front, structural
+from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.op import Tensor
+from lucerne.ir.results import named
+from lucerne.ops.extrema import picked_grad
+
+
+def _sort_meta(
+    input: TensorMeta, dim: int, descending: bool, stable: bool
+) -> tuple[TensorMeta, TensorMeta]:
+    sh.wrap_dim(dim, input.ndim)
+    if input.dtype.is_complex:
+        raise RuntimeError(" Sort does not support complex dtypes on CPU")
+    strides = input.strides if input.is_dense else None
+    values = make_meta(input.dtype, tuple(input.shape), strides, input.device)
+    return values, values.like(dtype=dt.int64)
+
+
+def _unsorted(g: Tensor, y: Any, dim: int, input_meta: TensorMeta) -> Tensor:
+    if not input_meta.ndim:
+        return g[0]
+    return g[0].new_zeros(input_meta.shape).scatter(dim, y[1], g[0])
+
+
+def _oracle_sort(input: Any, dim: int, descending: bool, stable: bool) -> Any:
+    order = np.argsort(-input if descending else input, axis=dim, kind="stable")
+    return np.take_along_axis(input, order, dim), order
+
+
+@structural(meta=_sort_meta, vjp={"input": _unsorted}, oracle=_oracle_sort, name="sort_along")
+def sort_along(input: Tensor, dim: int, descending: bool, stable: bool) -> Any:
+    """Values in order along `dim` and where they came from; nan counts as the largest."""
+
+
+@front(method=True)
+def sort(
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+    out: Any = None,
+) -> Any:
+    """Values in order along `dim`, and their positions in the input. Equal values keep their order.
+
+    >>> import lucerne
+    >>> lucerne.tensor([3, 1, 2]).sort()
+    torch.return_types.sort(
+    values=tensor([1, 2, 3]),
+    indices=tensor([1, 2, 0]))
+    """
+    if type(dim) is bool:
+        raise TypeError("sort() received an invalid combination of arguments - got (Tensor, bool)")
+    return _SORTED(*sort_along(input, dim, descending, bool(stable), out=out))
+
+
+_SORTED = named("sort", "values indices")
+
+
+@front(method=True)
+def argsort(
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+    out: Any = None,
+) -> Tensor:
+    """Positions that would put the input in order along `dim`.
+
+    >>> import lucerne
+    >>> lucerne.tensor([3, 1, 2]).argsort()
+    tensor([1, 2, 0])
+    """
+    if type(dim) is bool:
+        raise TypeError("argsort() received an invalid combination of arguments - got (Tensor, bool)")
+    order = sort_along(input, dim, descending, bool(stable))[1]
+    return order if out is None else out.resize_(order.shape).copy_(order)
+
+
+@front(method=True)
+def msort(input: Tensor, *, out: Any = None) -> Tensor:
+    """The input sorted along its first dimension."""
+    values = sort_along(input, 0, False, False)[0]
+    return values if out is None else out.resize_(values.shape).copy_(values)
+
+
+@composite(method=True)
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The `k` largest (or smallest) elements along `dim`, and where they are.
+
+    >>> import lucerne
+    >>> lucerne.tensor([1, 4, 2, 3]).topk(2).values
+    tensor([4, 3])
+    """
+    size = input.shape[sh.wrap_dim(dim, input.ndim)] if input.ndim else 1
+    if not 0 <= k <= size:
+        raise RuntimeError("selected index k out of range")
+    order = sort_along(input.detach(), dim, largest, True)[1]
+    index = order.narrow(dim, 0, k).clone() if input.ndim else order
+    return named("topk", "values indices")(input.gather(dim, index), index)
+
+
+def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
+    return picked_grad(g[0], y[1], dim, keepdim, input_meta)
+
+
+def ranked(sorted: Any, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """Value and position of one rank of `(values, indices)` as `sort_along` gives them."""
+    values, order = sorted
+    if not values.ndim:
+        return values, order
+    found = tuple(t.narrow(dim, rank, 1) for t in (values, order))
+    picked = found if keepdim else tuple(t.squeeze(dim) for t in found)
+    return picked[0].clone(), picked[1].clone()
+
+
+@composite(method=True, vjp={"input": _picked})
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The `k`-th smallest element along `dim` (from 1), and where it is."""
+    size = input.shape[sh.wrap_dim(dim, input.ndim)] if input.ndim else 1
+    if not 1 <= k <= size:
+        raise RuntimeError(
+            f"kthvalue(): selected number k out of range for dimension {sh.wrap_dim(dim, input.ndim)}"
+        )
+    found = ranked(sort_along(input, dim, False, True), k - 1, dim, keepdim)
+    return named("kthvalue", "values indices")(*found)

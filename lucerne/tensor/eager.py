@@ -24,6 +24,7 @@ from lucerne.tensor import overrides
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import ViewState
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
+from lucerne.tensor.storage import Storage
 from lucerne.tensor.into import InPlace, Plans, run_into
 
 _NUMBERS = frozenset((bool, int, float, complex, type(None)))
@@ -101,10 +102,14 @@ class Plan:
         raise NotImplementedError
 
 
+def _no_bytes(nbytes: int) -> None:
+    """Meta tensors have no memory."""
+
+
 class KernelPlan(Plan):
     """Allocate the results and run an executable that writes them."""
 
-    __slots__ = ("execute", "flat", "metas", "op", "slots")
+    __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots")
 
     def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool) -> None:
         self.op = op
@@ -113,11 +118,14 @@ class KernelPlan(Plan):
             i for i, (k, a) in enumerate(zip(op.kinds, args, strict=True)) if k in "tno" and a is not None
         ]
         self.flat = op_.TENSOR_LIST not in op.kinds
-        device = metas[0].device
+        self.device = metas[0].device
+        self.sizes = [(m, m.span * m.dtype.itemsize) for m in metas]
         self.execute: Any = None
-        if device.type != backends.META:
+        self.allocate: Any = _no_bytes
+        if self.device.type != backends.META:
             graph = one_op_graph(op, _metas_of(op, args), metas)
-            self.execute = backends.get(device.type).compile(graph)
+            backend = backends.get(self.device.type)
+            self.execute, self.allocate = backend.compile(graph), backend.allocate
 
     def inputs(self, args: tuple[Any, ...]) -> list[Any]:
         if self.flat:
@@ -125,9 +133,13 @@ class KernelPlan(Plan):
         return flat_inputs(self.op, args)
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        outs = [new_tensor(m) for m in self.metas]
+        allocate, device = self.allocate, self.device
+        outs = [
+            make_tensor(Storage(allocate(nbytes), nbytes, device), 0, meta)
+            for meta, nbytes in self.sizes
+        ]
         if self.execute is not None:
-            self.execute(self.inputs(args), outs)
+            self.execute([args[i] for i in self.slots] if self.flat else self.inputs(args), outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def run_into(self, args: tuple[Any, ...], outs: list[Any]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from lucerne.ops import families as families
 from lucerne.tensor import eager as eager
-from lucerne.tensor import methods
+from lucerne.tensor import members, methods
 from lucerne.tensor import transfer as transfer
 
+members.install()
 methods.install()
 methods.install_operators()

@@ -86,7 +86,8 @@ class ReferenceBackend:
 
     def compile(self, graph: Graph) -> Executable:
         if len(graph.nodes) == 1 and graph.nodes[0].op.kind != op_.VIEW:
-            return _one_node(make_kernel(graph.nodes[0]))
+            are_tensors = [isinstance(v.meta, TensorMeta) for v in graph.inputs]
+            return _one_node(make_kernel(graph.nodes[0]), are_tensors)
         return _many_nodes(graph)
 
 
@@ -110,13 +111,29 @@ def array(t: TensorState) -> np.ndarray[Any, Any]:
     return found
 
 
-def _one_node(kernel: Kernel) -> Executable:
+def _one_node(kernel: Kernel, are_tensors: list[bool]) -> Executable:
+    if len(are_tensors) == 2 and all(are_tensors):
+        return _two_tensors(kernel)
+
     def execute(inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any:
         return _quiet.context.run(
             kernel,
-            [array(x) if hasattr(x, "_meta") else x for x in inputs],
+            [
+                array(x) if is_tensor else x
+                for x, is_tensor in zip(inputs, are_tensors)  # noqa: B905 - hot path
+            ],
             [array(o) for o in outputs],
         )
+
+    return execute
+
+
+def _two_tensors(kernel: Kernel) -> Executable:
+    """The commonest case without loops."""
+
+    def execute(inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any:
+        a, b = inputs
+        return _quiet.context.run(kernel, (array(a), array(b)), [array(o) for o in outputs])
 
     return execute
 

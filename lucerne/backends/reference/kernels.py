@@ -68,7 +68,7 @@ def _pointwise_kernel(node: Node) -> Kernel:
         _reader(a, k, next(types) if k == op_.TENSOR and type(a) is Value else compute, rounded)
         for a, k in zip(node.args, op.kinds, strict=True)
     ]
-    body = op.body
+    body = _positional(op)
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         feed = iter(inputs)
@@ -76,6 +76,15 @@ def _pointwise_kernel(node: Node) -> Kernel:
         store(result.raw if type(result) is Operand else result, outputs[0], out_dtype)
 
     return kernel
+
+
+def _positional(op: op_.Op) -> Callable[..., Any]:
+    """The body, taking all its parameters by position."""
+    names = [p.name for p in op.params if p.keyword_only]
+    if not names:
+        return op.body
+    count = len(op.params) - len(names)
+    return lambda *args: op.body(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
 def _promotable(a: Any) -> Any:

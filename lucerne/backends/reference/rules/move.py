@@ -35,3 +35,27 @@ def filled(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> Arra
 @rule("uninitialized")
 def uninitialized(size: Any, dtype: Any, device: Any, strides: Any) -> Array:
     return np.zeros(1, dtype.compute.storage)
+
+
+@rule("counted")
+def counted(start: Any, step: Any, length: int, dtype: Any, device: Any) -> Array:
+    whole = isinstance(start, int) and isinstance(step, int)
+    steps = np.arange(length, dtype=np.int64 if whole else np.float64)
+    return np.asarray(start + step * steps)
+
+
+@rule("padded")
+def padded(input: Array, value: Any, low: Any, high: Any, interior: Any) -> Array:
+    sizes = [
+        lo + hi + n + max(n - 1, 0) * gap
+        for n, lo, hi, gap in zip(input.shape, low, high, interior, strict=True)
+    ]
+    made = np.full(sizes, codec.cast(np.asarray(value), input.dtype), input.dtype)
+    if input.size:
+        made[
+            tuple(
+                slice(lo, lo + (n - 1) * (gap + 1) + 1, gap + 1)
+                for n, lo, gap in zip(input.shape, low, interior, strict=True)
+            )
+        ] = input
+    return made

@@ -1,0 +1,130 @@
+"""What one small eager op costs: Lucerne's Python path beside torch, in one interleaved run.
+
+    python benchmarks/overhead.py            table of microseconds per call and ratios
+    python benchmarks/overhead.py --profile  where the time of `a + b` goes
+    python benchmarks/overhead.py --smoke    a quick run that fails when the budget is broken (CI)
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import importlib
+import pstats
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+BUDGET_US = {"a + b": 10.0, "chain of 10": 60.0}
+IMPORT_BUDGET_S = 0.3
+
+
+def cases(module: Any) -> dict[str, Callable[[], Any]]:
+    """The same calls against any module with torch's names."""
+    a, b = module.tensor([1.0, 2.0, 3.0, 4.0]), module.tensor([5.0, 6.0, 7.0, 8.0])
+    w = module.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+
+    def chain() -> Any:
+        with module.no_grad():
+            x = a
+            for _ in range(5):
+                x = x + b
+                x = x * a
+            return x
+
+    return {
+        "a + b": lambda: a + b,
+        "a * 2.0": lambda: a * 2.0,
+        "exp(a)": lambda: module.exp(a),
+        "a.sum()": lambda: a.sum(),
+        "a.view(2, 2)": lambda: a.view(2, 2),
+        "a[0]": lambda: a[0],
+        "w * b (grad)": lambda: w * b,
+        "a.add_(b)": lambda: a.add_(b),
+        "chain of 10": chain,
+    }
+
+
+def best_us(fn: Callable[[], Any], number: int) -> float:
+    """CPU time of the best of several short runs, per call."""
+    best = float("inf")
+    for _ in range(7):
+        start = time.process_time()
+        for _ in range(number):
+            fn()
+        best = min(best, time.process_time() - start)
+    return best / number * 1e6
+
+
+def measure(number: int) -> dict[str, dict[str, float]]:
+    """Microseconds per call for every module that is installed, interleaved case by case."""
+    modules = {"lucerne": importlib.import_module("lucerne")}
+    try:
+        modules["torch"] = importlib.import_module("torch")
+        modules["torch"].set_num_threads(1)
+    except ImportError:
+        print("torch is not installed: no comparison")
+    tables = {name: cases(m) for name, m in modules.items()}
+    return {
+        case: {name: best_us(table[case], number) for name, table in tables.items()}
+        for case in tables["lucerne"]
+    }
+
+
+def import_seconds() -> float:
+    """Best of five fresh processes, interpreter start taken off."""
+
+    def run(code: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - start
+
+    return min(run("import lucerne") for _ in range(5)) - min(run("pass") for _ in range(5))
+
+
+def report(number: int) -> dict[str, dict[str, float]]:
+    found = measure(number)
+    print(f"{'call':<16}{'lucerne us':>12}{'torch us':>12}{'ratio':>8}")
+    for case, us in found.items():
+        torch_us = us.get("torch", float("nan"))
+        print(f"{case:<16}{us['lucerne']:>12.2f}{torch_us:>12.2f}{us['lucerne'] / torch_us:>8.2f}")
+    return found
+
+
+def check_budget(found: dict[str, dict[str, float]]) -> None:
+    for case, limit in BUDGET_US.items():
+        if found[case]["lucerne"] > limit:
+            sys.exit(f"overhead budget broken: {case} took {found[case]['lucerne']:.1f} us > {limit} us")
+    seconds = import_seconds()
+    print(f"import lucerne: {seconds:.3f} s")
+    if seconds > IMPORT_BUDGET_S:
+        sys.exit(f"import budget broken: {seconds:.2f} s > {IMPORT_BUDGET_S} s")
+
+
+def profile() -> None:
+    run = cases(importlib.import_module("lucerne"))["a + b"]
+    run()
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for _ in range(20000):
+        run()
+    profiler.disable()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    if options.profile:
+        profile()
+        return
+    found = report(2000 if options.smoke else 20000)
+    check_budget(found)
+
+
+if __name__ == "__main__":
+    main()

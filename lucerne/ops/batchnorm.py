@@ -1,0 +1,268 @@
+"""Normalisation over a batch: batch norm and instance norm, with running statistics."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
+from lucerne.base import shape as sh
+from lucerne.ir.define import front
+from lucerne.ir.op import Tensor
+from lucerne.ops.normalization import (
+    check_batch_size,
+    check_float,
+    check_same_type,
+    narrowed,
+    scaled,
+    standardize,
+    widened,
+)
+
+
+def _check_channels(channels: int, **given: Tensor | None) -> None:
+    for name, t in given.items():
+        if t is not None and t.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+
+
+def _check(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+) -> None:
+    if not training:
+        for name, t in (("running_mean", running_mean), ("running_var", running_var)):
+            if t is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    channels = input.shape[1] if input.ndim > 1 else 0
+    _check_channels(
+        channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
+    check_float(input, "batch_norm")
+    check_same_type(input, weight, bias, running_mean, running_var)
+
+
+def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
+    """Move a running statistic towards this batch's, in place."""
+    if running is not None:
+        running.copy_(momentum * now.detach() + (1 - momentum) * running)
+
+
+def _normalized(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The result; when training also mean and reciprocal deviation, and running statistics move."""
+    _check(input, weight, bias, running_mean, running_var, training)
+    x = widened(input)
+    x = x.contiguous(memory_format=_layout(x))
+    tail = (x.shape[1], *(1 for _ in x.shape[2:]))
+    by = None if weight is None else widened(weight).reshape(tail)
+    plus = None if bias is None else widened(bias).reshape(tail)
+    if not training:
+        scale = (widened(running_var) + eps).rsqrt().reshape(tail)
+        unit = (x - widened(running_mean).reshape(tail)) * scale
+        return narrowed(scaled(unit, by, plus), input.dtype), None, None
+    unit, mean, var = standardize(x, (0, *range(2, x.ndim)), eps)
+    mean, var = mean.reshape(-1), var.reshape(-1)
+    count = x.shape[0] * math.prod(x.shape[2:])
+    if count:
+        _update(running_mean, mean, momentum)
+        _update(running_var, var * (count / max(count - 1, 1)), momentum)
+    return narrowed(scaled(unit, by, plus), input.dtype), mean, (var + eps).rsqrt()
+
+
+def _layout(x: Tensor) -> lo.memory_format:
+    return sh.suggested_format(x.shape, x.stride())
+
+
+@front(namespace="nn.functional")
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 for each channel, by this batch (training) or the running statistics.
+
+    >>> import lucerne as torch
+    >>> x = torch.tensor([[1.0], [3.0]])
+    >>> torch.nn.functional.batch_norm(x, None, None, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
+    """
+    if training:
+        check_batch_size(input.shape)
+    if training and eps <= 0.0:
+        raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return _normalized(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+@front(name="batch_norm")
+def torch_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Batch norm (see `nn.functional.batch_norm`)."""
+    return _normalized(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+def _with_stats(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    result, mean, rstd = _normalized(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    first = next((t for t in (weight, bias, running_mean, running_var) if t is not None), input)
+    if mean is None or rstd is None:
+        return result, input.new_empty((0,), dtype=first.dtype), input.new_empty((0,), dtype=first.dtype)
+    return result, narrowed(mean, first.dtype), narrowed(rstd, first.dtype)
+
+
+@front()
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    out: Any = None,
+) -> Any:
+    """Batch norm, with the mean and reciprocal deviation of the batch (empty in evaluation)."""
+    found = _with_stats(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return all_into(found, out)
+
+
+def all_into(found: tuple[Tensor, ...], out: Any) -> Any:
+    """Results copied into the tensors of `out=`, when there are any."""
+    if out is None:
+        return found
+    for r, o in zip(found, out, strict=True):
+        if tuple(o.shape) != tuple(r.shape):
+            o.resize_(r.shape)
+        o.copy_(r)
+    return tuple(out)
+
+
+@front()
+def _native_batch_norm_legit(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *rest: Any,
+    out: Any = None,
+    **named: Any,
+) -> Any:
+    """Batch norm with statistics, with or without running ones."""
+    names = ["running_mean", "running_var", "training", "momentum", "eps"]
+    if (rest and isinstance(rest[0], bool)) or (not rest and "running_mean" not in named):
+        names = names[2:]
+    given = {"running_mean": None, "running_var": None, **dict(zip(names, rest, strict=False)), **named}
+    return all_into(_with_stats(input, weight, bias, **given), out)
+
+
+@front()
+def _batch_norm_with_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+    *,
+    out: Any = None,
+) -> Any:
+    """Batch norm in training: result, mean, reciprocal deviation, and an empty workspace."""
+    found = _with_stats(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return all_into((*found, input.new_empty((0,), dtype=dt.uint8)), out)
+
+
+@front(namespace="nn.functional")
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 for each channel of each sample on its own."""
+    if use_input_stats:
+        if math.prod(input.shape[2:]) == 1:
+            raise ValueError(
+                f"Expected more than 1 spatial element when training, got input size {input.shape}"
+            )
+    elif running_mean is None or running_var is None:
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    n, c, *rest = input.shape
+
+    def tiled(t: Tensor | None) -> Tensor | None:
+        return None if t is None else t.repeat(n)
+
+    mean, var = tiled(running_mean), tiled(running_var)
+    flat = input.contiguous().reshape(1, n * c, *rest)
+    result, *_ = _normalized(
+        flat, tiled(weight), tiled(bias), mean, var, use_input_stats, momentum, eps
+    )
+    for kept, each in ((running_mean, mean), (running_var, var)):
+        if use_input_stats and kept is not None:
+            kept.copy_(each.reshape(n, c).mean(0))
+    return result.reshape(input.shape)
+
+
+@front(name="instance_norm")
+def torch_instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """Instance norm (see `nn.functional.instance_norm`)."""
+    return instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )

@@ -1,0 +1,176 @@
+"""How far apart vectors are, and how alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor
+from lucerne.ops import late
+from lucerne.ops.norms import p_norm
+
+
+@front(method=True)
+def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    """Norm of the difference.
+
+    >>> import lucerne
+    >>> lucerne.tensor([0.0, 0.0]).dist(lucerne.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    return p_norm(input - other, p, None, False)
+
+
+_MODES = (None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
+          "donot_use_mm_for_euclid_dist")  # fmt: skip
+
+
+def _check_cdist(x1: Tensor, x2: Tensor, p: float) -> None:
+    for name, x in (("X1", x1), ("X2", x2)):
+        if not x.is_floating_point():
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {name} got: {dt.cxx_name(x.dtype)}"
+            )
+        if x.ndim < 2:
+            raise RuntimeError(
+                f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D"
+            )
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            "X1 and X2 must have the same number of columns. X1: "
+            f"{x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+
+
+@front()
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
+    """Distance of every row of `x1` to every row of `x2`.
+
+    >>> import lucerne
+    >>> lucerne.cdist(lucerne.zeros(2, 2), lucerne.tensor([[3.0, 4.0]]))
+    tensor([[5.],
+            [5.]])
+    """
+    _check_cdist(x1, x2, p)
+    if compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    rows = max(x1.shape[-2], x2.shape[-2])
+    by_product = compute_mode == "use_mm_for_euclid_dist" or (
+        compute_mode in _MODES[:2] and rows > 25
+    )
+    if p == 2 and by_product and 0 not in (*x1.shape, *x2.shape):
+        return _euclid_by_product(x1, x2)
+    return pair_distances(x1, x2, p)
+
+
+@composite(name="euclid_by_product")
+def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
+    """|a|^2 - 2ab + |b|^2: one matrix product instead of a table of differences."""
+    square1, square2 = ((x * x).sum(-1, True) for x in (x1, x2))
+    ones1, ones2 = square1.new_ones(square1.shape), square2.new_ones(square2.shape)
+    left = late.fn("cat")([x1.mul(-2), square1, ones1], -1)
+    right = late.fn("cat")([x2, ones2, square2], -1)
+    square = left.matmul(right.transpose(-2, -1)).clamp_min(0)
+    # The root of zero has an infinite slope; the distance of a point to itself has none.
+    zero = square.eq(0)
+    return square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+
+
+@composite(name="pair_distances")
+def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
+    """Norms of all differences of rows."""
+    away = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if not away.shape[-1]:
+        return away.sum(-1)
+    return p_norm(away, p, (-1,), False)
+
+
+@front(namespace="nn.functional")
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """Distances of all pairs of rows: the upper triangle of `cdist(input, input)`, row by row."""
+    if input.ndim != 2:
+        raise RuntimeError(
+            f"pdist only supports 2D tensors, got: {input.ndim}D"
+        )
+    if not input.is_floating_point():
+        raise RuntimeError("pdist only supports floating-point dtypes")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    rows = input.shape[0]
+    first, second = late.fn("triu_indices")(rows, rows, 1, device=input.device).unbind(0)
+    away = input.index_select(0, first) - input.index_select(0, second)
+    return p_norm(away, p, (-1,), False) if away.shape[-1] else away.sum(-1)
+
+
+@front(namespace="nn.functional")
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """Norm of the difference along the last dimension."""
+    wide = x1 if x1.ndim >= x2.ndim else x2
+    return p_norm(x1 - x2 + eps, p, (wide.ndim - 1,), keepdim)
+
+
+def _check_similar(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+    common = dt.promote_types(x1.dtype, x2.dtype)
+    if not common.is_floating_point:
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {dt.cxx_name(common)}"
+        )
+    shape = sh.broadcast_shapes(x1.shape, x2.shape)
+    return x1.to(common).expand(shape), x2.to(common).expand(shape)
+
+
+@composite(name="cosine_similarity", out=False)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """Cosine of the angle between vectors along `dim`."""
+    x1, x2 = _check_similar(x1, x2)
+    length1 = p_norm(x1, 2.0, (dim,), True)
+    length2 = p_norm(x2, 2.0, (dim,), True)
+    # Only the value is bounded from below: the gradient is that of the unbounded norm.
+    floor1 = (length1.detach().clamp_min(eps) - length1.detach()) + length1
+    floor2 = (length2.detach().clamp_min(eps) - length2.detach()) + length2
+    return ((x1 / floor1) * (x2 / floor2)).sum(dim)
+
+
+@front(name="cosine_similarity", namespace="nn.functional")
+def functional_cosine_similarity(
+    x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
+) -> Tensor:
+    """Cosine of the angle between vectors along `dim`."""
+    return cosine_similarity(x1, x2, dim, eps)
+
+
+@front(method=True, inplace=True)
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None) -> Tensor:
+    """Slices along `dim` scaled down to norm `maxnorm` where they are longer."""
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        )
+    return renormed(input, p, dim, maxnorm, out=out)
+
+
+@composite(name="renormed", opmath=True)
+def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along `dim` scaled down to norm `maxnorm` where they are longer."""
+    d = sh.wrap_dim(dim, input.ndim)
+    others = tuple(i for i in range(input.ndim) if i != d)
+    length = p_norm(input, p, others, True)
+    factor = late.fn("where")(length.gt(maxnorm), maxnorm / (length + 1e-7), 1.0)
+    return input * factor
+
+

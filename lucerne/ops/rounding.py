@@ -1,0 +1,235 @@
+"""Rounding, signs and the parts of a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.op import Tensor
+from lucerne.ir.results import named
+from lucerne.ir.scalar import s
+from lucerne.ops.checks import conj_of, flat, is_complex, is_integral, refuse, zeros_of
+from lucerne.ops.select import choose
+
+
+@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.floor)
+def floor(input: Tensor) -> Tensor:
+    """The largest integer not above each element."""
+    refuse(input, "floor_vml_cpu", dt.COMPLEX, dt.BOOL)
+    return input if is_integral(input.dtype) else s.floor(input)
+
+
+@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.ceil)
+def ceil(input: Tensor) -> Tensor:
+    """The smallest integer not below each element."""
+    refuse(input, "ceil_vml_cpu", dt.COMPLEX, dt.BOOL)
+    return input if is_integral(input.dtype) else s.ceil(input)
+
+
+@pointwise(vjp={"input": flat}, method=True, inplace=True, aliases=("fix",), oracle=np.trunc)
+def trunc(input: Tensor) -> Tensor:
+    """Each element without its fraction."""
+    refuse(input, "trunc_vml_cpu", dt.COMPLEX, dt.BOOL)
+    return input if is_integral(input.dtype) else s.trunc(input)
+
+
+@pointwise(
+    vjp={"input": lambda g: g},
+    method=True,
+    inplace=True,
+    oracle=lambda input: input - np.trunc(input),
+)
+def frac(input: Tensor) -> Tensor:
+    """The fraction of each element, with its sign."""
+    refuse(input, "frac_cpu", dt.COMPLEX, dt.BOOL, dt.INTEGER)
+    return input - s.trunc(input)
+
+
+@pointwise(vjp={"input": flat}, oracle=np.rint)
+def round_even(input: Tensor) -> Tensor:
+    """The nearest integer; halves go to the even one."""
+    refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL)
+    return input if is_integral(input.dtype) else s.round(input)
+
+
+@pointwise(vjp={"input": flat}, oracle=lambda input, decimals: np.round(input, decimals))
+def round_decimals(input: Tensor, decimals: int) -> Tensor:
+    """The nearest number with so many decimals."""
+    refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL, dt.INTEGER)
+    power = 10.0 ** abs(decimals)
+    return s.round(input * power) / power if decimals > 0 else s.round(input / power) * power
+
+
+@front(method=True, inplace=True)
+def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
+    """The nearest integer (halves to even), or the nearest number with so many decimals.
+
+    >>> import lucerne
+    >>> lucerne.round(lucerne.tensor([0.5, 1.5, 2.6]))
+    tensor([0., 2., 3.])
+    """
+    return round_decimals(input, decimals, out=out) if decimals else round_even(input, out=out)
+
+
+# ---- signs --------------------------------------------------------------------------------------
+
+
+@pointwise(
+    promote="real",
+    vjp={"input": lambda g, input: g * sgn(input)},
+    method=True,
+    inplace=True,
+    aliases=("absolute",),
+    oracle=np.abs,
+)
+def abs(input: Tensor) -> Tensor:
+    """The size of each element; of a complex one its distance from zero."""
+    refuse(input, "abs_cpu", dt.BOOL)
+    return s.abs(input)
+
+
+def _sign(x: Any) -> Any:
+    if x.dtype is dt.bool_:
+        return x
+    up = s.cast(x > 0, x.dtype)
+    return up - s.cast(x < 0, x.dtype) if x.dtype.is_signed else up
+
+
+@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.sign)
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1 by the sign of each element (0 for nan)."""
+    if input.dtype.category == dt.COMPLEX:
+        raise RuntimeError(
+            "Unlike NumPy, torch.sign doesn't allow complex inputs. For complex tensors use "
+            "torch.sgn() instead."
+        )
+    return _sign(input)
+
+
+def _sgn_gradient(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
+    """Only a turn changes the direction: the part of `g` along it is taken away."""
+    if not is_complex(input):
+        return zeros_of(g._meta)
+    size = abs(input)
+    along = (g * conj_of(y)).real
+    return choose(size == 0, 0.0, (g - along * y) / size)
+
+
+@pointwise(vjp={"input": _sgn_gradient}, method=True, inplace=True)
+def sgn(input: Tensor) -> Tensor:
+    """The direction of each element: x / |x|, or 0 at zero."""
+    if input.dtype.category != dt.COMPLEX:
+        return _sign(input)
+    size = s.abs(input)
+    return s.where(size == 0, 0.0, input / size)
+
+
+@pointwise(
+    promote="float",
+    vjp={
+        "input": lambda g, input, y: choose(input == 0, 0.0, g * (y / input)),
+        "other": flat,
+    },
+    method=True,
+    inplace=True,
+    oracle=np.copysign,
+)
+def copysign(input: Tensor, other: Tensor) -> Tensor:
+    """The size of `input` with the sign of `other`."""
+    refuse(input, "copysign_cpu", dt.COMPLEX)
+    return s.copysign(input, other)
+
+
+@pointwise(name="heaviside", vjp={}, method=True, inplace=True, oracle=np.heaviside)
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below zero, 1 above, `values` at zero."""
+    if input.dtype.category == dt.COMPLEX:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    return s.where(input == 0, values, s.cast(input > 0, input.dtype))
+
+
+@pointwise(
+    vjp={"input": lambda g, input: g * input.isfinite()},
+    method=True,
+    inplace=True,
+    oracle=lambda input, nan, posinf, neginf: np.nan_to_num(
+        input, nan=nan or 0.0, posinf=posinf, neginf=neginf
+    ),
+)
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:
+    """Numbers in place of nan and the infinities (by default 0 and the largest of the type)."""
+    if is_integral(input.dtype):
+        return input
+    if input.dtype.category == dt.COMPLEX:
+        limit = _largest(input.dtype.to_real())
+        re, im = (_finite(part, nan, posinf, neginf, limit) for part in (s.real(input), s.imag(input)))
+        return s.complex(re, im)
+    return _finite(input, nan, posinf, neginf, _largest(input.dtype))
+
+
+def _finite(x: Any, nan: Any, posinf: Any, neginf: Any, limit: float) -> Any:
+    x = s.where(s.is_nan(x), 0.0 if nan is None else nan, x)
+    x = s.where(x == math.inf, limit if posinf is None else posinf, x)
+    return s.where(x == -math.inf, -limit if neginf is None else neginf, x)
+
+
+def _largest(dtype: dt.dtype) -> float:
+    return float(np.finfo(dtype.storage).max)
+
+
+# ---- mantissa and exponent ----------------------------------------------------------------------
+
+
+@pointwise(vjp={"input": lambda g, exponent: g / 2.0**exponent}, out=False)
+def frexp_mantissa(input: Tensor, exponent: Tensor) -> Tensor:
+    """The fraction m in [0.5, 1) with `input = m * 2 ** exponent`."""
+    return s.frexp_mantissa(input)
+
+
+@pointwise(promote="int32", vjp={}, out=False)
+def frexp_exponent(input: Tensor) -> Tensor:
+    """The power of two that `frexp` takes out."""
+    refuse(input, "frexp", dt.BOOL, dt.INTEGER, dt.COMPLEX)
+    return s.frexp_exponent(input)
+
+
+_FREXP = named("frexp", "mantissa exponent")
+
+
+@front(method=True)
+def frexp(input: Tensor, *, out: Any = None) -> Any:
+    """Mantissa in [0.5, 1) and exponent of two of each element."""
+    exponent = frexp_exponent(input)
+    mantissa = frexp_mantissa(input, exponent)
+    if out is None:
+        return _FREXP(mantissa, exponent)
+    for target, found in zip(out, (mantissa, exponent), strict=True):
+        target.resize_(found.shape).copy_(found)
+    return _FREXP(*out)
+
+
+@pointwise(
+    vjp={"input": lambda g: g, "other": flat},
+    method=True,
+    inplace=True,
+    oracle=np.nextafter,
+)
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next representable number after `input` towards `other`."""
+    refuse(input, "nextafter", dt.BOOL, dt.INTEGER, dt.COMPLEX)
+    return s.nextafter(input, other)
+
+
+@composite(method=True, inplace=True, oracle=np.ldexp)
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """`input * 2 ** other`: an exponent put back."""
+    return input * 2.0**other

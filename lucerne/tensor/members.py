@@ -1,0 +1,157 @@
+"""Members that programs ask every tensor for and that mean little here: flags of other layouts and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne import backends
+from lucerne.base import dtype as dt
+from lucerne.base.device import device as Device
+from lucerne.tensor.interop import UntypedStorage
+from lucerne.tensor.tensor import Tensor
+
+# Device types of torch that a program may ask for by name; a backend of that name makes them true.
+_FOREIGN_DEVICES = ("cuda", "xpu", "mps", "xla", "ipu", "mtia", "hpu", "vulkan", "maia")
+
+
+def _device_flag(name: str) -> property:
+    return property(lambda self: self._meta.device.type == name, doc=f"Whether it lives on `{name}`.")
+
+
+def _move_to(name: str) -> Any:
+    def method(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+        """A copy on that device."""
+        return self.to(Device(name) if device is None else Device(device))
+
+    method.__name__ = name
+    return method
+
+
+def cpu(self: Any, memory_format: Any = None) -> Any:
+    """A copy in host memory; itself when it is there already."""
+    return self.to(Device(backends.HOST))
+
+
+def is_pinned(self: Any, device: Any = None) -> bool:
+    """Pinned memory speeds up copies to accelerators; host backends have none."""
+    return False
+
+
+def pin_memory(self: Any, device: Any = None) -> Any:
+    """Accepted for compatibility: there is no accelerator to pin memory for."""
+    return self
+
+
+def is_shared(self: Any) -> bool:
+    return False
+
+
+def share_memory_(self: Any) -> Any:
+    """Accepted for compatibility: threads share memory anyway; processes need `utils.data`."""
+    return self
+
+
+def storage(self: Any) -> UntypedStorage:
+    return UntypedStorage(self._storage)
+
+
+_TYPE_NAMES = {
+    dt.float32: "Float", dt.float64: "Double", dt.float16: "Half", dt.bfloat16: "BFloat16",
+    dt.uint8: "Byte", dt.int8: "Char", dt.int16: "Short", dt.int32: "Int", dt.int64: "Long",
+    dt.bool_: "Bool", dt.complex64: "ComplexFloat", dt.complex128: "ComplexDouble",
+}  # fmt: skip
+_TYPES_BY_NAME = {f"{v}Tensor": k for k, v in _TYPE_NAMES.items()}
+
+
+def type_name(self: Any) -> str:
+    return f"torch.{_TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
+
+
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    """The legacy type name, or a conversion to one: `x.type("torch.LongTensor")`."""
+    if dtype is None:
+        return type_name(self)
+    if isinstance(dtype, str):
+        try:
+            dtype = _TYPES_BY_NAME[dtype.rsplit(".", 1)[-1]]
+        except KeyError:
+            raise ValueError(f"invalid type: '{dtype}'") from None
+    return self.to(getattr(dtype, "_legacy_dtype", dtype))
+
+
+def storage_type(self: Any) -> str:
+    return type_name(self).replace("Tensor", "Storage")
+
+
+def record_stream(self: Any, stream: Any) -> None:
+    """Accepted for compatibility: host work is synchronous."""
+
+
+def module_load(self: Any, other: Any, assign: bool = False) -> Any:
+    """What loading a state dict does with a tensor."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def new(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The legacy constructor: sizes, or data, with this tensor's dtype."""
+    if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], tuple):
+        return self.new_tensor(args[0])
+    shape = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+    return self.new_empty(shape or (0,))
+
+
+def dense_dim(self: Any) -> int:
+    return int(self._meta.ndim)
+
+
+def sparse_dim(self: Any) -> int:
+    return 0
+
+
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+    """Itself: a strided tensor is dense."""
+    return self if dtype is None else self.to(dtype)
+
+
+def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Any:
+    """Make this tensor read another's storage."""
+    if source is None:
+        source = self.new_empty((0,))
+    handle = source._storage
+    if isinstance(source, Tensor) and size is None:
+        self._storage, self._offset, self._meta = handle, source._offset, source._meta
+    else:
+        shape = tuple(size) if size is not None else (handle.nbytes // self._meta.dtype.itemsize,)
+        strides = None if stride is None else tuple(stride)
+        meta = self._meta.like(shape=shape, strides=strides)
+        if (storage_offset + meta.span) * meta.dtype.itemsize > handle.nbytes:
+            raise RuntimeError(
+                f"setStorage: sizes {list(shape)}, strides {list(meta.strides)}, storage offset "
+                f"{storage_offset} need more bytes than the storage's {handle.nbytes}"
+            )
+        self._storage, self._offset, self._meta = handle, storage_offset, meta
+    self._array = None
+    return self
+
+
+def install() -> None:
+    """Put the members on Tensor."""
+    for name in _FOREIGN_DEVICES:
+        setattr(Tensor, f"is_{name}", _device_flag(name))
+    for name in ("cuda", "xpu", "ipu", "mtia", "hpu"):
+        setattr(Tensor, name, _move_to(name))
+    for flag in ("quantized", "sparse", "sparse_csr", "nested", "mkldnn"):
+        setattr(Tensor, f"is_{flag}", property(lambda self: False))
+    for fn in (
+        cpu, is_pinned, pin_memory, is_shared, share_memory_, storage, storage_type, record_stream,
+        module_load, new, dense_dim, sparse_dim, to_dense, set_,
+    ):  # fmt: skip
+        if fn.__name__ not in Tensor.__dict__:
+            setattr(Tensor, fn.__name__, fn)
+    Tensor.type = type_  # type: ignore[attr-defined]
+    Tensor.is_conj = Tensor.is_neg = lambda self: False  # type: ignore[attr-defined]
+    Tensor.name = Tensor.names = property(lambda self: None)  # type: ignore[attr-defined]
+    Tensor.grad_dtype = property(lambda self: self._meta.dtype)  # type: ignore[attr-defined]
+    Tensor.volatile = property(lambda self: False)  # type: ignore[attr-defined]
+
+
