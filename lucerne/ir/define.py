@@ -24,6 +24,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
+from lucerne.base.device import device
 from lucerne.ir import dispatch, op as op_, promote
 from lucerne.ir.convert import CONVERTERS
 from lucerne.ir.meta import NumberMeta, TensorMeta, make_meta
@@ -190,6 +191,7 @@ def common_device(metas: list[TensorMeta]) -> Any:
 def pointwise_meta(op: Op) -> Function:
     """Shape by broadcasting, dtype by the op's promotion rule, strides by the operands' order."""
     rule = op.promote
+    host = device("cpu")
 
     def meta(*args: Any) -> TensorMeta:
         operands = [
@@ -198,9 +200,11 @@ def pointwise_meta(op: Op) -> Function:
             if kind == op_.TENSOR and isinstance(a, (TensorMeta, NumberMeta))
         ]
         tensors = [a for a in operands if isinstance(a, TensorMeta)]
-        if not tensors:
-            raise TypeError(f"{op.name}(): expected at least one Tensor among the arguments")
         _, result = promote.compute_and_result(rule, operands)
+        if not tensors:
+            if len(operands) < 2:
+                raise TypeError(f"{op.name}(): expected at least one Tensor among the arguments")
+            return make_meta(result, (), None, host)  # torch takes add(1, 2) and gives a 0-dim tensor
         return elementwise_like(tensors, result)
 
     return meta

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from lucerne.ops import activation as activation
+from lucerne.ops import adaptive as adaptive
 from lucerne.ops import arithmetic as arithmetic
+from lucerne.ops import arrange as arrange
 from lucerne.ops import attention as attention
 from lucerne.ops import batchnorm as batchnorm
 from lucerne.ops import bitwise as bitwise
 from lucerne.ops import classify as classify
+from lucerne.ops import calculus as calculus
 from lucerne.ops import compare as compare
 from lucerne.ops import complexes as complexes
 from lucerne.ops import conv as conv
@@ -16,7 +19,9 @@ from lucerne.ops import convolution as convolution
 from lucerne.ops import copies as copies
 from lucerne.ops import counting as counting
 from lucerne.ops import creation as creation
+from lucerne.ops import ctc as ctc
 from lucerne.ops import decompositions as decompositions
+from lucerne.ops import distances as distances
 from lucerne.ops import dropout as dropout
 from lucerne.ops import einsum as einsum
 from lucerne.ops import embedding as embedding
@@ -26,6 +31,7 @@ from lucerne.ops import index as index
 from lucerne.ops import join as join
 from lucerne.ops import linalg as linalg
 from lucerne.ops import loss as loss
+from lucerne.ops import margins as margins
 from lucerne.ops import masked as masked
 from lucerne.ops import matmul as matmul
 from lucerne.ops import move as move
@@ -35,6 +41,7 @@ from lucerne.ops import patches as patches
 from lucerne.ops import padding as padding
 from lucerne.ops import pool as pool
 from lucerne.ops import powers as powers
+from lucerne.ops import quantiles as quantiles
 from lucerne.ops import random as random
 from lucerne.ops import ranges as ranges
 from lucerne.ops import reduce as reduce
@@ -45,6 +52,7 @@ from lucerne.ops import rows as rows
 from lucerne.ops import scan as scan
 from lucerne.ops import scatter as scatter
 from lucerne.ops import select as select
+from lucerne.ops import searching as searching
 from lucerne.ops import signal as signal
 from lucerne.ops import slicing as slicing
 from lucerne.ops import softmax as softmax

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ops import late
 from lucerne.ops.reduce import folded_count, restore
 
 
@@ -148,3 +150,99 @@ def std_mean(
     _check_float(input, "std_mean")
     dim, correction = _arguments(dim, unbiased, correction)
     return deviation(input, dim, correction, keepdim), input.mean(dim, keepdim)
+
+
+# ---- covariance --------------------------------------------------------------------------------
+
+
+def _check_weights(name: str, weights: Tensor, count: int, kind: int) -> None:
+    if weights.ndim > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
+            f"{weights.ndim} dimensions"
+        )
+    if weights.dtype.category != kind:
+        told = "integral dtype" if kind == dt.INTEGER else "floating point dtype"
+        raise RuntimeError(
+            f"cov(): expected {name} to have {told} but got {name} with "
+            f"{dt.cxx_name(weights.dtype)} dtype"
+        )
+    if weights.numel() != count:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input "
+            f"but got {weights.numel()} != {count}"
+        )
+    if count and bool(weights.lt(0).any()):
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+def _covariance_weights(count: int, fweights: Any, aweights: Any) -> Any:
+    if fweights is not None:
+        _check_weights("fweights", fweights, count, dt.INTEGER)
+    if aweights is not None:
+        _check_weights("aweights", aweights, count, dt.FLOAT)
+    if fweights is None or aweights is None:
+        return fweights if aweights is None else aweights
+    return fweights * aweights
+
+
+def _freedom(weights: Any, aweights: Any, total: Any, correction: float) -> Any:
+    if weights is not None and aweights is not None and correction != 0:
+        found = total - correction * (weights * aweights).sum() / total
+    else:
+        found = total - correction
+    if found <= 0:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
+                      "the number of observations.", stacklevel=4)  # fmt: skip
+        return found * 0
+    return found
+
+
+@front(method=True)
+def cov(
+    input: Tensor, *, correction: float = 1, fweights: Any = None, aweights: Any = None
+) -> Tensor:
+    """Covariance of variables (rows) over observations (columns).
+
+    >>> import lucerne
+    >>> lucerne.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]).cov()
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.ndim} dimensions"
+        )
+    if input.dtype is dt.bool_:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    rows = input.reshape(1, -1) if input.ndim < 2 else input
+    weights = _covariance_weights(rows.shape[1], fweights, aweights)
+    total = rows.shape[1] if weights is None else weights.sum()
+    if weights is not None and rows.shape[1] and not bool(total):
+        raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+    average = (rows if weights is None else rows * weights).sum(1) / total
+    freedom = _freedom(weights, aweights, total, correction)
+    away = rows - average.unsqueeze(1)
+    weighted = (away if weights is None else away * weights).transpose(0, 1)
+    weighted = weighted.conj_physical() if weighted.is_complex() else weighted
+    return (away.matmul(weighted.to(away.dtype)) / freedom).squeeze()
+
+
+@front(method=True)
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlation of variables (rows): covariance scaled to ones on the diagonal."""
+    if input.ndim > 2:
+        raise RuntimeError(
+            "corrcoef(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.ndim} dimensions"
+        )
+    c = cov(input)
+    if not c.ndim:
+        return c / c
+    deviations = c.diagonal()
+    deviations = (deviations.real if deviations.is_complex() else deviations).sqrt()
+    c = c / deviations.reshape(-1, 1) / deviations.reshape(1, -1)
+    if c.is_complex():
+        return late.fn("complex")(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
+    return c.clamp(-1, 1)

@@ -6,13 +6,10 @@ slots are machine code, and the Python path beside it stays complete.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.storage import Storage
-
-if TYPE_CHECKING:
-    from lucerne.tensor.autograd.state import AutogradState, ViewState
 
 
 class TensorBase:
@@ -24,10 +21,10 @@ class TensorBase:
     _offset: int
     """In elements."""
     _meta: TensorMeta
-    _auto: AutogradState | None
-    """None: takes no part in autograd."""
-    _view: ViewState | None
-    """None: not a view of another tensor."""
+    _auto: Any
+    """An AutogradState, or None: takes no part in autograd."""
+    _view: Any
+    """A ViewState, or None: not a view of another tensor."""
     _array: Any
     """The backend's handle of this tensor, kept between calls."""
 

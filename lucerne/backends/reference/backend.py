@@ -106,7 +106,8 @@ def array(t: TensorState) -> np.ndarray[Any, Any]:
         return found  # type: ignore[no-any-return]
     meta = t._meta
     storage = meta.dtype.storage
-    found = np.ndarray(meta.shape, storage, buffer, t._offset * storage.itemsize, meta.byte_strides)
+    start = t._offset * storage.itemsize if meta.numel else 0  # an empty view may start past the end
+    found = np.ndarray(meta.shape, storage, buffer, start, meta.byte_strides)
     t._array = found
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.tensor.autograd.api import grad
-from lucerne.tensor.autograd.modes import no_grad
+from lucerne.tensor.autograd.modes import enable_grad, no_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.interop import bits, values
@@ -169,6 +169,7 @@ def gradgradcheck(
     else:
         cotangents = [grad_outputs] if isinstance(grad_outputs, TensorBase) else list(grad_outputs)
 
+    @enable_grad()
     def first(*all_inputs: Any) -> Any:
         given = all_inputs[: len(args)]
         results = [o for o in _outputs(func(*given)) if requires_grad(o)]

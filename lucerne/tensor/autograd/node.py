@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import traceback
 import weakref
@@ -93,7 +94,7 @@ class Node:
 class OpNode(Node):
     """The derivative of one op call, by the formulas of its entry."""
 
-    __slots__ = ("inputs", "op", "released", "saved", "values")
+    __slots__ = ("inputs", "op", "reads", "released", "saved", "values")
 
     def __init__(
         self, op: Op, args: tuple[Any, ...], outs: tuple[Any, ...], replaced: Any = None
@@ -107,13 +108,15 @@ class OpNode(Node):
                 self._add_input(name, arg, edges)
         super().__init__(edges, tuple(o._meta for o in outs))
         self.values = _static_values(op, args)
+        self.reads = _reads(op, tuple(name for name, _, _ in self.inputs))
         self.saved: dict[str, Any] = {}
         for name, arg in zip(op.args, args, strict=True):
-            if name in op.save_names and name not in self.values:
-                self.saved[name] = _save(replaced if name == op.args[0] and replaced is not None else arg, self)
+            if name in self.reads and name not in self.values:
+                first = name == op.args[0] and replaced is not None
+                self.saved[name] = _save(replaced if first else arg, self)
 
     def save_result(self, outs: tuple[Any, ...]) -> None:
-        if "y" in self.op.save_names:
+        if "y" in self.reads:
             saved = tuple(SavedOutput(o, self, i) for i, o in enumerate(outs))
             self.saved["y"] = saved[0] if len(saved) == 1 else saved
 
@@ -173,6 +176,12 @@ class OpNode(Node):
     def release(self) -> None:
         self.saved = {}
         self.released = True
+
+
+@functools.lru_cache(maxsize=4096)
+def _reads(op: Op, names: tuple[str, ...]) -> frozenset[str]:
+    """What the formulas of these inputs read: nothing else is kept for backward."""
+    return frozenset(r for name in names for r in op.derivatives[name][1])
 
 
 def _static_values(op: Op, args: tuple[Any, ...]) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lucerne.tensor.autograd.node import Node
+from typing import Any
 
 
 class AutogradState:
@@ -17,12 +14,12 @@ class AutogradState:
         "retains_grad",
     )  # fmt: skip
 
-    def __init__(self, grad_fn: Node | None = None, output_nr: int = 0, requires_grad: bool = False):
+    def __init__(self, grad_fn: Any = None, output_nr: int = 0, requires_grad: bool = False):
         self.grad_fn = grad_fn
         self.output_nr = output_nr
         self.requires_grad = requires_grad
         self.grad: Any = None
-        self.accumulator: weakref.ref[Node] | None = None
+        self.accumulator: weakref.ref[Any] | None = None
         self.hooks: dict[int, Any] | None = None
         self.post_hooks: dict[int, Any] | None = None
         self.retains_grad = False

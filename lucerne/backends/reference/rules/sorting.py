@@ -21,3 +21,16 @@ def sort_along(input: Array, dim: int, descending: bool, stable: bool) -> tuple[
     else:
         order = np.argsort(x, axis=dim, kind="stable")
     return np.take_along_axis(x, order, dim).reshape(input.shape), order.reshape(input.shape)
+
+
+@rule("binary_search")
+def binary_search(sorted_sequence: Array, input: Array, right: bool) -> Array:
+    side: Any = "right" if right else "left"
+    if sorted_sequence.ndim == 1:
+        return np.asarray(np.searchsorted(sorted_sequence, input, side))
+    rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
+    wanted = input.reshape(len(rows), input.shape[-1])
+    found = np.empty(wanted.shape, np.int64)
+    for i, row in enumerate(rows):
+        found[i] = np.searchsorted(row, wanted[i], side)
+    return found.reshape(input.shape)
