@@ -99,3 +99,4 @@ from lucerne import utils as utils  # noqa: E402
 from lucerne import signal as signal  # noqa: E402
 from lucerne import special as special  # noqa: E402
 from lucerne import masked as masked  # noqa: E402
+from lucerne.ops import aten as _aten  # noqa: E402, F401

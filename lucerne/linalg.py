@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lucerne.base.errors import LinAlgError as LinAlgError
 from lucerne.ir.export import fill as _fill
 from lucerne.tensor import load as _load
 

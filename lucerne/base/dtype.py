@@ -219,6 +219,17 @@ def cxx_name(t: dtype) -> str:
 
 
 _cxx = cxx_name
+_C_NAMES = {
+    float32: "float", float64: "double", float16: "c10::Half", bfloat16: "c10::BFloat16",
+    int64: "long int", int32: "int", int16: "short int", int8: "signed char",
+    uint8: "unsigned char", bool_: "bool", complex64: "c10::complex<float>",
+    complex128: "c10::complex<double>", complex32: "c10::complex<c10::Half>",
+}  # fmt: skip
+
+
+def c_name(t: dtype) -> str:
+    """What torch's messages call a type in C: "long int", "float", ..."""
+    return _C_NAMES.get(t, t.name)
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:

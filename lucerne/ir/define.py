@@ -12,6 +12,8 @@ Fields every decorator takes:
   `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the backward
   pass. Broadcasting and dtype changes are undone by the engine.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.
+* `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first), "some"
+  (one must be a tensor, the default) or "all".
 * `namespace`: "" for `lucerne.name`, else for example "nn.functional" or "linalg".
 * `oracle`, `samples`: how `lucerne conformance` checks it without torch.
 """
@@ -200,14 +202,27 @@ def pointwise_meta(op: Op) -> Function:
             if kind == op_.TENSOR and isinstance(a, (TensorMeta, NumberMeta))
         ]
         tensors = [a for a in operands if isinstance(a, TensorMeta)]
+        if len(tensors) < len(operands):
+            _check_numbers(op, args, bool(tensors))
         _, result = promote.compute_and_result(rule, operands)
         if not tensors:
-            if len(operands) < 2:
-                raise TypeError(f"{op.name}(): expected at least one Tensor among the arguments")
-            return make_meta(result, (), None, host)  # torch takes add(1, 2) and gives a 0-dim tensor
+            return make_meta(result, (), None, host)
         return elementwise_like(tensors, result)
 
     return meta
+
+
+def _check_numbers(op: Op, args: tuple[Any, ...], any_tensor: bool) -> None:
+    """Refuse Python numbers where torch does: see `numbers` of an entry."""
+    allowed = op.numbers
+    if allowed == "all" or (allowed == "some" and any_tensor):
+        return
+    for i, (p, a) in enumerate(zip(op.params, args, strict=True)):
+        if isinstance(a, NumberMeta) and (allowed != "rest" or i == 0):
+            raise TypeError(
+                f"{op.name}(): argument '{p.name}' (position {i + 1}) must be Tensor, not "
+                f"{a.kind.__name__}"
+            )
 
 
 def elementwise_like(tensors: list[TensorMeta], dtype: dt.dtype) -> TensorMeta:

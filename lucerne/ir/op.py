@@ -53,8 +53,8 @@ class Op:
 
     __slots__ = (
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc", "explicit",
-        "inplace", "kind", "kinds", "meta", "method", "name", "namespace", "needs_opmath", "oracle",
-        "out", "params", "promote", "public", "reduce", "samples", "save_names", "supports_number",
+        "inplace", "kind", "kinds", "meta", "method", "name", "namespace", "needs_opmath", "numbers", "oracle",
+        "out", "params", "promote", "public", "reduce", "samples", "save_names",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -73,9 +73,10 @@ class Op:
         self.samples: Any = fields.get("samples")
         self.promote: str = fields.get("promote", "default")
         self.reduce: Any = fields.get("reduce")
+        self.numbers: str = fields.get("numbers", "some")
         self.method: bool = fields.get("method", False)
         self.inplace: bool = fields.get("inplace", False)
-        self.out: bool = fields.get("out", True)
+        self.out: bool | str = fields.get("out", True)  # "exact": out= must have the dtype
         self.namespace: str = fields.get("namespace", "")
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.data_dependent: bool = fields.get("data_dependent", False)

@@ -90,7 +90,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         )
     if weight.ndim > 1:
         raise RuntimeError(
-            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = " f"{weight.ndim}"
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
         )
     if weight.ndim == 1 and weight.numel() != 1:
         _check_channels(input, weight)
@@ -299,7 +299,9 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
 
 
 @pointwise(
-    vjp={"input": lambda g, input: g * sigmoid(-input)}, name="logsigmoid", namespace="nn.functional"
+    vjp={"input": lambda g, input: g * sigmoid(-input)},
+    name="logsigmoid",
+    namespace="nn.functional",
 )
 def logsigmoid(input: Tensor) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
@@ -390,9 +392,7 @@ def softshrink_op(input: Tensor, lambd: Scalar) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     """Elements moved towards zero by `lambd`, no further."""
     if lambd < 0:
-        raise RuntimeError(
-            f"lambda must be greater or equal to 0, but found to be {lambd:g}."
-        )
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
     return softshrink_op(input, lambd, out=out)
 
 

@@ -14,6 +14,7 @@ from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, refuse
 
 
 @pointwise(
+    numbers="all",
     name="add2",
     vjp={"input": lambda g: g, "other": lambda g: g},
     oracle=np.add,
@@ -24,6 +25,7 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="all",
     vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_of(alpha)},
     oracle=lambda input, other, alpha: input + alpha * other,
 )
@@ -66,7 +68,12 @@ def add(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
     return add_scaled(input, other, check_alpha(alpha, input, other), out=out)
 
 
-@pointwise(name="sub2", vjp={"input": lambda g: g, "other": lambda g: -g}, oracle=np.subtract)
+@pointwise(
+    numbers="all",
+    name="sub2",
+    vjp={"input": lambda g: g, "other": lambda g: -g},
+    oracle=np.subtract,
+)
 def sub2(input: Tensor, other: Tensor) -> Tensor:
     """Difference of two operands."""
     return input - other
@@ -103,6 +110,7 @@ def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
 
 
 @pointwise(
+    numbers="all",
     vjp={
         "input": lambda g, other: g * conj_of(other),
         "other": lambda g, input: g * conj_of(input),
@@ -123,6 +131,7 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="all",
     name="true_divide",
     promote="float",
     vjp={
@@ -139,6 +148,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="all",
     name="div_trunc",
     vjp={"input": flat, "other": flat},
     oracle=lambda input, other: np.trunc(input / other),
@@ -151,7 +161,9 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
     return s.trunc(input / other)
 
 
-@pointwise(name="div_floor", vjp={"input": flat, "other": flat}, oracle=np.floor_divide)
+@pointwise(
+    numbers="all", name="div_floor", vjp={"input": flat, "other": flat}, oracle=np.floor_divide
+)
 def div_floor(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down."""
     return _floor_quotient(input, other)
@@ -193,7 +205,7 @@ def div(
     )
 
 
-@pointwise(method=True, inplace=True, oracle=np.floor_divide)
+@pointwise(numbers="all", method=True, inplace=True, oracle=np.floor_divide)
 def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down; not differentiable, as in torch."""
     return _floor_quotient(input, other)
@@ -221,6 +233,7 @@ def remainder(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="rest",
     vjp={
         "input": lambda g: g,
         "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
@@ -261,6 +274,7 @@ def positive(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g: g,
         "tensor1": lambda g, tensor2, value: g * conj_of(tensor2 * value),
@@ -277,6 +291,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g: g,
         "tensor1": lambda g, tensor2, value: g * conj_of(value / tensor2),
@@ -301,6 +316,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 
 
 
 @pointwise(
+    numbers="rest",
     vjp={
         "input": lambda g, weight: g * conj_of(1 - weight),
         "end": lambda g, weight: g * conj_of(weight),

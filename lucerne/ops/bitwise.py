@@ -62,7 +62,7 @@ def _truth(x: Any) -> Any:
     return x if x.dtype is dt.bool_ else x != 0
 
 
-@pointwise(promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_and)
+@pointwise(numbers="none", promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_and)
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """Whether both are not zero.
 
@@ -73,13 +73,13 @@ def logical_and(input: Tensor, other: Tensor) -> Tensor:
     return _truth(input) & _truth(other)
 
 
-@pointwise(promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_or)
+@pointwise(numbers="none", promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_or)
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Whether either is not zero."""
     return _truth(input) | _truth(other)
 
 
-@pointwise(promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_xor)
+@pointwise(numbers="none", promote="bool", vjp={}, method=True, inplace=True, oracle=np.logical_xor)
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """Whether just one is not zero."""
     return _truth(input) ^ _truth(other)
@@ -94,14 +94,14 @@ def logical_not(input: Tensor) -> Tensor:
 # ---- whole numbers ------------------------------------------------------------------------------
 
 
-@pointwise(vjp={}, method=True, inplace=True, oracle=np.gcd)
+@pointwise(numbers="none", vjp={}, method=True, inplace=True, oracle=np.gcd)
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor."""
     refuse(input, "gcd_cpu", dt.FLOAT, dt.COMPLEX, dt.BOOL)
     return s.gcd(input, other)
 
 
-@pointwise(vjp={}, method=True, inplace=True, oracle=np.lcm)
+@pointwise(numbers="none", vjp={}, method=True, inplace=True, oracle=np.lcm)
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """The least common multiple."""
     refuse(input, "lcm_cpu", dt.FLOAT, dt.COMPLEX, dt.BOOL)

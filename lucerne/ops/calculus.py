@@ -60,8 +60,7 @@ def diff(
     _check_diff(input, n, dim, [e for e in (prepend, append) if e is not None])
     pieces = [e for e in (prepend, input, append) if e is not None]
     if n == 0:
-        found = input.clone()
-        return found if out is None else out.resize_(found.shape).copy_(found)
+        return neighbour_difference(input.clone(), 0, dim, out=out)
     joined = late.fn("cat")(pieces, dim) if len(pieces) > 1 else input
     return neighbour_difference(joined, n, dim, out=out)
 

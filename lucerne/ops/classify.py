@@ -176,9 +176,7 @@ def cross_entropy(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(
-            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
-        )
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     dim = 1 if input.ndim > 1 else 0
     if input.shape == target.shape:
         _check_soft(input, target, weight, ignore_index)
@@ -371,5 +369,3 @@ def kl_div(
         total = loss.sum()
         return total / input.shape[0] if input.ndim else total
     return reduced(loss, legacy or reduction)
-
-

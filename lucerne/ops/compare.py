@@ -14,7 +14,7 @@ from lucerne.ir.scalar import s
 from lucerne.ops.checks import refuse
 
 
-@pointwise(promote="bool", vjp={}, method=True, inplace=True, oracle=np.equal)
+@pointwise(numbers="rest", promote="bool", vjp={}, method=True, inplace=True, oracle=np.equal)
 def eq(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements are equal.
 
@@ -26,14 +26,28 @@ def eq(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    promote="bool", vjp={}, method=True, inplace=True, aliases=("not_equal",), oracle=np.not_equal
+    numbers="rest",
+    promote="bool",
+    vjp={},
+    method=True,
+    inplace=True,
+    aliases=("not_equal",),
+    oracle=np.not_equal,
 )
 def ne(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements differ."""
     return input != other
 
 
-@pointwise(promote="bool", vjp={}, method=True, inplace=True, aliases=("less",), oracle=np.less)
+@pointwise(
+    numbers="rest",
+    promote="bool",
+    vjp={},
+    method=True,
+    inplace=True,
+    aliases=("less",),
+    oracle=np.less,
+)
 def lt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller."""
     refuse(input, "lt_cpu", dt.COMPLEX)
@@ -41,7 +55,13 @@ def lt(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    promote="bool", vjp={}, method=True, inplace=True, aliases=("less_equal",), oracle=np.less_equal
+    numbers="rest",
+    promote="bool",
+    vjp={},
+    method=True,
+    inplace=True,
+    aliases=("less_equal",),
+    oracle=np.less_equal,
 )
 def le(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller or equal."""
@@ -50,7 +70,13 @@ def le(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    promote="bool", vjp={}, method=True, inplace=True, aliases=("greater",), oracle=np.greater
+    numbers="rest",
+    promote="bool",
+    vjp={},
+    method=True,
+    inplace=True,
+    aliases=("greater",),
+    oracle=np.greater,
 )
 def gt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is larger."""
@@ -59,6 +85,7 @@ def gt(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="rest",
     promote="bool",
     vjp={},
     method=True,
@@ -180,9 +207,7 @@ def isclose(
     tensor([ True, False])
     """
     if input.dtype is not other.dtype:
-        raise RuntimeError(
-            f"{dt.cxx_name(input.dtype)} did not match {dt.cxx_name(other.dtype)}"
-        )
+        raise RuntimeError(f"{dt.cxx_name(input.dtype)} did not match {dt.cxx_name(other.dtype)}")
     if rtol < 0:
         raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol}")
     if atol < 0:

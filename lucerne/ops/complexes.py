@@ -192,9 +192,7 @@ def _angle_gradient(g: Tensor, input: Tensor) -> Tensor:
     return choose(squared == 0, 0.0, g * turned / squared)
 
 
-@pointwise(
-    promote="float_real", vjp={"input": _angle_gradient}, method=True, oracle=np.angle
-)
+@pointwise(promote="float_real", vjp={"input": _angle_gradient}, method=True, oracle=np.angle)
 def angle(input: Tensor) -> Tensor:
     """The angle of each element: for real ones 0, or pi when negative."""
     if input.dtype.category == dt.COMPLEX:

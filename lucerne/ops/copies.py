@@ -1,3 +1,265 @@
-"""Ops of the copies family."""
+"""Views as copies (`permute_copy`, ...), copies with a part replaced (`*_scatter`), fills."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
+from lucerne.base import shape as sh
+from lucerne.ir.convert import Dtype, IntList
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor, TensorList
+from lucerne.ops.creation import checked_number
+from lucerne.ops.join import cat
+from lucerne.ops.move import filled
+from lucerne.ops.slicing import bounds, slice_dim
+from lucerne.ops.view import view_dtype, view_shape
+
+
+def _own(x: Any) -> Any:
+    """A view (or several) as contiguous tensors with memory of their own."""
+    if isinstance(x, tuple):
+        return tuple(_own(part) for part in x)
+    return x.clone(memory_format=lo.contiguous_format)
+
+
+# ---- fills ------------------------------------------------------------------------------------
+
+
+@front()
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like `input` with every element `value`."""
+    return input.clone().fill_(value)
+
+
+@front(namespace="Tensor", method=True)
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write `value` over every element.
+
+    >>> import lucerne
+    >>> lucerne.zeros(2).fill_(3)
+    tensor([3., 3.])
+    """
+    if hasattr(value, "_meta"):
+        if value.ndim:
+            raise RuntimeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value.ndim} dimensions."
+            )
+        return input.copy_(value)
+    return input.copy_(checked_number(value, input.dtype))
+
+
+@front(method=True)
+def zero_(input: Tensor) -> Tensor:
+    """Write zeros over every element."""
+    return input.copy_(0)
+
+
+# ---- views as copies --------------------------------------------------------------------------
+
+
+@composite()
+def alias_copy(input: Tensor) -> Tensor:
+    """A copy."""
+    return _own(input)
+
+
+@composite(name="view_copy")
+def view_copy_shape(input: Tensor, size: IntList) -> Tensor:
+    """`view` as a copy."""
+    return _own(view_shape(input, size))
+
+
+@composite(name="view_copy_dtype")
+def view_copy_dtype(input: Tensor, dtype: Dtype) -> Tensor:
+    """`view(dtype)` as a copy."""
+    return _own(view_dtype(input, dtype))
+
+
+@front()
+def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """`view` as a copy."""
+    kind = size if isinstance(size, dt.dtype) else dtype
+    if kind is not None:
+        return view_copy_dtype(input, kind, out=out)
+    return view_copy_shape(input, size, out=out)
+
+
+@composite()
+def as_strided_copy(
+    input: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
+) -> Tensor:
+    """`as_strided` as a copy."""
+    return _own(input.as_strided(size, stride, storage_offset))
+
+
+@composite()
+def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """`diagonal` as a copy."""
+    return _own(input.diagonal(offset, dim1, dim2))
+
+
+@composite()
+def expand_copy(input: Tensor, size: IntList, *, implicit: bool = False) -> Tensor:
+    """`expand` as a copy."""
+    return _own(input.expand(size))
+
+
+@composite()
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`narrow` as a copy."""
+    return _own(input.narrow(dim, start, length))
+
+
+@composite()
+def permute_copy(input: Tensor, dims: IntList) -> Tensor:
+    """`permute` as a copy."""
+    return _own(input.permute(dims))
+
+
+@composite()
+def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
+    """`select` as a copy."""
+    return _own(input.select(dim, index))
+
+
+@composite()
+def slice_copy(
+    input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A slice as a copy."""
+    return _own(slice_dim(input, dim, start, end, step))
+
+
+@composite()
+def squeeze_copy(input: Tensor, dim: IntList | None = None) -> Tensor:
+    """`squeeze` as a copy."""
+    return _own(input.squeeze(dim))
+
+
+@composite()
+def unsqueeze_copy(input: Tensor, dim: int) -> Tensor:
+    """`unsqueeze` as a copy."""
+    return _own(input.unsqueeze(dim))
+
+
+@composite()
+def t_copy(input: Tensor) -> Tensor:
+    """`t` as a copy."""
+    return _own(input.t())
+
+
+@composite()
+def transpose_copy(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """`transpose` as a copy."""
+    return _own(input.transpose(dim0, dim1))
+
+
+@composite()
+def unfold_copy(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """`unfold` as a copy."""
+    return _own(input.unfold(dimension, size, step))
+
+
+@composite()
+def unbind_copy(input: Tensor, dim: int = 0) -> Any:
+    """`unbind` as copies."""
+    return _own(input.unbind(dim))
+
+
+@composite()
+def split_copy(input: Tensor, split_size: int, dim: int = 0) -> Any:
+    """`split` as copies."""
+    return _own(input.split(split_size, dim))
+
+
+@composite()
+def split_with_sizes_copy(input: Tensor, split_sizes: IntList, dim: int = 0) -> Any:
+    """`split_with_sizes` as copies."""
+    return _own(input.split_with_sizes(split_sizes, dim))
+
+
+@composite()
+def detach_copy(input: Tensor) -> Tensor:
+    """`detach` as a copy."""
+    return _own(input.detach())
+
+
+# ---- a copy with a part replaced --------------------------------------------------------------
+
+
+def _with_part(input: Tensor, part: Any, src: Tensor, memory_format: Any = None) -> Tensor:
+    """A copy of `input` where the view that `part` takes holds `src`."""
+    made = input.clone(memory_format=memory_format or lo.contiguous_format)
+    view = part(made)
+    if view.shape != src.shape:
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(view.shape)}"
+        )
+    view.copy_(src)
+    return made
+
+
+@composite(method=True)
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """A copy with a diagonal replaced by `src`."""
+    return _with_part(input, lambda x: x.diagonal(offset, dim1, dim2), src)
+
+
+@composite(method=True)
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with one index of a dimension replaced by `src`."""
+    return _with_part(input, lambda x: x.select(dim, index), src)
+
+
+@composite(method=True)
+def slice_scatter(
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """A copy with a slice of a dimension replaced by `src`."""
+    first, last = bounds(input.shape[sh.wrap_dim(dim, input.ndim)], start, end)
+    return _with_part(input, lambda x: slice_dim(x, dim, first, last, step), src)
+
+
+@composite(method=True)
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
+) -> Tensor:
+    """A copy with the elements that `as_strided` would read replaced by `src`."""
+    return _with_part(
+        input, lambda x: x.as_strided(size, stride, storage_offset), src, lo.preserve_format
+    )
+
+
+# ---- joined with padding ----------------------------------------------------------------------
+
+
+@composite()
+def _chunk_cat(tensors: TensorList, dim: int, num_chunks: int) -> Tensor:
+    """Each tensor in `num_chunks` padded chunks; the i-th chunks of all side by side."""
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    d = sh.wrap_dim(dim, tensors[0].ndim)
+    rows = []
+    for x in tensors:
+        if x.shape[:d] != tensors[0].shape[:d]:
+            raise RuntimeError("_chunk_cat expects same sizes of 0,...,dim-1 dimensions")
+        size = (x.shape[d] + num_chunks - 1) // num_chunks
+        missing = size * num_chunks - x.shape[d]
+        if missing:
+            pad = filled((*x.shape[:d], missing, *x.shape[d + 1 :]), 0, x.dtype, x.device, None)
+            x = cat([x, pad], d)
+        rows.append(x.reshape(*x.shape[:d], num_chunks, -1))
+    return cat(rows, d + 1)

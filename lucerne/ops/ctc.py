@@ -73,7 +73,9 @@ def _forward(emitted: Tensor, states: Tensor, skip: Tensor) -> Tensor:
     return fn("stack")(found, 0)
 
 
-def _backward(emitted: Tensor, states: Tensor, skip: Tensor, lengths: Tensor, ends: Tensor) -> Tensor:
+def _backward(
+    emitted: Tensor, states: Tensor, skip: Tensor, lengths: Tensor, ends: Tensor
+) -> Tensor:
     """beta for every frame, from each sequence's last frame backwards."""
     places = _arange(states.shape[1], states.device)
     last = (places == ends.unsqueeze(1)) | ((places == ends.unsqueeze(1) - 1) & (places >= 0))
@@ -195,7 +197,7 @@ def ctc_loss(
     tensor(1.2747)
     """
     if log_probs.dtype not in (dt.float32, dt.float64):
-        raise RuntimeError(f'"ctc_loss_cpu" not implemented for \'{dt.cxx_name(log_probs.dtype)}\'')
+        raise RuntimeError(f"\"ctc_loss_cpu\" not implemented for '{dt.cxx_name(log_probs.dtype)}'")
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)

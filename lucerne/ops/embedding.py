@@ -33,8 +33,10 @@ def _refuse_sparse(sparse: bool) -> None:
 
 
 def _embedding_vjp(
-    g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, weight_meta: TensorMeta
-) -> Tensor:
+    g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool,
+    weight_meta: TensorMeta,
+) -> Tensor:  # fmt: skip
+    _refuse_sparse(sparse)
     flat = indices.reshape(-1)
     rows = g.reshape(flat.shape[0], *weight_meta.shape[1:])
     tail = (-1, *(1,) * (weight_meta.ndim - 1))
@@ -60,7 +62,6 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Rows of `weight` at `indices`; the row `padding_idx` gets no gradient."""
-    _refuse_sparse(sparse)
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices("embedding", indices)
@@ -127,9 +128,10 @@ def bag_rows(
     mode: str,
     per_sample_weights: Tensor | None,
     scale_grad_by_freq: bool,
+    sparse: bool,
 ) -> Tensor:
     """Rows at `indices` folded by bag."""
-    rows = embedding(weight, indices, -1, scale_grad_by_freq)
+    rows = embedding(weight, indices, -1, scale_grad_by_freq, sparse)
     shape = (bag_count, weight.shape[1])
     nothing = filled(shape, 0, weight.dtype, weight.device, None)
     if mode == "max":
@@ -193,7 +195,7 @@ def embedding_bag(
         input, bags = index_nd(input, (keep,)), index_nd(bags, (keep,))
         if per_sample_weights is not None:
             per_sample_weights = index_nd(per_sample_weights, (keep,))
-    return bag_rows(weight, input, bags, rows, mode, per_sample_weights, scale_grad_by_freq)
+    return bag_rows(weight, input, bags, rows, mode, per_sample_weights, scale_grad_by_freq, sparse)
 
 
 def _row_numbers(rows: int, each: int, device: Any) -> Tensor:
@@ -249,7 +251,6 @@ def _check_bag(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
-    _refuse_sparse(sparse)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "

@@ -11,6 +11,8 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduction
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
+from lucerne.ops import late
+from lucerne.ops.outs import require_dtypes
 from lucerne.ops.reduce import restore
 
 
@@ -122,6 +124,7 @@ def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
     tensor([1, 0])
     """
     _refuse_bool(input, "argmax")
+    require_dtypes(out, dt.int64)
     return argmax_dim(input, dim, keepdim, out=out)
 
 
@@ -129,6 +132,7 @@ def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
 def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Index of the first smallest element along `dim`, or in the flattened input."""
     _refuse_bool(input, "argmin")
+    require_dtypes(out, dt.int64)
     return argmin_dim(input, dim, keepdim, out=out)
 
 
@@ -229,19 +233,13 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any, out: An
     if hasattr(dim, "_meta"):
         other = dim
     if other is not None:
-        found = getattr(input, pairwise)(other)
-        return found if out is None else _written(found, out)
+        return late.fn(pairwise)(input, other, out=out)
     if dim is _UNSET:
         return of_all(input, out=out)
     if dim is None or isinstance(dim, (float, tuple, list, str)):
         raise _refuse_call(name, dim)
+    require_dtypes(out, input.dtype, dt.int64)
     return along(input, dim, keepdim, out=out)
-
-
-def _written(found: Tensor, out: Tensor) -> Tensor:
-    if out.shape != found.shape:
-        out.resize_(found.shape)
-    return out.copy_(found)
 
 
 _empty_aminmax = (
@@ -262,18 +260,8 @@ def aminmax(
     """
     if dim is None and not input.numel():
         raise RuntimeError(_empty_aminmax)
-    if out is not None:
-        for o in out:
-            if o.dtype is not input.dtype:
-                raise RuntimeError(
-                    f"Expected out tensor to have dtype {_c_name(input.dtype)}, but got "
-                    f"{_c_name(o.dtype)} instead"
-                )
+    require_dtypes(out, input.dtype, input.dtype)
     return aminmax_dim(input, dim, keepdim, out=out)
-
-
-def _c_name(dtype: dt.dtype) -> str:
-    return {dt.float32: "float", dt.float64: "double"}.get(dtype, dtype.name)
 
 
 @composite(name="aminmax_dim")

@@ -27,6 +27,7 @@ from lucerne.ops import einsum as einsum
 from lucerne.ops import embedding as embedding
 from lucerne.ops import extrema as extrema
 from lucerne.ops import fft as fft
+from lucerne.ops import grid as grid
 from lucerne.ops import index as index
 from lucerne.ops import join as join
 from lucerne.ops import linalg as linalg
@@ -34,6 +35,7 @@ from lucerne.ops import loss as loss
 from lucerne.ops import margins as margins
 from lucerne.ops import masked as masked
 from lucerne.ops import matmul as matmul
+from lucerne.ops import matrix_functions as matrix_functions
 from lucerne.ops import move as move
 from lucerne.ops import normalization as normalization
 from lucerne.ops import norms as norms

@@ -62,9 +62,7 @@ def _broadcast(shapes: list[sh.Shape]) -> sh.Shape:
         ) from None
 
 
-def _index_meta(
-    input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: bool
-) -> TensorMeta:
+def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: bool) -> TensorMeta:
     at = Layout(tuple(input.shape), indices)
     spread = len(at.broadcast)
     kept = [input.strides[d] for d in range(input.ndim) if d not in at.dims]
@@ -209,7 +207,7 @@ def index_put(
 # ---- where is it true ----------------------------------------------------------------------------
 
 
-@structural(meta=None, data_dependent=True, name="nonzero", vjp={}, oracle=np.argwhere)
+@structural(meta=None, data_dependent=True, name="nonzero", out="exact", vjp={}, oracle=np.argwhere)
 def nonzero_rows(input: Tensor) -> Tensor:
     """The positions of the elements that aren't zero, one row each."""
 
@@ -224,8 +222,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
             [3]])
     """
     if as_tuple:
+        if out is not None:
+            raise TypeError("nonzero(): argument 'out' can't be given together with as_tuple")
         rows = nonzero_rows(input.reshape(1) if not input.ndim else input)
         return tuple(rows.select(1, d) for d in range(max(input.ndim, 1)))
     return nonzero_rows(input, out=out)
-
-

@@ -119,6 +119,19 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     return _LU(permutation_matrix(packed, pivots), lower, upper)
 
 
+def _needs_q(g: Tensor) -> Tensor:
+    raise RuntimeError(
+        "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use "
+        "linalg.qr(A, mode='reduced') if you are going to require gradients."
+    )
+
+
+@composite(name="qr_triangle", out=False, vjp={"A": _needs_q})
+def qr_triangle(A: Tensor) -> Tensor:
+    """R of the QR decomposition alone."""
+    return dc.qr_factors(A, False)[1]
+
+
 @composite(namespace="linalg", oracle=lambda A, mode: np.linalg.qr(A, mode))
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Orthonormal Q and upper triangular R with `A = Q @ R`."""
@@ -130,9 +143,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
             "'complete'"
         )
     if mode == "r":
-        if A.requires_grad and late.fn("is_grad_enabled_now")():
-            return _QR(A.new_empty(0), triangle_without_gradient(A))
-        return _QR(A.new_empty(0), dc.qr_factors(A.detach(), False)[1])
+        return _QR(A.new_empty(0), qr_triangle(A))
     return _QR(*dc.qr_factors(A, mode == "complete"))
 
 

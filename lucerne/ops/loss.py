@@ -53,7 +53,9 @@ def _same_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return input.expand(shape), target.expand(shape)
 
 
-def _weighted(loss: Tensor, input: Tensor, weight: Tensor, reduction: str, by_weight: bool) -> Tensor:
+def _weighted(
+    loss: Tensor, input: Tensor, weight: Tensor, reduction: str, by_weight: bool
+) -> Tensor:
     if weight.shape != input.shape:
         raise ValueError("Weights and input must have the same size.")
     loss = loss * weight

@@ -190,7 +190,12 @@ def triplet_margin_with_distance_loss(
 
 def _batched(input: Tensor, target: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Input as (N, C); a single sample becomes a batch of one."""
-    if input.ndim > 2 or (input.ndim == 2 and not input.shape[1]) or not input.numel() and input.ndim < 2:
+    if (
+        input.ndim > 2
+        or (input.ndim == 2 and not input.shape[1])
+        or not input.numel()
+        and input.ndim < 2
+    ):
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.shape)}"

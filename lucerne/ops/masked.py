@@ -85,12 +85,13 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
 def _check_mask(name: str, mask: Tensor) -> None:
     if mask.dtype is not dt.bool_:
         raise RuntimeError(
-            f"{name} only supports boolean masks, but got mask with dtype "
-            f"{dt.cxx_name(mask.dtype)}"
+            f"{name} only supports boolean masks, but got mask with dtype {dt.cxx_name(mask.dtype)}"
         )
 
 
-@composite(method=True, oracle=lambda input, mask: np.broadcast_arrays(input, mask)[0][mask])
+@composite(
+    method=True, out="apart", oracle=lambda input, mask: np.broadcast_arrays(input, mask)[0][mask]
+)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, in order, as a vector.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
-from lucerne.ir.convert import IntList
-from lucerne.ir.define import structural
+from lucerne.ir.convert import IntList, as_int_list
+from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Scalar, Tensor
-from lucerne.ops.move import filled
+from lucerne.ops.move import counted, filled
 
 
 def _pad_meta(input: TensorMeta, value: Any, low: Any, high: Any, interior: Any) -> TensorMeta:
@@ -65,3 +64,123 @@ def embed_diagonal(g: Tensor, shape: Any, offset: int, dim1: int, dim2: int) -> 
     rest = tuple(g.shape[:-1])
     flat = embed_slice(g, (*rest, rows * cols), ndim - 2, start, cols + 1)
     return flat.reshape(*rest, rows, cols).movedim((-2, -1), (a, b))
+
+
+# ---- nn.functional.pad ------------------------------------------------------------------------
+
+
+@composite(out=False)
+def constant_pad_nd(input: Tensor, pad: IntList, value: Scalar = 0) -> Tensor:
+    """A constant around the tensor; negative counts cut off.
+
+    `pad` counts from the last dimension: (left, right, top, bottom, ...).
+    """
+    _check_pad(input, pad)
+    low, high = _sides(pad, input.ndim)
+    for d in range(input.ndim):
+        first, last = max(-low[d], 0), input.shape[d] - max(-high[d], 0)
+        if first or last != input.shape[d]:
+            input = input.narrow(d, first, last - first)
+    low, high = ([max(n, 0) for n in side] for side in (low, high))
+    if not any(low) and not any(high):
+        return input.clone()
+    return padded(input, value, low, high, (0,) * input.ndim)
+
+
+def _sides(pad: Any, ndim: int) -> tuple[list[int], list[int]]:
+    """Counts before and after each dimension, first dimension first."""
+    low, high = [0] * ndim, [0] * ndim
+    for i in range(len(pad) // 2):
+        low[ndim - 1 - i], high[ndim - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    return low, high
+
+
+def _check_pad(input: Tensor, pad: Any) -> None:
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * input.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad "
+            f"length is {len(pad)} while the input has {input.ndim} dimensions."
+        )
+    low, high = _sides(pad, input.ndim)
+    for d in range(input.ndim):
+        size = input.shape[d] + low[d] + high[d]
+        if size < 0:
+            raise RuntimeError(
+                f"The input size {input.shape[d]}, plus negative padding {low[d]} and {high[d]}, "
+                "resulted in a negative output size, which is invalid. Check dimension "
+                f"{d} of your input."
+            )
+
+
+def _reflected(at: Tensor, n: int) -> Tensor:
+    return (n - 1) - ((n - 1) - at.abs()).abs()
+
+
+_MODES = {
+    "reflect": _reflected,
+    "replicate": lambda at, n: at.clamp(0, n - 1),
+    "circular": lambda at, n: at.remainder(n),
+}
+
+
+def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
+    count = len(pad) // 2
+    if len(pad) not in (2, 4, 6) or input.ndim not in (count + 1, count + 2):
+        raise NotImplementedError(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+        )
+    low, high = _sides(pad, input.ndim)
+    for d in range(input.ndim):
+        n = input.shape[d]
+        if d and not n:
+            raise RuntimeError(
+                f"Expected {input.ndim}D tensor with possibly 0 batch size and other non-zero "
+                f"dimensions for input, but got: {list(input.shape)}"
+            )
+        if mode == "reflect" and (low[d] or high[d]) and max(low[d], high[d]) >= n:
+            raise RuntimeError(
+                "Argument #4: Padding size should be less than the corresponding input dimension, "
+                f"but got: padding ({low[d]}, {high[d]}) at dimension {d} of input "
+                f"{list(input.shape)}"
+            )
+        if mode == "circular" and max(low[d], high[d]) > n:
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if n + low[d] + high[d] < (1 if n else 0):
+            raise RuntimeError(
+                f"input (size: {n}) with padding {low[d]}, {high[d]} gives an output that is too small"
+            )
+
+
+@composite(namespace="nn.functional", name="pad_mode", out=False)
+def pad_mode(input: Tensor, pad: IntList, mode: str) -> Tensor:
+    """The tensor continued beyond its edges by its own values."""
+    _check_mode(input, pad, mode)
+    low, high = _sides(pad, input.ndim)
+    for d in range(input.ndim):
+        if low[d] or high[d]:
+            n = input.shape[d]
+            at = counted(-low[d], 1, n + low[d] + high[d], dt.int64, input.device)
+            input = input.index_select(d, _MODES[mode](at, n))
+    return input
+
+
+@front(namespace="nn.functional", name="pad")
+def pad_function(
+    input: Tensor, pad: Any, mode: str = "constant", value: Any = None
+) -> Tensor:
+    """The tensor made larger at its edges: by a constant, or by its own values.
+
+    >>> import lucerne
+    >>> lucerne.nn.functional.pad(lucerne.ones(2), (1, 1))
+    tensor([0., 1., 1., 0.])
+    """
+    counts = as_int_list(pad)
+    if mode == "constant":
+        return constant_pad_nd(input, counts, 0 if value is None else value)
+    if value is not None and value != 0:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in _MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    return pad_mode(input, counts, mode)

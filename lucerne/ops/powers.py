@@ -105,7 +105,11 @@ def float_power(input: Tensor, exponent: Tensor, *, out: Any = None) -> Tensor:
     base, power = _widened(input, wide), _widened(exponent, wide)
     target = getattr(out, "target", out)
     if target is not None and target.dtype is not wide:
-        at = "the base given to float_power_" if target is not out else "the output given to float_power"
+        at = (
+            "the base given to float_power_"
+            if target is not out
+            else "the output given to float_power"
+        )
         raise RuntimeError(
             f"{at} has dtype {dt.cxx_name(target.dtype)} but the operation's result requires dtype "
             f"{dt.cxx_name(wide)}"

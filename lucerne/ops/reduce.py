@@ -155,6 +155,13 @@ def _each_truth(input: Tensor, out: Any) -> Tensor:
     return truth if out is None else out.copy_(truth)
 
 
+def _check_truth(name: str, out: Any) -> None:
+    if out is not None and out.dtype not in (dt.bool_, dt.uint8):
+        raise RuntimeError(
+            f"{name} only supports bool tensor for result, got: {dt.cxx_name(out.dtype)}"
+        )
+
+
 @front(name="any", method=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Whether some element is not zero.
@@ -165,6 +172,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     """
     if isinstance(dim, (tuple, list)) and not dim:
         return _each_truth(input, out)
+    _check_truth("any", out)
     return any_dims(input, dim, keepdim, out=out)
 
 
@@ -178,6 +186,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     """
     if isinstance(dim, (tuple, list)) and not dim:
         return _each_truth(input, out)
+    _check_truth("all", out)
     return all_dims(input, dim, keepdim, out=out)
 
 

@@ -129,6 +129,7 @@ def sgn(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="rest",
     promote="float",
     vjp={
         "input": lambda g, input, y: choose(input == 0, 0.0, g * (y / input)),
@@ -144,7 +145,7 @@ def copysign(input: Tensor, other: Tensor) -> Tensor:
     return s.copysign(input, other)
 
 
-@pointwise(name="heaviside", vjp={}, method=True, inplace=True, oracle=np.heaviside)
+@pointwise(numbers="none", name="heaviside", vjp={}, method=True, inplace=True, oracle=np.heaviside)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     if input.dtype.category == dt.COMPLEX:
@@ -171,7 +172,9 @@ def nan_to_num(
         return input
     if input.dtype.category == dt.COMPLEX:
         limit = _largest(input.dtype.to_real())
-        re, im = (_finite(part, nan, posinf, neginf, limit) for part in (s.real(input), s.imag(input)))
+        re, im = (
+            _finite(part, nan, posinf, neginf, limit) for part in (s.real(input), s.imag(input))
+        )
         return s.complex(re, im)
     return _finite(input, nan, posinf, neginf, _largest(input.dtype))
 
@@ -218,6 +221,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
 
 
 @pointwise(
+    numbers="none",
     vjp={"input": lambda g: g, "other": flat},
     method=True,
     inplace=True,

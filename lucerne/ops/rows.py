@@ -33,7 +33,7 @@ def _check_vector(name: str, index: Tensor, kind: type[Exception] = IndexError) 
 
 
 @composite(
-    method=True, oracle=lambda input, dim, index: np.take(input, index, axis=dim)
+    method=True, out="apart", oracle=lambda input, dim, index: np.take(input, index, axis=dim)
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at the positions `index` along `dim`.
@@ -71,7 +71,11 @@ def _check_source(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
             f"source.size(dim): ({count}), for dim: {dim}"
         )
     mine, theirs = list(input.shape), list(source.shape)
-    if input.ndim and source.ndim and mine[:dim] + mine[dim + 1 :] != theirs[:dim] + theirs[dim + 1 :]:
+    if (
+        input.ndim
+        and source.ndim
+        and mine[:dim] + mine[dim + 1 :] != theirs[:dim] + theirs[dim + 1 :]
+    ):
         raise RuntimeError(
             f"{name}: source tensor shape must match self tensor shape, excluding the specified "
             f"dimension. Got self.shape = {mine} source.shape = {theirs}"
@@ -89,10 +93,8 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: b
     return index_put_nd(input, _at(dim, index), source, accumulate, False).contiguous()
 
 
-@composite(method=True, inplace=True)
-def index_add(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
-) -> Tensor:
+@composite(method=True, inplace=True, out="exact")
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`alpha * source` added to the slices at `index`; repeated positions add up.
 
     >>> import lucerne
@@ -104,7 +106,7 @@ def index_add(
     return _write(input, d, index, source if alpha == 1 else source * alpha, True)
 
 
-@composite(method=True, inplace=True)
+@composite(method=True, inplace=True, out="exact")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The slices at `index` replaced by those of `source`."""
     d = sh.wrap_dim(dim, input.ndim)
@@ -115,13 +117,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def _check_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     if index.dtype is not dt.int64:
         raise RuntimeError(
-            "index_copy_(): Expected a long tensor for index, but got "
-            f"{dt.cxx_name(index.dtype)}"
+            f"index_copy_(): Expected a long tensor for index, but got {dt.cxx_name(index.dtype)}"
         )
     if index.ndim > 1:
-        raise IndexError(
-            f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})"
-        )
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
     if source.ndim and input.ndim and source.ndim != input.ndim:
         raise IndexError(
             "index_copy_(): When source and destination are not scalars, their dimensionality "
@@ -152,7 +151,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return index_put_nd(input, _at(d, index), value, False)
 
 
-@composite(method=True, inplace=True)
+@composite(method=True, inplace=True, out="exact")
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
     include_self: bool = True,
@@ -177,7 +176,7 @@ def index_reduce(
     return scatter_reduce_op(input, d, spread, source, reduce, include_self)
 
 
-@composite(method=True, oracle=np.take)
+@composite(method=True, out="apart", oracle=np.take)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements at `index`, counted as if `input` were one-dimensional.
 
@@ -213,9 +212,5 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         )
     if not input.numel() and index.numel():
         raise IndexError("put_(): cannot put elements into an empty tensor")
-    flat = index_put_nd(
-        input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate
-    )
+    flat = index_put_nd(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(input.shape)
-
-

@@ -22,9 +22,7 @@ def _padded(shape: sh.Shape) -> sh.Shape:
     return tuple(shape) or (1,)
 
 
-def _gather_meta(
-    input: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bool
-) -> TensorMeta:
+def _gather_meta(input: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bool) -> TensorMeta:
     d = sh.wrap_dim(dim, input.ndim)
     if index.numel:
         if index.dtype not in INDEX_TYPES:
@@ -52,6 +50,7 @@ def _gather_meta(
         )
     },
     method=True,
+    out="apart",
     oracle=lambda input, dim, index, sparse_grad: np.take_along_axis(input, index, dim),
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -107,6 +106,7 @@ def _scatter_input_vjp(g: Tensor, dim: int, index: Tensor, mode: str) -> Tensor:
 @structural(
     meta=_scatter_meta,
     name="scatter",
+    out="exact",
     vjp={
         "input": _scatter_input_vjp,
         "src": lambda g, dim, index, src_meta: gather(g, dim, index).reshape(src_meta.shape),
@@ -247,6 +247,7 @@ def _prod_vjp(
 @composite(
     name="scatter_reduce",
     opmath=True,
+    out="exact",
     vjp={
         "input": lambda g, y, input, dim, index, src, reduce, include_self: _scatter_reduce_vjp(
             g, y, input, dim, index, src, reduce, include_self

@@ -14,6 +14,7 @@ from lucerne.ops.checks import is_tensor, refuse
 
 
 @pointwise(
+    numbers="all",
     name="choose",
     promote="where",
     vjp={
@@ -70,6 +71,7 @@ def _smaller_share(g: Tensor, mine: Any, other: Any) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: _larger_share(g, input, other),
         "other": lambda g, input, other: _larger_share(g, other, input),
@@ -89,6 +91,7 @@ def maximum(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: _smaller_share(g, input, other),
         "other": lambda g, input, other: _smaller_share(g, other, input),
@@ -108,6 +111,7 @@ def refuse_complex(name: str, x: Any) -> None:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: choose((input >= other) | other.isnan(), g, 0),
         "other": lambda g, input, other: choose((input >= other) | other.isnan(), 0, g),
@@ -125,6 +129,7 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: choose((input <= other) | other.isnan(), g, 0),
         "other": lambda g, input, other: choose((input <= other) | other.isnan(), 0, g),
@@ -169,6 +174,7 @@ def _clamp_oracle(input: Any, min: Any, max: Any) -> Any:
 
 
 @pointwise(
+    numbers="rest",
     name="clamp",
     vjp={"input": _inside_gradient, "min": _min_gradient, "max": _max_gradient},
     method=True,

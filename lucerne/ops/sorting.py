@@ -84,15 +84,19 @@ def argsort(
     """
     if type(dim) is bool:
         raise TypeError("argsort() received an invalid combination of arguments - got (Tensor, bool)")
-    order = sort_along(input, dim, descending, bool(stable))[1]
-    return order if out is None else out.resize_(order.shape).copy_(order)
+    return order_along(input, dim, descending, out=out)
 
 
-@front(method=True)
-def msort(input: Tensor, *, out: Any = None) -> Tensor:
+@composite(name="order_along", vjp={})
+def order_along(input: Tensor, dim: int, descending: bool) -> Tensor:
+    """Positions that put the input in order; equal values keep theirs."""
+    return sort_along(input, dim, descending, True)[1]
+
+
+@composite(method=True, oracle=lambda input: np.sort(input, axis=0))
+def msort(input: Tensor) -> Tensor:
     """The input sorted along its first dimension."""
-    values = sort_along(input, 0, False, False)[0]
-    return values if out is None else out.resize_(values.shape).copy_(values)
+    return sort_along(input, 0, False, False)[0]
 
 
 @composite(method=True)

@@ -190,6 +190,7 @@ def _radius_share(g: Tensor, mine: Any, input: Any, other: Any) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     promote="float",
     vjp={
         "input": lambda g, input, other: _radius_share(g, other, input, other),
@@ -207,6 +208,7 @@ def atan2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, y: choose(y == 0, 0.0, g * (input / y)),
         "other": lambda g, other, y: choose(y == 0, 0.0, g * (other / y)),
@@ -385,6 +387,7 @@ def _complex_logsum(a: Any, b: Any) -> Any:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: g / conj_of(1 + exp(other - input)),
         "other": lambda g, input, other: g / conj_of(1 + exp(input - other)),
@@ -401,6 +404,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    numbers="none",
     vjp={
         "input": lambda g, input, other: g / (1 + exp2(other - input)),
         "other": lambda g, input, other: g / (1 + exp2(input - other)),
@@ -416,4 +420,3 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 for _name, _function in (("tanh", tanh), ("sigmoid", sigmoid)):
     front(name=_name, namespace="nn.functional")(_function)
-

@@ -29,6 +29,8 @@ def bits(t: Any) -> Array:
     if meta.device.type == backends.META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     storage = meta.dtype.storage
+    if not meta.numel:
+        return np.empty(meta.shape, storage)
     flat = t._storage.host()
     return np.ndarray(meta.shape, storage, flat, t._offset * storage.itemsize, meta.byte_strides)
 

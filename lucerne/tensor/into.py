@@ -36,11 +36,18 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         )
     if op.kind == op_.POINTWISE:
         _refuse_partial_overlap(args, outs)
+    if op.out == "apart":
+        _refuse_any_overlap(args, outs)
     result = dispatch.entry.run(op, args)
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
         raise TypeError(f"{op.name}(): expected {len(results)} tensors in out=, got {len(outs)}")
     for r, o in zip(results, outs, strict=True):
+        if op.out in ("exact", "apart") and r._meta.dtype is not o._meta.dtype:
+            raise RuntimeError(
+                f"Expected out tensor to have dtype {dt.c_name(r._meta.dtype)}, but got "
+                f"{dt.c_name(o._meta.dtype)} instead"
+            )
         write_out(r, o, op.name)
     return _rebuilt(result, out)
 
@@ -143,6 +150,28 @@ def _refuse_partial_overlap(args: tuple[Any, ...], outs: tuple[Any, ...]) -> Non
                     "tensor refer to a single memory location. Please clone() the tensor before "
                     "performing the operation."
                 )
+
+
+def _refuse_any_overlap(args: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+    """For ops that read elements after they have written others: no input may share the memory."""
+    for o in outs:
+        refuse_internal_overlap(o)
+        for a in args:
+            if isinstance(a, TensorBase) and _overlap(a, o):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to "
+                    "tensor refer to a single memory location. Please clone() the tensor before "
+                    "performing the operation."
+                )
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    return (a is b and bool(a._meta.numel)) or _partly_overlap(a, b) or _same_memory(a, b)
+
+
+def _same_memory(a: Any, b: Any) -> bool:
+    same = a._storage.buffer is b._storage.buffer and a._storage.buffer is not None
+    return same and a._offset == b._offset and a._meta is b._meta and bool(a._meta.numel)
 
 
 def _partly_overlap(a: Any, b: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.tensor import convert
 from lucerne.tensor.interop import UntypedStorage
 from lucerne.tensor.tensor import Tensor
 
@@ -100,6 +101,14 @@ def new(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self.new_empty(shape or (0,))
 
 
+def new_tensor(
+    self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Any:
+    """A copy of `data` with this tensor's dtype and device, unless others are given."""
+    made = convert.build(data, dtype or self.dtype, convert.as_optional_device(device) or self.device)
+    return made.requires_grad_(requires_grad)
+
+
 def dense_dim(self: Any) -> int:
     return int(self._meta.ndim)
 
@@ -144,7 +153,7 @@ def install() -> None:
         setattr(Tensor, f"is_{flag}", property(lambda self: False))
     for fn in (
         cpu, is_pinned, pin_memory, is_shared, share_memory_, storage, storage_type, record_stream,
-        module_load, new, dense_dim, sparse_dim, to_dense, set_,
+        module_load, new, new_tensor, dense_dim, sparse_dim, to_dense, set_,
     ):  # fmt: skip
         if fn.__name__ not in Tensor.__dict__:
             setattr(Tensor, fn.__name__, fn)

@@ -106,7 +106,9 @@ def array(t: TensorState) -> np.ndarray[Any, Any]:
         return found  # type: ignore[no-any-return]
     meta = t._meta
     storage = meta.dtype.storage
-    start = t._offset * storage.itemsize if meta.numel else 0  # an empty view may start past the end
+    if not meta.numel:  # nothing to point at, but NumPy would still check offset and strides
+        return np.empty(meta.shape, storage)
+    start = t._offset * storage.itemsize
     found = np.ndarray(meta.shape, storage, buffer, start, meta.byte_strides)
     t._array = found
     return found

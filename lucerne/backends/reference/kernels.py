@@ -104,9 +104,7 @@ def _direct_kernel(ufunc: Any, compute: dt.dtype) -> Kernel:
     storage = compute.storage
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
-        ufunc(
-            *[x if type(x) is np.ndarray else number(x, storage) for x in inputs], out=outputs[0]
-        )
+        ufunc(*[x if type(x) is np.ndarray else number(x, storage) for x in inputs], out=outputs[0])
 
     return kernel
 

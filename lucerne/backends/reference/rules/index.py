@@ -176,7 +176,10 @@ def scatter(input: Array, dim: int, index: Array, src: Array, mode: str) -> Arra
         np.put_along_axis(_crop(made, index, dim), index, src, dim)
         return made.reshape(shape)
     line = _line(index, dim)
-    if line is not None and index.shape[:dim] + index.shape[dim + 1 :] == shape[:dim] + shape[dim + 1 :]:
+    if (
+        line is not None
+        and index.shape[:dim] + index.shape[dim + 1 :] == shape[:dim] + shape[dim + 1 :]
+    ):
         front = np.moveaxis(made, dim, 0)
         rows = np.ascontiguousarray(front).reshape(front.shape[0], -1)
         fold_rows(rows, line, np.moveaxis(src, dim, 0).reshape(line.size, -1), mode)

@@ -1,0 +1,309 @@
+"""Sampling an image at the points of a grid."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor
+from lucerne.ops import late
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
+    return late.fn("where")(condition, a, b)
+
+
+def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
+    """From [-1, 1] to positions in pixels."""
+    if align_corners:
+        return (x + 1) / 2 * (size - 1)
+    return ((x + 1) * size - 1) / 2
+
+
+def _clipped(x: Tensor, size: int) -> Tensor:
+    """Into the image; beyond and on its edge no gradient flows, as in torch."""
+    inside = (x > 0) & (x < size - 1)
+    return _where(inside, x, _where(x > 0, float(size - 1), 0.0).to(x.dtype))
+
+
+def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
+    """Folded back at both edges until it is inside."""
+    if twice_low == twice_high:
+        return x * 0
+    low, span = twice_low / 2, (twice_high - twice_low) / 2
+    shifted = x - low
+    shifted = _where(shifted < 0, -shifted, shifted)
+    flips = (shifted.detach() / span).floor()
+    extra = shifted - flips * span
+    odd = flips.remainder(2) == 1
+    return _where(odd, span - extra, extra) + low
+
+
+def _padded(x: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
+    """Positions outside the image brought where the padding mode says."""
+    if padding == "border":
+        return _clipped(x, size)
+    if padding == "reflection":
+        edges = (0, 2 * (size - 1)) if align_corners else (-1, 2 * size - 1)
+        return _clipped(_reflected(x, *edges), size)
+    return x
+
+
+def _inside(positions: list[Tensor], spatial: sh.Shape) -> Tensor:
+    valid = None
+    for x, n in zip(positions, spatial, strict=True):
+        here = (x >= 0) & (x <= n - 1)
+        valid = here if valid is None else valid & here
+    return valid
+
+
+def _fetch(input: Tensor, positions: list[Tensor], spatial: sh.Shape, weight: Tensor | None) -> Tensor:
+    """Pixels at whole positions (N, P...) times a weight; zero outside the image."""
+    valid = _inside(positions, spatial)
+    flat = None
+    for x, n in zip(positions, spatial, strict=True):
+        index = _where(valid, x, 0.0).to(dt.int64)
+        flat = index if flat is None else flat * n + index
+    n, c = input.shape[:2]
+    shape = flat.shape[1:]
+    rows = flat.reshape(n, 1, -1).expand(n, c, -1)
+    values = input.reshape(n, c, -1).gather(2, rows).reshape(n, c, *shape)
+    hidden = valid.logical_not().unsqueeze(1)
+    values = values.masked_fill(hidden, 0)
+    if weight is None:
+        return values
+    return values * weight.unsqueeze(1).masked_fill(hidden, 0)
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for p in parts[1:]:
+        total = total + p
+    return total
+
+
+def _linear(input: Tensor, positions: list[Tensor], spatial: sh.Shape) -> Tensor:
+    """The corners around each position, weighted by closeness."""
+    lows = [x.detach().floor() for x in positions]
+    parts = []
+    for corner in itertools.product((0, 1), repeat=len(spatial)):
+        weight = None
+        for x, low, up in zip(positions, lows, corner, strict=True):
+            here = x - low if up else low + 1 - x
+            weight = here if weight is None else weight * here
+        at = [low + up for low, up in zip(lows, corner, strict=True)]
+        parts.append(_fetch(input, at, spatial, weight))
+    return _sum(parts)
+
+
+def _cubic(t: Tensor) -> list[Tensor]:
+    a = -0.75
+
+    def near(x: Tensor) -> Tensor:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _bicubic(
+    input: Tensor, positions: list[Tensor], spatial: sh.Shape, padding: str, align: bool
+) -> Tensor:
+    """Four by four taps; padding applies to each tap's own position."""
+    lows = [x.detach().floor() for x in positions]
+    weights = [_cubic(x - low) for x, low in zip(positions, lows, strict=True)]
+    parts = []
+    for taps in itertools.product(range(4), repeat=2):
+        at = [
+            _padded(low + (t - 1), n, padding, align)
+            for low, t, n in zip(lows, taps, spatial, strict=True)
+        ]
+        parts.append(_fetch(input, at, spatial, weights[0][taps[0]] * weights[1][taps[1]]))
+    return _sum(parts)
+
+
+@composite(name="grid_sample_op", opmath=True, out=False)
+def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
+    """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last dimension to the first."""
+    spatial = tuple(input.shape[2:])
+    positions = [
+        _unnormalized(grid[..., len(spatial) - 1 - d], n, align_corners) for d, n in enumerate(spatial)
+    ]
+    if mode == "bicubic":
+        return _bicubic(input, positions, spatial, padding, align_corners)
+    positions = [
+        _padded(x, n, padding, align_corners) for x, n in zip(positions, spatial, strict=True)
+    ]
+    if mode == "bilinear":
+        return _linear(input, positions, spatial)
+    # The zero keeps the grid in the graph: its gradient is zero, not absent.
+    rounded = [x.detach().round() + x * 0 if x.requires_grad else x.round() for x in positions]
+    return _fetch(input, rounded, spatial, None)
+
+
+def _check(input: Tensor, grid: Tensor, mode: int) -> None:
+    if input.device != grid.device:
+        raise RuntimeError(
+            f"grid_sampler(): expected input and grid to be on same device, but input is on "
+            f"{input.device} and grid is on {grid.device}"
+        )
+    if input.shape[0] != grid.shape[0]:
+        raise RuntimeError(
+            "grid_sampler(): expected grid and input to have same batch size, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if input.ndim not in (4, 5) or input.ndim != grid.ndim:
+        raise RuntimeError(
+            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
+            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
+    if grid.shape[-1] != input.ndim - 2:
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got "
+            f"grid with sizes {list(grid.shape)}"
+        )
+    if 0 in tuple(input.shape[2:]):
+        d = 2 + tuple(input.shape[2:]).index(0)
+        raise RuntimeError(
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            f"{list(input.shape)} with dimension {d} being empty"
+        )
+    if input.ndim == 5 and mode == 2:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+@front()
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`grid_sample` with modes given as numbers."""
+    _check(input, grid, interpolation_mode)
+    if input.dtype is not grid.dtype:
+        raise RuntimeError(
+            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(grid.dtype)}"
+        )
+    return sampled(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+@front()
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`grid_sampler` of images."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@front()
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`grid_sampler` of volumes."""
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def _corners(align_corners: bool | None) -> bool:
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
+            "1.3.0. Please specify align_corners=True if the old behavior is desired. See the "
+            "documentation of grid_sample for details.",
+            stacklevel=3,
+        )
+    return bool(align_corners)
+
+
+@front(namespace="nn.functional")
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Pixels of `input` (N, C, H, W) at the points of `grid` (N, h, w, 2), which lie in [-1, 1].
+
+    >>> import lucerne as torch
+    >>> x, centre = torch.arange(4.0).reshape(1, 1, 2, 2), torch.zeros(1, 1, 1, 2)
+    >>> torch.nn.functional.grid_sample(x, centre, align_corners=False)
+    tensor([[[[1.5000]]]])
+    """
+    if mode not in _MODES:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but "
+            f"got: '{mode}'"
+        )
+    if padding_mode not in _PADDINGS:
+        raise ValueError(
+            "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
+            f"'reflection', but got: '{padding_mode}'"
+        )
+    corners = _corners(align_corners)
+    return grid_sampler(input, grid, _MODES.index(mode), _PADDINGS.index(padding_mode), corners)
+
+
+def _ramp(theta: Tensor, steps: int, align_corners: bool) -> list[float]:
+    """Positions of pixel centres (or corners) in [-1, 1]."""
+    if steps <= 1:
+        return [0.0] * steps
+    shrink = 1.0 if align_corners else (steps - 1) / steps
+    return [(-1 + 2 * i / (steps - 1)) * shrink for i in range(steps)]
+
+
+@composite(out=False)
+def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tensor:
+    """The grid of `affine_grid`."""
+    spatial = tuple(size[2:])
+    axes = []
+    for d, n in enumerate(spatial):
+        shape = [1] * len(spatial)
+        shape[d] = n
+        ramp = theta.detach().new_tensor(_ramp(theta, n, align_corners))
+        axes.append(ramp.reshape(shape).expand(spatial))
+    ones = theta.detach().new_ones(spatial)
+    base = late.fn("stack")([*reversed(axes), ones], -1).reshape(1, -1, len(spatial) + 1)
+    points = base.expand(size[0], -1, -1) @ theta.transpose(1, 2)
+    return points.reshape(size[0], *spatial, len(spatial))
+
+
+@front(namespace="nn.functional")
+def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+    """The grid that samples an image moved by the affine maps `theta`.
+
+    >>> import lucerne as torch
+    >>> theta = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    >>> torch.nn.functional.affine_grid(theta, [1, 1, 2, 2], align_corners=True).shape
+    torch.Size([1, 2, 2, 2])
+    """
+    corners = _corners(align_corners)
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    n = len(size) - 2
+    if n not in (2, 3):
+        raise NotImplementedError(
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
+            f"respectively. Got size {size}."
+        )
+    if theta.ndim != 3 or tuple(theta.shape[1:]) != (n, n + 1):
+        raise ValueError(
+            f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. Got "
+            f"{theta.shape}."
+        )
+    if corners and min(size[2:]) == 1:
+        warnings.warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
+            "align_corners=True. This is not an intended use case of affine_grid. See the "
+            "documentation of affine_grid for details.",
+            stacklevel=2,
+        )
+    elif min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    return affine_grid_generator(theta, tuple(size), corners)

@@ -1,0 +1,572 @@
+"""`lucerne.linalg`: norms, ranks, powers, pseudo-inverses and products of many matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
+from lucerne.ir.convert import Dtype, IntList
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor, TensorList
+from lucerne.ir.results import named
+from lucerne.ops import late
+from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.decompositions import adjoint, svd_factors
+from lucerne.ops.linalg import eigh, identity, inv, inv_ex, solve, svdvals
+from lucerne.ops.linalg_checks import (
+    check_float,
+    check_matrix,
+    check_same_dtype,
+    check_square,
+)
+from lucerne.ops.matmul import check_scalar_types, mm, refuse_bool
+
+# ---- norms ------------------------------------------------------------------------------------
+
+
+def _order(name: str, ord: Any) -> Any:
+    if ord in ("fro", "nuc") or (not isinstance(ord, str) and abs(ord) in (1, 2, math.inf)):
+        return ord
+    raise RuntimeError(f"{name}: Order {ord} not supported.")
+
+
+def _matrix_dims(A: Tensor, dim: Any, name: str) -> tuple[int, int]:
+    if len(dim) != 2:
+        raise RuntimeError(
+            f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dim))}"
+        )
+    a, b = (sh.wrap_dim(d, A.ndim) for d in dim)
+    if a == b:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    return a, b
+
+
+def _norm_by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Tensor:
+    """Largest (or smallest) sum of absolute values over rows or columns."""
+    over, along = dims if abs(ord) == 1 else dims[::-1]
+    sums = A.abs().sum(over, keepdim=keepdim)
+    if not keepdim and along > over:
+        along -= 1
+    return sums.amax(along, keepdim=keepdim) if ord > 0 else sums.amin(along, keepdim=keepdim)
+
+
+def _norm_by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
+    """Sum, largest or smallest of the singular values."""
+    rest = [d for d in range(A.ndim) if d not in dims]
+    values = svdvals(A.permute(*rest, *dims))
+    if ord == "nuc":
+        found = values.sum(-1)
+    else:
+        found = values.amax(-1) if ord > 0 else values.amin(-1)
+    if keepdim:
+        for d in sorted(dims):
+            found = found.unsqueeze(d)
+    return found
+
+
+@composite(namespace="linalg")
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: IntList = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Dtype | None = None,
+) -> Tensor:
+    """Norm of each matrix: "fro", "nuc", or 1, 2, inf and their negatives."""
+    name = "linalg.matrix_norm"
+    check_matrix(A, name)
+    check_float(A, name, low=True)
+    dims = _matrix_dims(A, dim, name)
+    _order(name, ord)
+    if ord == "fro":
+        return late.fn("linalg.vector_norm")(A, 2, dims, keepdim, dtype=dtype)
+    x = A if dtype is None else A.to(dtype)
+    if ord == "nuc" or abs(ord) == 2:
+        check_float(x, name)
+        return _norm_by_values(x, ord, dims, keepdim)
+    return _norm_by_sums(x, ord, dims, keepdim)
+
+
+@composite(namespace="linalg", oracle=np.linalg.cond)
+def cond(input: Tensor, p: Any = None) -> Tensor:
+    """Condition number: the norm of the matrix times that of its inverse."""
+    check_matrix(input, "linalg.cond")
+    check_float(input, "linalg.cond")
+    if p is None or p in (2, -2):
+        values = svdvals(input)
+        if not values.shape[-1]:
+            return values.new_zeros(values.shape[:-1])
+        first, last = values[..., 0], values[..., -1]
+        return last / first if p == -2 else first / last
+    check_square(input, f"linalg.cond(ord={p})")
+    _order("linalg.cond", p)
+    if not input.numel():
+        return input.abs().sum((-2, -1))
+    inverse, info = inv_ex(input)
+    found = matrix_norm(input, p) * matrix_norm(inverse, p)
+    return found.masked_fill(info > 0, math.inf)
+
+
+# ---- ranks and pseudo-inverses ----------------------------------------------------------------
+
+
+def _tolerances(A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """Absolute and relative tolerance; the default is relative, unless an absolute one is given."""
+    if rtol is None:
+        eps = float(np.finfo(A.dtype.to_real().storage).eps) * max(A.shape[-2:])
+        if atol is None:
+            rtol = eps
+        elif hasattr(atol, "_meta"):
+            rtol = late.fn("where")(atol > 0, 0.0, eps)
+        else:
+            rtol = 0.0 if atol > 0 else eps
+    return (0.0 if atol is None else atol), rtol
+
+
+def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """max(atol, rtol * largest), one per matrix."""
+    relative = values.amax(-1) * rtol
+    if hasattr(atol, "_meta"):
+        return late.fn("maximum")(relative, atol.to(relative.dtype))
+    return relative.clamp(min=atol)
+
+
+def _magnitudes(A: Tensor, hermitian: bool) -> Tensor:
+    return eigh(A)[0].abs() if hermitian else svdvals(A)
+
+
+@composite(name="rank_of", namespace="linalg")
+def rank_of(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
+    """How many singular values exceed the tolerance."""
+    if not input.numel():
+        return input.new_zeros(input.shape[:-2], dtype=dt.int64)
+    values = _magnitudes(input, hermitian)
+    absolute, relative = _tolerances(input, atol, rtol)
+    return (values > _threshold(values, absolute, relative).unsqueeze(-1)).sum(-1)
+
+
+def _check_rank_arguments(name: str, A: Tensor, hermitian: bool, *tolerances: Any) -> None:
+    if hermitian:
+        check_square(A, name)
+    else:
+        check_matrix(A, name)
+    check_float(A, name)
+    for label, t in zip(("atol", "rtol"), tolerances, strict=True):
+        if hasattr(t, "_meta") and t.dtype.category == dt.COMPLEX:
+            raise RuntimeError(
+                f"{name}: {label} tensor of complex type is not supported. Got "
+                f"{dt.cxx_name(t.dtype)}"
+            )
+
+
+@front(namespace="linalg")
+def matrix_rank(
+    A: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Any = None,
+) -> Tensor:
+    """Rank of each matrix: how many singular values exceed `max(atol, rtol * largest)`."""
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    _check_rank_arguments("linalg.matrix_rank", A, hermitian, atol, rtol)
+    return rank_of(A, _static(atol), _static(rtol), hermitian, out=out)
+
+
+def _static(value: Any) -> Any:
+    return value
+
+
+def _pinv_backward(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
+    back, yh = adjoint(g), adjoint(y)
+    if A.shape[-2] <= A.shape[-1]:
+        k = back @ y
+        kyh = k @ yh
+        return -adjoint(y @ k) + kyh - (A @ y) @ kyh + (yh @ y) @ (back - k @ A)
+    k = y @ back
+    yhk = yh @ k
+    return -adjoint(k @ y) + (back - A @ k) @ y @ yh + yhk - (yhk @ y) @ A
+
+
+@composite(name="pseudo_inverse", out=True, vjp={"A": _pinv_backward})
+def pseudo_inverse(A: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
+    """Moore-Penrose inverse; singular values under the tolerance count as zero."""
+    if not A.numel():
+        return A.new_empty((*A.shape[:-2], A.shape[-1], A.shape[-2]))
+    absolute, relative = _tolerances(A, atol, rtol)
+    if hermitian:
+        values, right = eigh(A)
+        left_h = adjoint(right)
+        size = values.abs()
+    else:
+        left, values, right_h = svd_factors(A, False)
+        left_h, right, size = adjoint(left), adjoint(right_h), values
+    keep = size > _threshold(size, absolute, relative).unsqueeze(-1)
+    inverted = late.fn("where")(keep, values.reciprocal(), 0.0).to(A.dtype)
+    return (right * inverted.unsqueeze(-2)) @ left_h
+
+
+@front(namespace="linalg")
+def pinv(
+    A: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Any = None,
+) -> Tensor:
+    """Pseudo-inverse of each matrix, of any shape.
+
+    >>> import lucerne
+    >>> lucerne.linalg.pinv(lucerne.tensor([[2.0], [0.0]]))
+    tensor([[0.5000, 0.0000]])
+    """
+    if rcond is not None:
+        atol, rtol = 0.0, rcond
+    _check_rank_arguments("linalg.pinv", A, hermitian, atol, rtol)
+    return pseudo_inverse(A, atol, rtol, hermitian, out=out)
+
+
+_LSTSQ = named("linalg_lstsq", "solution residuals rank singular_values")
+
+
+def _check_lstsq(A: Tensor, B: Tensor, driver: str) -> bool:
+    """Whether B holds one vector per matrix; raises when the sizes do not fit."""
+    name = "torch.linalg.lstsq"
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if B.ndim < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected input and other to have the same dtype, but got input's dtype "
+            f"{dt.cxx_name(A.dtype)} and other's dtype {dt.cxx_name(B.dtype)}"
+        )
+    if not 0 <= A.ndim - B.ndim <= 1:
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - "
+            "other.dim()) <= 1"
+        )
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    if vector:
+        if A.shape[-2] != B.shape[-1]:
+            raise RuntimeError(f"{name}: input.size(-2) should match other.size(-1)")
+    elif A.shape[-2] != B.shape[-2]:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size(-2)")
+    if driver not in ("gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        )
+    return vector
+
+
+@composite(namespace="linalg")
+def lstsq(
+    A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
+) -> Any:
+    """X that makes `A X - B` smallest; of several the one with the smallest norm.
+
+    Also the squared residuals, the rank and the singular values, where the driver gives them.
+    """
+    driver = driver or "gelsy"
+    vector = _check_lstsq(A, B, driver)
+    check_float(A, "torch.linalg.lstsq")
+    right = B.unsqueeze(-1) if vector else B
+    m, n = A.shape[-2:]
+    relative = rcond if rcond is not None and rcond >= 0 else None
+    if rcond is not None and rcond < 0:
+        relative = float(np.finfo(A.dtype.to_real().storage).eps)
+    solution = pseudo_inverse(A, None if relative is None else 0.0, relative, False) @ right
+    fixed = A.detach()
+    rank = rank_of(fixed, None if relative is None else 0.0, relative, False)
+    values = svdvals(fixed)
+    empty = A.new_empty(0, dtype=A.dtype.to_real())
+    residuals = empty
+    if m > n and driver != "gelsy" and (driver == "gels" or _all_full(rank, n)):
+        residuals = (A @ solution - right).abs().square().sum(-2)
+    return _LSTSQ(
+        solution.squeeze(-1) if vector else solution,
+        residuals,
+        rank.new_empty(0) if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else empty,
+    )
+
+
+def _all_full(rank: Tensor, n: int) -> bool:
+    return bool((rank == n).all())
+
+
+# ---- powers and exponentials ------------------------------------------------------------------
+
+
+@composite(namespace="linalg", method=False, oracle=np.linalg.matrix_power)
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A multiplied with itself n times; negative powers are those of the inverse."""
+    check_square(A, "linalg.matrix_power")
+    if n == 0:
+        return identity(A.shape[-1], A.shape[-1], A).expand(A.shape).contiguous()
+    if n == 1:
+        return A.clone()
+    if n == -1:
+        return inv(A)
+    base = inv(A) if n < 0 else A
+    return _power(base, abs(n))
+
+
+def _power(base: Tensor, n: int) -> Tensor:
+    """By squaring, bit after bit."""
+    result = None
+    while True:
+        if n & 1:
+            result = base if result is None else result @ base
+        n >>= 1
+        if not n:
+            return result
+        base = base @ base
+
+
+@composite(name="matrix_power", method=True, oracle=np.linalg.matrix_power)
+def matrix_power_method(input: Tensor, n: int) -> Tensor:
+    """`lucerne.linalg.matrix_power`."""
+    return matrix_power(input, n)
+
+
+_TERMS = 18
+"""Enough for float64 when the norm is below one half."""
+
+
+def _exp_backward(g: Tensor, A: Tensor) -> Tensor:
+    """The derivative stands in the corner of the exponential of a block matrix."""
+    n = A.shape[-1]
+    turned = adjoint(A)
+    cat = late.fn("cat")
+    below = cat([turned.new_zeros(turned.shape), turned], -1)
+    block = cat([cat([turned, g], -1), below], -2)
+    return matrix_exp(block)[..., :n, n:]
+
+
+@composite(namespace="linalg", vjp={"A": _exp_backward})
+def matrix_exp(A: Tensor) -> Tensor:
+    """`I + A + A @ A / 2 + ...`: scaled down, summed, and squared up again."""
+    check_square(A, "linalg.matrix_exp")
+    check_float(A, "linalg.matrix_exp", low=True)
+    n = A.shape[-1]
+    if not A.numel():
+        return A.clone()
+    norm = A.abs().sum(-2).amax(-1)
+    halvings = norm.log2().ceil().clamp(min=-1).add(1).nan_to_num(0.0, 0.0, 0.0)
+    scaled = A * (0.5**halvings).to(A.dtype).unsqueeze(-1).unsqueeze(-1)
+    one = identity(n, n, A)
+    total = one + scaled / _TERMS
+    for k in range(_TERMS - 1, 0, -1):
+        total = one + (scaled @ total) / k
+    for i in range(int(halvings.max())):
+        again = (halvings > i).unsqueeze(-1).unsqueeze(-1)
+        total = late.fn("where")(again, total @ total, total)
+    return total
+
+
+@composite(name="matrix_exp", method=True)
+def matrix_exp_method(input: Tensor) -> Tensor:
+    """`lucerne.linalg.matrix_exp`."""
+    return matrix_exp(input)
+
+
+# ---- tensors as matrices ----------------------------------------------------------------------
+
+
+@composite(namespace="linalg", oracle=np.linalg.tensorinv)
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """Inverse of a tensor whose first `ind` dimensions form the rows of a matrix."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    rows, columns = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    if sh.numel(rows) != sh.numel(columns):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {sh.numel(columns)} != {sh.numel(rows)}"
+        )
+    n = sh.numel(rows)
+    return inv(A.reshape(n, n)).reshape(*columns, *rows)
+
+
+@composite(
+    namespace="linalg", oracle=lambda A, B, dims: np.linalg.tensorsolve(A, B, dims)
+)
+def tensorsolve(A: Tensor, B: Tensor, dims: IntList | None = None) -> Tensor:
+    """X with `tensordot(A, X) = B`."""
+    if dims is not None:
+        moved = sh.wrap_dims(dims, A.ndim)
+        A = A.permute(*[d for d in range(A.ndim) if d not in moved], *moved)
+    shape = tuple(A.shape[B.ndim :])
+    if sh.numel(shape) != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {sh.numel(shape)} != {B.numel()}"
+        )
+    n = B.numel()
+    return solve(A.reshape(n, n), B.reshape(-1)).reshape(shape)
+
+
+# ---- products ---------------------------------------------------------------------------------
+
+
+def _check_multi_dot(tensors: tuple[Any, ...]) -> None:
+    if len(tensors) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
+    for place, t in (("first", tensors[0]), ("last", tensors[-1])):
+        if t.ndim not in (1, 2):
+            raise RuntimeError(
+                f"multi_dot(): the {place} tensor must be 1D or 2D but got {t.ndim}D"
+            )
+    for i, t in enumerate(tensors[1:-1], 1):
+        if t.ndim != 2:
+            raise RuntimeError(f"multi_dot(): tensor {i} must be 2D but got {t.ndim}D")
+    first = tensors[0]
+    for i, t in enumerate(tensors):
+        if t.dtype is not first.dtype:
+            raise RuntimeError(
+                f"multi_dot(): all tensors must have be the same dtype but tensor 0 is "
+                f"{dt.cxx_name(first.dtype)} and tensor {i} {dt.cxx_name(t.dtype)}"
+            )
+    for i in range(len(tensors) - 1):
+        if tensors[i].shape[-1] != tensors[i + 1].shape[0]:
+            raise RuntimeError(
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(tensors[i].shape)} and "
+                f"{list(tensors[i + 1].shape)} cannot be multiplied"
+            )
+
+
+def chain_order(sizes: list[int]) -> list[list[int]]:
+    """Where to split each part of a chain so that it costs the fewest multiplications."""
+    n = len(sizes) - 1
+    cost = [[0] * n for _ in range(n)]
+    split = [[0] * n for _ in range(n)]
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i][j], split[i][j] = min(
+                (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            )
+    return split
+
+
+def _chain(matrices: list[Any], split: list[list[int]], i: int, j: int) -> Tensor:
+    if i == j:
+        return matrices[i]
+    k = split[i][j]
+    return mm(_chain(matrices, split, i, k), _chain(matrices, split, k + 1, j))
+
+
+@composite(namespace="linalg", oracle=lambda tensors: np.linalg.multi_dot(tensors))
+def multi_dot(tensors: TensorList) -> Tensor:
+    """Product of a chain of matrices, in the cheapest order; the ends may be vectors."""
+    _check_multi_dot(tensors)
+    matrices = list(tensors)
+    shape = []
+    if matrices[0].ndim == 1:
+        matrices[0] = matrices[0].unsqueeze(0)
+    else:
+        shape.append(matrices[0].shape[0])
+    if matrices[-1].ndim == 1:
+        matrices[-1] = matrices[-1].unsqueeze(-1)
+    else:
+        shape.append(matrices[-1].shape[1])
+    sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
+    return _chain(matrices, chain_order(sizes), 0, len(matrices) - 1).reshape(shape)
+
+
+@front()
+def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
+    """Product of a chain of matrices (`linalg.multi_dot` is its newer form)."""
+    given = list(matrices[0]) if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else list(matrices)
+    if len(given) == 1:
+        return given[0]
+    return multi_dot(given, out=out)
+
+
+def _check_cross(input: Tensor, other: Tensor, dim: int) -> None:
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    sh.wrap_dim(dim, input.ndim)
+    a, b = input.shape[dim], other.shape[dim]
+    if a != 3 or b != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {a} and {b}"
+        )
+    check_scalar_types(input, other)
+    refuse_bool("cross", input.dtype)
+
+
+@composite(
+    namespace="linalg",
+    vjp={
+        "input": lambda g, other, dim: cross(conj_of(other), g, dim=dim),
+        "other": lambda g, input, dim: cross(g, conj_of(input), dim=dim),
+    },
+)
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """Vector product of 3-vectors along a dimension."""
+    _check_cross(input, other, dim)
+    after = (1, 2, 0)
+    before = (2, 0, 1)
+    a, b = [input.select(dim, i) for i in range(3)], [other.select(dim, i) for i in range(3)]
+    parts = [a[i] * b[j] - a[j] * b[i] for i, j in zip(after, before, strict=True)]
+    return late.fn("stack")(parts, sh.wrap_dim(dim, input.ndim))
+
+
+@front(name="cross", method=True)
+def cross_any(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+    """Vector product; without `dim`, along the first dimension of size 3."""
+    if dim is None:
+        if input.ndim != other.ndim:
+            raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+        dim = next((d for d, n in enumerate(input.shape) if n == 3), None)
+        if dim is None:
+            raise RuntimeError("no dimension of size 3 in input")
+    return cross(input, other, dim=dim, out=out)
+
+
+@composite(namespace="linalg")
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sum over a dimension of the conjugate of `x` times `y`."""
+    check_float(x, "linalg.vecdot", low=True)
+    check_same_dtype("linalg.vecdot", x=x, y=y)
+    if x.ndim == 1 and y.ndim == 1:
+        return late.fn("vdot")(x, y)
+    return (conj_of(x) * y).sum(dim)
+
+
+@composite(namespace="linalg", oracle=lambda x, N: np.vander(x, N, increasing=True))
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Powers 0 to N-1 of each element, as rows."""
+    t = x.dtype
+    if t.category < dt.FLOAT and t.category != dt.INTEGER:
+        raise RuntimeError(
+            "linalg.vander supports floating point, complex, and integer tensors, but got "
+            f"{dt.cxx_name(t)}"
+        )
+    if x.ndim < 1:
+        raise RuntimeError("linalg.vander: input must have at least one dimension")
+    n = x.shape[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError(f"N must be greater than 1. Got {n}")
+    spread = x.unsqueeze(-1).expand(*x.shape, n - 1)
+    powers = spread.cumprod(-1)
+    return late.fn("cat")([x.new_ones((*x.shape, 1), dtype=powers.dtype), powers], -1)
+
+
+@front(namespace="linalg")
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Diagonals of the last two dimensions, as a view."""
+    return A.diagonal(offset, dim1, dim2)
