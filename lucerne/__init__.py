@@ -81,13 +81,49 @@ from lucerne.tensor.settings import set_num_threads as set_num_threads
 from lucerne.tensor.settings import set_warn_always as set_warn_always
 from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucerne.tensor.autograd.graph import set_detect_anomaly as set_anomaly_enabled
+from lucerne.tensor.functions import asarray as asarray
+from lucerne.tensor.functions import clear_autocast_cache as clear_autocast_cache
+from lucerne.tensor.functions import from_file as from_file
+from lucerne.tensor.functions import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from lucerne.tensor.functions import get_autocast_dtype as get_autocast_dtype
+from lucerne.tensor.functions import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from lucerne.tensor.functions import is_autocast_cache_enabled as is_autocast_cache_enabled
+from lucerne.tensor.functions import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from lucerne.tensor.functions import is_autocast_enabled as is_autocast_enabled
+from lucerne.tensor.functions import set_autocast_cache_enabled as set_autocast_cache_enabled
+from lucerne.tensor.functions import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from lucerne.tensor.functions import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from lucerne.tensor.functions import set_autocast_dtype as set_autocast_dtype
+from lucerne.tensor.functions import set_autocast_enabled as set_autocast_enabled
+from lucerne.tensor.functions import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from lucerne.tensor.functions import sym_float as sym_float
+from lucerne.tensor.functions import sym_int as sym_int
+from lucerne.tensor.functions import sym_ite as sym_ite
+from lucerne.tensor.functions import sym_max as sym_max
+from lucerne.tensor.functions import sym_min as sym_min
+from lucerne.tensor.functions import sym_not as sym_not
+from lucerne.tensor.functions import sym_sqrt as sym_sqrt
+from lucerne.tensor.functions import sym_sum as sym_sum
+from lucerne.tensor.functions import to_dlpack as to_dlpack
+from lucerne.tensor.legacy import TypedStorage as TypedStorage
+from lucerne.tensor import functions as _functions
+from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
+from lucerne.tensor.overrides import disable_all as DisableTorchFunction
+from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSubclass
+from lucerne.base.layout import contiguous_format as legacy_contiguous_format
+from lucerne.base.errors import AcceleratorError as AcceleratorError
+from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")
+for _more in (_functions.in_place_functions(), TENSOR_TYPES, STORAGE_TYPES, _functions.BUILD):
+    globals().update({name: found for name, found in _more.items() if name not in globals()})
 globals().update({t.name: t for t in _dtype.all_dtypes()})
 half, double, float = float16, float64, float32  # type: ignore[name-defined]  # noqa: F821
 long, int, short = int64, int32, int16  # type: ignore[name-defined]  # noqa: F821
 cfloat, cdouble, chalf = complex64, complex128, complex32  # type: ignore[name-defined]  # noqa: F821
+bit = uint1  # type: ignore[name-defined]  # noqa: F821
+Storage = FloatStorage  # type: ignore[name-defined]  # noqa: F821
 pi, e, inf, nan, newaxis = _math.pi, _math.e, _math.inf, _math.nan, None
 
 from lucerne import autograd as autograd  # noqa: E402
@@ -100,3 +136,7 @@ from lucerne import signal as signal  # noqa: E402
 from lucerne import special as special  # noqa: E402
 from lucerne import masked as masked  # noqa: E402
 from lucerne.ops import aten as _aten  # noqa: E402, F401
+from lucerne import overrides as overrides  # noqa: E402
+from lucerne import return_types as return_types  # noqa: E402
+from lucerne import testing as testing  # noqa: E402
+from lucerne import types as types  # noqa: E402

@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class LinAlgError(RuntimeError):
     """A matrix has no such factorisation or inverse: it is singular, or an iteration failed."""
+
+
+class AcceleratorError(RuntimeError):
+    """An accelerator reported a failure."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device has no memory left for a tensor."""

@@ -105,12 +105,24 @@ class InPlace:
 
 
 class _Entry:
-    """Holder of the installed bottom, so that generated functions find it late."""
+    """Holder of the installed bottom, so that generated functions find it late.
 
-    __slots__ = ("run",)
+    `front` takes a call of a front (an overloaded public function) that somebody may want to see.
+    """
+
+    __slots__ = ("front", "run")
 
     def __init__(self) -> None:
         self.run: Bottom = _no_bottom
+        self.front: Callable[..., Any] = _call_front
+
+
+def _call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+familiar: set[type] = {bool, int, float, complex, str, type(None)}
+"""Types of first arguments that no `__torch_function__` can hide in: fronts call on without asking."""
 
 
 entry = _Entry()

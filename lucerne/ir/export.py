@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 
@@ -17,9 +20,24 @@ def public_names(namespace: str) -> dict[str, Any]:
                 found[name] = op.public
     for front in fronts().values():
         if front.namespace == namespace:
+            function = _visible(front.function)
             for name in (front.name, *front.aliases):
-                found[name] = front.function
+                found[name] = function
     return found
+
+
+@functools.cache
+def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A front as users call it: overriding types and function modes see the call, as they see ops."""
+    state, entry, familiar = dispatch.state, dispatch.entry, dispatch.familiar
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if state.active or (args and type(args[0]) not in familiar):
+            return entry.front(call, function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
 
 
 def fill(module: dict[str, Any], namespace: str) -> None:

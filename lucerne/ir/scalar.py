@@ -24,7 +24,7 @@ REQUIRED = (
 OPTIONAL = (
     "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
     "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai",
-    "gcd", "lcm", "frexp_mantissa", "frexp_exponent",
+    "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "recurrence",
 )  # fmt: skip
 """Functions a machine may lack: the op that needs one then says so."""
 

@@ -231,7 +231,7 @@ def _gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
 _GELU_TANH = math.sqrt(2 / math.pi)
 
 
-@pointwise(vjp={"input": _gelu_gradient}, name="gelu", namespace="nn.functional")
+@pointwise(out="exact", vjp={"input": _gelu_gradient}, name="gelu", namespace="nn.functional")
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """`x * P(normal < x)`, exactly or by the tanh formula.
 
@@ -290,7 +290,9 @@ def _softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) 
     return choose(scaled > threshold, g, g * sigmoid(scaled))
 
 
-@pointwise(vjp={"input": _softplus_gradient}, name="softplus", namespace="nn.functional")
+@pointwise(
+    out="exact", vjp={"input": _softplus_gradient}, name="softplus", namespace="nn.functional"
+)
 def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     """`log(1 + exp(beta * x)) / beta`, and `x` itself where that is as good."""
     refuse(input, "softplus_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -299,6 +301,7 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     vjp={"input": lambda g, input: g * sigmoid(-input)},
     name="logsigmoid",
     namespace="nn.functional",
@@ -361,6 +364,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     vjp={
         "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),
     },
@@ -377,6 +381,7 @@ front(name="hardshrink", namespace="nn.functional")(hardshrink)
 
 
 @pointwise(
+    out="exact",
     vjp={
         "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),
     },

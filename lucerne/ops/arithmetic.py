@@ -249,6 +249,7 @@ def fmod(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     vjp={"input": lambda g: -g},
     method=True,
     inplace=True,
@@ -315,25 +316,52 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 
     return input + value * tensor1 / tensor2
 
 
+def _between(input: Any, end: Any, weight: Any) -> Any:
+    refuse(input, "lerp_kernel_scalar", dt.BOOL, dt.INTEGER)
+    step = end - input
+    # From the nearer end: the result is then exact at both ends.
+    return s.where(s.abs(weight) < 0.5, input + weight * step, end - step * (1 - weight))
+
+
 @pointwise(
-    numbers="rest",
+    numbers="none",
+    out="exact",
     vjp={
         "input": lambda g, weight: g * conj_of(1 - weight),
         "end": lambda g, weight: g * conj_of(weight),
         "weight": lambda g, input, end: g * conj_of(end - input),
     },
-    method=True,
-    inplace=True,
     oracle=lambda input, end, weight: input + weight * (end - input),
 )
-def lerp(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
+def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
+    """Linear interpolation with a weight for each element."""
+    return _between(input, end, weight)
+
+
+@pointwise(
+    numbers="none",
+    vjp={
+        "input": lambda g, weight: g * conj_of(1 - weight),
+        "end": lambda g, weight: g * conj_of(weight),
+    },
+    oracle=lambda input, end, weight: input + weight * (end - input),
+)
+def lerp_number(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
+    """Linear interpolation with one weight."""
+    return _between(input, end, weight)
+
+
+@front(method=True, inplace=True)
+def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Any = None) -> Tensor:
     """Linear interpolation: `input + weight * (end - input)`.
 
     >>> import lucerne
     >>> lucerne.lerp(lucerne.tensor([0.0, 10.0]), lucerne.tensor([1.0, 20.0]), 0.5)
     tensor([ 0.5000, 15.0000])
     """
-    refuse(input, "lerp_kernel_scalar", dt.BOOL, dt.INTEGER)
-    step = end - input
-    # From the nearer end: the result is then exact at both ends.
-    return s.where(s.abs(weight) < 0.5, input + weight * step, end - step * (1 - weight))
+    for x, name in ((end, "end"), (weight, "weight")):
+        if is_tensor(x) and x.dtype is not input.dtype:
+            raise RuntimeError(f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}")
+    if is_tensor(weight):
+        return lerp_tensor(input, end, weight, out=out)
+    return lerp_number(input, end, weight, out=out)

@@ -33,7 +33,8 @@ def _repeated(input: Tensor, repeats: sh.Shape) -> Tensor:
     # (s0, s1) -> (1, s0, 1, s1) -> (r0, s0, r1, s1) -> (r0 * s0, r1 * s1)
     apart = input.reshape([n for _, s in pairs for n in (1, s)])
     spread = expand_shape(apart, [n for r, s in pairs for n in (r, s)])
-    return spread.reshape([r * s for r, s in pairs])
+    made = spread.clone(memory_format=lo.contiguous_format)
+    return made.view([r * s for r, s in pairs])
 
 
 @front(namespace="Tensor", method=True)
@@ -247,6 +248,7 @@ def _in_triangle(name: str, input: Tensor, diagonal: int, lower: bool) -> Tensor
     method=True,
     inplace=True,
     vjp={"input": lambda g, diagonal: g.tril(diagonal)},
+    out="exact",
     oracle=lambda input, diagonal: np.tril(input, diagonal),
 )
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -264,6 +266,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     method=True,
     inplace=True,
     vjp={"input": lambda g, diagonal: g.triu(diagonal)},
+    out="exact",
     oracle=lambda input, diagonal: np.triu(input, diagonal),
 )
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:

@@ -65,6 +65,8 @@ def _normalized(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The result; when training also mean and reciprocal deviation, and running statistics move."""
     _check(input, weight, bias, running_mean, running_var, training)
+    if input.ndim < 2:
+        return input.clone(), input.new_empty((0,)), input.new_empty((0,))
     x = widened(input)
     x = x.contiguous(memory_format=_layout(x))
     tail = (x.shape[1], *(1 for _ in x.shape[2:]))

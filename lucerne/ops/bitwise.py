@@ -34,7 +34,7 @@ def bitwise_xor(input: Tensor, other: Tensor) -> Tensor:
     return input ^ other
 
 
-@pointwise(vjp={}, method=True, inplace=True, oracle=np.bitwise_not)
+@pointwise(out="exact", vjp={}, method=True, inplace=True, oracle=np.bitwise_not)
 def bitwise_not(input: Tensor) -> Tensor:
     """All bits turned over (for bools: not)."""
     refuse(input, "bitwise_not_cpu", dt.FLOAT, dt.COMPLEX)

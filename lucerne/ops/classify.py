@@ -1,4 +1,4 @@
-"""Losses against classes and probabilities: nll_loss, cross_entropy, binary cross entropy, kl_div."""
+"""Losses against classes and probabilities: nll_loss, the cross entropies, kl_div."""
 
 from __future__ import annotations
 

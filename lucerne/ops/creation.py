@@ -86,7 +86,7 @@ def _strides(shape: sh.Shape, memory_format: Any) -> sh.Shape | None:
     return sh.format_strides(shape, memory_format)
 
 
-def _into(out: Any, shape: sh.Shape, dtype: Any) -> Any:
+def sized_out(out: Any, shape: sh.Shape, dtype: Any) -> Any:
     """An `out=` tensor brought to the shape of the result."""
     if dtype is not None and dtype is not out.dtype:
         raise RuntimeError(
@@ -108,7 +108,7 @@ def make_filled(
     """A tensor of one value, by the options that factories share."""
     dtype = as_optional_dtype(dtype)
     if out is not None:
-        return _into(out, shape, dtype).fill_(value)
+        return sized_out(out, shape, dtype).fill_(value)
     kind = dtype or get_default_dtype()
     made = filled(shape, checked_number(value, kind), kind, _device(device), strides)
     return made.requires_grad_() if requires_grad else made
@@ -216,7 +216,7 @@ def empty(
     strided_only("empty", layout)
     shape = shape_given("empty", args, size)
     if out is not None:
-        return _into(out, shape, as_optional_dtype(dtype))
+        return sized_out(out, shape, as_optional_dtype(dtype))
     return make_empty(shape, dtype, device, requires_grad, _strides(shape, memory_format))
 
 

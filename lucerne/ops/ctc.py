@@ -1,7 +1,7 @@
 """Connectionist temporal classification: the likelihood of a label sequence under all alignments.
 
-Labels with blanks between them are the states; `alpha[t, s]` is the log probability of all ways to be in
-state s after t frames, `beta` of all ways to go on from there. Both are (frames, batch, states).
+Labels with blanks between them are the states; `alpha[t, s]` is the log probability of all ways to
+be in state s after t frames, `beta` of all ways to go on from there. Both are (frames, batch, states).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def _states(targets: Tensor, blank: int) -> Tensor:
 
 def _may_skip(states: Tensor, blank: int) -> Tensor:
     """Whether a state may be reached from two before: another label, not a blank."""
-    batch, count = states.shape
     before = _shift(states, 2, blank)
-    return (states != blank) & (states != before) & (_arange(count, states.device) >= 2)
+    places = _arange(states.shape[1], states.device)
+    return (states != blank) & (states != before) & (places >= 2)
 
 
 def _shift(x: Tensor, by: int, fill: float) -> Tensor:
@@ -102,7 +102,7 @@ def _ctc_vjp(
     g: Any, y: Any, log_probs: Tensor, targets: Tensor, input_lengths: Tensor,
     target_lengths: Tensor, blank: int,
 ) -> Tensor:  # fmt: skip
-    """Torch's gradient: that of the scores before log_softmax, which it takes `log_probs` to come from."""
+    """Torch's gradient: that of the scores before the log_softmax that made `log_probs`."""
     loss, alpha = y
     states = _states(targets, blank)
     emitted = _emissions(log_probs, states)

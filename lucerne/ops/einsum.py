@@ -258,15 +258,10 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
         result = result.sum(only_left, keepdim=True) if only_left else result
         x = x.sum(only_right, keepdim=True) if only_right else x
         result = _pair_sum(result, x, summed)
-    return _drop(result, count, length)
-
-
-def _drop(x: Tensor, count: int, length: int) -> Tensor:
-    """Remove the dimensions that are not in the output: summed when longer than one."""
     rest = list(range(length, count))
-    if any(x.shape[d] != 1 for d in rest):
-        return x.sum(rest)
-    return x.squeeze(tuple(rest)) if rest else x
+    if not rest:
+        return result
+    return result.sum(rest) if len(operands) == 1 else result.squeeze(tuple(rest))
 
 
 @composite(name="einsum_list", out=False, oracle=lambda equation, operands: np.einsum(equation, *operands))

@@ -111,7 +111,7 @@ def embedding_lookup(
 # ---- embedding_bag -------------------------------------------------------------------------------
 
 
-def _bags(offsets: Tensor, count: int) -> Tensor:
+def bag_numbers(offsets: Tensor, count: int) -> Tensor:
     """For each of `count` entries the number of the bag it lies in."""
     marks = filled((count + 1,), 0, dt.int64, offsets.device, None)
     ones = filled((), 1, dt.int64, offsets.device, None).expand(offsets.shape)
@@ -119,7 +119,7 @@ def _bags(offsets: Tensor, count: int) -> Tensor:
     return starts.cumsum(0).narrow(0, 0, count) - 1
 
 
-@composite(name="embedding_bag_sum", out=False)
+@composite(name="embedding_bag_rows", opmath=True, out=False)
 def bag_rows(
     weight: Tensor,
     indices: Tensor,
@@ -187,7 +187,7 @@ def embedding_bag(
     else:
         rows = offsets.shape[0] - int(include_last_offset)
         _check_offsets(offsets, count)
-        bags = _bags(offsets.narrow(0, 0, rows), count)
+        bags = bag_numbers(offsets.narrow(0, 0, rows), count)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     if padding_idx is not None:

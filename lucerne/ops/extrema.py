@@ -12,7 +12,6 @@ from lucerne.ir.define import composite, front, reduction
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import late
-from lucerne.ops.outs import require_dtypes
 from lucerne.ops.reduce import restore
 
 
@@ -97,14 +96,14 @@ def _oracle_arg(fold: Any) -> Any:
 
 
 @reduction(
-    name="argmax", reduce="argmax", promote="index", vjp={}, oracle=_oracle_arg(np.argmax)
+    name="argmax", reduce="argmax", promote="index", vjp={}, out="exact", oracle=_oracle_arg(np.argmax)
 )
 def argmax_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first largest element along a dimension, or in the flattened input."""
 
 
 @reduction(
-    name="argmin", reduce="argmin", promote="index", vjp={}, oracle=_oracle_arg(np.argmin)
+    name="argmin", reduce="argmin", promote="index", vjp={}, out="exact", oracle=_oracle_arg(np.argmin)
 )
 def argmin_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first smallest element along a dimension, or in the flattened input."""
@@ -124,7 +123,6 @@ def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
     tensor([1, 0])
     """
     _refuse_bool(input, "argmax")
-    require_dtypes(out, dt.int64)
     return argmax_dim(input, dim, keepdim, out=out)
 
 
@@ -132,7 +130,6 @@ def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
 def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Index of the first smallest element along `dim`, or in the flattened input."""
     _refuse_bool(input, "argmin")
-    require_dtypes(out, dt.int64)
     return argmin_dim(input, dim, keepdim, out=out)
 
 
@@ -160,7 +157,7 @@ def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
     return picked_grad(g[0], y[1], dim, keepdim, input_meta)
 
 
-@composite(name="max_dim", vjp={"input": _picked})
+@composite(name="max_dim", vjp={"input": _picked}, out="exact")
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest along a dimension, and where it is."""
     _refuse_complex(input, "max")
@@ -168,7 +165,7 @@ def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     return named("max", "values indices")(amax_dims(input, dim, keepdim), index)
 
 
-@composite(name="min_dim", vjp={"input": _picked})
+@composite(name="min_dim", vjp={"input": _picked}, out="exact")
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest along a dimension, and where it is."""
     _refuse_complex(input, "min")
@@ -238,7 +235,6 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any, out: An
         return of_all(input, out=out)
     if dim is None or isinstance(dim, (float, tuple, list, str)):
         raise _refuse_call(name, dim)
-    require_dtypes(out, input.dtype, dt.int64)
     return along(input, dim, keepdim, out=out)
 
 
@@ -260,11 +256,10 @@ def aminmax(
     """
     if dim is None and not input.numel():
         raise RuntimeError(_empty_aminmax)
-    require_dtypes(out, input.dtype, input.dtype)
     return aminmax_dim(input, dim, keepdim, out=out)
 
 
-@composite(name="aminmax_dim")
+@composite(name="aminmax_dim", out="exact")
 def aminmax_dim(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     """Smallest and largest along one dimension, or of all elements."""
     dims = () if dim is None else (dim,)

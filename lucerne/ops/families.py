@@ -25,6 +25,7 @@ from lucerne.ops import distances as distances
 from lucerne.ops import dropout as dropout
 from lucerne.ops import einsum as einsum
 from lucerne.ops import embedding as embedding
+from lucerne.ops import enum_losses as enum_losses
 from lucerne.ops import extrema as extrema
 from lucerne.ops import fft as fft
 from lucerne.ops import grid as grid
@@ -34,13 +35,16 @@ from lucerne.ops import linalg as linalg
 from lucerne.ops import loss as loss
 from lucerne.ops import margins as margins
 from lucerne.ops import masked as masked
+from lucerne.ops import masked_reduce as masked_reduce
 from lucerne.ops import matmul as matmul
 from lucerne.ops import matrix_functions as matrix_functions
 from lucerne.ops import move as move
 from lucerne.ops import normalization as normalization
 from lucerne.ops import norms as norms
+from lucerne.ops import overwrite as overwrite
 from lucerne.ops import patches as patches
 from lucerne.ops import padding as padding
+from lucerne.ops import polynomials as polynomials
 from lucerne.ops import pool as pool
 from lucerne.ops import powers as powers
 from lucerne.ops import quantiles as quantiles
@@ -64,3 +68,4 @@ from lucerne.ops import statistics as statistics
 from lucerne.ops import typing as typing
 from lucerne.ops import unary as unary
 from lucerne.ops import view as view
+from lucerne.ops import windows as windows

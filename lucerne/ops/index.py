@@ -29,8 +29,8 @@ def zeros_like_meta(meta: TensorMeta) -> Tensor:
 class Layout:
     """Where the dimensions of `input[indices]` come from, by torch's (and NumPy's) rule.
 
-    The broadcast shape of the index tensors stands where the indexed dimensions stood when those are
-    neighbours, else in front.
+    The broadcast shape of the index tensors stands where the indexed dimensions stood when those
+    are neighbours, else in front.
     """
 
     __slots__ = ("at", "broadcast", "dims", "order", "shape")

@@ -68,19 +68,23 @@ def cat(tensors: Any, dim: int = 0, *, axis: Any = None, out: Any = None) -> Ten
     >>> lucerne.cat([lucerne.zeros(2), lucerne.ones(1)])
     tensor([0., 0., 1.])
     """
+    if hasattr(tensors, "_meta"):
+        raise TypeError(
+            "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"
+        )
     given = as_tensor_list(tensors)
     dim = as_int(dim if axis is None else axis)
     _check_parts(given)
     dtype = result_type([t._meta for t in given])
     if out is not None and not dt.can_cast(dtype, out.dtype):
-        raise RuntimeError(
-            f"torch.cat(): input types can't be cast to the desired output type "
+        raise TypeError(
+            "torch.cat(): input types can't be cast to the desired output type "
             f"{dt.cxx_name(out.dtype)}"
         )
     # A 1-D tensor without elements joins anything, as in old code that grows lists from nothing.
     real = [t for t in given if t.ndim != 1 or t.shape[0]] or [given[0]]
     d = sh.wrap_dim(dim, real[0].ndim)
-    _check_overlap(real, out)
+    _check_overlap(given, out)
     return cat_same([t if t.dtype is dtype else cast(t, dtype) for t in real], d, out=out)
 
 
@@ -98,17 +102,19 @@ def _check_parts(given: tuple[Any, ...]) -> None:
             )
 
 
-def _check_overlap(parts: list[Any], out: Any) -> None:
+def _check_overlap(parts: tuple[Any, ...], out: Any) -> None:
     """Refuse an `out` that shares memory with what is read: it would be overwritten on the way."""
-    if out is None or not hasattr(out, "_meta") or not out.numel():
+    if out is None or not hasattr(out, "_meta"):
         return
     for t in parts:
-        if t.untyped_storage().data_ptr() == out.untyped_storage().data_ptr() and t.numel():
+        if t.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():
             start, end = t.storage_offset(), t.storage_offset() + t._meta.span
-            if start < out.storage_offset() + out._meta.span and out.storage_offset() < end:
+            crossing = start < out.storage_offset() + out._meta.span and out.storage_offset() < end
+            if crossing or t is out:
                 raise RuntimeError(
-                    "unsupported operation: the input tensors cannot refer to any of the output "
-                    "memory locations. Found overlap in input tensor."
+                    "unsupported operation: some elements of the input tensor and the written-to "
+                    "tensor refer to a single memory location. Please clone() the tensor before "
+                    "performing the operation."
                 )
 
 

@@ -62,7 +62,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """`log(1 + exp(-target * input))` for targets 1 and -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduced((-target * input).exp().log1p(), reduction)
+    return reduced((-input * target).exp().log1p(), reduction)
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
@@ -85,7 +85,7 @@ def multilabel_soft_margin_loss(
     return reduced(loss.sum(input.ndim - 1) / input.shape[-1], reduction)
 
 
-# ---- cosine and triplets --------------------------------------------------------------------------
+# ---- cosine and triplets -------------------------------------------------------------------------
 
 
 def _check_cosine(input1: Tensor, input2: Tensor, target: Tensor) -> None:
@@ -151,7 +151,7 @@ def triplet_margin_loss(
 ) -> Tensor:
     """`max(0, margin + |anchor - positive| - |anchor - negative|)` in the p-norm."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    distance = fn("pairwise_distance")
+    distance = fn("nn.functional.pairwise_distance")
     return triplet_margin_with_distance_loss(
         anchor,
         positive,
@@ -178,30 +178,29 @@ def triplet_margin_with_distance_loss(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     _check_triplet(anchor, positive, negative, margin)
-    distance = distance_function or fn("pairwise_distance")
+    distance = distance_function or fn("nn.functional.pairwise_distance")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))
     return reduced(_above_zero(margin + near - far), reduction)
 
 
-# ---- several classes ------------------------------------------------------------------------------
+# ---- several classes -----------------------------------------------------------------------------
 
 
-def _batched(input: Tensor, target: Tensor, name: str) -> tuple[Tensor, Tensor]:
+def _as_rows(input: Tensor) -> Tensor:
     """Input as (N, C); a single sample becomes a batch of one."""
-    if (
-        input.ndim > 2
-        or (input.ndim == 2 and not input.shape[1])
-        or not input.numel()
-        and input.ndim < 2
-    ):
+    if input.ndim > 2 or not (input.shape[1] if input.ndim == 2 else input.numel()):
         raise RuntimeError(
-            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
             f"{list(input.shape)}"
         )
-    rows = input.reshape(1, -1) if input.ndim < 2 else input
-    return rows, target.reshape(rows.shape[0], -1) if name == "multilabel" else target.reshape(-1)
+    return input.reshape(1, -1) if input.ndim < 2 else input
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
@@ -217,12 +216,14 @@ def multi_margin_loss(
 ) -> Tensor:
     """Hinge loss of each wrong class against the right one, averaged over the classes."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    _check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
+    rows = _as_rows(input)
     _check_multi(input, target, weight)
-    rows, classes = _batched(input, target, "multi")
+    classes = target.reshape(-1)
     right = classes.reshape(-1, 1)
     gap = _above_zero(margin - rows.gather(1, right) + rows)
     loss = gap * gap if p == 2 else gap
@@ -237,15 +238,16 @@ def _check_multi(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
     samples = input.shape[0] if input.ndim == 2 else 1
     if target.ndim > 1 or target.numel() != samples:
         raise RuntimeError(
-            f"inconsistent target size, expected {samples} but got {list(target.shape)}"
+            "multi_margin_loss(): target tensor should be 1-D with size equal to the batch size of "
+            f"input. Expected target size [{samples}], but got {list(target.shape)}"
         )
-    if target.dtype is not dt.int64:
-        raise RuntimeError(f"expected scalar type Long but found {dt.cxx_name(target.dtype)}")
     classes = input.shape[-1] if input.ndim else 1
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(
             f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
         )
+    if target.dtype is not dt.int64:
+        raise RuntimeError(f"expected scalar type Long but found {dt.cxx_name(target.dtype)}")
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
@@ -258,11 +260,13 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """Hinge loss of every class that isn't a target against every target; -1 ends a target list."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    _check_reduction(reduction)
+    rows = _as_rows(input)
     if input.ndim and target.shape != input.shape:
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    rows, labels = _batched(input, target, "multilabel")
+    labels = target.reshape(rows.shape)
     listed = (labels >= 0).to(dt.int64).cumprod(1)
     safe = labels * listed
     nothing = filled(tuple(rows.shape), 0, dt.int64, rows.device, None)

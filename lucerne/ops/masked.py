@@ -67,6 +67,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
             "masked_fill_ only supports boolean masks, but got mask with dtype "
             f"{dt.cxx_name(mask.dtype)}"
         )
+    if hasattr(value, "_meta") and value.is_complex() and not input.is_complex() and not value.ndim:
+        value = value.item()
     if not hasattr(value, "_meta"):
         value = number_for(value, input.dtype)
     elif value.ndim:
@@ -79,7 +81,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     return choose(mask, value, input).contiguous()
 
 
-# ---- masked_select and masked_scatter -------------------------------------------------------------
+# ---- masked_select and masked_scatter ------------------------------------------------------------
 
 
 def _check_mask(name: str, mask: Tensor) -> None:
@@ -120,8 +122,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     where = nonzero_rows(mask.expand(shape).reshape(-1)).reshape(-1)
     count = where.shape[0]
     if count > flat.shape[0]:
-        raise RuntimeError("masked_scatter_: expected self and source to have same number of "
-                           "elements: Number of elements of source < number of ones in mask")  # fmt: skip
+        raise RuntimeError("Number of elements of source < number of ones in mask")
     return index_put_nd(full, (where,), flat.narrow(0, 0, count), False).reshape(shape)
 
 
@@ -146,7 +147,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 @composite(name="_unsafe_masked_index", out=False)
 def unsafe_masked_index(input: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
-    """`input[indices]` where the mask is true, `fill` elsewhere; masked positions may be invalid."""
+    """`input[indices]` where the mask is true, else `fill`; masked positions may be invalid."""
     safe = _clamped(input, indices)
     return index_nd(input, safe).masked_fill(~mask, fill)
 

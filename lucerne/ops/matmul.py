@@ -13,19 +13,6 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ops.arithmetic import conj_of
 
-_C_NAMES = {
-    dt.float32: "float", dt.float64: "double", dt.float16: "c10::Half", dt.bfloat16: "c10::BFloat16",
-    dt.int64: "long", dt.int32: "int", dt.int16: "short", dt.int8: "signed char",
-    dt.uint8: "unsigned char", dt.bool_: "bool", dt.complex64: "c10::complex<float>",
-    dt.complex128: "c10::complex<double>", dt.complex32: "c10::complex<c10::Half>",
-}  # fmt: skip
-
-
-def c_name(t: dt.dtype) -> str:
-    """What the messages about matrix products call a type: "float", "double", ..."""
-    return _C_NAMES.get(t, t.name)
-
-
 # ---- the primitive ----------------------------------------------------------------------------
 
 
@@ -78,7 +65,7 @@ def _check_mm(input: Tensor, mat2: Tensor) -> None:
     if input.dtype is not mat2.dtype:
         raise RuntimeError(
             "expected m1 and m2 to have the same dtype, but got: "
-            f"{c_name(input.dtype)} != {c_name(mat2.dtype)}"
+            f"{dt.c_name(input.dtype)} != {dt.c_name(mat2.dtype)}"
         )
     refuse_bool("addmm_impl_cpu_", input.dtype)
 
@@ -147,7 +134,7 @@ def _check_mv(input: Tensor, mat: Tensor, vec: Tensor) -> None:
 # ---- products ---------------------------------------------------------------------------------
 
 
-@composite(method=True, oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices.
 
@@ -159,28 +146,28 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of the matrices of two equally long batches."""
     _check_bmm(input, mat2)
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, oracle=np.dot)
+@composite(method=True, out="exact", oracle=np.dot)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
     return batch_matmul(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
 
 
-@composite(method=True, oracle=np.vdot)
+@composite(method=True, out="exact", oracle=np.vdot)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot` with the first vector conjugated."""
     _check_dot(input, other)
     return dot(conj_of(input), other)
 
 
-@composite(method=True, oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
     first = vec._meta.like(shape=(input.shape[0],)) if input.ndim == 2 else vec._meta.like(shape=(0,))
@@ -218,7 +205,7 @@ def _broadcast_product(input: Tensor, other: Tensor) -> Tensor:
     return made.squeeze(-1) if other.ndim == 1 else made
 
 
-@composite(method=True, oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices or batches of matrices; batch dimensions broadcast.
 
@@ -278,6 +265,7 @@ def _check_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     method=True,
     inplace=True,
     opmath=True,
+    out="exact",
     oracle=lambda input, mat1, mat2, beta, alpha: beta * input + alpha * (mat1 @ mat2),
 )
 def addmm(
@@ -293,6 +281,7 @@ def addmm(
     method=True,
     inplace=True,
     opmath=True,
+    out="exact",
     oracle=lambda input, batch1, batch2, beta, alpha: beta * input + alpha * (batch1 @ batch2),
 )
 def baddbmm(
@@ -302,7 +291,7 @@ def baddbmm(
     _check_bmm(batch1, batch2, "baddbmm")
     start = _expanded(input, (batch1.shape[0], batch1.shape[1], batch2.shape[2]))
     if input.dtype is not batch1.dtype:
-        names = [c_name(t.dtype) for t in (input, batch1, batch2)]
+        names = [dt.c_name(t.dtype) for t in (input, batch1, batch2)]
         raise RuntimeError(
             f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, "
             f"batch2: {names[2]}"
@@ -314,6 +303,7 @@ def baddbmm(
     method=True,
     inplace=True,
     opmath=True,
+    out="exact",
     oracle=lambda input, batch1, batch2, beta, alpha: (
         beta * input + alpha * np.sum(batch1 @ batch2, 0)
     ),
@@ -345,6 +335,7 @@ def addbmm(
     method=True,
     inplace=True,
     opmath=True,
+    out="exact",
     oracle=lambda input, mat, vec, beta, alpha: beta * input + alpha * (mat @ vec),
 )
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
@@ -395,7 +386,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-@composite(method=True, oracle=np.inner)
+@composite(method=True, out="exact", oracle=np.inner)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimension of both."""
     if input.dtype is not other.dtype:
@@ -450,7 +441,7 @@ def _sum_single(a: Tensor, b: Tensor, in_a: sh.Shape, in_b: sh.Shape) -> tuple[T
     return a, b
 
 
-@composite(name="tensordot_dims", method=False)
+@composite(name="tensordot_dims", out="exact")
 def tensordot_dims(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Tensor:
     """`tensordot` with both lists of dimensions given."""
     if len(dims_a) != len(dims_b):
@@ -484,7 +475,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
 @composite(
     namespace="nn.functional",
     opmath=True,
-    out=False,
+    out="exact",
     oracle=lambda input, weight, bias: input @ weight.T + (0 if bias is None else bias),
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

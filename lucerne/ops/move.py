@@ -12,12 +12,14 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 
 
-def _copy_meta(input: TensorMeta, src: TensorMeta) -> TensorMeta:
-    if sh.broadcast_shapes(input.shape, src.shape) != tuple(input.shape):
-        raise RuntimeError(
-            f"The size of tensor a ({list(input.shape)}) must match the size of tensor b "
-            f"({list(src.shape)}): the source can't be broadcast to the destination"
-        )
+def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
+    if isinstance(src, TensorMeta) and src.shape != input.shape:
+        shape = sh.broadcast_shapes(input.shape, src.shape)
+        if shape != tuple(input.shape):
+            raise RuntimeError(
+                f"output with shape {list(input.shape)} doesn't match the broadcast shape "
+                f"{list(shape)}"
+            )
     return input
 
 

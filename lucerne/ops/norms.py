@@ -88,7 +88,7 @@ def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) ->
     return np.linalg.norm(input, ord=ord, axis=dim[0] if dim else None, keepdims=keepdim)
 
 
-@composite(name="p_norm", vjp={"input": _norm_grad}, opmath=True)
+@composite(name="p_norm", vjp={"input": _norm_grad}, opmath=True, out="exact")
 def p_norm(input: Tensor, ord: float, dim: IntList | None, keepdim: bool) -> Tensor:
     """`(sum |x|^ord)^(1/ord)` with its limits at 0 and infinity."""
     if ord == 0:

@@ -181,7 +181,13 @@ def _quantile_of_rows(
 
 @composite(name="quantile_rows")
 def quantile_rows(
-    input: Tensor, q: Tensor, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool
+    input: Tensor,
+    q: Tensor,
+    dim: int | None,
+    keepdim: bool,
+    interpolation: str,
+    ignore_nan: bool,
+    packed: bool,
 ) -> Tensor:
     """Quantiles along a dimension (of all elements when it is None), first dimension over `q`."""
     if dim is None or not input.ndim:
@@ -193,7 +199,8 @@ def quantile_rows(
     if not keepdim:
         kept = list(rows.shape[:-1])
     found = found.movedim(-1, 0)
-    return found.reshape([*q.shape, *kept]).clone()
+    found = found.reshape([*q.shape, *kept])
+    return found.contiguous() if packed else found.clone()
 
 
 def _quantile(
@@ -205,9 +212,8 @@ def _quantile(
     if out is not None and out.dtype is not input.dtype:
         raise RuntimeError(f"{name}() out tensor must be same dtype as the input tensor")
     q = q if hasattr(q, "_meta") else input.new_full((), q)
-    return quantile_rows(
-        input, q, dim, keepdim, interpolation, name == "nanquantile", out=out
-    )
+    ignore_nan, packed = name == "nanquantile", out is not None
+    return quantile_rows(input, q, dim, keepdim, interpolation, ignore_nan, packed, out=out)
 
 
 @front(method=True)

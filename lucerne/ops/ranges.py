@@ -11,7 +11,7 @@ from lucerne.base.defaults import DefaultDevice, get_default_dtype
 from lucerne.ir.convert import as_device, as_int, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops.creation import make_filled, strided_only
+from lucerne.ops.creation import make_filled, sized_out, strided_only
 from lucerne.ops.move import cast, counted
 
 
@@ -24,11 +24,9 @@ def _device(device: Any) -> Any:
     return DefaultDevice.get() if device is None else as_device(device)
 
 
-def _delivered(made: Tensor, requires_grad: bool, out: Any) -> Tensor:
+def _delivered(made: Tensor, requires_grad: bool, out: Any, dtype: Any) -> Tensor:
     if out is not None:
-        if tuple(out.shape) != tuple(made.shape):
-            out.resize_(made.shape)
-        return out.copy_(made)
+        return sized_out(out, tuple(made.shape), as_optional_dtype(dtype)).copy_(made)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -54,7 +52,7 @@ def _length(start: Any, end: Any, step: Any, dtype: dt.dtype) -> int:
     if dtype is dt.int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
-            raise RuntimeError("step must be nonzero")
+            raise ValueError("step must be nonzero")
         return max(-((start - end) // step), 0)
     return math.ceil((end - start) / step)
 
@@ -85,7 +83,7 @@ def arange(
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     first, last, gap = number(start), number(end), number(step)
     length = _length(first, last, gap, target)
-    return _delivered(_counted(first, gap, length, target, device), requires_grad, out)
+    return _delivered(_counted(first, gap, length, target, device), requires_grad, out, dtype)
 
 
 def _counted(first: Any, gap: Any, length: int, dtype: dt.dtype, device: Any) -> Tensor:
@@ -132,7 +130,7 @@ def range(
     target = as_optional_dtype(dtype) or (out.dtype if out is not None else get_default_dtype())
     _length(first, last, gap, dt.float64)
     length = math.floor((last - first) / gap) + 1
-    return _delivered(_counted(first, gap, length, target, device), requires_grad, out)
+    return _delivered(_counted(first, gap, length, target, device), requires_grad, out, dtype)
 
 
 # ---- evenly spaced ----------------------------------------------------------------------------
@@ -204,7 +202,7 @@ def linspace(
     strided_only("linspace", layout)
     count = _steps("linspace", start, end, steps)
     target = _spaced_dtype("linspace", (start, end), dtype, out)
-    return _delivered(_spaced(start, end, count, target, device), requires_grad, out)
+    return _delivered(_spaced(start, end, count, target, device), requires_grad, out, dtype)
 
 
 @front()
@@ -229,7 +227,7 @@ def logspace(
     first, last = (int(number(v)) if target.category == dt.INTEGER else v for v in (start, end))
     powers = _spaced(first, last, count, work, device)
     made = cast(make_filled((), base, work, device, False).pow(powers), target)
-    return _delivered(made, requires_grad, out)
+    return _delivered(made, requires_grad, out, dtype)
 
 
 # ---- patterns ---------------------------------------------------------------------------------
@@ -263,7 +261,7 @@ def eye(
     target = as_optional_dtype(dtype) or (out.dtype if out is not None else get_default_dtype())
     where = _device(device)
     i, j = (counted(0, 1, k, dt.int64, where) for k in (rows, cols))
-    return _delivered(cast(i.unsqueeze(1) == j, target), requires_grad, out)
+    return _delivered(cast(i.unsqueeze(1) == j, target), requires_grad, out, dtype)
 
 
 def triangle(rows: int, cols: int, diagonal: int, device: Any, lower: bool) -> Tensor:

@@ -148,11 +148,10 @@ def all_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -
     """Whether no element is zero."""
 
 
-def _each_truth(input: Tensor, out: Any) -> Tensor:
+def _each_truth(input: Tensor) -> Tensor:
     """An empty list of dimensions folds nothing: each element is judged alone."""
     truth = input.ne(0)
-    truth = truth.to(dt.uint8) if input.dtype is dt.uint8 else truth
-    return truth if out is None else out.copy_(truth)
+    return truth.to(dt.uint8) if input.dtype is dt.uint8 else truth
 
 
 def _check_truth(name: str, out: Any) -> None:
@@ -170,8 +169,8 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     >>> lucerne.tensor([[0, 1], [0, 0]]).any(dim=1)
     tensor([ True, False])
     """
-    if isinstance(dim, (tuple, list)) and not dim:
-        return _each_truth(input, out)
+    if isinstance(dim, (tuple, list)) and not dim and out is None:
+        return _each_truth(input)
     _check_truth("any", out)
     return any_dims(input, dim, keepdim, out=out)
 
@@ -184,8 +183,8 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     >>> lucerne.tensor([[0, 1], [2, 3]]).all(dim=1)
     tensor([False,  True])
     """
-    if isinstance(dim, (tuple, list)) and not dim:
-        return _each_truth(input, out)
+    if isinstance(dim, (tuple, list)) and not dim and out is None:
+        return _each_truth(input)
     _check_truth("all", out)
     return all_dims(input, dim, keepdim, out=out)
 
@@ -243,25 +242,54 @@ def mean(
 
 
 @composite(
-    method=True, oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim)
+    name="nansum_dims",
+    oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim),
 )
-def nansum(
+def nansum_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
 ) -> Tensor:
     """Sum that counts nan as zero."""
-    if input.is_complex():
-        raise RuntimeError("nansum on CPU does not support complex inputs")
     if input.is_floating_point():
         input = input.masked_fill(input.isnan(), 0)
     return input.sum(dim, keepdim, dtype=dtype)
 
 
+def _check_nansum(input: Tensor, out: Any) -> None:
+    if input.is_complex():
+        raise RuntimeError("nansum on CPU does not support complex inputs")
+    if out is not None and input.is_floating_point() and out.dtype.category < dt.FLOAT:
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{dt.cxx_name(out.dtype)}'")
+
+
+@front(method=True)
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
+) -> Tensor:
+    """Sum that counts nan as zero.
+
+    >>> import lucerne
+    >>> lucerne.tensor([1.0, float("nan")]).nansum()
+    tensor(1.)
+    """
+    _check_nansum(input, out)
+    return nansum_dims(input, dim, keepdim, dtype=dtype, out=out)
+
+
 @composite(
-    method=True,
+    name="nanmean_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nanmean(input, axis=dim, keepdims=keepdim),
 )
-def nanmean(
+def nanmean_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
+) -> Tensor:
+    """Average of the elements that are not nan."""
+    count = input.detach().isnan().logical_not().sum(dim, keepdim)
+    return nansum_dims(input, dim, keepdim, dtype=dtype) / count
+
+
+@front(method=True)
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Tensor:
     """Average of the elements that are not nan."""
     if input.dtype.category < dt.FLOAT:
@@ -269,5 +297,5 @@ def nanmean(
             "nanmean(): expected input to have floating point or complex dtype but got "
             f"{dt.cxx_name(input.dtype)}"
         )
-    count = input.detach().isnan().logical_not().sum(dim, keepdim)
-    return nansum(input, dim, keepdim, dtype=dtype) / count
+    _check_nansum(input, out)
+    return nanmean_dims(input, dim, keepdim, dtype=dtype, out=out)

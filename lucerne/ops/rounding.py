@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -16,21 +17,23 @@ from lucerne.ops.checks import conj_of, flat, is_complex, is_integral, refuse, z
 from lucerne.ops.select import choose
 
 
-@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.floor)
+@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.floor)
 def floor(input: Tensor) -> Tensor:
     """The largest integer not above each element."""
     refuse(input, "floor_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.floor(input)
 
 
-@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.ceil)
+@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.ceil)
 def ceil(input: Tensor) -> Tensor:
     """The smallest integer not below each element."""
     refuse(input, "ceil_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.ceil(input)
 
 
-@pointwise(vjp={"input": flat}, method=True, inplace=True, aliases=("fix",), oracle=np.trunc)
+@pointwise(
+    out="exact", vjp={"input": flat}, method=True, inplace=True, aliases=("fix",), oracle=np.trunc
+)
 def trunc(input: Tensor) -> Tensor:
     """Each element without its fraction."""
     refuse(input, "trunc_vml_cpu", dt.COMPLEX, dt.BOOL)
@@ -38,6 +41,7 @@ def trunc(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     vjp={"input": lambda g: g},
     method=True,
     inplace=True,
@@ -49,18 +53,20 @@ def frac(input: Tensor) -> Tensor:
     return input - s.trunc(input)
 
 
-@pointwise(vjp={"input": flat}, oracle=np.rint)
+@pointwise(out="exact", vjp={"input": flat}, oracle=np.rint)
 def round_even(input: Tensor) -> Tensor:
     """The nearest integer; halves go to the even one."""
     refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.round(input)
 
 
-@pointwise(vjp={"input": flat}, oracle=lambda input, decimals: np.round(input, decimals))
+@pointwise(
+    out="exact", vjp={"input": flat}, oracle=lambda input, decimals: np.round(input, decimals)
+)
 def round_decimals(input: Tensor, decimals: int) -> Tensor:
     """The nearest number with so many decimals."""
     refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL, dt.INTEGER)
-    power = 10.0 ** abs(decimals)
+    power = 10.0 ** builtins.abs(decimals)
     return s.round(input * power) / power if decimals > 0 else s.round(input / power) * power
 
 
@@ -79,6 +85,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     promote="real",
     vjp={"input": lambda g, input: g * sgn(input)},
     method=True,
@@ -99,7 +106,7 @@ def _sign(x: Any) -> Any:
     return up - s.cast(x < 0, x.dtype) if x.dtype.is_signed else up
 
 
-@pointwise(vjp={"input": flat}, method=True, inplace=True, oracle=np.sign)
+@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.sign)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""
     if input.dtype.category == dt.COMPLEX:

@@ -14,6 +14,7 @@ from lucerne.ops.index import INDEX_TYPES, index_nd, index_put_nd
 from lucerne.ops.masked import number_for
 from lucerne.ops.move import filled
 from lucerne.ops.scatter import scatter_reduce_op
+from lucerne.ops.select import choose
 
 
 def _at(dim: int, index: Tensor) -> tuple[Any, ...]:
@@ -139,16 +140,20 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     if index.ndim > 1:
         raise IndexError("Index has to be a vector/scalar")
     if not hasattr(value, "_meta"):
-        value = filled((), number_for(value, input.dtype), input.dtype, input.device, None)
+        value = number_for(value, input.dtype)
     elif value.ndim:
         raise RuntimeError(
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    value = value.to(input.dtype)
-    if not input.ndim:
-        return index_put_nd(input.reshape(1), (index.reshape(-1),), value, False).reshape(())
-    return index_put_nd(input, _at(d, index), value, False)
+    else:
+        value = value.to(input.dtype)
+    count = input.shape[d] if input.ndim else 1
+    nowhere = filled((count,), False, dt.bool_, input.device, None)
+    truth = filled((), True, dt.bool_, input.device, None)
+    chosen = index_put_nd(nowhere, (index.reshape(-1),), truth, False)
+    shape = tuple(-1 if i == d else 1 for i in range(input.ndim))
+    return choose(chosen.reshape(shape), value, input)
 
 
 @composite(method=True, inplace=True, out="exact")
@@ -159,7 +164,8 @@ def index_reduce(
     """`source` folded into the slices at `index` by prod, mean, amax or amin."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
         )
     d = sh.wrap_dim(dim, input.ndim)
     _check_source("index_reduce_()", input, d, index, source)
@@ -214,3 +220,37 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise IndexError("put_(): cannot put elements into an empty tensor")
     flat = index_put_nd(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(input.shape)
+
+
+@composite(
+    method=True,
+    oracle=lambda input, indices, dim: np.take_along_axis(input, indices, dim),
+)
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """The elements at `indices` along `dim`, other dimensions broadcast; flat when `dim` is None.
+
+    >>> import lucerne
+    >>> x = lucerne.tensor([[3, 1, 2]])
+    >>> lucerne.take_along_dim(x, x.argsort(1), 1)
+    tensor([[1, 2, 3]])
+    """
+    if indices.dtype is not dt.int64:
+        raise RuntimeError(
+            "torch.take_along_dim(): dtype of indices should be Long but got "
+            f"{dt.cxx_name(indices.dtype)}"
+        )
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    d = sh.wrap_dim(dim, input.ndim)
+    mine = [1 if i == d else n for i, n in enumerate(input.shape)]
+    theirs = [1 if i == d else n for i, n in enumerate(indices.shape)]
+    common = list(sh.broadcast_shapes(mine, theirs))
+    wide, narrow = list(common), list(common)
+    if common:
+        wide[d], narrow[d] = input.shape[d], indices.shape[d]
+    return input.expand(wide).gather(d, indices.expand(narrow))

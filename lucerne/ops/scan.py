@@ -113,21 +113,22 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
     """Integers accumulate in int64, unless a result of another type is asked for."""
     if dtype is not None:
         return dtype
-    target = getattr(out, "target", None)
+    target = getattr(out, "target", out)
     if target is not None:
         if target.dtype is dt.bool_:
             raise NotImplementedError("\"cumsum_out_cpu\" not implemented for 'Bool'")
-        return None
+        found: dt.dtype = target.dtype
+        return found
     return dt.int64 if input.dtype.category < dt.FLOAT else None
 
 
-@composite(name="running_sum")
+@composite(name="running_sum", out="exact")
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Sums of all elements up to each place."""
     return scan(input if dtype is None else input.to(dtype), dim, "add", False, None)
 
 
-@composite(name="running_product")
+@composite(name="running_product", out="exact")
 def running_product(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Products of all elements up to each place."""
     return scan(input if dtype is None else input.to(dtype), dim, "mul", False, None)
@@ -157,6 +158,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
 
 @composite(
     method=True,
+    out="exact",
     oracle=lambda input, dim: np.logaddexp.accumulate(input, axis=dim),
 )
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
@@ -179,7 +181,7 @@ def _refuse_complex(input: Tensor, name: str) -> None:
         )
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def cummax(input: Tensor, dim: int) -> Any:
     """The largest element so far along `dim`, and where it is.
 
@@ -192,7 +194,7 @@ def cummax(input: Tensor, dim: int) -> Any:
     return named("cummax", "values indices")(input.gather(dim, index), index)
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def cummin(input: Tensor, dim: int) -> Any:
     """The smallest element so far along `dim`, and where it is."""
     _refuse_complex(input, "cummin")

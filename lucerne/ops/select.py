@@ -14,6 +14,7 @@ from lucerne.ops.checks import is_tensor, refuse
 
 
 @pointwise(
+    out="exact",
     numbers="all",
     name="choose",
     promote="where",

@@ -53,6 +53,7 @@ def _log_softmax_backward_data(
 
 @composite(
     method=True,
+    out="exact",
     vjp={"input": lambda g, y, dim, y_meta: _softmax_backward_data(g, y, dim, y_meta.dtype)},
     oracle=lambda input, dim, dtype: np.exp(_oracle_log_softmax(input, dim, dtype)),
 )
@@ -74,6 +75,7 @@ def softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
 
 @composite(
     method=True,
+    out="exact",
     vjp={"input": lambda g, y, dim, y_meta: _log_softmax_backward_data(g, y, dim, y_meta.dtype)},
     oracle=_oracle_log_softmax,
 )

@@ -37,7 +37,13 @@ def _oracle_sort(input: Any, dim: int, descending: bool, stable: bool) -> Any:
     return np.take_along_axis(input, order, dim), order
 
 
-@structural(meta=_sort_meta, vjp={"input": _unsorted}, oracle=_oracle_sort, name="sort_along")
+@structural(
+    meta=_sort_meta,
+    vjp={"input": _unsorted},
+    name="sort_along",
+    out="exact",
+    oracle=_oracle_sort,
+)
 def sort_along(input: Tensor, dim: int, descending: bool, stable: bool) -> Any:
     """Values in order along `dim` and where they came from; nan counts as the largest."""
 
@@ -87,19 +93,19 @@ def argsort(
     return order_along(input, dim, descending, out=out)
 
 
-@composite(name="order_along", vjp={})
+@composite(name="order_along", vjp={}, out="exact")
 def order_along(input: Tensor, dim: int, descending: bool) -> Tensor:
     """Positions that put the input in order; equal values keep theirs."""
     return sort_along(input, dim, descending, True)[1]
 
 
-@composite(method=True, oracle=lambda input: np.sort(input, axis=0))
+@composite(method=True, out="exact", oracle=lambda input: np.sort(input, axis=0))
 def msort(input: Tensor) -> Tensor:
     """The input sorted along its first dimension."""
     return sort_along(input, 0, False, False)[0]
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) elements along `dim`, and where they are.
 
@@ -129,7 +135,7 @@ def ranked(sorted: Any, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Ten
     return picked[0].clone(), picked[1].clone()
 
 
-@composite(method=True, vjp={"input": _picked})
+@composite(method=True, vjp={"input": _picked}, out="apart")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The `k`-th smallest element along `dim` (from 1), and where it is."""
     size = input.shape[sh.wrap_dim(dim, input.ndim)] if input.ndim else 1

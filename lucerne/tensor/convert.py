@@ -13,6 +13,7 @@ from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base.device import device as Device
+from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ir.meta import make_meta
 from lucerne.tensor import interop
@@ -175,20 +176,52 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     return build(data, dtype, device)
 
 
-def legacy_tensor(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`Tensor(2, 3)`: uninitialised; `Tensor([1, 2])`: the default float type."""
-    dtype = defaults.get_default_dtype()
-    if len(args) == 1 and not isinstance(args[0], (int, TensorBase)) and not isinstance(args[0], tuple):
-        made = build(args[0], dtype, None)
-    elif len(args) == 1 and isinstance(args[0], TensorBase):
-        made = args[0].detach()  # type: ignore[attr-defined]
-    else:
-        shape = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-        if any(not isinstance(n, int) for n in shape):
-            made = build(list(shape), dtype, None)
-        else:
-            made = new_tensor(make_meta(dtype, tuple(shape) if args else (0,), None, DefaultDevice.get()))
+def legacy_tensor(
+    cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: dt.dtype | None = None
+) -> Any:
+    """`Tensor(2, 3)`: uninitialised; `Tensor([1, 2])`: data, in the default float type.
+
+    A Size is sizes, any other sequence is data; a tensor gives another tensor on its memory.
+    """
+    dtype = dtype or defaults.get_default_dtype()
+    device = as_optional_device(kwargs.pop("device", None))
+    if "data" in kwargs:
+        args = (kwargs.pop("data"),)
+    if kwargs:
+        raise TypeError(f"new() received an unexpected keyword argument '{next(iter(kwargs))}'")
+    made = _legacy(args, dtype, device or DefaultDevice.get())
     return made if cls is type(made) else as_subclass(made, cls)
+
+
+def _legacy(args: tuple[Any, ...], dtype: dt.dtype, device: Device) -> Any:
+    first = args[0] if len(args) == 1 else None
+    if isinstance(first, TensorBase):
+        return first.view_as(first)  # type: ignore[attr-defined]
+    if isinstance(first, interop.UntypedStorage):
+        count = first.nbytes() // dtype.itemsize
+        return make_tensor(first._storage, 0, make_meta(dtype, (count,), None, first.device))
+    if len(args) == 1 and not isinstance(first, (int, np.integer, Size)):
+        if isinstance(first, str | bytes):
+            raise TypeError(f"new(): invalid data type '{type(first).__name__}'")
+        if not hasattr(first, "__len__"):
+            raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
+        return build(first, dtype, device)
+    return _uninitialised(first if isinstance(first, Size) else args or (0,), dtype, device)
+
+
+def _uninitialised(shape: Sequence[Any], dtype: dt.dtype, device: Device) -> Any:
+    for i, n in enumerate(shape):
+        if not isinstance(n, (int, np.integer)):
+            raise TypeError(
+                f"new(): argument 'size' failed to unpack the object at pos {i + 1} with error "
+                f'"type must be tuple of ints,but got {type(n).__name__}"'
+            )
+    sizes = tuple(int(n) for n in shape)
+    if any(n < 0 for n in sizes):
+        raise RuntimeError(
+            f"Trying to create tensor with negative dimension {min(sizes)}: {list(sizes)}"
+        )
+    return new_tensor(make_meta(dtype, sizes, None, device))
 
 
 def as_subclass(t: Any, cls: type) -> Any:

@@ -36,6 +36,8 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     """Run one call now. `args` holds every parameter in signature order, statics normalised."""
     if out is not None or _state.active:
         return _run_watched(op, args, out)
+    if op.kinds == "tt" and op.kind != op_.COMPOSITE:
+        return _run_pair(op, args)
     if op.kind == op_.COMPOSITE:
         return _run_composite(op, args)
     key: list[Any] = [op]
@@ -65,6 +67,32 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     plan = _plans.get(found) or _make_plan(found, op, args)
     result = plan.run(args)
     if grad and _state.grad_enabled:
+        record.record(op, args, result)
+    return result
+
+
+def _run_pair(op: Op, args: tuple[Any, ...]) -> Any:
+    """`run` for two operands and nothing else: the commonest call, without a loop."""
+    a, b = args
+    kind_a, kind_b = type(a), type(b)
+    key: tuple[Any, ...]
+    if kind_a in plain_types:
+        if kind_b in plain_types:
+            key = (op, a._meta, b._meta)
+            grad = a._auto is not None or b._auto is not None
+        elif kind_b in _NUMBERS:
+            key = (op, a._meta, kind_b)
+            grad = a._auto is not None
+        else:
+            return _run_unusual(op, args, None)
+    elif kind_a in _NUMBERS and kind_b in plain_types:
+        key = (op, kind_a, b._meta)
+        grad = b._auto is not None
+    else:
+        return _run_unusual(op, args, None)
+    plan = _plans.get(key) or _make_plan(key, op, args)
+    result = plan.run(args)
+    if grad and _state.grad_enabled and record.needs_grad(op, args):
         record.record(op, args, result)
     return result
 
@@ -109,7 +137,7 @@ def _no_bytes(nbytes: int) -> None:
 class KernelPlan(Plan):
     """Allocate the results and run an executable that writes them."""
 
-    __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots")
+    __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots", "whole")
 
     def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool) -> None:
         self.op = op
@@ -118,6 +146,7 @@ class KernelPlan(Plan):
             i for i, (k, a) in enumerate(zip(op.kinds, args, strict=True)) if k in "tno" and a is not None
         ]
         self.flat = op_.TENSOR_LIST not in op.kinds
+        self.whole = self.flat and len(self.slots) == len(args)
         self.device = metas[0].device
         self.sizes = [(m, m.span * m.dtype.itemsize) for m in metas]
         self.execute: Any = None
@@ -139,7 +168,7 @@ class KernelPlan(Plan):
             for meta, nbytes in self.sizes
         ]
         if self.execute is not None:
-            self.execute([args[i] for i in self.slots] if self.flat else self.inputs(args), outs)
+            self.execute(args if self.whole else self.inputs(args), outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def run_into(self, args: tuple[Any, ...], outs: list[Any]) -> None:

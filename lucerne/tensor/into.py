@@ -37,7 +37,8 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     if op.kind == op_.POINTWISE:
         _refuse_partial_overlap(args, outs)
     if op.out == "apart":
-        _refuse_any_overlap(args, outs)
+        for o in outs:
+            refuse_internal_overlap(o)
     result = dispatch.entry.run(op, args)
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
@@ -48,6 +49,8 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
                 f"Expected out tensor to have dtype {dt.c_name(r._meta.dtype)}, but got "
                 f"{dt.c_name(o._meta.dtype)} instead"
             )
+        if op.out == "apart":
+            _refuse_any_overlap(args, o, r._meta)
         write_out(r, o, op.name)
     return _rebuilt(result, out)
 
@@ -152,17 +155,17 @@ def _refuse_partial_overlap(args: tuple[Any, ...], outs: tuple[Any, ...]) -> Non
                 )
 
 
-def _refuse_any_overlap(args: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+def _refuse_any_overlap(args: tuple[Any, ...], out: Any, want: Any) -> None:
     """For ops that read elements after they have written others: no input may share the memory."""
-    for o in outs:
-        refuse_internal_overlap(o)
-        for a in args:
-            if isinstance(a, TensorBase) and _overlap(a, o):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to "
-                    "tensor refer to a single memory location. Please clone() the tensor before "
-                    "performing the operation."
-                )
+    if out._meta.shape != want.shape:
+        resize_output(out, want)
+    for a in args:
+        if isinstance(a, TensorBase) and _overlap(a, out):
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before "
+                "performing the operation."
+            )
 
 
 def _overlap(a: Any, b: Any) -> bool:

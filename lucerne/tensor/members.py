@@ -8,7 +8,6 @@ from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.tensor import convert
-from lucerne.tensor.interop import UntypedStorage
 from lucerne.tensor.tensor import Tensor
 
 # Device types of torch that a program may ask for by name; a backend of that name makes them true.
@@ -52,20 +51,16 @@ def share_memory_(self: Any) -> Any:
     return self
 
 
-def storage(self: Any) -> UntypedStorage:
-    return UntypedStorage(self._storage)
-
-
-_TYPE_NAMES = {
+TYPE_NAMES = {
     dt.float32: "Float", dt.float64: "Double", dt.float16: "Half", dt.bfloat16: "BFloat16",
     dt.uint8: "Byte", dt.int8: "Char", dt.int16: "Short", dt.int32: "Int", dt.int64: "Long",
     dt.bool_: "Bool", dt.complex64: "ComplexFloat", dt.complex128: "ComplexDouble",
 }  # fmt: skip
-_TYPES_BY_NAME = {f"{v}Tensor": k for k, v in _TYPE_NAMES.items()}
+_TYPES_BY_NAME = {f"{v}Tensor": k for k, v in TYPE_NAMES.items()}
 
 
 def type_name(self: Any) -> str:
-    return f"torch.{_TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
+    return f"torch.{TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
@@ -152,7 +147,7 @@ def install() -> None:
     for flag in ("quantized", "sparse", "sparse_csr", "nested", "mkldnn"):
         setattr(Tensor, f"is_{flag}", property(lambda self: False))
     for fn in (
-        cpu, is_pinned, pin_memory, is_shared, share_memory_, storage, storage_type, record_stream,
+        cpu, is_pinned, pin_memory, is_shared, share_memory_, storage_type, record_stream,
         module_load, new, new_tensor, dense_dim, sparse_dim, to_dense, set_,
     ):  # fmt: skip
         if fn.__name__ not in Tensor.__dict__:

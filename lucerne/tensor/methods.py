@@ -7,6 +7,7 @@ from typing import Any
 
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
+from lucerne.ops import arithmetic
 from lucerne.tensor.into import InPlace
 from lucerne.tensor.tensor import Tensor
 
@@ -50,23 +51,39 @@ _COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "g
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 
 
+# `a + b` has no alpha and `a / b` no rounding mode: go straight to the op.
+_SHORTCUTS: dict[str, Function] = {"add": arithmetic.add2, "div": arithmetic.true_divide}
+
+
 def install_operators() -> None:
     """`a + b` and its kin; unknown operand types get NotImplemented, as Python wants it."""
     for dunder, name in _BINARY.items():
-        fn = getattr(Tensor, name, None)
-        if fn is None:
-            continue
+        fn = _SHORTCUTS.get(name) or getattr(Tensor, name)
         setattr(Tensor, f"__{dunder}__", _binary(fn, f"__{dunder}__"))
         setattr(Tensor, f"__r{dunder}__", _reflected(fn, f"__r{dunder}__"))
         over = getattr(Tensor, f"{name}_", None)
         if over is not None:
             setattr(Tensor, f"__i{dunder}__", over)
+    Tensor.__div__, Tensor.__idiv__ = Tensor.__truediv__, Tensor.__itruediv__  # type: ignore[attr-defined]
+    Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[attr-defined]
+    for name in ("real", "imag"):
+        setattr(Tensor, name, _part(fronts()[name].function))
     for dunder, name in _COMPARE.items():
         if hasattr(Tensor, name):
             setattr(Tensor, f"__{dunder}__", _binary(getattr(Tensor, name), f"__{dunder}__"))
     for dunder, name in _UNARY.items():
         if hasattr(Tensor, name):
             setattr(Tensor, f"__{dunder}__", getattr(Tensor, name))
+
+
+def _divided(self: Any, other: Any) -> Any:
+    """`other / self`, which torch rounds twice: once for the reciprocal."""
+    return NotImplemented if isinstance(other, _FOREIGN) else self.reciprocal() * other
+
+
+def _part(fn: Function) -> property:
+    """`x.real` and `x.imag`: views that may also be written."""
+    return property(fn, lambda self, value: fn(self).copy_(value))
 
 
 _FOREIGN = (str, bytes, list, dict, set, tuple, type(None))

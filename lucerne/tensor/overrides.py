@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from lucerne.ir import dispatch
+from lucerne.ir.dispatch import InPlace
 from lucerne.ir.op import Op
-from lucerne.tensor.base import TensorBase, plain_types
+from lucerne.tensor.base import Maker, TensorBase, plain_types
 
 _state = dispatch.state
 
@@ -27,7 +29,41 @@ def is_override(x: Any) -> bool:
     cls = type(x)
     if cls in plain_types or x is None:
         return False
-    return getattr(cls, "__torch_function__", None) is not None
+    return getattr(cls, "__torch_function__", disabled_torch_function) is not disabled_torch_function
+
+
+def overriding(candidates: Iterable[Any]) -> list[Any]:
+    """One argument of each overriding type, subclasses before their bases."""
+    found: list[Any] = []
+    for a in candidates:
+        if is_override(a) and type(a) not in [type(f) for f in found]:
+            at = next((i for i, f in enumerate(found) if issubclass(type(a), type(f))), len(found))
+            found.insert(at, a)
+    return found
+
+
+def ask(
+    found: Sequence[Any], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+) -> Any:
+    """The answer of the first overriding argument that has one."""
+    types = tuple(type(f) for f in found)
+    for f in found:
+        result = f.__torch_function__(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    listed = "".join(f"\n  - tensor subclass {t}" for t in types)
+    raise TypeError(
+        f"Multiple dispatch failed for '{name or resolve_name(func)}'; all __torch_function__ "
+        f"handlers returned NotImplemented:\n{listed}"
+    )
+
+
+def resolve_name(func: Any) -> str:
+    """How a user would spell a function of an op."""
+    op = getattr(func, "op", None)
+    if op is not None:
+        return f"torch.{op.qualified}"
+    return f"torch.{getattr(func, '__qualname__', None) or getattr(func, '__name__', func)}"
 
 
 def _candidates(op: Op, args: tuple[Any, ...]) -> Iterator[Any]:
@@ -48,26 +84,190 @@ def offer(op: Op, args: tuple[Any, ...], out: Any) -> tuple[bool, Any]:
     """Let overriding arguments answer the call, subclasses before their bases."""
     if not _state.overrides_enabled:
         return False, None
-    found: list[Any] = []
-    for a in (*_candidates(op, args), out):
-        if is_override(a) and type(a) not in [type(f) for f in found]:
-            at = next((i for i, f in enumerate(found) if issubclass(type(a), type(f))), len(found))
-            found.insert(at, a)
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    found = overriding((*_candidates(op, args), *outs))
     if not found:
         return False, None
-    positional = tuple(a for p, a in zip(op.params, args, strict=True) if not p.keyword_only)
-    named = {p.name: a for p, a in zip(op.params, args, strict=True) if p.keyword_only}
-    if out is not None:
+    func, positional, named = as_call(op, args, out)
+    return True, ask(found, func, positional, named)
+
+
+def as_call(op: Op, args: tuple[Any, ...], out: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """A call of an op as a user would write it: function, arguments without defaults, keywords."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    pending: list[Any] = []
+    for p, a in zip(op.params, args, strict=True):
+        if p.keyword_only:
+            if a is not p.default:
+                named[p.name] = a
+        elif a is p.default:
+            pending.append(a)
+        else:
+            positional += [*pending, a]
+            pending = []
+    func: Any = op.public
+    if type(out) is InPlace:
+        over = getattr(Maker.cls, f"{op.name}_", None)
+        if over is None:
+            named["out"] = out
+        else:
+            func = over
+    elif out is not None:
         named["out"] = out
-    types = tuple(type(f) for f in found)
-    for f in found:
-        result = type(f).__torch_function__(op.public, types, positional, named)
-        if result is not NotImplemented:
-            return True, result
-    raise TypeError(
-        f"no implementation found for '{op.qualified}' on types that implement "
-        f"__torch_function__: {[t.__name__ for t in types]}"
-    )
+    return func, tuple(positional), named
+
+
+# ---- fronts: public functions that choose among ops -------------------------------------------
+
+
+def _nested(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    for a in (*args, *kwargs.values()):
+        if isinstance(a, (tuple, list)):
+            yield from a
+        else:
+            yield a
+
+
+def call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Offer the call of a front to the innermost function mode, then to overriding arguments."""
+    stack = _state.call_level
+    if stack and isinstance(stack[-1], FunctionMode):
+        mode = stack.pop()
+        _state.refresh()
+        try:
+            types = tuple(type(f) for f in overriding(_nested(args, kwargs)))
+            return mode.__torch_function__(public, types, args, kwargs)
+        finally:
+            stack.append(mode)
+            _state.refresh()
+    if _state.overrides_enabled:
+        found = overriding(_nested(args, kwargs))
+        if found:
+            return ask(found, public, args, kwargs)
+        if args and not isinstance(args[0], (tuple, list)):
+            dispatch.familiar.add(type(args[0]))
+    return function(*args, **kwargs)
+
+
+dispatch.entry.front = call_front
+
+
+class FunctionMode(dispatch.Interpreter):
+    """While entered, sees every op call of the thread as `__torch_function__(func, types, args, kwargs)`.
+
+    >>> import lucerne
+    >>> class Log(lucerne.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(lucerne.overrides.resolve_name(func))
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Log():
+    ...     x = lucerne.exp(lucerne.zeros(2))
+    torch.zeros
+    torch.exp
+    """
+
+    level = "call"
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} defines no __torch_function__")
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: dispatch.Proceed) -> Any:
+        func, positional, named = as_call(op, args, out)
+        types = tuple(type(f) for f in overriding(_candidates(op, args)))
+        return self.__torch_function__(func, types, positional, named)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """The old spelling of `with Mode(...)`."""
+        return cls(*args, **kwargs)
+
+
+class BaseFunctionMode(FunctionMode):
+    """A mode that changes nothing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def current_mode() -> FunctionMode | None:
+    """The innermost function mode that is entered."""
+    return next((m for m in reversed(_state.call_level) if isinstance(m, FunctionMode)), None)
+
+
+class disable_all:  # noqa: N801
+    """Inside, neither subclasses nor function modes see calls (torch: DisableTorchFunction)."""
+
+    def __enter__(self) -> None:
+        self._before = _state.overrides_enabled
+        self._modes = list(_state.call_level)
+        _state.overrides_enabled = False
+        _state.call_level[:] = [m for m in self._modes if not isinstance(m, FunctionMode)]
+        _state.refresh()
+
+    def __exit__(self, *exc: object) -> None:
+        _state.overrides_enabled = self._before
+        _state.call_level[:] = self._modes
+        _state.refresh()
+
+
+# ---- members of subclasses --------------------------------------------------------------------
+
+_UNWATCHED = frozenset((
+    "__new__", "__init__", "__init_subclass__", "__torch_function__", "__hash__", "__dir__",
+    "__deepcopy__", "__reduce_ex__", "__reduce__", "__module__", "__doc__", "__dict__",
+    "__weakref__", "__array_priority__", "as_subclass",
+))  # fmt: skip
+
+
+def watch_members(cls: type, base: type) -> None:
+    """Make the members of `base` that are no ops visible to the `__torch_function__` of `cls`.
+
+    Called when a subclass is made. Only the subclass pays: plain tensors keep their direct members.
+    """
+    handler = getattr(cls, "__torch_function__", disabled_torch_function)
+    if handler is disabled_torch_function:
+        plain_types.add(cls)
+        return
+    if getattr(handler, "__func__", None) is base.__torch_function__.__func__:  # type: ignore[attr-defined]
+        return
+    between = cls.__mro__[: cls.__mro__.index(base)]
+    for name, member in list(base.__dict__.items()):
+        if name in _UNWATCHED or any(name in k.__dict__ for k in between) or hasattr(member, "op"):
+            continue
+        if isinstance(member, property):
+            setattr(cls, name, _watched_property(member))
+        elif callable(member) and not isinstance(member, type):
+            setattr(cls, name, _watched_method(member))
+
+
+def _watched_method(fn: Any) -> Any:
+    @functools.wraps(fn)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if not _state.overrides_enabled:
+            return fn(*args, **kwargs)
+        found = overriding(_nested(args, kwargs))
+        return ask(found, fn, args, kwargs) if found else fn(*args, **kwargs)
+
+    return method
+
+
+def _watched_property(member: property) -> property:
+    def get(self: Any) -> Any:
+        if not _state.overrides_enabled:
+            return member.__get__(self)
+        return ask([self], member.__get__, (self,), {})
+
+    def put(self: Any, value: Any) -> Any:
+        if not _state.overrides_enabled:
+            return member.__set__(self, value)
+        return ask([self], member.__set__, (self, value), {})
+
+    return property(get, None if member.fset is None else put, member.fdel, member.__doc__)
 
 
 def plain_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -114,11 +314,18 @@ def default_torch_function(
         return NotImplemented
     with disable_overrides():
         result = func(*args, **kwargs)
-    return _retype(result, cls)
+    return result if func in nowrap_functions() else _retype(result, cls)
+
+
+@functools.cache
+def nowrap_functions() -> frozenset[Any]:
+    """Members whose results keep their own type: a gradient is whatever was stored."""
+    cls: Any = Maker.cls
+    return frozenset((cls._base.__get__, cls.grad.__get__))
 
 
 def _retype(result: Any, cls: type) -> Any:
-    if isinstance(result, TensorBase) and type(result) in plain_types and type(result) is not cls:
+    if isinstance(result, TensorBase) and not isinstance(result, cls):
         return result.as_subclass(cls)  # type: ignore[attr-defined]
     if isinstance(result, (tuple, list)):
         parts = [_retype(r, cls) for r in result]

@@ -6,6 +6,7 @@ from typing import Any
 
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.interop import UntypedStorage
+from lucerne.tensor.legacy import TypedStorage
 
 
 def is_tensor(obj: Any) -> bool:
@@ -14,7 +15,7 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
 def numel(input: Any) -> int:

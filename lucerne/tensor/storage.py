@@ -14,18 +14,26 @@ from lucerne.base.where import Place
 class Storage:
     """Bytes on a device. `version` counts writes; `writer` is the user's line of the last one."""
 
-    __slots__ = ("__weakref__", "buffer", "device", "inference", "nbytes", "owner", "resizable", "saved", "version", "writer")
+    # Defaults live on the class: a storage is made for every result, and most never change them.
+    version = 0
+    writer: Place | None = None
+    saved = False
+    """Whether some backward pass keeps it."""
+    inference = False
+    """Whether it was made in inference mode."""
+    owner: Any = None
+    """Whatever keeps the bytes alive when they are not ours."""
 
     def __init__(self, buffer: Any, nbytes: int, device: Device, owner: Any = None) -> None:
         self.buffer = buffer
         self.nbytes = nbytes
         self.device = device
-        self.owner = owner
-        self.version = 0
-        self.writer: Place | None = None
-        self.saved = False
-        self.inference = False
-        self.resizable = owner is None
+        if owner is not None:
+            self.owner = owner
+
+    @property
+    def resizable(self) -> bool:
+        return self.owner is None
 
     @classmethod
     def allocate(cls, nbytes: int, device: Device) -> Storage:

@@ -11,6 +11,7 @@ from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
 from lucerne.base.dtype import COMPLEX, FLOAT
 from lucerne.base.dtype import dtype as DType
+from lucerne.ir import dispatch
 from lucerne.tensor import convert, interop, overrides
 from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import refresh_view
@@ -206,7 +207,7 @@ class Tensor(TensorBase):
         """The same values, cut off from the graph; shares storage and version counter."""
         made: Tensor = make_tensor(self._storage, self._offset, self._meta)
         made._view = self._view and autograd.detached_view(self)
-        return made
+        return made if type(self) in plain_types else made.as_subclass(type(self))
 
     def detach_(self) -> Tensor:
         if self._view is not None and requires_grad(self):
@@ -222,7 +223,7 @@ class Tensor(TensorBase):
     def data(self) -> Tensor:
         """The same memory without history, under a version counter of its own."""
         made: Tensor = make_tensor(self._storage.alias(), self._offset, self._meta)
-        return made
+        return made if type(self) in plain_types else made.as_subclass(type(self))
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -321,6 +322,10 @@ class Tensor(TensorBase):
 
     # -- overriding ------------------------------------------------------------------------------
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        overrides.watch_members(cls, Tensor)
+
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -336,6 +341,7 @@ class Tensor(TensorBase):
 def _install() -> None:
     Maker.cls = Tensor
     plain_types.add(Tensor)
+    dispatch.familiar.add(Tensor)
 
 
 _install()

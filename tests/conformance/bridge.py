@@ -8,7 +8,7 @@ for any module with torch's names; with torch itself it tests the harness (see s
 import dataclasses
 import importlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -125,13 +125,14 @@ class Bridge:
 
     def torch_dtype(self, x: Any) -> torch.dtype:
         """torch's dtype of the same name."""
-        return getattr(torch, str(x.dtype).removeprefix("torch."))
+        dtype: torch.dtype = getattr(torch, str(x.dtype).removeprefix("torch."))
+        return dtype
 
     def storage_id(self, x: Any) -> int | None:
         """Where a tensor's memory begins; None if that says nothing (sparse or empty)."""
         if str(x.layout) != "torch.strided" or x.numel() == 0:
             return None
-        return x.untyped_storage().data_ptr()
+        return int(x.untyped_storage().data_ptr())
 
     # Everything else
 
@@ -148,7 +149,8 @@ class Bridge:
         if isinstance(x, torch.nn.Module):
             return rebind.lookup(self.module.nn, type(x).__name__)()
         if dataclasses.is_dataclass(x) and type(x).__module__.startswith("torch."):
-            return rebind.lookup(self.module.nn, type(x).__name__)(**dataclasses.asdict(x))
+            options = dataclasses.asdict(cast(Any, x))
+            return rebind.lookup(self.module.nn, type(x).__name__)(**options)
         if callable(x) and getattr(x, "__module__", "").startswith("torch"):
             return rebind.resolve(self.module, x.__name__, x)
         return x

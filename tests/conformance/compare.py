@@ -133,7 +133,7 @@ def compare_strides(tally: Tally, label: str, expected: Any, got: Any, bridge: B
         if not isinstance(want, torch.Tensor) or not _has_strides(want):
             continue
         with tally.sample(f"{label}[{i}]") as sample:
-            have = right[i] if len(left) == len(right) else None
+            have: Any = right[i] if len(left) == len(right) else None
             if not bridge.is_tensor(have) or tuple(have.shape) != tuple(want.shape):
                 sample.expect(False, "stride", "no such output")
                 continue

@@ -45,7 +45,8 @@ function cell(entry, metric) {
   if (!found) return "<td></td>";
   const [passed, total] = found;
   const kind = passed === total ? "pass" : passed ? "part" : "fail";
-  return `<td class="${kind}" data-op="${entry.op}" data-metric="${metric}">${passed}/${total}</td>`;
+  const data = `data-op="${entry.op}" data-metric="${metric}"`;
+  return `<td class="${kind}" ${data}>${passed}/${total}</td>`;
 }
 function draw() {
   const pattern = new RegExp(document.getElementById("filter").value || ".");
@@ -86,7 +87,8 @@ def write(path: Path, tallies: list[Tally], about: dict[str, Any]) -> None:
 def _data(tallies: list[Tally]) -> dict[str, Any]:
     cells: dict[str, dict[str, list[int]]] = defaultdict(dict)
     failures: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    tiers, clean = {}, defaultdict(lambda: True)
+    tiers: dict[str, str] = {}
+    clean: dict[str, bool] = defaultdict(lambda: True)
     for tally in tallies:
         counts = cells[tally.entry].setdefault(tally.metric, [0, 0])
         counts[0] += tally.passed

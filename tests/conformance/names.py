@@ -135,6 +135,5 @@ def _mentioned() -> Iterator[str]:
                 yield node.attr
             elif isinstance(node, ast.ImportFrom):
                 yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                if node.value.isidentifier():
-                    yield node.value
+            elif isinstance(node, ast.Constant) and str(node.value).isidentifier():
+                yield str(node.value)

@@ -6,7 +6,6 @@ code: they are copied with the name `torch` (and torch's helpers) bound to the o
 
 import functools
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ SEED = 42  # what torch's own wrapper_set_seed uses
 METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 OVERLOADS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
-Function = Callable[..., Any]
+Function = Any  # a callable; torch's builtins and overloads have no common static type
 
 
 class MissingError(LookupError):

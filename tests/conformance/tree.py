@@ -46,7 +46,8 @@ def map_leaves(f: Leaf, x: Any) -> Any:
 
 def field_names(x: Any) -> tuple[str, ...]:
     """Names under which a tuple's items can be reached, empty for a plain tuple."""
-    return tuple(getattr(x, "_fields", None) or getattr(type(x), "__match_args__", ()))
+    fields: tuple[str, ...] = getattr(x, "_fields", ()) or getattr(type(x), "__match_args__", ())
+    return fields
 
 
 def outline(x: Any) -> Any:

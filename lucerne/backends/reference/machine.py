@@ -9,7 +9,7 @@ import numpy as np
 
 from lucerne.backends.reference import codec
 from lucerne.base import dtype as dt
-from lucerne.ir.scalar import Scalar
+from lucerne.ir.scalar import Scalar, Value
 
 try:
     from scipy import special
@@ -166,6 +166,19 @@ class NumpyScalar(Scalar):
         out = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
         out.real, out.imag = re, im
         return out
+
+    def recurrence(self, steps: Any, first: Any, second: Any, step: Any) -> Any:
+        """Term number `steps` of p0, p1, p(k+1) = step(k, p(k-1), p(k)), each element its own count."""
+        steps, p, q = np.broadcast_arrays(steps, first, second)
+        found = np.where(steps < 1, p, q)
+        k = 1
+        while True:
+            going = (steps > k) & ~np.isnan(q)
+            if not going.any():
+                return np.where((steps > k) & np.isnan(q), q, found)
+            p, q = q, step(k, Value(self, p), Value(self, q)).raw
+            k += 1
+            found = np.where(steps == k, q, found)
 
     def airy_ai(self, x: Any) -> Any:
         return _scipy("airy")(x)[0]

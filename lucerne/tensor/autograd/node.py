@@ -18,6 +18,7 @@ from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import requires_grad, state_of
+from lucerne.tensor.base import TensorBase
 
 Edge = tuple["Node", int]
 _sequence = itertools.count()
@@ -94,7 +95,7 @@ class Node:
 class OpNode(Node):
     """The derivative of one op call, by the formulas of its entry."""
 
-    __slots__ = ("inputs", "op", "reads", "released", "saved", "values")
+    __slots__ = ("inputs", "op", "plain", "reads", "released", "saved")
 
     def __init__(
         self, op: Op, args: tuple[Any, ...], outs: tuple[Any, ...], replaced: Any = None
@@ -103,16 +104,24 @@ class OpNode(Node):
         self.released = False
         self.inputs: list[tuple[str, int | None, TensorMeta]] = []
         edges: list[Edge | None] = []
-        for name, arg in zip(op.args, args, strict=True):
-            if name in op.derivatives:
-                self._add_input(name, arg, edges)
-        super().__init__(edges, tuple(o._meta for o in outs))
-        self.values = _static_values(op, args)
-        self.reads = _reads(op, tuple(name for name, _, _ in self.inputs))
+        plain: list[Any] = []  # per parameter: the meta of a tensor, metas of a list, else the value
+        for name, arg in zip(op.args, args):  # noqa: B905 - hot path, lengths agree
+            if isinstance(arg, TensorBase):
+                plain.append(arg._meta)
+                if arg._auto is not None and arg._auto.requires_grad and name in op.derivatives:
+                    self.inputs.append((name, None, arg._meta))
+                    edges.append(gradient_edge(arg))
+            elif type(arg) is tuple and arg and name in op.derivatives:
+                plain.append(self._add_list(name, arg, edges))
+            else:
+                plain.append(arg)
+        super().__init__(edges, tuple([o._meta for o in outs]))
+        self.plain = plain
+        self.reads = _reads(op, tuple([name for name, _, _ in self.inputs]))
         self.saved: dict[str, Any] = {}
-        for name, arg in zip(op.args, args, strict=True):
-            if name in self.reads and name not in self.values:
-                first = name == op.args[0] and replaced is not None
+        for name, arg in zip(op.args, args):  # noqa: B905
+            if name in self.reads and _holds_tensor(arg):
+                first = replaced is not None and name == op.args[0]
                 self.saved[name] = _save(replaced if first else arg, self)
 
     def save_result(self, outs: tuple[Any, ...]) -> None:
@@ -120,15 +129,12 @@ class OpNode(Node):
             saved = tuple(SavedOutput(o, self, i) for i, o in enumerate(outs))
             self.saved["y"] = saved[0] if len(saved) == 1 else saved
 
-    def _add_input(self, name: str, arg: Any, edges: list[Edge | None]) -> None:
-        if isinstance(arg, tuple):
-            for i, t in enumerate(arg):
-                if hasattr(t, "_auto") and requires_grad(t):
-                    self.inputs.append((name, i, t._meta))
-                    edges.append(gradient_edge(t))
-        elif hasattr(arg, "_auto") and requires_grad(arg):
-            self.inputs.append((name, None, arg._meta))
-            edges.append(gradient_edge(arg))
+    def _add_list(self, name: str, arg: tuple[Any, ...], edges: list[Edge | None]) -> Any:
+        for i, t in enumerate(arg):
+            if isinstance(t, TensorBase) and requires_grad(t):
+                self.inputs.append((name, i, t._meta))
+                edges.append(gradient_edge(t))
+        return tuple([t._meta if isinstance(t, TensorBase) else t for t in arg])
 
     def name(self) -> str:
         return grad_name(self.op)
@@ -142,8 +148,7 @@ class OpNode(Node):
                 "you need to backward through the graph a second time or if you need to access saved "
                 "tensors after calling backward."
             )
-        known = {name: _unpack(v) for name, v in self.saved.items()}
-        known.update(self.values)
+        known = self._known()
         known["g"] = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
         found: dict[str, Any] = {}
         result = []
@@ -155,19 +160,23 @@ class OpNode(Node):
             result.append(None if g is None else fit(g, meta))
         return result
 
+    def _known(self) -> dict[str, Any]:
+        """Everything a formula may name, but `g`."""
+        known: dict[str, Any] = {}
+        for name, value in zip(self.op.args, self.plain, strict=True):
+            known[f"{name}_meta"] = value
+            known[name] = value
+        known.update((name, _unpack(v)) for name, v in self.saved.items())
+        known["y_meta"] = self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
+        known["needs"] = frozenset([n for n, _, _ in self.inputs])
+        return known
+
     def _materialized(self, grads: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True))
 
     def _formula(self, name: str, known: dict[str, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
-        return formula(*[known[r] if r in known else self._meta_of(r) for r in reads])
-
-    def _meta_of(self, name: str) -> Any:
-        if name == "y_meta":
-            return self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
-        if name == "needs":
-            return frozenset(n for n, _, _ in self.inputs)
-        return self.values[name]
+        return formula(*[known[r] for r in reads])
 
     def written_slot(self) -> int | None:
         first = self.op.args[0]
@@ -184,17 +193,10 @@ def _reads(op: Op, names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(r for name in names for r in op.derivatives[name][1])
 
 
-def _static_values(op: Op, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Arguments a formula may read that hold no tensor, and the metas of those that do."""
-    values: dict[str, Any] = {}
-    for name, arg in zip(op.args, args, strict=True):
-        if hasattr(arg, "_meta"):
-            values[f"{name}_meta"] = arg._meta
-        elif isinstance(arg, tuple) and any(hasattr(t, "_meta") for t in arg):
-            values[f"{name}_meta"] = tuple(t._meta if hasattr(t, "_meta") else None for t in arg)
-        else:
-            values[name] = arg
-    return values
+def _holds_tensor(arg: Any) -> bool:
+    if isinstance(arg, TensorBase):
+        return True
+    return type(arg) is tuple and any(isinstance(t, TensorBase) for t in arg)
 
 
 def _save(arg: Any, node: Node) -> Any:

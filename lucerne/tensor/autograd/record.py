@@ -156,7 +156,7 @@ class CopySlices(Node):
         self.view_meta = meta
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
-        g = grads[0].clone()
+        g = _laid_out(grads[0], self.out_metas[0])
         part = self._part(g)
         found = list(self.inner.apply([part.clone()]))
         mine = None if self.self_slot is None else found.pop(self.self_slot)
@@ -171,6 +171,13 @@ class CopySlices(Node):
 
     def release(self) -> None:
         self.inner.release()
+
+
+def _laid_out(g: Any, meta: Any) -> Any:
+    """A copy of a gradient with the strides of the base: the steps of a view read it alike."""
+    if g._meta.strides == meta.strides and meta.is_dense:
+        return g.clone()
+    return g.new_empty_strided(meta.shape, meta.strides).copy_(g)
 
 
 def _overwritten(g: Any, part: Any, mine: Any) -> Any:

@@ -5,6 +5,10 @@ from typing import Any
 from tests.conformance.own_cases.tools import Row, Rows, counted, numbers
 
 
+def shown(make: Row) -> Row:
+    return lambda t: repr(make(t))
+
+
 def with_options(**options: Any) -> Row:
     def row(t: Any) -> Any:
         t.set_printoptions(**options)
@@ -46,7 +50,7 @@ SHOWN: dict[str, Row] = {
 }
 
 ROWS: Rows = {
-    **{name: (lambda t, make=make: repr(make(t))) for name, make in SHOWN.items()},
+    **{name: shown(make) for name, make in SHOWN.items()},
     "precision": with_options(precision=2),
     "scientific": with_options(sci_mode=True),
     "threshold": with_options(threshold=5, edgeitems=2),

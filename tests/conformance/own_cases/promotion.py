@@ -91,7 +91,7 @@ def result_types(t: Any) -> Any:
 
 def promote_types(t: Any) -> Any:
     return {
-        f"{a} {b}": attempt(lambda a=a, b=b: str(t.promote_types(getattr(t, a), getattr(t, b))))
+        f"{a} {b}": str(attempt(functools.partial(t.promote_types, getattr(t, a), getattr(t, b))))
         for a in ALL_DTYPES
         for b in ALL_DTYPES
     }

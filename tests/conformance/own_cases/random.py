@@ -81,11 +81,11 @@ def layers(t: Any) -> Any:
 def inits(t: Any) -> Any:
     t.manual_seed(3)
     init = t.nn.init
-    names = ("uniform_", "normal_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_")
-    names += ("kaiming_normal_", "trunc_normal_", "ones_", "zeros_", "eye_")
-    return {name: getattr(init, name)(t.empty(6, 5)) for name in names}
+    return {name: getattr(init, name)(t.empty(6, 5)) for name in INITS}
 
 
+NORMAL_INITS = ("normal_", "xavier_normal_", "kaiming_normal_", "trunc_normal_")
+INITS = (*NORMAL_INITS, "uniform_", "xavier_uniform_", "kaiming_uniform_", "ones_", "eye_")
 DRAWS: dict[str, Row] = {
     "rand": lambda t: t.rand(2, 3),
     "rand of dtypes": lambda t: [t.rand(5, dtype=getattr(t, name)) for name in FLOATS],

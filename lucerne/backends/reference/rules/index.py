@@ -81,7 +81,7 @@ def plus(a: Array, b: Array) -> Array:
     return a | b if a.dtype == np.bool_ else a + b
 
 
-# ---- folds at repeated positions ------------------------------------------------------------------
+# ---- folds at repeated positions ----------------------------------------------------------------
 
 _FOLDS: dict[str, Any] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -138,7 +138,7 @@ def _line(index: Array, dim: int) -> Array | None:
     """The index as a vector along `dim` when it repeats itself over all other dimensions."""
     if index.ndim < 2 or not index.size:
         return None
-    if any(s and n > 1 for d, (n, s) in enumerate(zip(index.shape, index.strides)) if d != dim):
+    if any(n > 1 and index.strides[d] for d, n in enumerate(index.shape) if d != dim):
         return None
     return index[tuple(slice(None) if d == dim else 0 for d in range(index.ndim))]
 

@@ -1,0 +1,240 @@
+"""Functions of the top module that are no ops: in-place forms, numbers in torch's words, autocast state."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lucerne.base import dtype as dt
+from lucerne.base.defaults import get_default_dtype
+from lucerne.ir.convert import as_dtype, as_optional_device, as_optional_dtype
+from lucerne.tensor import interop
+from lucerne.tensor.autograd.state import requires_grad as needs_grad
+from lucerne.tensor.base import TensorBase
+from lucerne.tensor.convert import build
+from lucerne.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+
+IN_PLACE = (
+    "abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ "
+    "atanh_ ceil_ celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ detach_ "
+    "erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_ log10_ log1p_ "
+    "log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_ round_ rrelu_ "
+    "rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_ trunc_ xlogy_ zero_"
+).split()
+"""The in-place methods that torch also has as functions."""
+
+
+def in_place_functions() -> dict[str, Function]:
+    """`lucerne.exp_(x)` is `x.exp_()`: those that Tensor has, as functions."""
+    return {name: _as_function(name) for name in IN_PLACE if hasattr(Tensor, name)}
+
+
+def _as_function(name: str) -> Function:
+    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, TensorBase):
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+            )
+        return getattr(input, name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`input.{name}(...)`: writes its result over `input`."
+    return function
+
+
+# ---- tensors from memory ----------------------------------------------------------------------
+
+
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """`obj` as a tensor that shares its memory when that is possible and `copy` does not forbid it.
+
+    >>> import lucerne, numpy
+    >>> a = numpy.zeros(2)
+    >>> lucerne.asarray(a)[0] = 5
+    >>> a
+    array([5., 0.])
+    """
+    dtype, device = as_optional_dtype(dtype), as_optional_device(device)
+    shared = _sharing(obj, dtype)
+    if shared is None:
+        if copy is False:
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        return build(obj, dtype, device).requires_grad_(requires_grad)
+    target, place = dtype or shared.dtype, device or shared.device
+    if target is not shared.dtype or place != shared.device:
+        if copy is False:
+            what = "device" if place != shared.device else "dtype"
+            names = dt.cxx_name(shared.dtype), dt.cxx_name(target)
+            here, there = (shared.device, place) if what == "device" else names
+            raise ValueError(f"can't alias tensor with {what} '{here}' into {what} '{there}'.")
+        shared = shared.to(place, target)
+    elif copy:
+        shared = shared.clone()
+    return _with_grad(shared, obj, requires_grad)
+
+
+def _sharing(obj: Any, dtype: dt.dtype | None) -> Any:
+    """A tensor over the memory of `obj`; None when it has none to share."""
+    if isinstance(obj, TensorBase):
+        return obj
+    if isinstance(obj, np.ndarray) and all(s >= 0 for s in obj.strides):
+        return interop.from_numpy(obj)
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return None
+    if hasattr(obj, "__dlpack__"):
+        return interop.from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__name__ in ("array", "mmap"):
+        return interop.frombuffer(obj, dtype=dtype or get_default_dtype())
+    return None
+
+
+def _with_grad(made: Any, obj: Any, requires_grad: bool) -> Any:
+    if isinstance(obj, TensorBase) and not requires_grad and needs_grad(obj):
+        return made.detach()
+    return made.requires_grad_() if requires_grad and not needs_grad(made) else made
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """A 1-D tensor mapped from a file; with `shared` writes go to the file, which grows if needed."""
+    kind: dt.dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
+    need = size * kind.itemsize
+    if shared:
+        if not os.path.exists(filename) or os.path.getsize(filename) < need:
+            with open(filename, "ab") as file:
+                file.truncate(need)
+    elif os.path.getsize(filename) < need:
+        raise RuntimeError(f"file {filename!r} holds {os.path.getsize(filename)} bytes, needs {need}")
+    if not size:
+        return interop.from_numpy(np.empty(0, kind.storage))
+    memory = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (need,))
+    made = interop.frombuffer(memory, dtype=kind)
+    return made.requires_grad_() if requires_grad else made
+
+
+def to_dlpack(tensor: Any) -> Any:
+    """A DLPack capsule over the tensor's memory."""
+    return tensor.__dlpack__()
+
+
+# ---- numbers in torch's words -----------------------------------------------------------------
+# torch has these so that code works on traced sizes too; on plain numbers they are Python's.
+
+
+def sym_int(a: Any) -> int:
+    return math.floor(a) if a > 0 else math.ceil(a)
+
+
+def sym_float(a: Any) -> float:
+    return float(a)
+
+
+def sym_not(a: Any) -> bool:
+    return not a
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger; a float if one of them is."""
+    found = max(a, b)
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller; a float if one of them is."""
+    found = min(a, b)
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """`t` if `b` else `f`, which must be of one type."""
+    if not isinstance(b, bool) or type(t) is not type(f):
+        raise AssertionError(f"sym_ite: expected (bool, T, T), got {b!r}, {t!r}, {f!r}")
+    return t if b else f
+
+
+def sym_sqrt(a: Any) -> float:
+    return math.sqrt(a)
+
+
+def sym_sum(args: Any) -> Any:
+    return sum(args)
+
+
+# ---- autocast state ---------------------------------------------------------------------------
+# Read by library code. Mixed precision itself is not there yet, so nothing can be switched on.
+
+
+class _Autocast:
+    dtypes: dict[str, dt.dtype] = {"cpu": dt.bfloat16, "cuda": dt.float16}
+    cache = True
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    return False
+
+
+def is_autocast_cpu_enabled() -> bool:
+    return False
+
+
+def set_autocast_enabled(*args: Any) -> None:
+    """Only False is accepted: there is no autocast yet."""
+    if args and args[-1]:
+        raise NotImplementedError("autocast is not there yet: convert with x.to(dtype) by hand")
+
+
+set_autocast_cpu_enabled = set_autocast_enabled
+
+
+def get_autocast_dtype(device_type: str) -> dt.dtype:
+    return _Autocast.dtypes.get(device_type, dt.float16)
+
+
+def set_autocast_dtype(device_type: str, dtype: dt.dtype) -> None:
+    _Autocast.dtypes[device_type] = as_dtype(dtype)
+
+
+def get_autocast_cpu_dtype() -> dt.dtype:
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> dt.dtype:
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_cpu_dtype(dtype: dt.dtype) -> None:
+    set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_gpu_dtype(dtype: dt.dtype) -> None:
+    set_autocast_dtype("cuda", dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    return _Autocast.cache
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    _Autocast.cache = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Nothing is cached while autocast is absent."""
+
+
+# ---- facts about the build --------------------------------------------------------------------
+
+BUILD = {"has_lapack": True, "has_spectral": True, "has_mkl": False, "has_openmp": False}
+"""What torch tells as module attributes: NumPy brings LAPACK and FFT."""
+

@@ -1,0 +1,29 @@
+"""`lucerne.types`: names for annotations."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Sequence
+from typing import IO
+
+from lucerne.base.device import device
+from lucerne.base.dtype import dtype as _dtype
+from lucerne.base.layout import layout as _layout
+from lucerne.base.shape import Size
+from lucerne.tensor.interop import UntypedStorage
+from lucerne.tensor.legacy import TypedStorage
+from lucerne.tensor.random.generator import Generator as Generator
+from lucerne.tensor.tensor import Tensor
+
+Number = builtins.int | builtins.float | builtins.bool
+"""A Python number that may stand for a tensor."""
+Device = device | str | int | None
+FileLike = str | os.PathLike[str] | IO[bytes]
+Storage = TypedStorage | UntypedStorage
+
+_int, _float, _bool, _complex = builtins.int, builtins.float, builtins.bool, builtins.complex
+_size = Size | list[int] | tuple[int, ...]
+_TensorOrTensors = Tensor | Sequence[Tensor]
+
+__all__ = ["Device", "FileLike", "Number", "Storage"]
