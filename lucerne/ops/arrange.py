@@ -364,7 +364,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
         placed = x.reshape((1,) * d + (x.numel(),) + (1,) * (len(vectors) - d - 1))
         grids.append(expand_shape(placed, shape))
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

@@ -224,7 +224,7 @@ def _edges(at: Any, steps: Tensor, edge_order: int) -> tuple[Tensor, Tensor]:
 
 @front()
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Slope along each dimension, by central differences.
 
@@ -233,6 +233,7 @@ def gradient(
     (tensor([3., 4., 5.]),)
     """
     dims = (dim,) if isinstance(dim, int) else dim
+    spacing = 1 if spacing is None else spacing
     _check_gradient(input, spacing, dims, edge_order)
     chosen = range(input.ndim) if dims is None else sh.wrap_dims(dims, input.ndim)
     each = spacing if isinstance(spacing, (list, tuple)) else [spacing] * len(chosen)

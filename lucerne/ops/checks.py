@@ -19,6 +19,16 @@ def is_tensor(x: Any) -> bool:
     return hasattr(x, "_meta")
 
 
+def need_tensors(name: str, **operands: Any) -> None:
+    """torch's TypeError when a number stands where only a tensor may."""
+    for i, (argument, x) in enumerate(operands.items()):
+        if not is_tensor(x):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
+                f"{type(x).__name__}"
+            )
+
+
 def is_complex(x: Any) -> bool:
     """Whether a tensor or a number is complex."""
     if is_tensor(x):

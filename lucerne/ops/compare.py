@@ -11,7 +11,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import refuse
+from lucerne.ops.checks import need_tensors, refuse
 
 
 @pointwise(numbers="rest", promote="bool", vjp={}, method=True, inplace=True, oracle=np.equal)
@@ -206,6 +206,7 @@ def isclose(
     >>> lucerne.isclose(lucerne.tensor([1.0, 2.0]), lucerne.tensor([1.0, 2.1]))
     tensor([ True, False])
     """
+    need_tensors("isclose", input=input, other=other)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{dt.cxx_name(input.dtype)} did not match {dt.cxx_name(other.dtype)}")
     if rtol < 0:

@@ -12,7 +12,7 @@ from lucerne.ir.define import Geometry, composite, front, pointwise, view
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import is_complex, zeros_of
+from lucerne.ops.checks import is_complex, need_tensors, zeros_of
 from lucerne.ops.select import choose
 
 
@@ -84,7 +84,7 @@ def view_as_complex(input: Tensor) -> Any:
     return Geometry(tuple(meta.shape[:-1]), strides, 0, meta.dtype.to_complex())
 
 
-def _check_parts(name: str, first: Tensor, second: Tensor) -> None:
+def _check_parts(first: Tensor, second: Tensor) -> None:
     for x in (first, second):
         if x.dtype not in (dt.float16, dt.float32, dt.float64):
             raise RuntimeError(
@@ -117,7 +117,8 @@ def complex(real: Tensor, imag: Tensor, *, out: Any = None) -> Tensor:
     >>> lucerne.complex(lucerne.tensor([1.0]), lucerne.tensor([2.0]))
     tensor([1.+2.j])
     """
-    _check_parts("complex", real, imag)
+    need_tensors("complex", real=real, imag=imag)
+    _check_parts(real, imag)
     _check_complex_out(real, out)
     return complex_of(real, imag, out=out)
 
@@ -140,7 +141,8 @@ def polar_of(abs: Tensor, angle: Tensor) -> Tensor:
 @front()
 def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
     """Complex numbers from length and angle."""
-    _check_parts("polar", abs, angle)
+    need_tensors("polar", abs=abs, angle=angle)
+    _check_parts(abs, angle)
     _check_complex_out(abs, out)
     return polar_of(abs, angle, out=out)
 
@@ -197,4 +199,4 @@ def angle(input: Tensor) -> Tensor:
     """The angle of each element: for real ones 0, or pi when negative."""
     if input.dtype.category == dt.COMPLEX:
         return s.atan2(s.imag(input), s.real(input))
-    return s.where(s.is_nan(input), input, s.where(input < 0, math.pi, input * 0))
+    return s.where(s.is_nan(input), input, s.where(input < 0, math.pi, 0.0))

@@ -80,10 +80,7 @@ def _transposed(
             f"Given input size per channel: ({' x '.join(map(str, input.shape[2:]))}). Calculated "
             f"output size per channel: ({' x '.join(map(str, size))}). Output size is too small"
         )
-    result = conv_input(input, weight, size, stride, padding, dilation, groups)
-    if bias is None:
-        return result
-    return result + bias.reshape(1, channels, *(1 for _ in size))
+    return conv_input(input, weight, bias, size, stride, padding, dilation, groups)
 
 
 def _forward(

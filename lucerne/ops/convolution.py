@@ -70,7 +70,7 @@ def _crop(x: Tensor, shape: sh.Shape) -> Tensor:
     out=False,
     vjp={
         "input": lambda g, weight, input_meta, stride, padding, dilation, groups: conv_input(
-            g, conj_of(weight), input_meta.shape[2:], stride, padding, dilation, groups
+            g, conj_of(weight), None, input_meta.shape[2:], stride, padding, dilation, groups
         ),
         "weight": lambda g, input, weight_meta, stride, padding, dilation, groups: conv_weight(
             g, conj_of(input), weight_meta.shape[2:], stride, padding, dilation, groups
@@ -93,6 +93,7 @@ def conv(
 def _conv_input_meta(
     input: TensorMeta,
     weight: TensorMeta,
+    bias: TensorMeta | None,
     size: sh.Shape,
     stride: sh.Shape,
     padding: sh.Shape,
@@ -114,11 +115,13 @@ def _conv_input_meta(
         "weight": lambda g, input, weight_meta, stride, padding, dilation, groups: conv_weight(
             conj_of(input), g, weight_meta.shape[2:], stride, padding, dilation, groups
         ),
+        "bias": lambda g: _summed_channels(g),
     },
 )
 def conv_input(
     input: Tensor,
     weight: Tensor,
+    bias: Tensor | None,
     size: IntList,
     stride: IntList,
     padding: IntList,
@@ -150,7 +153,7 @@ def _conv_weight_meta(
             conv(conj_of(input), g, None, stride, padding, dilation, groups), g_out_meta.shape
         ),
         "input": lambda g, g_out, input_meta, stride, padding, dilation, groups: conv_input(
-            conj_of(g_out), g, input_meta.shape[2:], stride, padding, dilation, groups
+            conj_of(g_out), g, None, input_meta.shape[2:], stride, padding, dilation, groups
         ),
     },
 )

@@ -27,11 +27,11 @@ class Groups:
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
         size = rows.shape[0]
-        changes = rows.narrow(0, 1, max(size - 1, 0)).ne(rows.narrow(0, 0, max(size - 1, 0)))
-        if rows.ndim > 1:
-            changes = changes.reshape(changes.shape[0], -1).any(1)
-        first = changes.new_ones([min(size, 1)])
-        self.changes = late.fn("cat")([first, changes]) if size > 1 else first
+        self.changes = rows.new_ones([min(size, 1)], dtype=dt.bool_)
+        if size > 1:
+            later = rows.narrow(0, 1, size - 1).ne(rows.narrow(0, 0, size - 1))
+            later = later.reshape(size - 1, -1).any(1) if rows.ndim > 1 else later
+            self.changes = late.fn("cat")([self.changes, later])
         self.starts = self.changes.nonzero().reshape(-1)
 
     def values(self) -> Tensor:
@@ -59,7 +59,8 @@ def _unpermuted(numbers: Tensor, order: Tensor) -> Tensor:
 def _lexical_order(rows: Tensor) -> Tensor:
     """Order of rows by their first column, then the second, ...: stable sorts from the last column."""
     order = late.fn("arange")(rows.shape[0], device=rows.device)
-    for column in reversed(rows.reshape(rows.shape[0], -1).unbind(1)):
+    columns = rows.reshape(rows.shape[0], -1).unbind(1) if rows.numel() else ()
+    for column in reversed(columns):
         step = sort_along(column.index_select(0, order), 0, False, True)[1]
         order = order.index_select(0, step)
     return order
@@ -105,7 +106,7 @@ def unique(
     order = _lexical_order(rows)
     groups = Groups(rows.index_select(0, order))
     inverse = _unpermuted(groups.numbers(), order)
-    values = groups.values().movedim(0, dim).contiguous()
+    values = groups.values().movedim(0, dim).clone()
     return _results(values, inverse, groups.counts(), chosen)
 
 
@@ -130,7 +131,7 @@ def unique_consecutive(
         inverse = groups.numbers().reshape(input.shape)
         return _results(groups.values(), inverse, groups.counts(), chosen)
     groups = Groups(_rows_along(input, dim))
-    values = groups.values().movedim(0, dim).contiguous()
+    values = groups.values().movedim(0, dim).clone()
     return _results(values, groups.numbers(), groups.counts(), chosen)
 
 
@@ -178,7 +179,7 @@ def _check_histogram(name: str, input: Tensor, *allowed: dt.dtype) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
 
 
-@composite(method=True, vjp={}, oracle=lambda input, bins, min, max: np.histogram(
+@composite(method=True, vjp={}, out="exact", oracle=lambda input, bins, min, max: np.histogram(
     input, bins, (min, max) if min != max else None
 )[0])  # fmt: skip
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:

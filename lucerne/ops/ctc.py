@@ -1,7 +1,8 @@
 """Connectionist temporal classification: the likelihood of a label sequence under all alignments.
 
 Labels with blanks between them are the states; `alpha[t, s]` is the log probability of all ways to
-be in state s after t frames, `beta` of all ways to go on from there. Both are (frames, batch, states).
+be in state s after t frames, `beta` of all ways to go on from there. Both have the shape (frames,
+batch, states).
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None
     return renormed(input, p, dim, maxnorm, out=out)
 
 
-@composite(name="renormed", opmath=True)
+@composite(name="renormed", opmath=True, out="exact")
 def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled down to norm `maxnorm` where they are longer."""
     d = sh.wrap_dim(dim, input.ndim)

@@ -1,4 +1,4 @@
-"""The losses that torch also has at top level, where the reduction is a number (0 none, 1 mean, 2 sum)."""
+"""The losses that torch also has at top level: reduction is a number (0 none, 1 mean, 2 sum)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def fill_diagonal_(input: Tensor, fill_value: Any, wrap: bool = False) -> Tensor
 def _refuse_grad(name: str, *tensors: Tensor) -> None:
     if any(t.requires_grad for t in tensors):
         raise RuntimeError(
-            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() "
+            "instead."
         )
 
 
@@ -59,8 +60,6 @@ def apply_(input: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     >>> lucerne.tensor([1, 2]).apply_(lambda v: v * v)
     tensor([1, 4])
     """
-    if not hasattr(callable, "__call__"):
-        raise TypeError(f"'{type(callable).__name__}' object is not callable")
     _refuse_grad("apply_", input)
     return _rewrite(input, [callable(v) for v in input.reshape(-1).tolist()])
 

@@ -160,10 +160,20 @@ def pad_mode(input: Tensor, pad: IntList, mode: str) -> Tensor:
     low, high = _sides(pad, input.ndim)
     for d in range(input.ndim):
         if low[d] or high[d]:
-            n = input.shape[d]
-            at = counted(-low[d], 1, n + low[d] + high[d], dt.int64, input.device)
-            input = input.index_select(d, _MODES[mode](at, n))
+            input = input.index_select(d, _source(input, d, low[d], high[d], mode))
     return input
+
+
+def _source(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor:
+    """Where each element of the padded dimension comes from."""
+    n = input.shape[dim]
+    cut = 0
+    if mode == "circular":  # what negative counts cut off doesn't come back on the other side
+        cut = max(-low, 0)
+        n, low, high = n - cut - max(-high, 0), max(low, 0), max(high, 0)
+    at = counted(-low, 1, n + low + high, dt.int64, input.device)
+    found = _MODES[mode](at, n)
+    return found + cut if cut else found
 
 
 @front(namespace="nn.functional", name="pad")

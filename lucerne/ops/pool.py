@@ -315,7 +315,7 @@ def _avg_back(
     rows = share.reshape(-1, 1, *share.shape[2:])
     ones = g.new_ones((1, 1, *kernel))
     spatial = tuple(input_meta.shape[2:])
-    back = conv_input(rows, ones, spatial, stride, padding, (1,) * len(kernel), 1)
+    back = conv_input(rows, ones, None, spatial, stride, padding, (1,) * len(kernel), 1)
     return back.reshape(input_meta.shape)
 
 

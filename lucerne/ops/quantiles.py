@@ -252,7 +252,7 @@ def nanquantile(
 # ---- mode --------------------------------------------------------------------------------------
 
 
-@composite(method=True, vjp={"input": _picked})
+@composite(method=True, vjp={"input": _picked}, out="exact")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The most frequent value along `dim` (the smallest of several), and its last position."""
     d = check_dim(input, dim, "mode")

@@ -13,7 +13,15 @@ from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import conj_of, flat, is_complex, is_integral, refuse, zeros_of
+from lucerne.ops.checks import (
+    conj_of,
+    flat,
+    is_complex,
+    is_integral,
+    need_tensors,
+    refuse,
+    zeros_of,
+)
 from lucerne.ops.select import choose
 
 
@@ -152,7 +160,15 @@ def copysign(input: Tensor, other: Tensor) -> Tensor:
     return s.copysign(input, other)
 
 
-@pointwise(numbers="none", name="heaviside", vjp={}, method=True, inplace=True, oracle=np.heaviside)
+@pointwise(
+    out="exact",
+    numbers="none",
+    name="heaviside",
+    vjp={},
+    method=True,
+    inplace=True,
+    oracle=np.heaviside,
+)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     if input.dtype.category == dt.COMPLEX:
@@ -161,6 +177,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 
 @pointwise(
+    out="exact",
     vjp={"input": lambda g, input: g * input.isfinite()},
     method=True,
     inplace=True,
@@ -243,4 +260,5 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
 @composite(method=True, inplace=True, oracle=np.ldexp)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """`input * 2 ** other`: an exponent put back."""
+    need_tensors("ldexp", input=input, other=other)
     return input * 2.0**other

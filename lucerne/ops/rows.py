@@ -224,6 +224,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 @composite(
     method=True,
+    out="exact",
     oracle=lambda input, indices, dim: np.take_along_axis(input, indices, dim),
 )
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -240,7 +241,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{dt.cxx_name(indices.dtype)}"
         )
     if dim is None:
-        return input.reshape(-1).gather(0, indices.reshape(-1))
+        return input.reshape(-1).gather(0, _from_front(indices.reshape(-1), input.numel()))
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
@@ -253,4 +254,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     wide, narrow = list(common), list(common)
     if common:
         wide[d], narrow[d] = input.shape[d], indices.shape[d]
-    return input.expand(wide).gather(d, indices.expand(narrow))
+    count = input.shape[d] if input.ndim else 1
+    return input.expand(wide).gather(d, _from_front(indices, count).expand(narrow))
+
+
+def _from_front(indices: Tensor, count: int) -> Tensor:
+    """Positions that count from the end as positions from the front."""
+    return (indices + count).where(indices < 0, indices)

@@ -160,7 +160,7 @@ def bucketize(
     return search_rows(boundaries, _number_tensor(input, boundaries), out_int32, right, out=out)
 
 
-@composite(name="contained", vjp={})
+@composite(name="contained", vjp={}, out="exact")
 def contained(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
     """Whether each element is among the test elements: found by search in their sorted order."""
     common = dt.promote_types(elements.dtype, test_elements.dtype)

@@ -136,7 +136,7 @@ def bump(t: Any) -> None:
 
 def refuse_internal_overlap(t: Any) -> None:
     meta = t._meta
-    if any(s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape, strict=True)):
+    if meta.numel and any(s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."

@@ -178,10 +178,7 @@ class _Checks:
         gap = abs(a - e)
         if cmath.isfinite(gap) and gap <= atol + rtol * abs(e):
             return
-        relative = float("inf") if e == 0 else gap / abs(e)
-        found = f"Expected {e} but got {a}."
-        text = _differences("Scalars", found, (gap, None, atol), (relative, None, rtol))
-        raise _Unequal(AssertionError, text, at)
+        raise _Unequal(AssertionError, _number_text(a, e, rtol, atol), at)
 
     # -- tensors ---------------------------------------------------------------------------------
 
@@ -246,7 +243,16 @@ def _alike(a: Any, e: Any) -> tuple[Any, Any]:
     return a, e
 
 
+def _number_text(a: Any, e: Any, rtol: float, atol: float) -> str:
+    gap = abs(a - e)
+    relative = float("inf") if e == 0 else gap / abs(e)
+    found = f"Expected {e} but got {a}."
+    return _differences("Scalars", found, (gap, None, atol), (relative, None, rtol))
+
+
 def _tensor_text(a: Any, e: Any, matches: Any, rtol: float, atol: float) -> str:
+    if not a.ndim:
+        return _number_text(a.item(), e.item(), rtol, atol)
     total = matches.numel()
     wrong = total - int(matches.sum())
     found = f"Mismatched elements: {wrong} / {total} ({wrong / total:.1%})"

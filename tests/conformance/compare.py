@@ -122,7 +122,7 @@ class Comparison:
         want = self.bridge.convert(expected)
         same = type(want) is type(got) and _equal(want, got)
         return self.sample.expect(
-            same, "python value", lambda: f"[{place}] {want!r} got {got!r} ({type(got).__name__})"
+            same, "python value", lambda: f"[{place}] {_short(want)} got {_short(got)}"
         )
 
 
@@ -197,6 +197,12 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, float):
         return math.isclose(a, b, rel_tol=1e-6) or (math.isnan(a) and math.isnan(b))
     return bool(a == b)
+
+
+def _short(x: Any) -> str:
+    """A value on one line."""
+    text = " ".join(repr(x).split())
+    return f"{text[:80]} ({type(x).__name__})"
 
 
 def _excerpt(want: torch.Tensor, have: torch.Tensor) -> str:

@@ -4,14 +4,15 @@ Workers are forked after torch's op database is loaded (5 s) and before anything
 starting one, or replacing a dead one, is cheap. Each imports the framework under test by itself.
 """
 
+import functools
 import multiprocessing
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 import torch
 
@@ -78,7 +79,9 @@ class Pool:
         fork = multiprocessing.get_context("fork")
         ours, theirs = fork.Pipe()
         process = fork.Process(target=_work, args=(theirs, self.options), daemon=True)
-        process.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 and later warn of any thread
+            process.start()
         theirs.close()
         worker = Worker(process, ours)
         self.workers.append(worker)
@@ -137,7 +140,7 @@ def run(tasks: list[Task], options: Options, tick: Tick | None = None) -> list[T
 def run_here(tasks: list[Task], options: Options) -> list[Tally]:
     """All tasks in this process: for a single op, where an author may want a debugger."""
     torch.set_num_threads(1)
-    bridge = options.make_bridge()
+    bridge = functools.cache(options.make_bridge)
     return [tally for task in tasks for tally in _perform(task, bridge, options)]
 
 
@@ -146,21 +149,19 @@ def _work(pipe: Connection, options: Options) -> None:
     torch.set_num_threads(1)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
-    bridge: Any = None
+    bridge = functools.cache(options.make_bridge)
     while True:
         try:
             task: Task = pipe.recv()
         except EOFError:
             return
-        if bridge is None:
-            bridge = options.make_bridge()
         pipe.send(_perform(task, bridge, options))
 
 
-def _perform(task: Task, bridge: Bridge, options: Options) -> list[Tally]:
+def _perform(task: Task, bridge: MakeBridge, options: Options) -> list[Tally]:
     began = time.perf_counter()
     try:
-        tallies = metrics.perform(task, bridge, options.limits)
+        tallies = metrics.perform(task, bridge(), options.limits)
     except Exception as error:
         tallies = metrics.lost(task, "harness", describe(error), trace_of(error))
     for tally in tallies:

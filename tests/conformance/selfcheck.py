@@ -36,15 +36,13 @@ def selfcheck(entries: list[Entry], limits: Limits, jobs: int) -> list[str]:
     tallies = clean_run(entries, limits, jobs)
     failed = [tally for tally in tallies if not tally.ok]
     samples = sum(tally.samples for tally in tallies)
-    print(
-        f"torch against torch: {len(tallies) - len(failed)}/{len(tallies)} pass, {samples} samples"
-    )
+    clean = len(tallies) - len(failed)
+    print(f"torch against torch: {clean}/{len(tallies)} pass, {samples} samples", flush=True)
     problems += [f"torch against torch: {t.entry} {t.metric} {t.failures[0]}" for t in failed]
     for name, fault in FAULTS.items():
         found, total = caught(name, entries, jobs)
-        print(
-            f"fault {name:<32} {fault.metric:<4} caught on {found}/{total}, at least {fault.caught}"
-        )
+        counts = f"caught on {found}/{total}, at least {fault.caught}"
+        print(f"fault {name:<26} {fault.metric:<4} {counts}", flush=True)
         if found < fault.caught:
             problems.append(f"fault {name!r} caught on {found} entries, not {fault.caught}")
     return problems

@@ -94,6 +94,7 @@ def conv(
 def conv_input(
     input: Array,
     weight: Array,
+    bias: Any,
     size: Ints,
     stride: Ints,
     padding: Ints,
@@ -119,7 +120,8 @@ def conv_input(
         )
         total[(..., *place)] += taps[(..., *at)]
     inner = tuple(slice(p, p + m) for p, m in zip(padding, size))
-    return total[(..., *inner)].reshape(input.shape[0], groups * weight.shape[1], *size)
+    y = total[(..., *inner)].reshape(input.shape[0], groups * weight.shape[1], *size)
+    return y if bias is None else y + bias.reshape(-1, *(1 for _ in size))
 
 
 @rule("conv_weight")

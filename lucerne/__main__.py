@@ -1,0 +1,7 @@
+"""`python -m lucerne`: the same as the `lucerne` command."""
+
+import sys
+
+from lucerne.cli import main
+
+sys.exit(main())
