@@ -113,6 +113,8 @@ from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSu
 from lucerne.base.layout import contiguous_format as legacy_contiguous_format
 from lucerne.base.errors import AcceleratorError as AcceleratorError
 from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
+from lucerne.tensor.sparse import sparse_coo_tensor as sparse_coo_tensor
+from lucerne.tensor.sparse import sparse_csr_tensor as sparse_csr_tensor
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")
@@ -138,5 +140,6 @@ from lucerne import masked as masked  # noqa: E402
 from lucerne.ops import aten as _aten  # noqa: E402, F401
 from lucerne import overrides as overrides  # noqa: E402
 from lucerne import return_types as return_types  # noqa: E402
+from lucerne import sparse as sparse  # noqa: E402
 from lucerne import testing as testing  # noqa: E402
 from lucerne import types as types  # noqa: E402

@@ -55,6 +55,11 @@ class device:  # noqa: N801 - torch spells it this way
         return self
 
 
+# Types of torch's own: they can be named without a backend that serves them; a tensor needs one.
+_TORCH = frozenset((
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia",
+    "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+))  # fmt: skip
 _KNOWN: dict[tuple[str, int | None], device] = {}
 _is_known_type: Callable[[str], bool] | None = None
 
@@ -90,7 +95,7 @@ def _parse(text: str, index: int | None) -> tuple[str, int | None]:
         if not tail.isdigit() or (len(tail) > 1 and tail[0] == "0"):
             raise RuntimeError(f"Invalid device string: '{text}'")
         index = int(tail)
-    if _is_known_type is not None and not _is_known_type(kind):
+    if _is_known_type is not None and kind not in _TORCH and not _is_known_type(kind):
         raise RuntimeError(
             f"Expected one of the registered device types at start of device string: {kind}"
         )

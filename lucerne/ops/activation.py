@@ -300,16 +300,19 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": lambda g, input: g * sigmoid(-input)},
-    name="logsigmoid",
-    namespace="nn.functional",
-)
-def logsigmoid(input: Tensor) -> Tensor:
+@pointwise(out="exact", vjp={"input": lambda g, input: g * sigmoid(-input)})
+def logsigmoid_op(input: Tensor) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
     refuse(input, "log_sigmoid_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
     return s.minimum(input, 0) - s.log1p(s.exp(-s.abs(input)))
+
+
+@front(namespace="nn.functional")
+def logsigmoid(input: Tensor, *, out: Any = None) -> Tensor:
+    """`log(sigmoid(x))` without underflow."""
+    if out is not None and out.shape != input.shape:
+        out.resize_(0)  # torch gives it the right shape without a warning
+    return logsigmoid_op(input, out=out)
 
 
 @composite(namespace="nn.functional", out=False)
@@ -397,7 +400,11 @@ def softshrink_op(input: Tensor, lambd: Scalar) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     """Elements moved towards zero by `lambd`, no further."""
     if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+        limit = np.finfo(input.dtype.compute.storage).max
+        raise RuntimeError(
+            f"lambda must be in range [0, {limit:g}] for input dtype {dt.cxx_name(input.dtype)}, but "
+            f"found {lambd:g}"
+        )
     return softshrink_op(input, lambd, out=out)
 
 

@@ -143,13 +143,14 @@ def windows_of(x: Tensor, starts: list[list[int]], kernels: list[int]) -> tuple[
         sizes.append(len(index) // k)
     split = [v for m, k in zip(sizes, kernels, strict=True) for v in (m, k)]
     order = (0, 1, *range(2, 2 + 2 * n, 2), *range(3, 3 + 2 * n, 2))
-    values = values.reshape(*x.shape[:2], *split).permute(order).reshape(*x.shape[:2], *sizes, -1)
+    values = values.reshape(*x.shape[:2], *split).permute(order)
+    values = values.reshape(*x.shape[:2], *sizes, math.prod(kernels))
     at = x.new_zeros((), dtype=dt.int64)
     for d, (index, k) in enumerate(zip(starts, kernels, strict=True)):
         shape = [1] * (2 * n)
         shape[d], shape[n + d] = len(index) // k, k
         at = at * spatial[d] + x.new_tensor(index, dtype=dt.int64).reshape(shape)
-    return values, at.reshape(*sizes, -1)
+    return values, at.reshape(*sizes, math.prod(kernels))
 
 
 def largest_of(x: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,7 +158,8 @@ def largest_of(x: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     where = values.detach().max(-1)[1]
     at = at.expand(values.shape)
     indices = at.gather(-1, where.unsqueeze(-1)).squeeze(-1)
-    flat = x.reshape(*x.shape[:2], -1).gather(2, indices.reshape(*x.shape[:2], -1))
+    rows = indices.reshape(*x.shape[:2], math.prod(indices.shape[2:]))
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:])).gather(2, rows)
     return flat.reshape(indices.shape), indices
 
 

@@ -10,7 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, refuse
+from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, need_tensors, refuse
 
 
 @pointwise(
@@ -106,6 +106,7 @@ def sub(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
 @front()
 def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
     """`other - alpha * input`."""
+    need_tensors("rsub", input=input)
     return sub(other, input, alpha=alpha)
 
 

@@ -293,10 +293,11 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     shape = list(input.shape[:-1])
     for d in sorted((a, b)):
         shape.insert(d, size)
-    return embed_diagonal(input, shape, offset, a, b).contiguous()
+    made = embed_diagonal(input, shape, offset, a, b)
+    return made.clone() if size == 1 else made.contiguous()
 
 
-@composite(method=True, oracle=lambda input, diagonal: np.diag(input, diagonal))
+@composite(method=True, out="exact", oracle=lambda input, diagonal: np.diag(input, diagonal))
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A vector as a diagonal matrix, or the diagonal of a matrix.
 
@@ -433,23 +434,13 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 @front()
 def unravel_index(indices: Tensor, shape: Any) -> Any:
     """Positions in a flattened tensor as one index tensor per dimension of `shape`."""
-    target = as_int_list(shape)
-    _check_unravel(indices, target)
-    strides = sh.contiguous_strides(target)
-    return tuple(
-        indices.div(st, rounding_mode="floor").remainder(n)
-        for st, n in zip(strides, target, strict=True)
-    )
-
-
-def _check_unravel(indices: Tensor, shape: sh.Shape) -> None:
     if indices.dtype.category > dt.INTEGER or indices.dtype is dt.bool_:
-        raise ValueError(
-            f"expected 'indices' to be integer dtype, but got {indices.dtype}"
-        )
-    if any(n < 0 for n in shape):
-        raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
-    if indices.numel() and (not shape or 0 in shape):
-        raise ValueError("'indices' has elements out of the range of an empty 'shape'")
-
-
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    target = as_int_list(shape)
+    if any(n < 0 for n in target):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(target)}")
+    steps = [sh.numel(target[d + 1 :]) for d in range(len(target))]
+    steps_row = indices.new_tensor(steps, dtype=dt.int64)
+    sizes_row = indices.new_tensor(list(target), dtype=dt.int64)
+    whole = indices.unsqueeze(-1).div(steps_row, rounding_mode="floor").remainder(sizes_row)
+    return whole.unbind(-1)

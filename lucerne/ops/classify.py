@@ -42,7 +42,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
             raise RuntimeError(
                 f"size mismatch (got input: {list(input.shape)} , target: {list(target.shape)}"
             )
-        raise ValueError(f"Expected target size {wanted}, got {list(target.shape)}")
+        raise RuntimeError(f"Expected target size {wanted}, got {list(target.shape)}")
     classes = input.shape[0] if input.ndim == 1 else input.shape[1]
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
         raise RuntimeError(
@@ -50,7 +50,9 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
             f"got weight tensor of shape: {list(weight.shape)}"
         )
     if target.dtype not in (dt.int64, dt.uint8):
-        raise RuntimeError(f"expected scalar type Long but found {dt.cxx_name(target.dtype)}")
+        raise RuntimeError(
+            f"expected target dtype to be Long or Byte, but got {dt.cxx_name(target.dtype)}"
+        )
 
 
 def nll(

@@ -130,14 +130,14 @@ def isfinite(input: Tensor) -> Tensor:
     return ~(_infinite(input) | s.is_nan(input))
 
 
-@pointwise(promote="bool", vjp={}, method=True, oracle=np.isposinf)
+@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.isposinf)
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are positive infinity."""
     _refuse_complex(input, "isposinf")
     return input != input if input.dtype.category < dt.FLOAT else input == math.inf
 
 
-@pointwise(promote="bool", vjp={}, method=True, oracle=np.isneginf)
+@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.isneginf)
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are negative infinity."""
     _refuse_complex(input, "isneginf")
@@ -157,7 +157,7 @@ def isreal(input: Tensor) -> Tensor:
     return (input == input) | (input != input)
 
 
-@pointwise(promote="bool", vjp={}, method=True, oracle=np.signbit)
+@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.signbit)
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is negative, that of -0.0 included."""
     if input.dtype.category == dt.COMPLEX:

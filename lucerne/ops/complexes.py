@@ -147,18 +147,22 @@ def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
     return polar_of(abs, angle, out=out)
 
 
-@pointwise(
-    vjp={"input": lambda g: conj_physical(g)}, method=True, inplace=True, oracle=np.conjugate
-)
-def conj_physical(input: Tensor) -> Tensor:
+@pointwise(out="exact", vjp={"input": lambda g: conj_physical(g)}, oracle=np.conjugate)
+def conjugate(input: Tensor) -> Tensor:
     """The conjugate, computed."""
     return s.conj(input) if input.dtype.category == dt.COMPLEX else input
+
+
+@front(method=True, inplace=True)
+def conj_physical(input: Tensor, *, out: Any = None) -> Tensor:
+    """The conjugate, computed; a real tensor itself."""
+    return conjugate(input, out=out) if is_complex(input) or out is not None else input
 
 
 @front(method=True)
 def conj(input: Tensor) -> Tensor:
     """The conjugate; a real tensor itself."""
-    return conj_physical(input) if is_complex(input) else input
+    return conjugate(input) if is_complex(input) else input
 
 
 @front(method=True)

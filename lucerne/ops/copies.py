@@ -60,19 +60,19 @@ def zero_(input: Tensor) -> Tensor:
 # ---- views as copies --------------------------------------------------------------------------
 
 
-@composite()
+@composite(out="exact")
 def alias_copy(input: Tensor) -> Tensor:
     """A copy."""
     return _own(input)
 
 
-@composite(name="view_copy")
+@composite(name="view_copy", out="exact")
 def view_copy_shape(input: Tensor, size: IntList) -> Tensor:
     """`view` as a copy."""
     return _own(view_shape(input, size))
 
 
-@composite(name="view_copy_dtype")
+@composite(name="view_copy_dtype", out="exact")
 def view_copy_dtype(input: Tensor, dtype: Dtype) -> Tensor:
     """`view(dtype)` as a copy."""
     return _own(view_dtype(input, dtype))
@@ -87,7 +87,7 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     return view_copy_shape(input, size, out=out)
 
 
-@composite()
+@composite(out="exact")
 def as_strided_copy(
     input: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
 ) -> Tensor:
@@ -95,37 +95,37 @@ def as_strided_copy(
     return _own(input.as_strided(size, stride, storage_offset))
 
 
-@composite()
+@composite(out="exact")
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`diagonal` as a copy."""
     return _own(input.diagonal(offset, dim1, dim2))
 
 
-@composite()
+@composite(out="exact")
 def expand_copy(input: Tensor, size: IntList, *, implicit: bool = False) -> Tensor:
     """`expand` as a copy."""
     return _own(input.expand(size))
 
 
-@composite()
+@composite(out="exact")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`narrow` as a copy."""
     return _own(input.narrow(dim, start, length))
 
 
-@composite()
+@composite(out="exact")
 def permute_copy(input: Tensor, dims: IntList) -> Tensor:
     """`permute` as a copy."""
     return _own(input.permute(dims))
 
 
-@composite()
+@composite(out="exact")
 def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
     """`select` as a copy."""
     return _own(input.select(dim, index))
 
 
-@composite()
+@composite(out="exact")
 def slice_copy(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -133,55 +133,84 @@ def slice_copy(
     return _own(slice_dim(input, dim, start, end, step))
 
 
-@composite()
+@composite(out="exact")
 def squeeze_copy(input: Tensor, dim: IntList | None = None) -> Tensor:
     """`squeeze` as a copy."""
     return _own(input.squeeze(dim))
 
 
-@composite()
+@composite(out="exact")
 def unsqueeze_copy(input: Tensor, dim: int) -> Tensor:
     """`unsqueeze` as a copy."""
     return _own(input.unsqueeze(dim))
 
 
-@composite()
+@composite(out="exact")
 def t_copy(input: Tensor) -> Tensor:
     """`t` as a copy."""
     return _own(input.t())
 
 
-@composite()
+@composite(out="exact")
 def transpose_copy(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """`transpose` as a copy."""
     return _own(input.transpose(dim0, dim1))
 
 
-@composite()
+@composite(out="exact")
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """`unfold` as a copy."""
     return _own(input.unfold(dimension, size, step))
 
 
-@composite()
-def unbind_copy(input: Tensor, dim: int = 0) -> Any:
+@composite(name="unbind_copy", out=False)
+def unbind_copy_op(input: Tensor, dim: int = 0) -> Any:
     """`unbind` as copies."""
     return _own(input.unbind(dim))
 
 
-@composite()
-def split_copy(input: Tensor, split_size: int, dim: int = 0) -> Any:
+@composite(name="split_copy", out=False)
+def split_copy_op(input: Tensor, split_size: int, dim: int = 0) -> Any:
     """`split` as copies."""
     return _own(input.split(split_size, dim))
 
 
-@composite()
-def split_with_sizes_copy(input: Tensor, split_sizes: IntList, dim: int = 0) -> Any:
+@composite(name="split_with_sizes_copy", out=False)
+def split_with_sizes_copy_op(input: Tensor, split_sizes: IntList, dim: int = 0) -> Any:
     """`split_with_sizes` as copies."""
     return _own(input.split_with_sizes(split_sizes, dim))
 
 
-@composite()
+def _delivered(parts: Any, out: Any) -> Any:
+    """Several copies, or (as torch has it) nothing when they were written to `out`."""
+    if out is None:
+        return parts
+    for part, target in zip(parts, out, strict=True):
+        alias_copy(part, out=target)
+    return None
+
+
+@front()
+def unbind_copy(input: Tensor, dim: int = 0, *, out: Any = None) -> Any:
+    """`unbind` as copies."""
+    return _delivered(unbind_copy_op(input, dim), out)
+
+
+@front()
+def split_copy(input: Tensor, split_size: int, dim: int = 0, *, out: Any = None) -> Any:
+    """`split` as copies."""
+    return _delivered(split_copy_op(input, split_size, dim), out)
+
+
+@front()
+def split_with_sizes_copy(
+    input: Tensor, split_sizes: Any, dim: int = 0, *, out: Any = None
+) -> Any:
+    """`split_with_sizes` as copies."""
+    return _delivered(split_with_sizes_copy_op(input, split_sizes, dim), out)
+
+
+@composite(out="exact")
 def detach_copy(input: Tensor) -> Tensor:
     """`detach` as a copy."""
     return _own(input.detach())
@@ -203,7 +232,7 @@ def _with_part(input: Tensor, part: Any, src: Tensor, memory_format: Any = None)
     return made
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -211,13 +240,13 @@ def diagonal_scatter(
     return _with_part(input, lambda x: x.diagonal(offset, dim1, dim2), src)
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with one index of a dimension replaced by `src`."""
     return _with_part(input, lambda x: x.select(dim, index), src)
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def slice_scatter(
     input: Tensor,
     src: Tensor,
@@ -231,7 +260,7 @@ def slice_scatter(
     return _with_part(input, lambda x: slice_dim(x, dim, first, last, step), src)
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
 ) -> Tensor:
@@ -244,18 +273,12 @@ def as_strided_scatter(
 # ---- joined with padding ----------------------------------------------------------------------
 
 
-@composite()
-def _chunk_cat(tensors: TensorList, dim: int, num_chunks: int) -> Tensor:
+@composite(name="_chunk_cat", out=False)
+def chunk_cat(tensors: TensorList, dim: int, num_chunks: int) -> Tensor:
     """Each tensor in `num_chunks` padded chunks; the i-th chunks of all side by side."""
-    if not tensors:
-        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
-    if num_chunks < 1:
-        raise RuntimeError("_chunk_cat expects positive num_chunks")
-    d = sh.wrap_dim(dim, tensors[0].ndim)
+    d = _check_chunks(tensors, dim, num_chunks)
     rows = []
     for x in tensors:
-        if x.shape[:d] != tensors[0].shape[:d]:
-            raise RuntimeError("_chunk_cat expects same sizes of 0,...,dim-1 dimensions")
         size = (x.shape[d] + num_chunks - 1) // num_chunks
         missing = size * num_chunks - x.shape[d]
         if missing:
@@ -263,3 +286,35 @@ def _chunk_cat(tensors: TensorList, dim: int, num_chunks: int) -> Tensor:
             x = cat([x, pad], d)
         rows.append(x.reshape(*x.shape[:d], num_chunks, -1))
     return cat(rows, d + 1)
+
+
+def _check_chunks(tensors: Any, dim: int, num_chunks: int) -> int:
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    first = tensors[0]
+    if dim < 0 and any(x.ndim != first.ndim for x in tensors):
+        raise RuntimeError(
+            "_chunk_cat expects non-negative dim when input tensors have different ndims"
+        )
+    d = sh.wrap_dim(dim, first.ndim) if dim < 0 else dim
+    for x in tensors:
+        if d >= x.ndim:
+            raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
+        if not x.numel():
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if x.shape[:d] != first.shape[:d]:
+            raise RuntimeError(
+                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"
+            )
+        if x.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects same dtype for all input tensors")
+    return d
+
+
+@front()
+def _chunk_cat(tensors: Any, dim: int, num_chunks: int, *, out: Any = None) -> Tensor:
+    """Each tensor in `num_chunks` padded chunks; the i-th chunks of all side by side."""
+    made = chunk_cat(tensors, dim, num_chunks)
+    return made if out is None else cat([made], 0, out=out)

@@ -254,7 +254,7 @@ def _column_ranges(name: str, input: Tensor, range: Any) -> list[tuple[float, fl
         lows, highs = input.amin(0).tolist(), input.amax(0).tolist()
         pairs = list(zip(lows, highs, strict=True))
     else:
-        pairs = [(0.0, 0.0)] * count
+        pairs = [(0.0, 1.0)] * count
     for low, high in pairs:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise RuntimeError(f"torch.{name}: dimension 0's range [{low}, {high}] is not finite")
@@ -284,12 +284,14 @@ def histogram(
     _check_histogram("histogramdd", input)
     points = input.detach().reshape(-1, 1)
     ranges = _column_ranges("histogram", points, range) if not hasattr(bins, "_meta") else [(0, 0)]
-    edges = _edges(points, bins, *ranges[0])
-    hist = _weighted_bins(points, [edges], weight, density)
-    edges = edges.clone() if edges is bins else edges
-    if out is not None:
-        hist, edges = (o.resize_(f.shape).copy_(f) for o, f in zip(out, (hist, edges), strict=True))
-    return named("histogram", "hist bin_edges")(hist, edges)
+    return histogram_over(points, _edges(points, bins, *ranges[0]), weight, density, out=out)
+
+
+@composite(name="histogram_over", vjp={}, out="exact")
+def histogram_over(input: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Any:
+    """Sums of weights between edges, and the edges. `input` is a column."""
+    hist = _weighted_bins(input, [edges], weight, density)
+    return named("histogram", "hist bin_edges")(hist, edges.clone())
 
 
 @front()

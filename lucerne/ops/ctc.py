@@ -176,7 +176,7 @@ def _check_ctc(log_probs: Tensor, lengths: Tensor, blank: int) -> None:
     if longest > frames:
         raise RuntimeError(
             f"Expected input_lengths to have value at most {frames}, but got value {longest} "
-            "(while checking arguments for ctc_loss_cpu)"
+            "(while checking arguments for ctc_loss_allocate_outputs)"
         )
 
 

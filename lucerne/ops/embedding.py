@@ -18,9 +18,9 @@ from lucerne.ops.scatter import scatter_fold, scatter_reduce_op, spread
 def _check_indices(name: str, indices: Tensor) -> None:
     if indices.dtype not in INDEX_TYPES:
         raise RuntimeError(
-            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got {dt.cxx_name(indices.dtype)} instead (while checking arguments "
-            f"for {name})"
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got torch.{dt.cxx_name(indices.dtype)}Tensor instead (while checking "
+            f"arguments for {name})"
         )
 
 
@@ -155,7 +155,7 @@ def bag_rows(
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
-    offsets: Tensor | None = None,
+    offsets: Any = None,
     max_norm: float | None = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
@@ -284,12 +284,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return filled((*tensor.shape, num_classes), 0, dt.int64, tensor.device, None)
-    if num_classes <= 0:
-        if num_classes != -1:
-            raise RuntimeError("num_classes should be positive")
+    if num_classes == -1:
         num_classes = int(tensor.max()) + 1
-        if num_classes <= 0 or int(tensor.min()) < 0:
-            raise RuntimeError("Class values must be non-negative.")
+    num_classes = max(num_classes, 0)
     zeros = filled((*tensor.shape, num_classes), 0, dt.int64, tensor.device, None)
     where = tensor.unsqueeze(-1)
     try:

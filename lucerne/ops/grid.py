@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from typing import Any
 
@@ -73,8 +74,8 @@ def _fetch(input: Tensor, positions: list[Tensor], spatial: sh.Shape, weight: Te
         flat = index if flat is None else flat * n + index
     n, c = input.shape[:2]
     shape = flat.shape[1:]
-    rows = flat.reshape(n, 1, -1).expand(n, c, -1)
-    values = input.reshape(n, c, -1).gather(2, rows).reshape(n, c, *shape)
+    rows = flat.reshape(n, 1, math.prod(shape)).expand(n, c, math.prod(shape))
+    values = input.reshape(n, c, math.prod(spatial)).gather(2, rows).reshape(n, c, *shape)
     hidden = valid.logical_not().unsqueeze(1)
     values = values.masked_fill(hidden, 0)
     if weight is None:
@@ -269,7 +270,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
         ramp = theta.detach().new_tensor(_ramp(theta, n, align_corners))
         axes.append(ramp.reshape(shape).expand(spatial))
     ones = theta.detach().new_ones(spatial)
-    base = late.fn("stack")([*reversed(axes), ones], -1).reshape(1, -1, len(spatial) + 1)
+    base = late.fn("stack")([*reversed(axes), ones], -1).reshape(1, math.prod(spatial), -1)
     points = base.expand(size[0], -1, -1) @ theta.transpose(1, 2)
     return points.reshape(size[0], *spatial, len(spatial))
 

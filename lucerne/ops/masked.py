@@ -38,13 +38,23 @@ def number_for(value: Any, dtype: dt.dtype) -> Any:
         if not low <= whole <= int(info.max):
             raise refusal
         return whole
+    largest = _LARGEST.get(dtype)
+    if largest is not None and math.isfinite(value) and abs(value) > largest:
+        raise refusal
     return value
+
+
+_LARGEST = {
+    dt.float16: 65504.0,
+    dt.bfloat16: 3.3895313892515355e38,
+    dt.float32: 3.4028234663852886e38,
+}
 
 
 _C_NAMES = {
     dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
-    dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.float16: "at::Half",
-    dt.bfloat16: "at::BFloat16",
+    dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.float16: "c10::Half",
+    dt.bfloat16: "c10::BFloat16",
 }  # fmt: skip
 
 

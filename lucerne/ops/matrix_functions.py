@@ -510,6 +510,7 @@ def _check_cross(input: Tensor, other: Tensor, dim: int) -> None:
 
 @composite(
     namespace="linalg",
+    out="exact",
     vjp={
         "input": lambda g, other, dim: cross(conj_of(other), g, dim=dim),
         "other": lambda g, input, dim: cross(g, conj_of(input), dim=dim),

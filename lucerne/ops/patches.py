@@ -95,7 +95,8 @@ def col2im(
     at = down[:, None, :, None] * wide + across[None, :, None, :]
     index = input.new_tensor(at.reshape(-1).tolist(), dtype=dt.int64)
     flat = input.new_zeros((n, channels, high * wide))
-    total = flat.index_add(2, index, input.reshape(n, channels, -1)).reshape(n, channels, high, wide)
+    cols = input.reshape(n, channels, at.size)
+    total = flat.index_add(2, index, cols).reshape(n, channels, high, wide)
     inner = total.narrow(2, padding[0], output_size[0]).narrow(3, padding[1], output_size[1])
     return inner.contiguous()
 

@@ -19,16 +19,22 @@ Step = Callable[[Any, Any, Any], Any]
 LARGE = 6  # from here on Chebyshev's polynomials use the closed form
 
 
+def _order(n: Any) -> Any:
+    """n as a whole number; what does not fit into 64 bits becomes negative, as in C."""
+    fits = s.abs(n) < 2.0**63
+    return s.where(fits, s.trunc(n), -1)
+
+
 def _even(n: Any) -> Any:
     return s.fmod(n, n * 0 + 2) == 0
 
 
 def _chebyshev(x: Any, n: Any, first: Any, closed: Any, ends: tuple[Any, Any]) -> Any:
     """T, U, V and W differ in their first term, closed form and values at 1 and -1."""
-    n = s.trunc(n)
+    n = _order(n)
     inside = (s.abs(x) < 1) & (n > LARGE)
     steps = s.where(inside | (s.abs(x) == 1), 0, n)
-    found = s.recurrence(steps, x * 0 + 1, first, lambda k, p, q: 2 * x * q - p)
+    found = s.recurrence(steps, first, lambda k, p, q: 2 * x * q - p)
     found = s.where(inside, closed(s.acos(x), n), found)
     found = s.where(x == 1, ends[0](n), s.where(x == -1, ends[1](n), found))
     return s.where(n < 0, 0, found)
@@ -87,9 +93,9 @@ for _kind in "tuvw":
 
 
 def _hermite(x: Any, n: Any, first: Any, step: Step) -> Any:
-    n = s.trunc(n)
+    n = _order(n)
     limit = 512 if x.dtype is dt.float64 else 128
-    found = s.recurrence(s.where(n > limit, 0, n), x * 0 + 1, first, step)
+    found = s.recurrence(s.where(n > limit, 0, n), first, step)
     return s.where(n < 0, 0, s.where(n > limit, math.nan, found))
 
 
@@ -108,10 +114,9 @@ def hermite_polynomial_he(input: Tensor, n: Tensor) -> Tensor:
 @pointwise(promote="float", namespace="special")
 def laguerre_polynomial_l(input: Tensor, n: Tensor) -> Tensor:
     """Laguerre's polynomial."""
-    order = s.trunc(n)
+    order = _order(n)
     found = s.recurrence(
         s.where(input == 0, 0, order),
-        input * 0 + 1,
         1 - input,
         lambda k, p, q: ((2 * k + (1 - input)) * q - k * p) / (k + 1),
     )
@@ -121,10 +126,9 @@ def laguerre_polynomial_l(input: Tensor, n: Tensor) -> Tensor:
 @pointwise(promote="float", namespace="special")
 def legendre_polynomial_p(input: Tensor, n: Tensor) -> Tensor:
     """Legendre's polynomial."""
-    order = s.trunc(n)
+    order = _order(n)
     found = s.recurrence(
         s.where(s.abs(input) == 1, 0, order),
-        input * 0 + 1,
         input,
         lambda k, p, q: ((2 * k + 1) * input * q - k * p) / (k + 1),
     )

@@ -312,7 +312,7 @@ def _avg_back(
 ) -> Tensor:
     """Every element gets its share of each window: a transposed convolution with ones."""
     share = _averaged(g, counts, divisor)
-    rows = share.reshape(-1, 1, *share.shape[2:])
+    rows = share.reshape(share.shape[0] * share.shape[1], 1, *share.shape[2:])
     ones = g.new_ones((1, 1, *kernel))
     spatial = tuple(input_meta.shape[2:])
     back = conv_input(rows, ones, None, spatial, stride, padding, (1,) * len(kernel), 1)
@@ -444,7 +444,7 @@ def into(found: Tensor, out: Any) -> Tensor:
     return found if out is None else _into(found, out=out)
 
 
-@composite(name="_into")
+@composite(name="_into", out="exact")
 def _into(input: Tensor) -> Tensor:
     """The tensor itself: gives a front its `out=`."""
     return input

@@ -144,6 +144,9 @@ def _steps(name: str, start: Any, end: Any, steps: Any) -> int:
                 f"{getattr(start, 'ndim', 0)} dimension(s) and end with "
                 f"{getattr(end, 'ndim', 0)} dimension(s)."
             )
+    if isinstance(steps, float):
+        kinds = ", ".join(type(v).__name__ for v in (start, end, steps))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({kinds})")
     count = as_int(number(steps))
     if count < 0:
         raise RuntimeError("number of steps must be non-negative")

@@ -134,7 +134,7 @@ def _sgn_gradient(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
     return choose(size == 0, 0.0, (g - along * y) / size)
 
 
-@pointwise(vjp={"input": _sgn_gradient}, method=True, inplace=True)
+@pointwise(out="exact", vjp={"input": _sgn_gradient}, method=True, inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """The direction of each element: x / |x|, or 0 at zero."""
     if input.dtype.category != dt.COMPLEX:
@@ -239,9 +239,18 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
     mantissa = frexp_mantissa(input, exponent)
     if out is None:
         return _FREXP(mantissa, exponent)
-    for target, found in zip(out, (mantissa, exponent), strict=True):
-        target.resize_(found.shape).copy_(found)
-    return _FREXP(*out)
+    for target, found, part in zip(out, (mantissa, exponent), _FREXP._fields, strict=True):
+        if target.dtype is not found.dtype:
+            raise RuntimeError(
+                f"torch.frexp() expects {part} to have dtype {found.dtype} but got {target.dtype}"
+            )
+    return _FREXP(copied(mantissa, out=out[0]), copied(exponent, out=out[1]))
+
+
+@pointwise(vjp={"input": lambda g: g})
+def copied(input: Tensor) -> Tensor:
+    """The values as they are: for writing a result into `out=`."""
+    return input
 
 
 @pointwise(

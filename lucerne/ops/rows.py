@@ -22,15 +22,16 @@ def _at(dim: int, index: Tensor) -> tuple[Any, ...]:
     return (None,) * dim + (index.reshape(-1),)
 
 
-def _check_vector(name: str, index: Tensor, kind: type[Exception] = IndexError) -> None:
+def _check_vector(name: str, index: Tensor) -> None:
     if index.ndim > 1:
-        raise kind(
+        raise IndexError(
             f"{name}: Index is supposed to be a vector, but got dim: {index.ndim} with type: "
             f"{dt.cxx_name(index.dtype)} and size: {list(index.shape)}"
         )
     if index.dtype not in INDEX_TYPES:
-        raise kind(f"{name}: Expected dtype int32 or int64 for index but got: "
-                   f"{dt.cxx_name(index.dtype)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected dtype int32/int64 for index but got: {dt.cxx_name(index.dtype)}"
+        )
 
 
 @composite(
@@ -58,28 +59,28 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return index_nd(input, _at(d, index), False).contiguous()
 
 
+def _slices(x: Tensor, dim: int) -> list[int]:
+    """The shape of one slice along `dim`."""
+    return [n for d, n in enumerate(x.shape) if d != dim]
+
+
 def _check_source(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     _check_vector(name, index)
     if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"{name}: self and source expected to have the same dtype, but got (self) "
-            f"{dt.cxx_name(input.dtype)} and (source) {dt.cxx_name(source.dtype)}"
+            f"{name}: self ({dt.cxx_name(input.dtype)}) and source ({dt.cxx_name(source.dtype)}) "
+            "must have the same scalar type"
+        )
+    if input.ndim != source.ndim or _slices(input, dim) != _slices(source, dim):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(input.shape)} source.shape = {list(source.shape)}"
         )
     count = source.shape[dim] if source.ndim else 1
     if index.numel() != count:
-        raise (IndexError if "copy" in name else RuntimeError)(
-            f"{name}: Number of indices ({index.numel()}) should be equal to "
-            f"source.size(dim): ({count}), for dim: {dim}"
-        )
-    mine, theirs = list(input.shape), list(source.shape)
-    if (
-        input.ndim
-        and source.ndim
-        and mine[:dim] + mine[dim + 1 :] != theirs[:dim] + theirs[dim + 1 :]
-    ):
         raise RuntimeError(
-            f"{name}: source tensor shape must match self tensor shape, excluding the specified "
-            f"dimension. Got self.shape = {mine} source.shape = {theirs}"
+            f"{name}: Number of indices ({index.numel()}) should be equal to source.size(dim): "
+            f"({count}), for dim: {dim}"
         )
 
 
@@ -104,7 +105,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """
     d = sh.wrap_dim(dim, input.ndim)
     _check_source("index_add_()", input, d, index, source)
-    return _write(input, d, index, source if alpha == 1 else source * alpha, True)
+    if alpha != 1:
+        source = source * number_for(alpha, input.dtype)
+    return _write(input, d, index, source, True)
 
 
 @composite(method=True, inplace=True, out="exact")
@@ -116,26 +119,47 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 def _check_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
-    if index.dtype is not dt.int64:
-        raise RuntimeError(
-            f"index_copy_(): Expected a long tensor for index, but got {dt.cxx_name(index.dtype)}"
-        )
     if index.ndim > 1:
         raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if not source.ndim and index.numel() != 1:
+        raise IndexError(
+            "index_copy_(): When source is scalar, index should have one element (got "
+            f"{index.numel()})"
+        )
     if source.ndim and input.ndim and source.ndim != input.ndim:
         raise IndexError(
             "index_copy_(): When source and destination are not scalars, their dimensionality "
             f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
             f"({input.ndim})"
         )
-    _check_source("index_copy_()", input, dim, index, source)
+    if index.dtype is not dt.int64:
+        raise RuntimeError(
+            f"index_copy_(): Expected a long tensor for index, but got {dt.cxx_name(index.dtype)}"
+        )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{dt.cxx_name(input.dtype)} and (source) {dt.cxx_name(source.dtype)}"
+        )
+    mine, theirs = _slices(input, dim), _slices(source, dim)
+    if mine != theirs:
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
+            f"slice shape: {' '.join(map(str, mine))} at dimension {dim} and source slice shape: "
+            f"{' '.join(map(str, theirs))} at dimension 0."
+        )
+    if source.ndim and index.numel() != source.shape[dim]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({index.numel()}) should be equal to "
+            f"source.size(dim) ({source.shape[dim]})"
+        )
 
 
 @composite(method=True, inplace=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """The slices at `index` filled with one value (a number or a 0-dim tensor)."""
     d = sh.wrap_dim(dim, input.ndim)
-    if index.dtype not in INDEX_TYPES:
+    if index.dtype is not dt.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     if index.ndim > 1:
         raise IndexError("Index has to be a vector/scalar")
@@ -241,7 +265,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{dt.cxx_name(indices.dtype)}"
         )
     if dim is None:
-        return input.reshape(-1).gather(0, _from_front(indices.reshape(-1), input.numel()))
+        return input.reshape(-1).gather(0, indices.reshape(-1))
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "

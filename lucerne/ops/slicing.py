@@ -305,10 +305,12 @@ def _split_points(given: Any) -> Any:
 
 
 def _dim_split(name: str, input: Tensor, dim: int, least: int, given: Any) -> Any:
+    if isinstance(given, str):
+        raise TypeError(f"{name}() received an invalid combination of arguments - got a str")
     if input.ndim < least:
         raise RuntimeError(
-            f"torch.{name} requires a tensor with at least {least} dimension"
-            f"{'s' if least > 1 else ''}, but got a tensor with {input.ndim} dimensions!"
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+            f"{input.ndim} dimensions!"
         )
     if isinstance(given, int) and (given == 0 or input.shape[dim] % given):
         raise RuntimeError(
@@ -321,7 +323,7 @@ def _dim_split(name: str, input: Tensor, dim: int, least: int, given: Any) -> An
 def _points(args: tuple[Any, ...], indices: Any, sections: Any) -> Any:
     if not args:
         return sections if indices is None else indices
-    return sizes(args) if len(args) > 1 or not isinstance(args[0], int) else args[0]
+    return args[0] if len(args) == 1 and isinstance(args[0], (int, str)) else sizes(args)
 
 
 @front(method=True)

@@ -171,7 +171,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 def lgamma(input: Tensor) -> Tensor:
     """The logarithm of the absolute value of the gamma function."""
     refuse(input, "lgamma_vml_cpu", dt.COMPLEX)
-    return s.lgamma(input)
+    return s.where(s.is_inf(input), math.inf, s.lgamma(input))
 
 
 @pointwise(
@@ -233,6 +233,14 @@ def _gamma_density(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return g * ((input - 1) * other.log() - other - lgamma(input)).exp()
 
 
+def _at_limits(found: Any, a: Any, x: Any, none: float, all_: float) -> Any:
+    """An incomplete gamma function where it is known without computing: `none` or `all_` of the whole."""
+    found = s.where(s.is_inf(x), all_, found)
+    found = s.where(s.is_inf(a), s.where(s.is_inf(x), math.nan, none), found)
+    found = s.where((x == 0) & (a != 0), none, found)
+    return s.where((x < 0) | (a < 0), math.nan, found)
+
+
 @pointwise(
     vjp={"input": _no_gradient("igamma", "input"), "other": _gamma_density},
     method=True,
@@ -242,7 +250,7 @@ def _gamma_density(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """The regularised lower incomplete gamma function."""
     refuse(input, "igamma", dt.INTEGER, dt.BOOL, dt.COMPLEX)
-    return s.gammainc(input, other)
+    return _at_limits(s.gammainc(input, other), input, other, 0.0, 1.0)
 
 
 @pointwise(
@@ -257,7 +265,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
 def igammac(input: Tensor, other: Tensor) -> Tensor:
     """The regularised upper incomplete gamma function."""
     refuse(input, "igammac", dt.INTEGER, dt.BOOL, dt.COMPLEX)
-    return s.gammaincc(input, other)
+    return _at_limits(s.gammaincc(input, other), input, other, 1.0, 0.0)
 
 
 @pointwise(
@@ -270,7 +278,7 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
 )
 def zeta(input: Tensor, other: Tensor) -> Tensor:
     """Hurwitz's zeta function."""
-    return s.zeta(input, other)
+    return s.where((input > 1) & (other == math.inf), math.nan, s.zeta(input, other))
 
 
 # ---- Bessel and Airy ----------------------------------------------------------------------------

@@ -417,6 +417,8 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     """Sum until the shape is `size`: the reverse of broadcasting."""
     shape = as_int_list(sizes(args, size))
     have = tuple(input.shape)
+    if not shape:
+        return input.sum()
     if have == shape:
         return input
     lead = len(have) - len(shape)

@@ -103,6 +103,11 @@ def _reflected(fn: Function, name: str) -> Function:
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _FOREIGN):
             return NotImplemented
+        if not isinstance(self, Tensor):
+            raise TypeError(
+                f"descriptor '{name}' for Tensor objects doesn't apply to a '{type(self).__name__}' "
+                "object"
+            )
         return fn(other, self)
 
     operator.__name__ = name

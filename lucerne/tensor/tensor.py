@@ -322,9 +322,11 @@ class Tensor(TensorBase):
 
     # -- overriding ------------------------------------------------------------------------------
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, watched: bool = True, **kwargs: Any) -> None:
+        """`watched=False`: members go to the class itself, only ops to its `__torch_function__`."""
         super().__init_subclass__(**kwargs)
-        overrides.watch_members(cls, Tensor)
+        if watched:
+            overrides.watch_members(cls, Tensor)
 
     @classmethod
     def __torch_function__(

@@ -22,6 +22,8 @@ from tests.conformance.context import Limits
 from tests.conformance.metrics import Task
 from tests.conformance.result import Tally, describe, trace_of
 
+ORPHAN_PAUSE = 5.0  # seconds between looks whether the parent is still there
+
 MakeBridge = Callable[[], Bridge]
 Tick = Callable[[int, int], None]  # tasks done, tasks in all
 
@@ -150,7 +152,11 @@ def _work(pipe: Connection, options: Options) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     bridge = functools.cache(options.make_bridge)
+    parent = os.getppid()
     while True:
+        while not pipe.poll(ORPHAN_PAUSE):
+            if os.getppid() != parent:
+                return  # killed without a word: siblings may still hold our pipe open
         try:
             task: Task = pipe.recv()
         except EOFError:

@@ -167,9 +167,10 @@ class NumpyScalar(Scalar):
         out.real, out.imag = re, im
         return out
 
-    def recurrence(self, steps: Any, first: Any, second: Any, step: Any) -> Any:
-        """Term number `steps` of p0, p1, p(k+1) = step(k, p(k-1), p(k)), each element its own count."""
-        steps, p, q = np.broadcast_arrays(steps, first, second)
+    def recurrence(self, steps: Any, first: Any, step: Any) -> Any:
+        """Term number `steps` of 1, first, ..., p(k+1) = step(k, p(k-1), p(k)); counts may differ."""
+        steps, q = np.broadcast_arrays(steps, first)
+        p = np.ones_like(q)
         found = np.where(steps < 1, p, q)
         k = 1
         while True:

@@ -16,6 +16,7 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
+from lucerne.tensor.autograd.names import grad_name as grad_name
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import requires_grad, state_of
 from lucerne.tensor.base import TensorBase
@@ -137,7 +138,7 @@ class OpNode(Node):
         return tuple([t._meta if isinstance(t, TensorBase) else t for t in arg])
 
     def name(self) -> str:
-        return grad_name(self.op)
+        return self.__dict__.get("shown") or grad_name(self.op, self.plain)
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self.released:
@@ -229,23 +230,6 @@ def zeros_for(meta: TensorMeta) -> Any:
     return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
 
 
-_NAMES = {
-    "add2": "Add", "add_scaled": "Add", "sub2": "Sub", "true_divide": "Div", "view_shape": "View",
-    "expand_shape": "Expand", "squeeze_dims": "Squeeze", "clone_as": "Clone", "copy": "CopyBackwards",
-    "cast": "ToCopy",
-}  # fmt: skip
-
-
-def grad_name(op: Op) -> str:
-    """torch's name of the backward node: AddBackward0, NllLossBackward0, ..."""
-    found = _NAMES.get(op.qualified)
-    if found == "CopyBackwards":
-        return found
-    if found is None:
-        found = "".join(w[:1].upper() + w[1:] for w in op.name.split("_"))
-    return f"{found}Backward0"
-
-
 class AccumulateGrad(Node):
     """The end of the line: adds what arrives to a leaf's .grad."""
 
@@ -255,6 +239,12 @@ class AccumulateGrad(Node):
         super().__init__([], (variable._meta,))
         self.variable = variable
         self.sequence = 1 << 62  # leaves are served first, so their buffers are free early
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {hex(id(self))}>"
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         g = grads[0]

@@ -8,6 +8,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
+from lucerne.tensor.autograd.names import label
 from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
@@ -206,7 +207,9 @@ def call_body(op: Op, args: tuple[Any, ...]) -> Any:
     """The body of a composite with every parameter given."""
     positional = [a for p, a in zip(op.params, args, strict=True) if not p.keyword_only]
     named = {p.name: a for p, a in zip(op.params, args, strict=True) if p.keyword_only}
-    return op.body(*positional, **named)
+    result = op.body(*positional, **named)
+    label(op, args, result)
+    return result
 
 
 def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:

@@ -73,7 +73,8 @@ def index_put(
     front = _target(made, at)
     rows = np.ascontiguousarray(front).reshape(int(np.prod(sizes)), -1)
     fold_rows(rows, where, values.reshape(where.size, -1), "add")
-    front[...] = rows.reshape(front.shape)
+    if not np.may_share_memory(rows, made):
+        front[...] = rows.reshape(front.shape)
     return made
 
 
@@ -183,7 +184,8 @@ def scatter(input: Array, dim: int, index: Array, src: Array, mode: str) -> Arra
         front = np.moveaxis(made, dim, 0)
         rows = np.ascontiguousarray(front).reshape(front.shape[0], -1)
         fold_rows(rows, line, np.moveaxis(src, dim, 0).reshape(line.size, -1), mode)
-        front[...] = rows.reshape(front.shape)
+        if not np.may_share_memory(rows, made):
+            front[...] = rows.reshape(front.shape)
         return made.reshape(shape)
     coordinates = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     coordinates[dim] = index
