@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from lucerne import contract
+from lucerne.conformance import report, run
+from lucerne.conformance.cases import frozen_cases, oracle_cases
 
 
 def _primitives(options: argparse.Namespace) -> int:
@@ -32,6 +37,22 @@ def _missing(options: argparse.Namespace) -> int:
     return 0
 
 
+def _conformance(options: argparse.Namespace) -> int:
+    found = run([*frozen_cases(top_package()), *oracle_cases()], options.device, progress=True)
+    if options.op:
+        found = [o for o in found if o.op in options.op]
+    print(report.text(found, options.device, failures=not options.summary))
+    if options.html:
+        Path(options.html).write_text(report.page(found, options.device))
+        print(f"page: {options.html}")
+    return 0 if all(o.ok for o in found) else 1
+
+
+def top_package() -> Any:
+    """`lucerne` itself, whose public functions the frozen calls name."""
+    return importlib.import_module("lucerne")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line, as data."""
     made = argparse.ArgumentParser(prog="lucerne", description="Lucerne's own tools.")
@@ -42,6 +63,12 @@ def parser() -> argparse.ArgumentParser:
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")
     missing.add_argument("--device", default="reference")
     missing.set_defaults(run=_missing)
+    conformance = commands.add_parser("conformance", help="score a device against the op table")
+    conformance.add_argument("--device", default="reference")
+    conformance.add_argument("--op", action="append", help="only this op (may be repeated)")
+    conformance.add_argument("--html", help="also write one self-contained page here")
+    conformance.add_argument("--summary", action="store_true", help="scores without the failures")
+    conformance.set_defaults(run=_conformance)
     return made
 
 

@@ -263,7 +263,13 @@ class _Values(Node):
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         index, shape, layout, is_sorted = self.pattern
-        return [None if grads[0] is None else make(index, grads[0], shape, layout, is_sorted)]
+        g = grads[0]
+        if g is None or is_sorted:
+            return [None if g is None else make(index, g, shape, layout, is_sorted)]
+        # Values that stand at one place all have that place's gradient: their mean is it.
+        total = make(index, g, shape, layout, is_sorted=False).coalesce()
+        count = make(index, g.new_ones(g.shape), shape, layout, is_sorted=False).coalesce()
+        return [make(total._index, total._vals / count._vals, shape, layout, is_sorted=True)]
 
 
 class _ToSparse(Node):

@@ -28,8 +28,11 @@ def binary_search(sorted_sequence: Array, input: Array, right: bool) -> Array:
     side: Any = "right" if right else "left"
     if sorted_sequence.ndim == 1:
         return np.asarray(np.searchsorted(sorted_sequence, input, side))
-    rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
-    wanted = input.reshape(len(rows), input.shape[-1])
+    if not input.size:
+        return np.zeros(input.shape, np.int64)
+    count = input.size // input.shape[-1]
+    rows = sorted_sequence.reshape(count, sorted_sequence.shape[-1])
+    wanted = input.reshape(count, input.shape[-1])
     found = np.empty(wanted.shape, np.int64)
     for i, row in enumerate(rows):
         found[i] = np.searchsorted(row, wanted[i], side)
