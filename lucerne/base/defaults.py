@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.base.device import entered
 
 
 class _Defaults:
@@ -63,4 +64,4 @@ class DefaultDevice:
 
     @classmethod
     def get(cls) -> Device:
-        return cls.value or Device("cpu")
+        return entered[-1] if entered else cls.value or Device("cpu")

@@ -48,6 +48,14 @@ class device:  # noqa: N801 - torch spells it this way
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
+    def __enter__(self) -> device:
+        """Inside `with device(...)` new tensors go there."""
+        entered.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        entered.pop()
+
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return device, (str(self),)
 
@@ -56,10 +64,12 @@ class device:  # noqa: N801 - torch spells it this way
 
 
 # Types of torch's own: they can be named without a backend that serves them; a tensor needs one.
-_TORCH = frozenset((
+_TORCH = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia",
     "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
-))  # fmt: skip
+)  # fmt: skip
+entered: list[device] = []
+"""Devices whose `with` blocks are open, the innermost last."""
 _KNOWN: dict[tuple[str, int | None], device] = {}
 _is_known_type: Callable[[str], bool] | None = None
 
@@ -97,6 +107,6 @@ def _parse(text: str, index: int | None) -> tuple[str, int | None]:
         index = int(tail)
     if _is_known_type is not None and kind not in _TORCH and not _is_known_type(kind):
         raise RuntimeError(
-            f"Expected one of the registered device types at start of device string: {kind}"
+            f"Expected one of {', '.join(_TORCH)} device type at start of device string: {kind}"
         )
     return kind, index

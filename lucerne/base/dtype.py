@@ -250,7 +250,7 @@ def from_numpy_dtype(t: np.dtype) -> dtype:
         return _FROM_NUMPY[t]
     except KeyError:
         raise TypeError(
-            f"can't convert np.ndarray of type {t}. The only supported types are: float64, "
+            f"can't convert np.ndarray of type {t.type.__module__}.{t.type.__name__}. The only supported types are: float64, "
             "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, "
             "uint16, uint8, and bool."
         ) from None

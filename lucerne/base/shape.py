@@ -23,7 +23,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, values: Iterable[Any] = ()) -> Size:
-        return tuple.__new__(cls, (v if type(v) is int else v.__index__() for v in values))
+        return tuple.__new__(cls, [v if type(v) is int else _size(i, v) for i, v in enumerate(values)])
 
     def numel(self) -> int:
         return math.prod(self)
@@ -46,6 +46,11 @@ class Size(tuple[int, ...]):
             return NotImplemented
         return Size(tuple.__add__(self, other))
 
+    def __radd__(self, other: tuple[int, ...]) -> Size:
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return Size(tuple.__add__(other, self))
+
     def __mul__(self, times: SupportsIndex) -> Size:
         return Size(tuple.__mul__(self, times))
 
@@ -53,6 +58,15 @@ class Size(tuple[int, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
+
+
+def _size(at: int, value: Any) -> int:
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"torch.Size() takes an iterable of 'int' (item {at} is '{type(value).__name__}')"
+        ) from None
 
 
 def numel(shape: Sequence[int]) -> int:

@@ -17,6 +17,8 @@ def as_int(value: Any) -> int:
         return value
     if isinstance(value, float) or value is None or isinstance(value, str):
         raise TypeError(f"expected an int, got {value!r} of type {type(value).__name__}")
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"expected an int, got {value!r} of type {type(value).__name__}")
     return int(value.__index__())
 
 

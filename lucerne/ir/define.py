@@ -13,7 +13,8 @@ Fields every decorator takes:
   pass. Broadcasting and dtype changes are undone by the engine.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.
 * `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first), "some"
-  (one must be a tensor, the default) or "all".
+  (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first rounded to their type,
+  except with "all".
 * `namespace`: "" for `lucerne.name`, else for example "nn.functional" or "linalg".
 * `oracle`, `samples`: how `lucerne conformance` checks it without torch.
 """

@@ -1,4 +1,4 @@
-"""Which dtype an op computes in and which it returns: torch's promotion rules over metas and numbers."""
+"""Which dtype an op computes in and which it returns: torch's rules over metas and numbers."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt
     """(dtype the body sees, dtype of the result) under a promotion rule.
 
     `default`: the common type; `float`: integers become the default float; `bool`: result is bool;
-    `real`: complex results become real (abs); `float_real`: both; `complex`: real operands make a complex
-    result; `int64`: bool and integers become int64; `int32`: result is int32; `where`: the first operand is a condition, which stays
-    bool and does not count.
+    `real`: complex results become real (abs); `float_real`: both; `complex`: real operands make a
+    complex result; `int64`: bool and integers become int64; `int32`: result is int32; `where`: the
+    first operand is a condition, which stays bool and does not count.
     """
     common = common_type(rule, operands)
     result = common

@@ -19,10 +19,18 @@ def named(name: str, fields: str) -> Any:
     found = _TYPES.get(name)
     if found is None:
         base = collections.namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024
-        found = type(name, (base,), {"__slots__": (), "__repr__": _represent})
+        found = type(name, (base,), {"__slots__": (), "__repr__": _represent, "__reduce__": _reduce})
         found.__module__ = "torch.return_types"
         _TYPES[name] = found
     return found
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    return _rebuild, (type(self).__name__, " ".join(self._fields), tuple(self))
+
+
+def _rebuild(name: str, fields: str, parts: tuple[Any, ...]) -> Any:
+    return named(name, fields)(*parts)
 
 
 def _represent(self: Any) -> str:

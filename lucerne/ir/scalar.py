@@ -1,9 +1,9 @@
 """The scalar protocol: the instructions that bodies of pointwise ops are written in.
 
-A body such as `x * s.sigmoid(x)` runs against whatever `Scalar` its operands carry: NumPy values in the
-reference backend, LLVM vectors in the CPU engine, HLO in XLA. A backend must supply the instructions
-listed in REQUIRED; every other has a default made of those, which a backend may override when the machine
-has something better. `python -m lucerne primitives` prints the list.
+A body such as `x * s.sigmoid(x)` runs against whatever `Scalar` its operands carry: NumPy values in
+the reference backend, LLVM vectors in the CPU engine, HLO in XLA. A backend must supply the
+instructions listed in REQUIRED; every other has a default made of those, which a backend may
+override when the machine has something better. `python -m lucerne primitives` prints the list.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ REQUIRED = (
 
 OPTIONAL = (
     "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
-    "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai",
-    "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "recurrence",
+    "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
+    "airy_ai", "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "recurrence",
 )  # fmt: skip
 """Functions a machine may lack: the op that needs one then says so."""
 
@@ -123,10 +123,13 @@ class Scalar:
         return x
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         if name in OPTIONAL:
             raise NotImplementedError(f"{type(self).__name__} has no function {name!r}")
         raise NotImplementedError(
-            f"{type(self).__name__} has no instruction {name!r}; required are: {', '.join(REQUIRED)}"
+            f"{type(self).__name__} has no instruction {name!r}; required are: "
+            f"{', '.join(REQUIRED)}"
         )
 
 

@@ -59,7 +59,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 )
 def leaky_relu_op(input: Tensor, negative_slope: Scalar) -> Tensor:
     """`input` times a slope where it is negative."""
-    refuse(input, "leaky_relu_cpu", dt.INTEGER, dt.BOOL)
+    refuse(input, "leaky_relu_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
     return s.where(input > 0, input, input * negative_slope)
 
 
@@ -128,6 +128,8 @@ def hardtanh_op(input: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
 
 
 def _limited(input: Tensor, low: Any, high: Any, inplace: bool) -> Tensor:
+    if input.dtype is dt.bool_:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
     if is_integral(input.dtype):
         low, high = int(low), int(high)
     return hardtanh_op(input, low, high, out=over(input, inplace))
@@ -140,8 +142,6 @@ def hardtanh(
     """Values limited to `min_val` ... `max_val`."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if input.dtype is dt.bool_:
-        raise RuntimeError("Bool inputs not supported for hardtanh")
     if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _limited(input, min_val, max_val, inplace)
@@ -402,8 +402,8 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     if lambd < 0:
         limit = np.finfo(input.dtype.compute.storage).max
         raise RuntimeError(
-            f"lambda must be in range [0, {limit:g}] for input dtype {dt.cxx_name(input.dtype)}, but "
-            f"found {lambd:g}"
+            f"lambda must be in range [0, {limit:g}] for input dtype {dt.cxx_name(input.dtype)}, "
+            f"but found {lambd:g}"
         )
     return softshrink_op(input, lambd, out=out)
 
@@ -420,3 +420,24 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         )
     half = input.shape[d] // 2
     return input.narrow(d, 0, half) * sigmoid(input.narrow(d, half, half))
+
+
+# ---- the same under torch's other names ---------------------------------------------------------
+
+
+def _written_over(fn: Any) -> Any:
+    """`relu_` and its kin: the activation with `inplace=True`."""
+
+    def written(input: Tensor, *args: Any, **options: Any) -> Tensor:
+        return fn(input, *args, inplace=True, **options)
+
+    written.__name__ = f"{fn.__name__}_"
+    written.__doc__ = f"In-place version of `{fn.__name__}`."
+    return written
+
+
+for _function in (relu, leaky_relu, hardtanh, threshold, elu, selu, celu):
+    front(name=f"{_function.__name__}_", namespace="nn.functional")(_written_over(_function))
+for _function in (threshold, selu, celu):
+    front(name=_function.__name__)(_function)
+    front(name=f"{_function.__name__}_")(_written_over(_function))

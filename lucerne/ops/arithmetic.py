@@ -42,16 +42,16 @@ def check_alpha(alpha: Any, input: Any, other: Any) -> Any:
     numbers = [type(t) for t in (input, other) if not is_tensor(t)]
     if isinstance(alpha, bool) and any(t is not dt.bool_ for t in types):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and all(t.category < dt.FLOAT for t in types):
-        if float not in numbers and complex not in numbers:
-            raise RuntimeError(
-                "For integral input tensors, argument alpha must not be a floating point number."
-            )
-    if isinstance(alpha, complex) and all(t.category < dt.COMPLEX for t in types):
-        if complex not in numbers:
-            raise RuntimeError(
-                "For non-complex input tensors, argument alpha must not be a complex number."
-            )
+    real = complex not in numbers and all(t.category < dt.COMPLEX for t in types)
+    integral = real and float not in numbers and all(t.category < dt.FLOAT for t in types)
+    if isinstance(alpha, float) and integral:
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and real:
+        raise RuntimeError(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        )
     return alpha
 
 
@@ -171,7 +171,7 @@ def div_floor(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _floor_quotient(a: Any, b: Any) -> Any:
-    """Python's `//`: for floats from the exact remainder, since floor(a / b) may be one too high."""
+    """Python's `//`: for floats by the exact remainder, since floor(a / b) may be one too high."""
     refuse(a, "div_floor_cpu", dt.COMPLEX, dt.BOOL)
     if is_integral(a.dtype):
         return s.floor_div_int(a, b)
@@ -309,10 +309,11 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 
     """`input + value * tensor1 / tensor2`."""
     if is_integral(input.dtype):
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future release addcdiv "
-            "will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can "
-            "be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for "
-            "integer inputs and as (input + value * tensor1 / tensor2) for float inputs."
+            "Integer division with addcdiv is no longer supported, and in a future release "
+            "addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv "
+            "behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
+            "float inputs."
         )
     return input + value * tensor1 / tensor2
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
@@ -11,7 +13,7 @@ from lucerne.ir.op import Tensor
 from lucerne.ops import late
 
 
-@composite(name="neighbour_difference")
+@composite(name="neighbour_difference", oracle=lambda input, n, dim: np.diff(input, n=n, axis=dim))
 def neighbour_difference(input: Tensor, n: int, dim: int) -> Tensor:
     """Differences of neighbours along `dim`, taken `n` times."""
     for _ in range(min(n, input.shape[dim])):
@@ -35,9 +37,7 @@ def _check_diff(input: Tensor, n: int, dim: int, ends: list[Any]) -> None:
     d = sh.wrap_dim(dim, input.ndim)
     for end in ends:
         if end.ndim != input.ndim:
-            raise RuntimeError(
-                "diff expects prepend or append to be the same dimension as input"
-            )
+            raise RuntimeError("diff expects prepend or append to be the same dimension as input")
         for i in range(input.ndim):
             if i != d and end.shape[i] != input.shape[i]:
                 raise RuntimeError(
@@ -249,4 +249,3 @@ def gradient(
         run = _uneven_gradient if uneven else _even_gradient
         found.append(run(input, step, d, edge_order))
     return tuple(found)
-

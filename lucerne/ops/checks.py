@@ -1,8 +1,10 @@
-"""Small helpers that families of element-wise ops share: dtype checks, conjugates, zero gradients."""
+"""Helpers that families of element-wise ops share: dtype checks, conjugates, zero gradients."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.ir.op import Tensor
@@ -51,6 +53,21 @@ def zeros_of(meta: Any) -> Tensor:
 def flat(g: Any) -> Tensor:
     """The derivative of a step function."""
     return zeros_of(g._meta)
+
+
+_C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int"}
+
+
+def check_range(value: Any, x: Any) -> None:
+    """Refuse a Python int that the integer type of `x` can't hold."""
+    if type(value) is not int or not is_tensor(x) or x.dtype not in _C_NAMES:
+        return
+    limits = np.iinfo(x.dtype.storage)
+    lowest = int(limits.min) if x.dtype.is_signed else -int(limits.max)  # as in C, -1 wraps
+    if not lowest <= value <= limits.max:
+        raise RuntimeError(
+            f"value cannot be converted to type {_C_NAMES[x.dtype]} without overflow"
+        )
 
 
 def is_integral(dtype: dt.dtype, *, bools: bool = True) -> bool:

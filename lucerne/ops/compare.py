@@ -161,7 +161,7 @@ def isreal(input: Tensor) -> Tensor:
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is negative, that of -0.0 included."""
     if input.dtype.category == dt.COMPLEX:
-        raise RuntimeError("signbit is not implemented for complex tensors.")
+        raise NotImplementedError("signbit is not implemented for complex tensors.")
     if input.dtype is dt.bool_:
         return input != input
     return input < 0 if input.dtype.category < dt.FLOAT else s.signbit(input)
@@ -239,7 +239,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape and bool((input == other).all())
 
 
-@front()
+@front(method=True)
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero."""
     return bool(input)

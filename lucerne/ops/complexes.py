@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, made and taken apart. Conjugates are computed at once, never lazily."""
+"""Complex numbers and their parts. Conjugates are computed at once, never lazily."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def view_as_complex(input: Tensor) -> Any:
     meta: TensorMeta = input
     if meta.dtype not in (dt.float16, dt.float32, dt.float64):
         raise RuntimeError(
-            "view_as_complex is only supported for half, float and double tensors, but got a tensor "
-            f"of scalar type: {dt.cxx_name(meta.dtype)}"
+            "view_as_complex is only supported for half, float and double tensors, but got a "
+            f"tensor of scalar type: {dt.cxx_name(meta.dtype)}"
         )
     if not meta.ndim:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -82,6 +82,18 @@ def view_as_complex(input: Tensor) -> Any:
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     strides = tuple(n // 2 for n in meta.strides[:-1])
     return Geometry(tuple(meta.shape[:-1]), strides, 0, meta.dtype.to_complex())
+
+
+@composite(out="exact")
+def view_as_real_copy(input: Tensor) -> Tensor:
+    """`view_as_real` on memory of its own."""
+    return view_as_real(input).clone()
+
+
+@composite(out="exact")
+def view_as_complex_copy(input: Tensor) -> Tensor:
+    """`view_as_complex` on memory of its own."""
+    return view_as_complex(input).clone()
 
 
 def _check_parts(first: Tensor, second: Tensor) -> None:

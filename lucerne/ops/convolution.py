@@ -56,7 +56,7 @@ def _summed_channels(g: Tensor) -> Tensor:
     return g.sum((0, *range(2, g.ndim)))
 
 
-def _crop(x: Tensor, shape: sh.Shape) -> Tensor:
+def crop(x: Tensor, shape: sh.Shape) -> Tensor:
     """The leading part of each spatial dimension."""
     for d in range(2, len(shape)):
         if x.shape[d] != shape[d]:
@@ -109,7 +109,7 @@ def _conv_input_meta(
     name="conv_input",
     out=False,
     vjp={
-        "input": lambda g, weight, input_meta, stride, padding, dilation, groups: _crop(
+        "input": lambda g, weight, input_meta, stride, padding, dilation, groups: crop(
             conv(g, conj_of(weight), None, stride, padding, dilation, groups), input_meta.shape
         ),
         "weight": lambda g, input, weight_meta, stride, padding, dilation, groups: conv_weight(
@@ -149,7 +149,7 @@ def _conv_weight_meta(
     name="conv_weight",
     out=False,
     vjp={
-        "g_out": lambda g, input, g_out_meta, stride, padding, dilation, groups: _crop(
+        "g_out": lambda g, input, g_out_meta, stride, padding, dilation, groups: crop(
             conv(conj_of(input), g, None, stride, padding, dilation, groups), g_out_meta.shape
         ),
         "input": lambda g, g_out, input_meta, stride, padding, dilation, groups: conv_input(

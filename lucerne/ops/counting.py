@@ -57,7 +57,7 @@ def _unpermuted(numbers: Tensor, order: Tensor) -> Tensor:
 
 
 def _lexical_order(rows: Tensor) -> Tensor:
-    """Order of rows by their first column, then the second, ...: stable sorts from the last column."""
+    """Order of rows by first column, then second, ...: stable sorts from the last column on."""
     order = late.fn("arange")(rows.shape[0], device=rows.device)
     columns = rows.reshape(rows.shape[0], -1).unbind(1) if rows.numel() else ()
     for column in reversed(columns):
@@ -162,7 +162,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _finite_range(name: str, input: Tensor, low: float, high: float) -> tuple[float, float]:
-    """The given range; when it is empty that of the data, made one wide on either side if needed."""
+    """The given range; that of the data when it is empty, widened if all are equal."""
     if low == high and input.numel():
         low, high = input.min().item(), input.max().item()
     if low == high:
@@ -217,9 +217,7 @@ def _bins_of(column: Tensor, edges: Tensor) -> Tensor:
     return late.fn("where")(inside, at, -1)
 
 
-def _weighted_bins(
-    input: Tensor, edges: list[Tensor], weight: Any, density: bool
-) -> Tensor:
+def _weighted_bins(input: Tensor, edges: list[Tensor], weight: Any, density: bool) -> Tensor:
     """Sums of weights over the boxes that edges cut space into. `input` is (points, dimensions)."""
     sizes = [e.shape[0] - 1 for e in edges]
     columns = input.unbind(1)
@@ -260,7 +258,8 @@ def _column_ranges(name: str, input: Tensor, range: Any) -> list[tuple[float, fl
             raise RuntimeError(f"torch.{name}: dimension 0's range [{low}, {high}] is not finite")
         if low > high:
             raise RuntimeError(
-                f"torch.{name}: min should not exceed max, but got min {low} max {high} for dimension 0"
+                f"torch.{name}: min should not exceed max, but got min {low} max {high} for "
+                "dimension 0"
             )
     return [(a - 0.5, b + 0.5) if a == b else (a, b) for a, b in pairs]
 

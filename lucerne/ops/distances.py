@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
@@ -34,13 +36,10 @@ def _check_cdist(x1: Tensor, x2: Tensor, p: float) -> None:
                 f"cdist only supports floating-point dtypes, {name} got: {dt.cxx_name(x.dtype)}"
             )
         if x.ndim < 2:
-            raise RuntimeError(
-                f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D"
-            )
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
-            "X1 and X2 must have the same number of columns. X1: "
-            f"{x1.shape[-1]} X2: {x2.shape[-1]}"
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
         )
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
@@ -85,7 +84,12 @@ def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     return square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
-@composite(name="pair_distances")
+@composite(
+    name="pair_distances",
+    oracle=lambda x1, x2, p: (
+        np.sum(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p, -1) ** (1 / p)
+    ),
+)
 def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Norms of all differences of rows."""
     away = x1.unsqueeze(-2) - x2.unsqueeze(-3)
@@ -98,9 +102,7 @@ def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows: the upper triangle of `cdist(input, input)`, row by row."""
     if input.ndim != 2:
-        raise RuntimeError(
-            f"pdist only supports 2D tensors, got: {input.ndim}D"
-        )
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if not input.is_floating_point():
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
@@ -143,9 +145,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 @front(name="cosine_similarity", namespace="nn.functional")
-def functional_cosine_similarity(
-    x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
-) -> Tensor:
+def functional_cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along `dim`."""
     return cosine_similarity(x1, x2, dim, eps)
 
@@ -172,5 +172,3 @@ def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     length = p_norm(input, p, others, True)
     factor = late.fn("where")(length.gt(maxnorm), maxnorm / (length + 1e-7), 1.0)
     return input * factor
-
-

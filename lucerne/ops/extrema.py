@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduction
 from lucerne.ir.op import Tensor
@@ -96,14 +97,24 @@ def _oracle_arg(fold: Any) -> Any:
 
 
 @reduction(
-    name="argmax", reduce="argmax", promote="index", vjp={}, out="exact", oracle=_oracle_arg(np.argmax)
+    name="argmax",
+    reduce="argmax",
+    promote="index",
+    vjp={},
+    out="exact",
+    oracle=_oracle_arg(np.argmax),
 )
 def argmax_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first largest element along a dimension, or in the flattened input."""
 
 
 @reduction(
-    name="argmin", reduce="argmin", promote="index", vjp={}, out="exact", oracle=_oracle_arg(np.argmin)
+    name="argmin",
+    reduce="argmin",
+    promote="index",
+    vjp={},
+    out="exact",
+    oracle=_oracle_arg(np.argmin),
 )
 def argmin_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first smallest element along a dimension, or in the flattened input."""
@@ -141,13 +152,13 @@ def _refuse_complex(input: Tensor, name: str) -> None:
         raise RuntimeError(f"{name}(): does not support complex input")
 
 
-@composite(name="max_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(name="max_all", oracle=np.max, vjp={"input": lambda g, y, input: even_grad(g, y, input)})
 def max_all(input: Tensor) -> Tensor:
     """The largest of all elements."""
     return amax_dims(input)
 
 
-@composite(name="min_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(name="min_all", oracle=np.min, vjp={"input": lambda g, y, input: even_grad(g, y, input)})
 def min_all(input: Tensor) -> Tensor:
     """The smallest of all elements."""
     return amin_dims(input)
@@ -157,7 +168,17 @@ def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
     return picked_grad(g[0], y[1], dim, keepdim, input_meta)
 
 
-@composite(name="max_dim", vjp={"input": _picked}, out="exact")
+def _oracle_both(value: Any, position: Any) -> Any:
+    def oracle(input: Any, dim: int, keepdim: bool) -> Any:
+        found = position(input, axis=dim, keepdims=keepdim)
+        return value(input, axis=dim, keepdims=keepdim), found
+
+    return oracle
+
+
+@composite(
+    name="max_dim", vjp={"input": _picked}, out="exact", oracle=_oracle_both(np.max, np.argmax)
+)
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest along a dimension, and where it is."""
     _refuse_complex(input, "max")
@@ -165,7 +186,9 @@ def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     return named("max", "values indices")(amax_dims(input, dim, keepdim), index)
 
 
-@composite(name="min_dim", vjp={"input": _picked}, out="exact")
+@composite(
+    name="min_dim", vjp={"input": _picked}, out="exact", oracle=_oracle_both(np.min, np.argmin)
+)
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest along a dimension, and where it is."""
     _refuse_complex(input, "min")
@@ -173,13 +196,21 @@ def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     return named("min", "values indices")(amin_dims(input, dim, keepdim), index)
 
 
+def check_dim(input: Tensor, dim: int, name: str) -> int:
+    """The dimension counted from the front; picking from an empty one is refused."""
+    d = sh.wrap_dim(dim, input.ndim)
+    if input.ndim and input.shape[d] == 0:
+        raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+    return d
+
+
 _UNSET: Any = object()
 
 
 def _refuse_call(name: str, received: Any) -> TypeError:
     return TypeError(
-        f"{name}() received an invalid combination of arguments - got {type(received).__name__}, but "
-        "expected one of: (Tensor input), (Tensor input, Tensor other), (Tensor input, int dim, "
+        f"{name}() received an invalid combination of arguments - got {type(received).__name__}, "
+        "but expected one of: (Tensor input), (Tensor input, Tensor other), (Tensor input, int dim, "
         "bool keepdim)"
     )
 
@@ -193,7 +224,7 @@ def max(
     other: Any = None,
     out: Any = None,
 ) -> Any:
-    """The largest element; along `dim` with its index; or, of two tensors, the larger at each place.
+    """The largest element; along `dim` with its index; of two tensors, the larger one.
 
     >>> import lucerne
     >>> lucerne.tensor([[1, 5], [3, 2]]).max(dim=1)
@@ -213,7 +244,7 @@ def min(
     other: Any = None,
     out: Any = None,
 ) -> Any:
-    """The smallest element; along `dim` with its index; or, of two tensors, the smaller."""
+    """The smallest element; along `dim` with its index; of two tensors, the smaller."""
     return _extreme("min", input, dim, keepdim, other, out)
 
 
@@ -232,9 +263,15 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any, out: An
     if other is not None:
         return late.fn(pairwise)(input, other, out=out)
     if dim is _UNSET:
+        if not input.numel():
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+                "the reduction dim with the 'dim' argument."
+            )
         return of_all(input, out=out)
     if dim is None or isinstance(dim, (float, tuple, list, str)):
         raise _refuse_call(name, dim)
+    check_dim(input, dim, name)
     return along(input, dim, keepdim, out=out)
 
 
@@ -244,9 +281,7 @@ _empty_aminmax = (
 
 
 @front(method=True)
-def aminmax(
-    input: Tensor, *, dim: Any = None, keepdim: bool = False, out: Any = None
-) -> Any:
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False, out: Any = None) -> Any:
     """Smallest and largest at once.
 
     >>> import lucerne

@@ -32,6 +32,7 @@ from lucerne.ops import grid as grid
 from lucerne.ops import index as index
 from lucerne.ops import join as join
 from lucerne.ops import linalg as linalg
+from lucerne.ops import linalg_legacy as linalg_legacy
 from lucerne.ops import loss as loss
 from lucerne.ops import margins as margins
 from lucerne.ops import masked as masked
@@ -40,6 +41,7 @@ from lucerne.ops import matmul as matmul
 from lucerne.ops import matrix_functions as matrix_functions
 from lucerne.ops import move as move
 from lucerne.ops import normalization as normalization
+from lucerne.ops import multihead as multihead
 from lucerne.ops import norms as norms
 from lucerne.ops import overwrite as overwrite
 from lucerne.ops import patches as patches
@@ -59,6 +61,7 @@ from lucerne.ops import scan as scan
 from lucerne.ops import scatter as scatter
 from lucerne.ops import select as select
 from lucerne.ops import searching as searching
+from lucerne.ops import segments as segments
 from lucerne.ops import signal as signal
 from lucerne.ops import slicing as slicing
 from lucerne.ops import softmax as softmax
@@ -67,5 +70,6 @@ from lucerne.ops import special as special
 from lucerne.ops import statistics as statistics
 from lucerne.ops import typing as typing
 from lucerne.ops import unary as unary
+from lucerne.ops import unpool as unpool
 from lucerne.ops import view as view
 from lucerne.ops import windows as windows

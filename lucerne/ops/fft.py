@@ -217,7 +217,7 @@ def _oracle(name: str) -> Any:
     return lambda input, n, dim, norm: function(input, n, dim, norm)
 
 
-@composite(namespace="fft", oracle=_oracle("fft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("fft"))
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Discrete Fourier transform along one dimension.
 
@@ -229,14 +229,14 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) ->
     return fft_c2c(x, (d,), scale_of(norm, True), True)
 
 
-@composite(namespace="fft", oracle=_oracle("ifft"))
+@composite(namespace="fft", out="exact", oracle=_oracle("ifft"))
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `fft`."""
     x, d = one_dim(as_transformable(input, True), n, dim)
     return fft_c2c(x, (d,), scale_of(norm, False), False)
 
 
-@composite(namespace="fft", oracle=_oracle("rfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("rfft"))
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Transform of real values: only the non-negative frequencies, the rest mirrors them."""
     refuse_complex("rfft", input)
@@ -244,7 +244,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -
     return fft_r2c(x, (d,), scale_of(norm, True))
 
 
-@composite(namespace="fft", oracle=_oracle("irfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("irfft"))
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `rfft`; `n` tells the length, which may be odd."""
     return _to_real(input, n, dim, scale_of(norm, False))
@@ -259,13 +259,13 @@ def _to_real(input: Tensor, n: int | None, dim: int, scale: int) -> Tensor:
     return fft_c2r(x, (d,), scale, size)
 
 
-@composite(namespace="fft", oracle=_oracle("hfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("hfft"))
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Real transform of a signal whose other half is its mirrored conjugate."""
     return _to_real(conj_of(input), n, dim, scale_of(norm, True))
 
 
-@composite(namespace="fft", oracle=_oracle("ihfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("ihfft"))
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `hfft`."""
     refuse_complex("ihfft", input)
@@ -276,7 +276,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) 
 # ---- several dimensions -----------------------------------------------------------------------
 
 
-@composite(namespace="fft", oracle=np.fft.fftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.fftn)
 def fftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -284,7 +284,7 @@ def fftn(
     return complex_nd(input, s, dim, norm, True)
 
 
-@composite(namespace="fft", oracle=np.fft.ifftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.ifftn)
 def ifftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -292,7 +292,7 @@ def ifftn(
     return complex_nd(input, s, dim, norm, False)
 
 
-@composite(namespace="fft", oracle=np.fft.rfftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.rfftn)
 def rfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -300,7 +300,7 @@ def rfftn(
     return real_nd("rfftn", input, s, dim, norm)
 
 
-@composite(namespace="fft", oracle=np.fft.irfftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.irfftn)
 def irfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -309,7 +309,7 @@ def irfftn(
     return fft_c2r(x, dims, scale_of(norm, False), last)
 
 
-@composite(namespace="fft")
+@composite(namespace="fft", out="plain")
 def hfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -321,7 +321,7 @@ def hfftn(
     return fft_c2r(conj_of(x), dims[-1:], scale, last)
 
 
-@composite(namespace="fft")
+@composite(namespace="fft", out="plain")
 def ihfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -339,37 +339,37 @@ def ihfftn(
 # ---- two dimensions: the same with another default --------------------------------------------
 
 
-@composite(namespace="fft", oracle=np.fft.fft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.fft2)
 def fft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """Transform over two dimensions."""
     return fftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", oracle=np.fft.ifft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.ifft2)
 def ifft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """Inverse of `fft2`."""
     return ifftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", oracle=np.fft.rfft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.rfft2)
 def rfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """`fft2` of real values, half of the last dimension."""
     return rfftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", oracle=np.fft.irfft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.irfft2)
 def irfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """Inverse of `rfft2`."""
     return irfftn(input, s, dim, norm)
 
 
-@composite(namespace="fft")
+@composite(namespace="fft", out="plain")
 def hfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """`hfftn` over two dimensions."""
     return hfftn(input, s, dim, norm)
 
 
-@composite(namespace="fft")
+@composite(namespace="fft", out="plain")
 def ihfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
     """Inverse of `hfft2`."""
     return ihfftn(input, s, dim, norm)

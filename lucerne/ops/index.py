@@ -71,8 +71,10 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
     operands = [(at.shape, strides)]
     for i in indices:
         if i is not None:
-            shape = tuple(i.shape) + (1,) * trailing
-            operands.append((shape, tuple(i.strides) + (1,) * trailing))
+            shape = (1,) * at.at + at.broadcast + (1,) * trailing
+            spread_strides = sh.broadcast_strides(i.shape, i.strides, at.broadcast)
+            viewed = sh.view_strides(at.broadcast, spread_strides, shape)
+            operands.append((shape, viewed or sh.contiguous_strides(shape)))
     chosen = sh.elementwise_strides(at.shape, tuple(operands))
     return make_meta(input.dtype, at.shape, chosen, input.device)
 

@@ -49,7 +49,7 @@ def identity(n: int, m: int, like: Tensor) -> Tensor:
 # ---- factorisations ---------------------------------------------------------------------------
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """Cholesky factor and an info number instead of an error."""
     check_square(input, "linalg.cholesky")
@@ -60,7 +60,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return _CHOLESKY_EX(factor, info)
 
 
-@composite(namespace="linalg", oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper))
+@composite(namespace="linalg", out="exact", oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper))
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """Triangular L with `L @ L.mH` equal to the positive-definite input.
 
@@ -74,7 +74,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     return factor
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """LU factors in one matrix, pivots, and an info number instead of an error."""
     check_matrix(A, "torch.lu_factor")
@@ -87,7 +87,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return _LU_FACTOR_EX(packed, pivots, info)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """LU factors in one matrix, and pivots; `lu_solve` takes them."""
     packed, pivots, info = lu_factor_ex(A, pivot=pivot)
@@ -111,7 +111,7 @@ def permutation_matrix(packed: Tensor, pivots: Tensor) -> Tensor:
     return (order.unsqueeze(-2) == columns).to(packed.dtype)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """Permutation, lower and upper triangle whose product is the matrix."""
     packed, pivots, _ = lu_factor_ex(A, pivot=pivot)
@@ -132,7 +132,7 @@ def qr_triangle(A: Tensor) -> Tensor:
     return dc.qr_factors(A, False)[1]
 
 
-@composite(namespace="linalg", oracle=lambda A, mode: np.linalg.qr(A, mode))
+@composite(namespace="linalg", out="exact", oracle=lambda A, mode: np.linalg.qr(A, mode))
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Orthonormal Q and upper triangular R with `A = Q @ R`."""
     check_matrix(A, "linalg.qr")
@@ -147,7 +147,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     return _QR(*dc.qr_factors(A, mode == "complete"))
 
 
-@composite(namespace="linalg", oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO))
+@composite(namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO))
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Real eigenvalues in ascending order and eigenvectors of a symmetric or Hermitian matrix.
 
@@ -162,13 +162,13 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:
     return _EIGH(*dc.eigh_factors(A, UPLO.upper() == "U"))
 
 
-@composite(namespace="linalg", oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO))
+@composite(namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO))
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of a symmetric or Hermitian matrix, ascending."""
     return eigh(A, UPLO)[0]
 
 
-@composite(namespace="linalg", oracle=np.linalg.eig)
+@composite(namespace="linalg", out="exact", oracle=np.linalg.eig)
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix; complex even where they could be real."""
     check_square(input, "linalg.eig")
@@ -176,7 +176,7 @@ def eig(input: Tensor) -> Any:
     return _EIG(*dc.eig_factors(input))
 
 
-@composite(namespace="linalg", oracle=np.linalg.eigvals)
+@composite(namespace="linalg", out="exact", oracle=np.linalg.eigvals)
 def eigvals(input: Tensor) -> Tensor:
     """Eigenvalues of a square matrix."""
     check_square(input, "linalg.eigvals")
@@ -185,7 +185,7 @@ def eigvals(input: Tensor) -> Tensor:
 
 
 @composite(
-    namespace="linalg",
+    namespace="linalg", out="exact",
     oracle=lambda A, full_matrices, driver: np.linalg.svd(A, full_matrices),
 )
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
@@ -202,7 +202,7 @@ def _refuse_driver(name: str, driver: Any) -> None:
 
 
 @composite(
-    namespace="linalg", oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False)
+    namespace="linalg", out="exact", oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False)
 )
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """Singular values, descending."""
@@ -212,7 +212,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     return dc.svd_factors(A, False)[1]
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """LDL factors of a symmetric matrix, packed; pivots; an info number instead of an error."""
     check_square(A, "torch.linalg.ldl_factor_ex", "self")
@@ -223,7 +223,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     return _LDL_FACTOR_EX(packed, pivots, info)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """LDL factors of a symmetric matrix, packed, and pivots."""
     packed, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
@@ -231,7 +231,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     return _LDL_FACTOR(packed, pivots)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """Solution of a system from the factors `ldl_factor` returned."""
     check_square(LD, "torch.linalg.ldl_solve", "LD")
@@ -258,7 +258,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
 # ---- linear systems ---------------------------------------------------------------------------
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def solve_triangular(
     A: Tensor,
     B: Tensor,
@@ -292,7 +292,7 @@ def solve_adjoint_with_lu(packed: Tensor, pivots: Tensor, B: Tensor) -> Tensor:
     return dc.permute_rows(rows, dc.inverse_permutation(order))
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
@@ -356,7 +356,7 @@ def solve_unchecked(A: Tensor, B: Tensor, left: bool, name: str) -> Any:
     return _solved(A, B, left, name)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> Any:
@@ -367,7 +367,7 @@ def solve_ex(
     return _SOLVE_EX(found, info)
 
 
-@composite(namespace="linalg", oracle=lambda A, B, left: np.linalg.solve(A, B))
+@composite(namespace="linalg", out="exact", oracle=lambda A, B, left: np.linalg.solve(A, B))
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with `A X = B` (or `X A = B` when `left` is False); B may be a vector.
 
@@ -394,7 +394,7 @@ def inverse_unchecked(A: Tensor) -> Any:
     return solve_with_lu(packed, pivots, identity(n, n, A).expand(A.shape)), info
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """Inverse and an info number instead of an error."""
     found, info = inverse_unchecked(A)
@@ -403,7 +403,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return _INV_EX(found, info)
 
 
-@composite(namespace="linalg", oracle=np.linalg.inv)
+@composite(namespace="linalg", out="exact", oracle=np.linalg.inv)
 def inv(A: Tensor) -> Tensor:
     """The matrix whose product with A is the identity."""
     found, info = inverse_unchecked(A)
@@ -442,7 +442,7 @@ def _sign_of_exchanges(pivots: Tensor, dtype: Dtype) -> Tensor:
 
 
 @composite(
-    namespace="linalg",
+    namespace="linalg", out="exact",
     vjp={"A": lambda g, A, y: _scaled_adjoint_inverse(A, g * conj_of(y))},
     oracle=np.linalg.det,
 )
@@ -462,7 +462,7 @@ def _slogdet_backward(g: Any, A: Tensor, y: Any) -> Tensor:
     return _scaled_adjoint_inverse(A, factor)
 
 
-@composite(namespace="linalg", vjp={"A": _slogdet_backward}, oracle=np.linalg.slogdet)
+@composite(namespace="linalg", out="exact", vjp={"A": _slogdet_backward}, oracle=np.linalg.slogdet)
 def slogdet(A: Tensor) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     check_square(A, "linalg.slogdet")

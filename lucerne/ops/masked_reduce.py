@@ -1,7 +1,7 @@
 """Reductions and normalisations that leave out masked elements (`lucerne.masked`).
 
-An element whose mask is False is replaced by the value that does not count: zero for a sum, one for a
-product, minus infinity for a maximum.
+An element whose mask is False is replaced by the value that does not count: zero for a sum, one
+for a product, minus infinity for a maximum.
 """
 
 from __future__ import annotations
@@ -169,7 +169,11 @@ def argmin(
 
 
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Any) -> Tensor:
-    here = late.fn("ones_like")(input, dtype=dt.int64) if mask is None else _input_mask(input, mask=mask)
+    here = (
+        late.fn("ones_like")(input, dtype=dt.int64)
+        if mask is None
+        else _input_mask(input, mask=mask)
+    )
     return here.sum(_dims(dim, input.ndim), keepdim)
 
 
@@ -262,7 +266,9 @@ def _spread(
     return (total / count).to(dtype)
 
 
-def _spread_arguments(input: Tensor, unbiased: Any, correction: Any, dtype: Any) -> tuple[float, Any]:
+def _spread_arguments(
+    input: Tensor, unbiased: Any, correction: Any, dtype: Any
+) -> tuple[float, Any]:
     if correction is None:
         correction = 1.0 if unbiased is None or unbiased else 0.0
     if dtype is None:

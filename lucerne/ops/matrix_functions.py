@@ -16,6 +16,7 @@ from lucerne.ir.results import named
 from lucerne.ops import late
 from lucerne.ops.arithmetic import conj_of
 from lucerne.ops.decompositions import adjoint, svd_factors
+from lucerne.ops.fft import resized
 from lucerne.ops.linalg import eigh, identity, inv, inv_ex, solve, svdvals
 from lucerne.ops.linalg_checks import (
     check_float,
@@ -51,7 +52,12 @@ def _norm_by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -
     sums = A.abs().sum(over, keepdim=keepdim)
     if not keepdim and along > over:
         along -= 1
-    return sums.amax(along, keepdim=keepdim) if ord > 0 else sums.amin(along, keepdim=keepdim)
+    return _largest(sums, along, keepdim) if ord > 0 else sums.amin(along, keepdim=keepdim)
+
+
+def _largest(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The largest of values that are never negative: zero when there are none."""
+    return x.amax(dim, keepdim) if x.shape[dim] else x.sum(dim, keepdim)
 
 
 def _norm_by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:
@@ -61,14 +67,14 @@ def _norm_by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -
     if ord == "nuc":
         found = values.sum(-1)
     else:
-        found = values.amax(-1) if ord > 0 else values.amin(-1)
+        found = _largest(values, -1, False) if ord > 0 else values.amin(-1)
     if keepdim:
         for d in sorted(dims):
             found = found.unsqueeze(d)
     return found
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def matrix_norm(
     A: Tensor,
     ord: Any = "fro",
@@ -286,11 +292,13 @@ def lstsq(
     if rcond is not None and rcond < 0:
         relative = float(np.finfo(A.dtype.to_real().storage).eps)
     solution = pseudo_inverse(A, None if relative is None else 0.0, relative, False) @ right
+    solution = _in_work_space(solution, max(m, n))
     fixed = A.detach()
     rank = rank_of(fixed, None if relative is None else 0.0, relative, False)
     values = svdvals(fixed)
     empty = A.new_empty(0, dtype=A.dtype.to_real())
-    residuals = empty
+    # Even when there are none, residuals are part of the graph.
+    residuals = A.reshape(-1).narrow(0, 0, 0).abs()
     if m > n and driver != "gelsy" and (driver == "gels" or _all_full(rank, n)):
         residuals = (A @ solution - right).abs().square().sum(-2)
     return _LSTSQ(
@@ -299,6 +307,12 @@ def lstsq(
         rank.new_empty(0) if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else empty,
     )
+
+
+def _in_work_space(x: Tensor, rows: int) -> Tensor:
+    """The strides LAPACK leaves: columns of a matrix that had room for both sides."""
+    tall = resized(x, (x.ndim - 2,), (rows,)).transpose(-2, -1).contiguous().transpose(-2, -1)
+    return tall.narrow(-2, 0, x.shape[-2])
 
 
 def _all_full(rank: Tensor, n: int) -> bool:

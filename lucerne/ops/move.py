@@ -23,7 +23,7 @@ def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
     return input
 
 
-@structural(meta=_copy_meta, vjp={"src": lambda g: g}, name="copy", inplace=True)
+@structural(meta=_copy_meta, vjp={"src": lambda g: g}, name="copy")
 def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
 

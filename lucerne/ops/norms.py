@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
-from lucerne.base import shape as sh
-from lucerne.ir.convert import Dtype, IntList
+from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduced_dims
 from lucerne.ir.op import Tensor
 from lucerne.ops import late
@@ -18,9 +17,7 @@ from lucerne.ops.reduce import restore
 INF = math.inf
 
 
-def _norm_grad(
-    g: Tensor, y: Tensor, input: Tensor, ord: float, dim: Any, keepdim: bool
-) -> Tensor:
+def _norm_grad(g: Tensor, y: Tensor, input: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
     """Gradient of `(sum |x|^p)^(1/p)`; zero where the norm is zero."""
     g, y = (restore(t, dim, keepdim, input._meta) for t in (g, y))
     if ord == 0:
@@ -55,9 +52,9 @@ def _check_norm_dtype(name: str, input: Tensor, dtype: dt.dtype | None) -> None:
             f"{name}: dtype should be floating point or complex, but got {dt.cxx_name(dtype)}"
         )
     if dtype.is_complex != input.is_complex():
-        kinds = ("complex", "real") if input.is_complex() else ("real", "complex")
+        kind = "complex" if input.is_complex() else "real"
         raise RuntimeError(
-            f"{name}: dtype should be {kinds[0]} for {kinds[0]} inputs, but got {dt.cxx_name(dtype)}"
+            f"{name}: dtype should be {kind} for {kind} inputs, but got {dt.cxx_name(dtype)}"
         )
     if dt.promote_types(input.dtype, dtype) is not dtype:
         raise RuntimeError(
@@ -84,16 +81,25 @@ def _check_norm_size(input: Tensor, ord: float, dim: Any) -> None:
             )
 
 
-def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    return np.linalg.norm(input, ord=ord, axis=dim[0] if dim else None, keepdims=keepdim)
+def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    size = np.abs(input)
+    if math.isinf(ord):
+        return (np.max if ord > 0 else np.min)(size, axis=dim, keepdims=keepdim)
+    if ord == 0:
+        return np.sum(size != 0, axis=dim, keepdims=keepdim)
+    return np.sum(size**ord, axis=dim, keepdims=keepdim) ** (1 / ord)
 
 
-@composite(name="p_norm", vjp={"input": _norm_grad}, opmath=True, out="exact")
+@composite(name="p_norm", vjp={"input": _norm_grad}, out="exact", oracle=_oracle_norm)
 def p_norm(input: Tensor, ord: float, dim: IntList | None, keepdim: bool) -> Tensor:
     """`(sum |x|^ord)^(1/ord)` with its limits at 0 and infinity."""
+    size = input.to(input.dtype.compute).abs()
+    return _folded(size, ord, dim, keepdim).to(input.dtype.to_real())
+
+
+def _folded(size: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
     if ord == 0:
-        return input.ne(0).sum(dim, keepdim).to(input.dtype.to_real())
-    size = input.abs()
+        return size.ne(0).sum(dim, keepdim)
     if ord == INF:
         return size.amax(() if dim is None else dim, keepdim)
     if ord == -INF:
@@ -159,7 +165,7 @@ def norm(
 
 @front(name="norm", namespace="linalg")
 def linalg_norm(
-    A: Tensor,  # noqa: N803 - torch spells it this way
+    A: Tensor,
     ord: Any = None,
     dim: Any = None,
     keepdim: bool = False,

@@ -1,7 +1,7 @@
 """Orthogonal polynomials of `lucerne.special`: p_n(x), both x and n operands.
 
-All come from a recurrence of three terms; inside (-1, 1) Chebyshev's have a closed form that stays exact
-for large n.
+All come from a recurrence of three terms; inside (-1, 1) Chebyshev's have a closed form that stays
+exact for large n.
 """
 
 from __future__ import annotations

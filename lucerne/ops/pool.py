@@ -13,7 +13,7 @@ from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import late
-from lucerne.ops.convolution import conv_input
+from lucerne.ops.convolution import conv_input, crop
 
 _COUNT = {1: "one int", 2: "two ints", 3: "three ints"}
 
@@ -314,9 +314,15 @@ def _avg_back(
     share = _averaged(g, counts, divisor)
     rows = share.reshape(share.shape[0] * share.shape[1], 1, *share.shape[2:])
     ones = g.new_ones((1, 1, *kernel))
-    spatial = tuple(input_meta.shape[2:])
-    back = conv_input(rows, ones, None, spatial, stride, padding, (1,) * len(kernel), 1)
-    return back.reshape(input_meta.shape)
+    # With ceil_mode the last windows hang over the edge: make room for them, then cut.
+    room = tuple(
+        max(n, (m - 1) * s + k - 2 * p)
+        for n, m, s, k, p in zip(
+            input_meta.shape[2:], g.shape[2:], stride, kernel, padding, strict=True
+        )
+    )
+    back = conv_input(rows, ones, None, room, stride, padding, (1,) * len(kernel), 1)
+    return crop(back, (*back.shape[:2], *input_meta.shape[2:])).reshape(input_meta.shape)
 
 
 @composite(

@@ -11,12 +11,20 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import conj_of, is_complex, is_integral, is_tensor, refuse, zeros_of
+from lucerne.ops.checks import (
+    check_range,
+    conj_of,
+    is_complex,
+    is_integral,
+    is_tensor,
+    refuse,
+    zeros_of,
+)
 from lucerne.ops.select import choose
 
 
 def _base_gradient(g: Tensor, input: Any, exponent: Any) -> Tensor:
-    """`exponent * input ** (exponent - 1)`, and zero where the exponent is zero even if that is 0 * inf."""
+    """`exponent * input ** (exponent - 1)`, and zero for exponent zero even if that is 0 * inf."""
     if not is_tensor(exponent):
         if exponent == 0:
             return zeros_of(g._meta)
@@ -26,15 +34,17 @@ def _base_gradient(g: Tensor, input: Any, exponent: Any) -> Tensor:
 
 def _exponent_gradient(g: Tensor, y: Tensor, input: Any, exponent: Any) -> Tensor:
     """`y * log(input)`, and zero where the base is zero and the exponent isn't negative."""
+    kept = exponent >= 0 if not is_complex(exponent) else _nonnegative(exponent)
     if is_tensor(input):
-        zero = input == 0
-        if not is_complex(exponent):
-            zero = zero & (exponent >= 0)
-        return choose(zero, 0.0, g * conj_of(y * input.log()))
-    if input == 0:
-        kept = exponent >= 0 if not is_complex(exponent) else exponent == 0
-        return choose(kept, 0.0, g * conj_of(y * _log_number(input, y)))
-    return g * conj_of(y * _log_number(input, y))
+        base = input if input.dtype is y.dtype else input.to(y.dtype)
+        return choose((input == 0) & kept, 0.0, g * conj_of(y * base.log()))
+    slope = g * conj_of(y * _log_number(input, y))
+    return choose(kept, 0.0, slope) if input == 0 else slope
+
+
+def _nonnegative(exponent: Tensor) -> Tensor:
+    """Which complex exponents are really real, and not negative."""
+    return (exponent.imag == 0) & (exponent.real >= 0)
 
 
 def _log_number(base: Any, y: Tensor) -> Any:
@@ -68,6 +78,7 @@ def pow(input: Tensor, exponent: Tensor, *, out: Any = None) -> Tensor:
     if not is_tensor(exponent) and is_tensor(input):
         if is_integral(input.dtype) and isinstance(exponent, int) and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_range(exponent, input)
         return _number_power(input, exponent, out)
     return pow2(input, exponent, out=out)
 

@@ -12,7 +12,7 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import late
-from lucerne.ops.extrema import even_grad, picked_grad
+from lucerne.ops.extrema import check_dim, even_grad, picked_grad
 from lucerne.ops.sorting import sort_along
 
 # ---- median ------------------------------------------------------------------------------------
@@ -23,14 +23,6 @@ def _check_median(input: Tensor) -> None:
         raise NotImplementedError(
             f"\"median_cpu\" not implemented for '{dt.cxx_name(input.dtype)}'"
         )
-
-
-def check_dim(input: Tensor, dim: int, name: str) -> int:
-    """The dimension counted from the front; picking from an empty one is refused."""
-    d = sh.wrap_dim(dim, input.ndim)
-    if input.ndim and input.shape[d] == 0:
-        raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
-    return d
 
 
 def _median_rank(values: Tensor, dim: int, ignore_nan: bool) -> Tensor:
@@ -45,7 +37,9 @@ def _median_rank(values: Tensor, dim: int, ignore_nan: bool) -> Tensor:
     return late.fn("where")(nans.gt(0), size - nans, (size - 1) // 2)
 
 
-def _median_along(input: Tensor, dim: int, keepdim: bool, ignore_nan: bool) -> tuple[Tensor, Tensor]:
+def _median_along(
+    input: Tensor, dim: int, keepdim: bool, ignore_nan: bool
+) -> tuple[Tensor, Tensor]:
     values, order = sort_along(input, dim, False, True)
     if not input.ndim:
         return values, order
@@ -130,8 +124,8 @@ def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> Non
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if interpolation not in _INTERPOLATIONS:
         raise RuntimeError(
-            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but "
-            f"got {interpolation}"
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            f"but got {interpolation}"
         )
     if not hasattr(q, "_meta"):
         if not 0 <= q <= 1:
@@ -164,9 +158,7 @@ def _rounded(rank: Tensor, interpolation: str) -> Tensor:
     return rank.round() if interpolation == "nearest" else rank
 
 
-def _quantile_of_rows(
-    rows: Tensor, q: Tensor, interpolation: str, ignore_nan: bool
-) -> Tensor:
+def _quantile_of_rows(rows: Tensor, q: Tensor, interpolation: str, ignore_nan: bool) -> Tensor:
     """Quantiles of the last dimension: shape `rows.shape[:-1] + (number of q,)`."""
     values = sort_along(rows, -1, False, False)[0]
     rank = _rounded(_ranks(values.detach(), q, ignore_nan), interpolation)
@@ -179,7 +171,12 @@ def _quantile_of_rows(
     return low.lerp(high, weight)
 
 
-@composite(name="quantile_rows")
+@composite(
+    name="quantile_rows",
+    oracle=lambda input, q, dim, keepdim, interpolation, ignore_nan, packed: (
+        np.nanquantile if ignore_nan else np.quantile
+    )(input, q, axis=dim, keepdims=keepdim, method=interpolation),
+)
 def quantile_rows(
     input: Tensor,
     q: Tensor,
@@ -273,5 +270,3 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     index = order.gather(d, end)
     shape = list(index.shape) if keepdim else [n for i, n in enumerate(input.shape) if i != d]
     return result(input.gather(d, index).reshape(shape).clone(), index.reshape(shape).clone())
-
-

@@ -11,9 +11,10 @@ from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
+from lucerne.base import shape as sh
 from lucerne.base.rng import generator_or_default
 from lucerne.ir.convert import Dtype, Opaque, as_int_list, as_optional_dtype
-from lucerne.ir.define import front, random
+from lucerne.ir.define import composite, front, random
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ops import creation
@@ -23,14 +24,19 @@ def _same_meta(input: TensorMeta, *rest: Any) -> TensorMeta:
     return input
 
 
-@random(meta=_same_meta, vjp={})
+def _zeros(g: Tensor) -> Tensor:
+    """A sample does not depend smoothly on anything: torch says zero, not nothing."""
+    return creation.zeros_like(g)
+
+
+@random(meta=_same_meta, vjp={"input": _zeros})
 def draw(
     input: Tensor, distribution: str, first: Scalar, second: Scalar, dtype: Dtype, generator: Opaque
 ) -> Tensor:
     """Values like `input` in shape and memory order, drawn from a named distribution."""
 
 
-@random(meta=_same_meta, vjp={})
+@random(meta=_same_meta, vjp={"input": _zeros})
 def draw_each(input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque) -> Tensor:
     """One value per element of `input`, which holds that element's parameter."""
 
@@ -41,7 +47,7 @@ def _draw_over(target: Tensor, distribution: str, first: Any, second: Any, gener
 
 def _needs_float(input: Tensor, name: str) -> None:
     if input.dtype.category not in (dt.FLOAT, dt.COMPLEX):
-        raise RuntimeError(f'"{name}" not implemented for \'{dt.cxx_name(input.dtype)}\'')
+        raise NotImplementedError(f'"{name}" not implemented for \'{dt.cxx_name(input.dtype)}\'')
 
 
 @front(name="uniform", inplace=True)
@@ -99,7 +105,7 @@ def geometric(input: Tensor, p: float, *, generator: Any = None, out: Any = None
     return _draw_over(input, "geometric", float(p), 0.0, generator, out)
 
 
-@front(name="random", inplace=True)
+@front(name="random", namespace="Tensor", inplace=True)
 def random_integers(input: Tensor, from_: Any = None, to: Any = None, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
     """Integers over the dtype's whole range, below a bound, or in [from, to)."""
     low = named.pop("from", from_)
@@ -120,7 +126,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     _needs_float(input, "bernoulli_tensor_cpu_p_")
     if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return draw_each(input, "bernoulli", None, input.dtype, generator_or_default(generator), out=out)
+    sample = draw_each(input, "bernoulli", None, input.dtype, generator_or_default(generator))
+    return sample if out is None else out.resize_(input.shape).copy_(sample)
 
 
 def bernoulli_fill(input: Tensor, p: Any, generator: Any, out: Any) -> Tensor:
@@ -150,18 +157,27 @@ def _blank(size: Any, dtype: Any, device: Any, layout: Any, names: Any = None) -
     return creation.empty(size, dtype=as_optional_dtype(dtype) or defaults.get_default_dtype(), device=device, layout=layout)
 
 
-def _finish(made: Tensor, out: Any, requires_grad: bool) -> Tensor:
-    if out is not None:
-        out.resize_(made.shape)
-        return out.copy_(made)
+def _target(size: Any, dtype: Any, device: Any, layout: Any, out: Any) -> Tensor:
+    """Where a factory draws: a new tensor, or `out` brought to the right shape."""
+    if out is None:
+        return _blank(size, dtype, device, layout)
+    if dtype is not None and as_optional_dtype(dtype) is not out.dtype:
+        raise RuntimeError(
+            f"dtype {dt.cxx_name(as_optional_dtype(dtype))} does not match dtype of out parameter "
+            f"({dt.cxx_name(out.dtype)})"
+        )
+    return out if tuple(out.shape) == tuple(size) else out.resize_(size)
+
+
+def _finish(made: Tensor, requires_grad: bool) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
 @front()
 def rand(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
     """Uniform values in [0, 1)."""
-    made = _blank(_size(size), dtype if out is None else out.dtype, device, layout)
-    return _finish(made.uniform_(generator=generator), out, requires_grad)
+    made = _target(_size(size), dtype, device, layout, out)
+    return _finish(made.uniform_(generator=generator), requires_grad)
 
 
 @front()
@@ -173,8 +189,8 @@ def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None,
     >>> lucerne.randn(2)
     tensor([ 1.5410, -0.2934])
     """
-    made = _blank(_size(size), dtype if out is None else out.dtype, device, layout)
-    return _finish(made.normal_(generator=generator), out, requires_grad)
+    made = _target(_size(size), dtype, device, layout, out)
+    return _finish(made.normal_(generator=generator), requires_grad)
 
 
 @front()
@@ -189,8 +205,9 @@ def randint(*bounds_and_size: Any, generator: Any = None, out: Any = None, dtype
         low = given.pop() if given else 0
     if high <= low:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    made = _blank(as_int_list(size), (dtype or dt.int64) if out is None else out.dtype, device, layout)
-    return _finish(made.random_(low, high, generator=generator), out, requires_grad)
+    kind = (dtype or dt.int64) if out is None else dtype
+    made = _target(as_int_list(size), kind, device, layout, out)
+    return _finish(made.random_(low, high, generator=generator), requires_grad)
 
 
 @front()
@@ -198,9 +215,10 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = dt.
     """A random permutation of 0 .. n-1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    made = _blank((n,), dtype if out is None else out.dtype, device, layout)
-    made = _draw_over(made, "permutation", 0.0, 0.0, generator, None)
-    return _finish(made, out, requires_grad)
+    made = _draw_over(
+        _blank((n,), dtype if out is None else out.dtype, device, layout), "permutation", 0.0, 0.0, generator, None
+    )
+    return _finish(made if out is None else out.resize_((n,)).copy_(made), requires_grad)
 
 
 def _like(input: Tensor, dtype: Any, layout: Any, device: Any, memory_format: Any) -> Tensor:
@@ -236,20 +254,37 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     """Normal values; mean and std may be tensors, one per element."""
     mean_t, std_t = hasattr(mean, "_meta"), hasattr(std, "_meta")
     if size is not None or not (mean_t or std_t):
-        made = _blank(as_int_list(size), dtype if out is None else out.dtype, device, layout)
-        return _finish(made.normal_(float(mean), float(std), generator=generator), out, requires_grad)
+        made = _target(as_int_list(size), dtype, device, layout, out)
+        return _finish(made.normal_(float(mean), float(std), generator=generator), requires_grad)
     if std_t and std.is_complex():
         raise RuntimeError("normal expects standard deviation to be non-complex")
     if std_t and std.numel() and bool((std < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
-    if mean_t and not std_t:
-        made = creation.empty_like(mean).normal_(0, float(std), generator=generator) + mean
-    elif not mean_t:
-        made = creation.empty_like(std).normal_(0, 1, generator=generator) * std + mean
-    else:
-        shape = (mean.detach() + std.detach()).shape
-        made = mean.new_empty(shape).normal_(0, 1, generator=generator) * std + mean
-    return _finish(made.detach(), out, requires_grad)
+    if out is None:
+        return normal_around(mean, std, generator)
+    shapes = [t.shape for t in (mean, std) if hasattr(t, "_meta")]
+    shape = sh.broadcast_shapes(*shapes, *([] if std_t else [out.shape]))
+    if tuple(out.shape) != shape:
+        resize_with_warning(out, shape)
+    if not std_t:
+        return out.normal_(0, float(std), generator=generator).add_(mean)
+    return out.normal_(0, 1, generator=generator).mul_(std).add_(mean)
+
+
+def resize_with_warning(out: Tensor, shape: Any) -> None:
+    """Resize an `out=` tensor as ops do: with a warning when it held elements."""
+    creation.zeros(shape, dtype=out.dtype).add(0, out=out)
+
+
+@composite(vjp={"mean": _zeros, "std": _zeros}, out=False)
+def normal_around(mean: Tensor, std: Tensor, generator: Opaque) -> Tensor:
+    """Normal values, each with a mean and a standard deviation of its own."""
+    if not hasattr(std, "_meta"):
+        return creation.empty_like(mean).normal_(0, float(std), generator=generator) + mean
+    if not hasattr(mean, "_meta"):
+        return creation.empty_like(std).normal_(0, 1, generator=generator) * std + mean
+    shape = (mean + std).shape
+    return mean.new_empty(shape).normal_(0, 1, generator=generator) * std + mean
 
 
 def _multinomial_meta(input: TensorMeta, num_samples: int, replacement: bool, dtype: Any, generator: Any) -> TensorMeta:
@@ -277,7 +312,10 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not bool((input.sum(-1) > 0).all()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    return draw_categories(input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator), out=out)
+    if out is not None and out.dtype is not dt.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {dt.cxx_name(out.dtype)}")
+    found = draw_categories(input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator))
+    return found if out is None else out.resize_(found.shape).copy_(found)
 
 
 @front()

@@ -192,9 +192,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 # ---- counting and averages --------------------------------------------------------------------
 
 
-@composite(
-    method=True, out=False, oracle=lambda input, dim: np.count_nonzero(input, axis=dim)
-)
+@composite(method=True, out=False, oracle=lambda input, dim: np.count_nonzero(input, axis=dim))
 def count_nonzero(input: Tensor, dim: IntList | None = None) -> Tensor:
     """How many elements are not zero.
 

@@ -1,3 +1,270 @@
-"""Ops of the rnn family."""
+"""Recurrent networks as functions: cells, layers, directions, packed sequences."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lucerne.ir.define import front
+from lucerne.ir.op import Tensor
+from lucerne.ops import late
+from lucerne.ops.dropout import dropout as drop
+
+Hidden = tuple[Tensor, ...]
+"""The state of a cell: one tensor, or (h, c) for an LSTM."""
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return late.fn("nn.functional.linear")(x, weight, bias)
+
+
+def _cat(parts: list[Tensor], dim: int = 0) -> Tensor:
+    return parts[0] if len(parts) == 1 else late.fn("cat")(parts, dim)
+
+
+class Weights:
+    """Parameters of one layer in one direction."""
+
+    __slots__ = ("b_hh", "b_ih", "w_hh", "w_hr", "w_ih")
+
+    def __init__(self, params: list[Tensor], has_biases: bool, projected: bool) -> None:
+        rest = list(params)
+        self.w_ih, self.w_hh = rest.pop(0), rest.pop(0)
+        self.b_ih, self.b_hh = (rest.pop(0), rest.pop(0)) if has_biases else (None, None)
+        self.w_hr = rest.pop(0) if projected else None
+
+
+Step = Callable[[Tensor, Hidden, Weights], Hidden]
+"""From the input's share of the gates and the state before to the state after."""
+
+
+def _lstm_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
+    h, c = state
+    i, f, g, o = (gates + _linear(h, w.w_hh, w.b_hh)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w.w_hr is None else _linear(h, w.w_hr, None)), c
+
+
+def _gru_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
+    (h,) = state
+    reset, update, new = gates.chunk(3, -1)
+    h_reset, h_update, h_new = _linear(h, w.w_hh, w.b_hh).chunk(3, -1)
+    n = (new + (reset + h_reset).sigmoid() * h_new).tanh()
+    return ((h - n) * (update + h_update).sigmoid() + n,)
+
+
+def _tanh_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
+    return ((gates + _linear(state[0], w.w_hh, w.b_hh)).tanh(),)
+
+
+def _relu_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
+    return ((gates + _linear(state[0], w.w_hh, w.b_hh)).relu(),)
+
+
+# ---- sequences --------------------------------------------------------------------------------
+
+
+def _run(step: Step, x: Tensor, state: Hidden, w: Weights, reverse: bool) -> tuple[Tensor, Hidden]:
+    """One direction over (time, batch, features)."""
+    gates = _linear(x, w.w_ih, w.b_ih).unbind(0)
+    outputs = []
+    for g in reversed(gates) if reverse else gates:
+        state = step(g, state, w)
+        outputs.append(state[0])
+    if reverse:
+        outputs.reverse()
+    return late.fn("stack")(outputs, 0), state
+
+
+def _run_packed(
+    step: Step, data: Tensor, sizes: list[int], state: Hidden, w: Weights, reverse: bool
+) -> tuple[Tensor, Hidden]:
+    """One direction over packed rows; `sizes[t]` sequences are still running at time t."""
+    gates = _linear(data, w.w_ih, w.b_ih).split(sizes)
+    if reverse:
+        return _packed_backwards(step, gates, sizes, state, w)
+    outputs, done = [], []
+    for g, size in zip(gates, sizes, strict=True):
+        over = state[0].shape[0] - size
+        if over > 0:
+            done.append(tuple(s.narrow(0, size, over) for s in state))
+            state = tuple(s.narrow(0, 0, size) for s in state)
+        state = step(g, state, w)
+        outputs.append(state[0])
+    done.append(state)
+    return _cat(outputs), tuple(_cat(list(parts)) for parts in zip(*reversed(done), strict=True))
+
+
+def _packed_backwards(
+    step: Step, gates: Any, sizes: list[int], start: Hidden, w: Weights
+) -> tuple[Tensor, Hidden]:
+    """From the last time to the first: sequences join as their ends come by."""
+    state = tuple(s.narrow(0, 0, sizes[-1]) for s in start)
+    outputs = []
+    for g, size in zip(reversed(gates), reversed(sizes), strict=True):
+        have = state[0].shape[0]
+        if size > have:
+            state = tuple(
+                _cat([s, first.narrow(0, have, size - have)])
+                for s, first in zip(state, start, strict=True)
+            )
+        state = step(g, state, w)
+        outputs.append(state[0])
+    outputs.reverse()
+    return _cat(outputs), state
+
+
+def _layers(
+    step: Step,
+    x: Tensor,
+    sizes: list[int] | None,
+    hx: Hidden,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, Hidden]:
+    """All layers and directions; `hx` holds (layers * directions, batch, size) tensors."""
+    directions = 2 if bidirectional else 1
+    projected = len(hx) == 2 and hx[0].shape[2] != hx[1].shape[2]
+    each = 2 + 2 * has_biases + projected
+    finals: list[Hidden] = []
+    for layer in range(num_layers):
+        outputs = []
+        for d in range(directions):
+            at = layer * directions + d
+            w = Weights(list(params[at * each : (at + 1) * each]), has_biases, projected)
+            start = tuple(h[at] for h in hx)
+            if sizes is None:
+                out, last = _run(step, x, start, w, d == 1)
+            else:
+                out, last = _run_packed(step, x, sizes, start, w, d == 1)
+            outputs.append(out)
+            finals.append(last)
+        x = _cat(outputs, -1)
+        if dropout and train and layer < num_layers - 1:
+            x = drop(x, dropout, True)
+    return x, tuple(late.fn("stack")(list(parts), 0) for parts in zip(*finals, strict=True))
+
+
+_SETTINGS = ("has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
+
+
+def _given(first: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip((*first, *_SETTINGS), args, strict=False)), **kwargs}
+
+
+def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], packed: bool) -> Any:
+    """Read torch's two signatures (padded and packed) and run."""
+    if packed:
+        given = _given(("data", "batch_sizes", "hx", "params"), args, kwargs)
+        x, sizes = given.pop("data"), [int(n) for n in given.pop("batch_sizes").tolist()]
+    else:
+        given = _given(("input", "hx", "params"), args, kwargs)
+        x, sizes = given.pop("input"), None
+    batch_first = given.pop("batch_first", False)
+    hx = given.pop("hx")
+    state = tuple(hx) if isinstance(hx, (list, tuple)) else (hx,)
+    if batch_first:
+        x = x.transpose(0, 1)
+    result, last = _layers(step, x, sizes, state, given.pop("params"), **given)
+    return (result.transpose(0, 1) if batch_first else result), *last
+
+
+def _is_tensor(x: Any) -> bool:
+    return hasattr(x, "_meta")
+
+
+@front()
+def lstm(*args: Any, **kwargs: Any) -> Any:
+    """An LSTM: `(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`.
+
+    The packed form takes `(data, batch_sizes, hx, ...)` and no `batch_first`.
+    """
+    packed = "batch_sizes" in kwargs or (len(args) > 1 and _is_tensor(args[1]))
+    return _network(_lstm_step, args, kwargs, packed)
+
+
+def _simple(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    packed = "batch_sizes" in kwargs or (len(args) > 2 and _is_tensor(args[2]))
+    return _network(step, args, kwargs, packed)
+
+
+@front()
+def gru(*args: Any, **kwargs: Any) -> Any:
+    """A network of gated recurrent units (arguments as for `lstm`, with one hidden tensor)."""
+    return _simple(_gru_step, args, kwargs)
+
+
+@front()
+def rnn_tanh(*args: Any, **kwargs: Any) -> Any:
+    """A plain recurrent network with tanh (arguments as for `gru`)."""
+    return _simple(_tanh_step, args, kwargs)
+
+
+@front()
+def rnn_relu(*args: Any, **kwargs: Any) -> Any:
+    """A plain recurrent network with relu (arguments as for `gru`)."""
+    return _simple(_relu_step, args, kwargs)
+
+
+# ---- cells ------------------------------------------------------------------------------------
+
+
+def _check_cell(input: Tensor, hidden: Hidden, w_ih: Tensor, w_hh: Tensor) -> None:
+    if input.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(
+            f"input has inconsistent input_size: got {input.shape[-1]} expected {w_ih.shape[1]}"
+        )
+    for i, h in enumerate(hidden):
+        label = f"hidden{i}" if len(hidden) > 1 else "hidden0"
+        if h.ndim > 1 and input.shape[0] != h.shape[0]:
+            raise RuntimeError(
+                f"Input batch size {input.shape[0]} doesn't match {label} batch size {h.shape[0]}"
+            )
+        if h.shape[-1] != w_hh.shape[1]:
+            raise RuntimeError(
+                f"{label} has inconsistent hidden_size: got {h.shape[-1]}, expected {w_hh.shape[1]}"
+            )
+
+
+def _cell(step: Step, input: Tensor, hidden: Hidden, *params: Any) -> Hidden:
+    w_ih, w_hh, b_ih, b_hh = params
+    _check_cell(input, hidden, w_ih, w_hh)
+    w = Weights([w_ih, w_hh, b_ih, b_hh], True, False)
+    return step(_linear(input, w.w_ih, w.b_ih), hidden, w)
+
+
+@front()
+def lstm_cell(
+    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Any:
+    """One step of an LSTM: the new (h, c)."""
+    return _cell(_lstm_step, input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+
+
+@front()
+def gru_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Tensor:
+    """One step of a gated recurrent unit."""
+    return _cell(_gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@front()
+def rnn_tanh_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Tensor:
+    """One step of a plain recurrent network with tanh."""
+    return _cell(_tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@front()
+def rnn_relu_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+) -> Tensor:
+    """One step of a plain recurrent network with relu."""
+    return _cell(_relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]

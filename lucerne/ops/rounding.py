@@ -118,9 +118,9 @@ def _sign(x: Any) -> Any:
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""
     if input.dtype.category == dt.COMPLEX:
-        raise RuntimeError(
-            "Unlike NumPy, torch.sign doesn't allow complex inputs. For complex tensors use "
-            "torch.sgn() instead."
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
+            "torch.sgn instead."
         )
     return _sign(input)
 
@@ -160,20 +160,21 @@ def copysign(input: Tensor, other: Tensor) -> Tensor:
     return s.copysign(input, other)
 
 
-@pointwise(
-    out="exact",
-    numbers="none",
-    name="heaviside",
-    vjp={},
-    method=True,
-    inplace=True,
-    oracle=np.heaviside,
-)
-def heaviside(input: Tensor, values: Tensor) -> Tensor:
+@pointwise(numbers="none", out="exact", vjp={}, oracle=np.heaviside)
+def heaviside_op(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
-    if input.dtype.category == dt.COMPLEX:
-        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     return s.where(input == 0, values, s.cast(input > 0, input.dtype))
+
+
+@front(method=True, inplace=True)
+def heaviside(input: Tensor, values: Tensor, *, out: Any = None) -> Tensor:
+    """0 below zero, 1 above, `values` at zero."""
+    need_tensors("heaviside", input=input, values=values)
+    if is_complex(input) or is_complex(values):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if input.dtype is not values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return heaviside_op(input, values, out=out)
 
 
 @pointwise(
@@ -225,7 +226,8 @@ def frexp_mantissa(input: Tensor, exponent: Tensor) -> Tensor:
 @pointwise(promote="int32", vjp={}, out=False)
 def frexp_exponent(input: Tensor) -> Tensor:
     """The power of two that `frexp` takes out."""
-    refuse(input, "frexp", dt.BOOL, dt.INTEGER, dt.COMPLEX)
+    if input.dtype.category != dt.FLOAT:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
     return s.frexp_exponent(input)
 
 

@@ -14,7 +14,7 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import late
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 
 POSITIONS = ("argmax", "argmin")
 
@@ -25,15 +25,11 @@ def _scan_meta(
     sh.wrap_dim(dim, input.ndim)
     if mode in POSITIONS:
         return make_meta(dt.int64, tuple(input.shape), None, input.device)
-    strides = sh.elementwise_strides(
-        tuple(input.shape), ((tuple(input.shape), input.strides),)
-    )
+    strides = sh.elementwise_strides(tuple(input.shape), ((tuple(input.shape), input.strides),))
     return make_meta(dtype or input.dtype, tuple(input.shape), strides, input.device)
 
 
-def _scan_grad(
-    g: Tensor, y: Tensor, input: Tensor, dim: int, mode: str, reverse: bool
-) -> Tensor:
+def _scan_grad(g: Tensor, y: Tensor, input: Tensor, dim: int, mode: str, reverse: bool) -> Tensor:
     if mode == "add":
         return scan(g, dim, "add", not reverse, None)
     if not input.ndim:
@@ -122,13 +118,19 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
     return dt.int64 if input.dtype.category < dt.FLOAT else None
 
 
-@composite(name="running_sum", out="exact")
+@composite(
+    name="running_sum", out="exact", oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim)
+)
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Sums of all elements up to each place."""
     return scan(input if dtype is None else input.to(dtype), dim, "add", False, None)
 
 
-@composite(name="running_product", out="exact")
+@composite(
+    name="running_product",
+    out="exact",
+    oracle=lambda input, dim, dtype: np.cumprod(input, axis=dim),
+)
 def running_product(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Products of all elements up to each place."""
     return scan(input if dtype is None else input.to(dtype), dim, "mul", False, None)

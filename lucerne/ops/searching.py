@@ -29,8 +29,8 @@ def _search_meta(sorted_sequence: TensorMeta, input: TensorMeta, right: bool) ->
 def binary_search(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor:
     """Where each value would be inserted into the rows of a sorted sequence.
 
-    The sequence is one row for all values, or has a row for each row of values. Equal values go before
-    what is there, or after it when `right`; nan goes to the end.
+    The sequence is one row for all values, or has a row for each row of values. Equal values go
+    before what is there, or after it when `right`; nan goes to the end.
     """
 
 
@@ -57,17 +57,15 @@ def _check_search(boundaries: Tensor, input: Tensor, sorter: Any) -> None:
     if boundaries.ndim != 1 and input.ndim == 0:
         raise RuntimeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
-            f"dimension is 1, but we got boundaries tensor dim({boundaries.ndim}) and input value's "
-            "dim(0) numel(1)"
+            f"dimension is 1, but we got boundaries tensor dim({boundaries.ndim}) and input "
+            "value's dim(0) numel(1)"
         )
     rows = tuple(boundaries.shape[:-1])
-    if boundaries.ndim != 1 and (
-        boundaries.ndim != input.ndim or rows != tuple(input.shape[:-1])
-    ):
+    if boundaries.ndim != 1 and (boundaries.ndim != input.ndim or rows != tuple(input.shape[:-1])):
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-            "dimensions of boundaries tensor and input value tensor must match, but we got boundaries "
-            f"tensor {list(boundaries.shape)} and input value tensor {list(input.shape)}"
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(boundaries.shape)} and input value tensor {list(input.shape)}"
         )
     if sorter is None:
         return
@@ -100,8 +98,8 @@ def _side(side: str | None, right: bool) -> bool:
         )
     if side == "left" and right:
         raise RuntimeError(
-            "torch.searchsorted(): side and right can't be set to opposites, got side of left while "
-            "right was True"
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
         )
     return right or side == "right"
 
@@ -153,14 +151,17 @@ def bucketize(
     tensor([0, 2])
     """
     if boundaries.ndim != 1:
-        raise RuntimeError(
-            f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
-        )
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     _check_out(out, out_int32)
     return search_rows(boundaries, _number_tensor(input, boundaries), out_int32, right, out=out)
 
 
-@composite(name="contained", vjp={}, out="exact")
+@composite(
+    name="contained",
+    vjp={},
+    out="exact",
+    oracle=lambda elements, test_elements, invert: np.isin(elements, test_elements, invert=invert),
+)
 def contained(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
     """Whether each element is among the test elements: found by search in their sorted order."""
     common = dt.promote_types(elements.dtype, test_elements.dtype)

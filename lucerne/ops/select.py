@@ -10,7 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import is_tensor, refuse
+from lucerne.ops.checks import check_range, is_tensor, refuse
 
 
 @pointwise(
@@ -31,7 +31,7 @@ def choose(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 @front()
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
-    """`input` where `condition` holds, else `other`; with a condition alone, the indices where it holds.
+    """`input` where `condition` holds, else `other`; given alone, the indices where it holds.
 
     >>> import lucerne
     >>> x = lucerne.tensor([-1.0, 2.0])
@@ -176,14 +176,19 @@ def _clamp_oracle(input: Any, min: Any, max: Any) -> Any:
 
 @pointwise(
     numbers="rest",
-    name="clamp",
     vjp={"input": _inside_gradient, "min": _min_gradient, "max": _max_gradient},
-    method=True,
-    inplace=True,
-    aliases=("clip",),
     oracle=_clamp_oracle,
 )
-def clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+def clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
+    """Values limited to a range."""
+    if input.dtype.category == dt.COMPLEX:
+        raise NotImplementedError("clamp is not supported for complex types")
+    low = input if min is None else s.maximum(input, min)
+    return low if max is None else s.minimum(low, max)
+
+
+@front(method=True, inplace=True, aliases=("clip",))
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -> Tensor:
     """Values limited to the range from `min` to `max`; either bound may be missing.
 
     >>> import lucerne
@@ -192,10 +197,9 @@ def clamp(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -
     """
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    if input.dtype.category == dt.COMPLEX:
-        raise RuntimeError("clamp is not supported for complex types")
-    low = input if min is None else s.maximum(input, min)
-    return low if max is None else s.minimum(low, max)
+    for bound in (min, max):
+        check_range(bound, input)
+    return clamp_between(input, min, max, out=out)
 
 
 @front(method=True, inplace=True)

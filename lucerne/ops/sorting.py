@@ -89,7 +89,9 @@ def argsort(
     tensor([1, 2, 0])
     """
     if type(dim) is bool:
-        raise TypeError("argsort() received an invalid combination of arguments - got (Tensor, bool)")
+        raise TypeError(
+            "argsort() received an invalid combination of arguments - got (Tensor, bool)"
+        )
     return order_along(input, dim, descending, out=out)
 
 
@@ -140,8 +142,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     """The `k`-th smallest element along `dim` (from 1), and where it is."""
     size = input.shape[sh.wrap_dim(dim, input.ndim)] if input.ndim else 1
     if not 1 <= k <= size:
-        raise RuntimeError(
-            f"kthvalue(): selected number k out of range for dimension {sh.wrap_dim(dim, input.ndim)}"
-        )
+        d = sh.wrap_dim(dim, input.ndim)
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}")
     found = ranked(sort_along(input, dim, False, True), k - 1, dim, keepdim)
     return named("kthvalue", "values indices")(*found)

@@ -234,7 +234,7 @@ def _gamma_density(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 
 def _at_limits(found: Any, a: Any, x: Any, none: float, all_: float) -> Any:
-    """An incomplete gamma function where it is known without computing: `none` or `all_` of the whole."""
+    """An incomplete gamma function where it is known anyway: `none` or `all_` of the whole."""
     found = s.where(s.is_inf(x), all_, found)
     found = s.where(s.is_inf(a), s.where(s.is_inf(x), math.nan, none), found)
     found = s.where((x == 0) & (a != 0), none, found)

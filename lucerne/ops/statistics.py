@@ -25,9 +25,7 @@ def _divided(x: Tensor, by: float) -> Tensor:
     return x / by if by else x * float("inf")
 
 
-def _var_grad(
-    g: Tensor, input: Tensor, dim: Any, correction: float, keepdim: bool
-) -> Tensor:
+def _var_grad(g: Tensor, input: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
     freedom = folded_count(input.shape, dim) - correction
     g = restore(g, dim, keepdim, input._meta)
     return _divided(g * 2, freedom) * (input - input.mean(dim, True))

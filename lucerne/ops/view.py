@@ -342,9 +342,9 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @front(method=True)
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     """`expand` under NumPy's name."""
-    return expand_shape(input, size)
+    return expand_shape(input, sizes(args, size))
 
 
 @front()

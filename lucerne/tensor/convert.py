@@ -79,14 +79,29 @@ def _array_of(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
 
 def _number_array(value: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
     inferred = defaults.dtype_of_number(value)
-    if type(value) is int and not -(2**63) <= value < 2**64:
-        raise RuntimeError("Overflow when unpacking long long")
+    if isinstance(value, int):
+        _check_integers([value], dtype)
     if type(value) is int and value >= 2**63:
-        if dtype is None or dtype is dt.int64:
-            raise RuntimeError("value cannot be converted to type int64_t without overflow")
         return np.asarray(value, np.uint64), inferred
     kinds = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
     return np.asarray(value, kinds[type(value)]), inferred
+
+
+def _check_integers(found: list[Any], dtype: dt.dtype | None) -> None:
+    """Refuse numbers that the target type can't hold (unsigned types take small negatives, as in C)."""
+    integers = [x for x in found if type(x) is int]
+    if not integers:
+        return
+    low, high = min(integers), max(integers)
+    if low < -(2**63) or high >= (2**64 if dtype is dt.uint64 else 2**63):
+        raise ValueError("Overflow when unpacking long long")
+    if dtype is None or dtype.category != dt.INTEGER or dtype.itemsize == 8:
+        return
+    info = np.iinfo(dtype.storage)
+    if high > info.max or low < (info.min if dtype.is_signed else -info.max):
+        raise RuntimeError(
+            f"value cannot be converted to type {dtype.name} without overflow"
+        )
 
 
 def _shape_of(data: Any) -> tuple[int, ...]:
@@ -103,8 +118,8 @@ def _shape_of(data: Any) -> tuple[int, ...]:
 
 def _leaves(data: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> None:
     if depth == len(shape):
-        if isinstance(data, (str, bytes)) or (isinstance(data, Sequence)):
-            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        if isinstance(data, Sequence):
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
         into.append(data)
         return
     if isinstance(data, (TensorBase, np.ndarray)):
@@ -120,14 +135,17 @@ def _leaves(data: Any, shape: tuple[int, ...], depth: int, into: list[Any]) -> N
 
 
 def _sequence_array(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
-    if isinstance(data, str) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    if isinstance(data, str | bytes):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, dict) or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
     data = data if isinstance(data, Sequence) else list(data)
     shape = _shape_of(data)
     leaves: list[Any] = []
     _leaves(data, shape, 0, leaves)
     inferred = _common_type(leaves)
     plain = [x.item() if isinstance(x, (TensorBase, np.generic)) else x for x in leaves]  # type: ignore[union-attr]
+    _check_integers(plain, dtype)
     carrier = _carrier(plain, dtype or inferred)
     return np.array(plain, carrier).reshape(shape), inferred
 
@@ -159,7 +177,7 @@ def _common_type(leaves: list[Any]) -> dt.dtype:
         elif isinstance(x, (bool, int, float, complex)):
             kind = defaults.dtype_of_number(x)
         else:
-            raise TypeError(f"new(): invalid data type '{type(x).__name__}'")
+            raise RuntimeError(f"Could not infer dtype of {type(x).__name__}")
         found = kind if found is None else dt.promote_types(found, kind)
     assert found is not None
     return found

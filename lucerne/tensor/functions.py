@@ -79,7 +79,7 @@ def asarray(
         shared = shared.to(place, target)
     elif copy:
         shared = shared.clone()
-    return _with_grad(shared, obj, requires_grad)
+    return _with_grad(shared, requires_grad)
 
 
 def _sharing(obj: Any, dtype: dt.dtype | None) -> Any:
@@ -97,9 +97,7 @@ def _sharing(obj: Any, dtype: dt.dtype | None) -> Any:
     return None
 
 
-def _with_grad(made: Any, obj: Any, requires_grad: bool) -> Any:
-    if isinstance(obj, TensorBase) and not requires_grad and needs_grad(obj):
-        return made.detach()
+def _with_grad(made: Any, requires_grad: bool) -> Any:
     return made.requires_grad_() if requires_grad and not needs_grad(made) else made
 
 

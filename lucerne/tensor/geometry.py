@@ -11,12 +11,13 @@ from lucerne.base import shape as sh
 from lucerne.ir import dispatch
 from lucerne.ir.convert import as_int_list
 from lucerne.ir.define import front
+from lucerne.ops.move import copy
 from lucerne.ops.slicing import as_strided
 from lucerne.ops.view import sizes, squeeze, t, transpose, unsqueeze
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad, state_of
-from lucerne.tensor.base import Maker
-from lucerne.tensor.into import bump, set_geometry
+from lucerne.tensor.base import Maker, TensorBase
+from lucerne.tensor.into import InPlace, bump, set_geometry
 
 Function = Callable[..., Any]
 
@@ -52,6 +53,19 @@ _in_place_view(transpose, "transpose_", "swapaxes_", "swapdims_")
 _in_place_view(t, "t_")
 _in_place_view(as_strided, "as_strided_")
 front(name="as_strided_")(lambda input, *args, **kw: input.as_strided_(*args, **kw))
+
+
+@front(namespace="Tensor", method=True)
+def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Write the values of `src` into this tensor, broadcasting and converting them.
+
+    >>> import lucerne
+    >>> lucerne.zeros(2).copy_(lucerne.tensor([1, 2]))
+    tensor([1., 2.])
+    """
+    if isinstance(src, TensorBase) and src._meta.device != input._meta.device:
+        src = src.to(input._meta.device)  # type: ignore[attr-defined]
+    return copy(input, src, out=InPlace(input))
 
 
 # ---- size and storage -------------------------------------------------------------------------

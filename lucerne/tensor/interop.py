@@ -19,6 +19,8 @@ from lucerne.tensor import format as text
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import make_tensor, new_tensor
 from lucerne.tensor.storage import Storage
+from lucerne.tensor.untyped import UntypedStorage as UntypedStorage
+from lucerne.tensor.untyped import copy_storage
 
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +62,19 @@ def truth(t: Any) -> bool:
     if t._meta.numel > 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     return bool(values(t).item())
+
+
+def number(t: Any, kind: type) -> Any:
+    """What `int(t)`, `float(t)` and `complex(t)` give."""
+    if t._meta.numel != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    value = values(t).item()
+    if isinstance(value, complex) and kind is not complex:
+        if value.imag:
+            name = "double" if kind is float else "int64_t"
+            raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+        value = value.real
+    return kind(value)
 
 
 def index(t: Any) -> int:
@@ -104,12 +119,19 @@ def from_numpy(array: Array) -> Any:
     array([1., 1.])
     """
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+        kind = type(array)
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        raise TypeError(f"expected np.ndarray (got {name})")
+    if not array.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between "
+            "byte orders is currently not supported."
+        )
     if any(st < 0 for st in array.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
             "strides are not currently supported. (You can probably work around this by making a "
-            "copy of your array with array.copy().)"
+            "copy of your array  with array.copy().) "
         )
     dtype = dt.from_numpy_dtype(array.dtype)
     if any(st % array.itemsize for st in array.strides):
@@ -191,61 +213,6 @@ def _byte_view(array: Array, nbytes: int) -> Array:
     return np.asarray(holder)
 
 
-# ---- storages the user can hold ---------------------------------------------------------------
-
-
-class UntypedStorage:
-    """A user's handle of a storage: bytes, shared with every tensor over it."""
-
-    __slots__ = ("_storage",)
-
-    def __init__(self, storage: Any = None) -> None:
-        if not isinstance(storage, Storage):
-            storage = Storage.allocate(int(storage or 0), Device(backends.HOST))
-        self._storage = storage
-
-    @property
-    def device(self) -> Device:
-        return self._storage.device
-
-    def data_ptr(self) -> int:
-        return self._storage.data_ptr()
-
-    def nbytes(self) -> int:
-        return self._storage.nbytes
-
-    size = nbytes
-
-    def __len__(self) -> int:
-        return self._storage.nbytes
-
-    def __getitem__(self, at: int) -> int:
-        return int(self._storage.host()[at])
-
-    def __setitem__(self, at: int, value: int) -> None:
-        self._storage.host()[at] = value
-        self._storage.version += 1
-
-    def tolist(self) -> list[int]:
-        found: list[int] = self._storage.host().tolist()
-        return found
-
-    def resize_(self, nbytes: int) -> UntypedStorage:
-        self._storage.resize(nbytes)
-        return self
-
-    def clone(self) -> UntypedStorage:
-        made = Storage.allocate(self._storage.nbytes, self._storage.device)
-        made.host()[:] = self._storage.host()
-        return UntypedStorage(made)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
-
-    def __hash__(self) -> int:
-        return hash(self.data_ptr())
-
-
 # ---- text -------------------------------------------------------------------------------------
 
 
@@ -290,9 +257,10 @@ def deepcopy_tensor(t: Any, memo: dict[int, Any]) -> Any:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
             "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
-            "because of a torch.nn.utils.weight_norm usage."
+            "because of a torch.nn.utils.weight_norm usage, see "
+            "https://github.com/pytorch/pytorch/pull/103001"
         )
-    storage = _deepcopy_storage(t._storage, memo)
+    storage = copy_storage(t._storage, memo)
     made = make_tensor(storage, t._offset, t._meta)
     if type(t) is not type(made):
         made = made.as_subclass(type(t))
@@ -305,43 +273,38 @@ def deepcopy_tensor(t: Any, memo: dict[int, Any]) -> Any:
     return made
 
 
-def _deepcopy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
-    """One copy per storage, so that tensors which shared before share after."""
-    key = id(storage)
-    if key not in memo:
-        made = Storage.allocate(storage.nbytes, storage.device)
-        if storage.buffer is not None:
-            made.host()[:] = storage.host()
-        memo[key] = made
-        memo.setdefault(id(memo), []).append(storage)
-    found: Storage = memo[key]
-    return found
+def copy_tensor(t: Any) -> Any:
+    """`copy.copy`: another tensor on the same memory."""
+    made = make_tensor(t._storage, t._offset, t._meta)
+    if type(t) is not type(made):
+        made = made.as_subclass(type(t))
+    made.__dict__.update(t.__dict__)
+    return made.requires_grad_() if requires_grad(t) else made
 
 
 def reduce_tensor(t: Any) -> Any:
-    """Pickle by value: bytes, dtype, shape, strides. No code runs on loading beyond `rebuild_tensor`."""
+    """Pickle by storage, offset, shape and strides: tensors that share memory share it after loading.
+
+    Loading calls `rebuild_tensor` and `rebuild_storage` and nothing else.
+    """
     meta: TensorMeta = t._meta
-    if t._auto is not None and t._auto.grad_fn is not None:
-        raise RuntimeError("only leaf tensors can be pickled: detach() the tensor first")
-    stored = b"" if meta.device.type == backends.META else bits(t.detach()).tobytes()
-    state = (stored, meta.dtype, tuple(meta.shape), meta.strides, str(meta.device), requires_grad(t))
-    return rebuild_tensor, (type(t), *state), t.__dict__ or None
+    place = (t._offset, meta.dtype, tuple(meta.shape), meta.strides, requires_grad(t))
+    return rebuild_tensor, (type(t), t._storage, *place), t.__dict__ or None
 
 
 def rebuild_tensor(
-    cls: type, stored: bytes, dtype: dt.dtype, shape: Any, strides: Any, device: str, needs_grad: bool
+    cls: type, storage: Storage, offset: int, dtype: dt.dtype, shape: Any, strides: Any, grad: bool
 ) -> Any:
     """Make the tensor that `reduce_tensor` described."""
-    meta = make_meta(dtype, tuple(shape), None, Device(device))
-    keep = make_meta(dtype, tuple(shape), tuple(strides), meta.device)
-    t = new_tensor(keep if keep.is_dense else meta)
-    if meta.device.type != backends.META:
-        if len(stored) != meta.numel * dtype.itemsize:
-            raise ValueError(f"tensor bytes: expected {meta.numel * dtype.itemsize}, got {len(stored)}")
-        bits(t)[...] = np.frombuffer(stored, dtype.storage).reshape(meta.shape)
+    meta = make_meta(dtype, tuple(shape), tuple(strides), storage.device)
+    if offset < 0 or any(n < 0 for n in (*meta.shape, *meta.strides)):
+        raise ValueError(f"tensor pickle: bad geometry {meta} at {offset}")
+    if meta.numel and (offset + meta.span) * dtype.itemsize > storage.nbytes:
+        raise ValueError(f"tensor pickle: {meta} at {offset} exceeds {storage.nbytes} bytes")
+    t = make_tensor(storage, offset, meta)
     if cls is not type(t):
         t = t.as_subclass(cls)
-    return t.requires_grad_(needs_grad) if needs_grad else t
+    return t.requires_grad_() if grad else t
 
 
 # ---- DLPack -----------------------------------------------------------------------------------
@@ -363,8 +326,23 @@ def dlpack_device(t: Any) -> tuple[int, int]:
     return (1, 0)
 
 
+class _Capsule:
+    """A bare DLPack capsule as an object that speaks the protocol (host memory)."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     """A tensor over the memory of any object that speaks DLPack."""
+    if not hasattr(ext_tensor, "__dlpack__"):
+        ext_tensor = _Capsule(ext_tensor)
     found = np.from_dlpack(ext_tensor)
     if not found.flags.writeable:
         interface = dict(found.__array_interface__)

@@ -51,7 +51,7 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             )
         if op.out == "apart":
             _refuse_any_overlap(args, o, r._meta)
-        write_out(r, o, op.name)
+        write_out(r, o, op.name, plain=op.out == "plain")
     return _rebuilt(result, out)
 
 
@@ -61,8 +61,11 @@ def _rebuilt(result: Any, out: Any) -> Any:
     return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
 
 
-def write_out(result: Any, out: Any, name: str = "") -> None:
-    """Copy a result into an `out=` tensor, resizing it when its shape is another."""
+def write_out(result: Any, out: Any, name: str = "", *, plain: bool = False) -> None:
+    """Copy a result into an `out=` tensor, resizing it when its shape is another.
+
+    `plain`: a resized tensor is contiguous, whatever the strides of the result.
+    """
     have, want = out._meta, result._meta
     if have.device != want.device:
         raise RuntimeError(
@@ -75,7 +78,7 @@ def write_out(result: Any, out: Any, name: str = "") -> None:
             f"{dt.cxx_name(have.dtype)}"
         )
     if have.shape != want.shape:
-        resize_output(out, want)
+        resize_output(out, want.like(shape=tuple(want.shape)) if plain else want)
     write(out, result)
 
 
@@ -239,7 +242,7 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
 
 def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -> bool:
     """Whether a kernel may write over `target` while it reads: only if no other input shares it."""
-    if op.kind != op_.POINTWISE or plan.metas[0] is not target._meta:
+    if (op.kind != op_.POINTWISE and op is not _copy) or plan.metas[0] is not target._meta:
         return False
     buffer = target._storage.buffer
     return all(

@@ -255,4 +255,12 @@ STORAGE_TYPES = {
     for name, dtype in NAMES.items()
 }
 
+
+
+def storage_type(self: Any) -> Any:
+    """The legacy class of its storage."""
+    return STORAGE_TYPES[f"{_name(self.dtype)}Storage"]
+
+
 Tensor.storage = storage  # type: ignore[attr-defined]
+Tensor.storage_type = storage_type  # type: ignore[attr-defined]

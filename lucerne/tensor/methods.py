@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 from lucerne.ops import arithmetic
@@ -59,7 +61,7 @@ def install_operators() -> None:
     """`a + b` and its kin; unknown operand types get NotImplemented, as Python wants it."""
     for dunder, name in _BINARY.items():
         fn = _SHORTCUTS.get(name) or getattr(Tensor, name)
-        setattr(Tensor, f"__{dunder}__", _binary(fn, f"__{dunder}__"))
+        setattr(Tensor, f"__{dunder}__", _binary(fn, f"__{dunder}__", getattr(Tensor, name)))
         setattr(Tensor, f"__r{dunder}__", _reflected(fn, f"__r{dunder}__"))
         over = getattr(Tensor, f"{name}_", None)
         if over is not None:
@@ -86,24 +88,31 @@ def _part(fn: Function) -> property:
     return property(fn, lambda self, value: fn(self).copy_(value))
 
 
-_FOREIGN = (str, bytes, list, dict, set, tuple, type(None))
+_FOREIGN = (str, bytes, list, dict, set, tuple, type(None), np.ndarray)
 
 
-def _binary(fn: Function, name: str) -> Function:
+def _binary(fn: Function, name: str, stands_for: Function | None = None) -> Function:
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _FOREIGN):
             return NotImplemented
         return fn(self, other)
 
     operator.__name__ = name
+    operator.stands_for = stands_for or fn  # type: ignore[attr-defined]
     return operator
 
 
+# torch implements these in C: called on something else than a tensor, they refuse.
+_STRICT = frozenset(("__radd__", "__rmul__", "__rand__", "__ror__", "__rxor__"))
+
+
 def _reflected(fn: Function, name: str) -> Function:
+    strict = name in _STRICT
+
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _FOREIGN):
             return NotImplemented
-        if not isinstance(self, Tensor):
+        if strict and not isinstance(self, Tensor):
             raise TypeError(
                 f"descriptor '{name}' for Tensor objects doesn't apply to a '{type(self).__name__}' "
                 "object"

@@ -233,16 +233,17 @@ def watch_members(cls: type, base: type) -> None:
     if handler is disabled_torch_function:
         plain_types.add(cls)
         return
-    if getattr(handler, "__func__", None) is base.__torch_function__.__func__:  # type: ignore[attr-defined]
-        return
+    inherits = getattr(handler, "__func__", None) is base.__torch_function__.__func__  # type: ignore[attr-defined]
     between = cls.__mro__[: cls.__mro__.index(base)]
     for name, member in list(base.__dict__.items()):
         if name in _UNWATCHED or any(name in k.__dict__ for k in between) or hasattr(member, "op"):
             continue
+        if inherits and not name.startswith("new_"):
+            continue  # the default handler only retypes results, which ops do by themselves
         if isinstance(member, property):
             setattr(cls, name, _watched_property(member))
         elif callable(member) and not isinstance(member, type):
-            setattr(cls, name, _watched_method(member))
+            setattr(cls, name, _watched_method(getattr(member, "stands_for", member)))
 
 
 def _watched_method(fn: Any) -> Any:

@@ -41,6 +41,10 @@ class Storage:
             return cls(None, nbytes, device)
         return cls(backends.get(device.type).allocate(nbytes), nbytes, device)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        stored = None if self.buffer is None else self.host().tobytes()
+        return rebuild_storage, (stored, self.nbytes, str(self.device))
+
     def alias(self) -> Storage:
         """The same bytes under a version counter of its own (what `.data` gives)."""
         return Storage(self.buffer, self.nbytes, self.device, self.owner)
@@ -63,3 +67,13 @@ class Storage:
             keep = min(nbytes, self.nbytes)
             grown.host()[:keep] = self.host()[:keep]
         self.buffer, self.nbytes = grown.buffer, nbytes
+
+
+def rebuild_storage(stored: bytes | None, nbytes: int, device: str) -> Storage:
+    """Make the storage that a pickle describes (meta storages have no bytes)."""
+    made = Storage.allocate(nbytes, Device(device))
+    if stored is not None:
+        if len(stored) != nbytes:
+            raise ValueError(f"storage pickle: expected {nbytes} bytes, got {len(stored)}")
+        made.host()[:] = np.frombuffer(stored, np.uint8)
+    return made

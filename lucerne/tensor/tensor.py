@@ -260,6 +260,10 @@ class Tensor(TensorBase):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return interop.as_array(self, dtype, copy)
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What NumPy's functions make of a tensor is a tensor again."""
+        return interop.from_numpy(array)
+
     def __dlpack__(self, **options: Any) -> Any:
         return interop.to_dlpack_capsule(self, **options)
 
@@ -270,13 +274,13 @@ class Tensor(TensorBase):
         return interop.truth(self)
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(interop.number(self, int))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(interop.number(self, float))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(interop.number(self, complex))
 
     def __index__(self) -> int:
         return interop.index(self)
@@ -313,6 +317,9 @@ class Tensor(TensorBase):
         return sorted({*dir(type(self)), *self.__dict__})
 
     # -- copies and pickles ----------------------------------------------------------------------
+
+    def __copy__(self) -> Any:
+        return interop.copy_tensor(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return interop.deepcopy_tensor(self, memo)

@@ -1,4 +1,4 @@
-"""From a graph node to a function on arrays: `kernel(inputs, outputs)`, inputs read, outputs written."""
+"""From a graph node to a function on arrays: `kernel(inputs, outputs)` writes outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kernel = Callable[[Sequence[Any], Sequence[Array]], Any]
 _DIRECT = {
     "add2": np.add, "sub2": np.subtract, "mul": np.multiply, "neg": np.negative, "exp": np.exp,
     "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
-    "maximum": np.maximum, "minimum": np.minimum, "abs": np.absolute, "true_divide": np.true_divide,
+    "abs": np.absolute, "true_divide": np.true_divide,
 }  # fmt: skip
 
 
@@ -62,8 +62,8 @@ def _pointwise_kernel(node: Node) -> Kernel:
     if direct is not None and _all_native(node, compute):
         return _direct_kernel(direct, compute)
     types = iter(promote.operand_types(op.promote, operands))
-    # A comparison must see a number as the tensor's own type holds it, not as the wider compute type.
-    rounded = common if op.promote == "bool" and compute is not common else None
+    # Numbers arrive as the tensor's own type holds them; only + - * / take them whole.
+    rounded = common if op.numbers != "all" and compute is not common else None
     readers = [
         _reader(a, k, next(types) if k == op_.TENSOR and type(a) is Value else compute, rounded)
         for a, k in zip(node.args, op.kinds, strict=True)
@@ -182,7 +182,7 @@ def _reduction_kernel(node: Node) -> Kernel:
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         x = codec.cast(codec.widen(inputs[0], source.dtype), compute.storage)
-        result = fold(x, axis=dims) if source.ndim else x
+        result = fold(x, axis=dims) if source.ndim else fold(x[None], axis=0)
         store(np.reshape(result, outputs[0].shape), outputs[0], out.dtype)
 
     return kernel

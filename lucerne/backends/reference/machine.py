@@ -16,13 +16,11 @@ try:
 except ImportError:  # SciPy is optional: required instructions have slow stand-ins
     special = None
 
-# Instruction of the scalar protocol -> function of scipy.special.
-_SCIPY = {
-    "digamma": "digamma", "polygamma": "polygamma", "zeta": "zeta", "gammainc": "gammainc",
-    "gammaincc": "gammaincc", "erfinv": "erfinv", "erfcx": "erfcx", "ndtr": "ndtr", "ndtri": "ndtri",
-    "log_ndtr": "log_ndtr", "i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e", "j0": "j0",
-    "j1": "j1", "y0": "y0", "y1": "y1", "k0": "k0", "k1": "k1", "k0e": "k0e", "k1e": "k1e",
-}  # fmt: skip
+# Instructions of the scalar protocol that scipy.special has under the same name.
+_SCIPY = frozenset((
+    "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
+    "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
+))  # fmt: skip
 
 
 def _vectorized(fn: Any) -> Any:
@@ -44,6 +42,11 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
+def instruction(fn: Any) -> Any:
+    """A function that does a whole instruction, as a member of the machine."""
+    return staticmethod(fn)
+
+
 def _refuse_zero(divisor: Any) -> None:
     divisor = np.asarray(divisor)
     if divisor.dtype.kind in "iub" and not divisor.all():
@@ -53,72 +56,72 @@ def _refuse_zero(divisor: Any) -> None:
 class NumpyScalar(Scalar):
     """Values are NumPy arrays (or NumPy scalars) of a native type."""
 
-    add = staticmethod(np.add)
-    mul = staticmethod(np.multiply)
-    abs = staticmethod(np.absolute)
-    minimum = staticmethod(np.minimum)
-    maximum = staticmethod(np.maximum)
-    floor = staticmethod(np.floor)
-    ceil = staticmethod(np.ceil)
-    trunc = staticmethod(np.trunc)
-    round = staticmethod(np.rint)
-    sqrt = staticmethod(np.sqrt)
-    exp = staticmethod(np.exp)
-    expm1 = staticmethod(np.expm1)
-    log = staticmethod(np.log)
-    log1p = staticmethod(np.log1p)
-    log2 = staticmethod(np.log2)
-    log10 = staticmethod(np.log10)
-    exp2 = staticmethod(np.exp2)
-    sin = staticmethod(np.sin)
-    cos = staticmethod(np.cos)
-    tan = staticmethod(np.tan)
-    asin = staticmethod(np.arcsin)
-    acos = staticmethod(np.arccos)
-    atan = staticmethod(np.arctan)
-    atan2 = staticmethod(np.arctan2)
-    sinh = staticmethod(np.sinh)
-    cosh = staticmethod(np.cosh)
-    tanh = staticmethod(np.tanh)
-    asinh = staticmethod(np.arcsinh)
-    acosh = staticmethod(np.arccosh)
-    atanh = staticmethod(np.arctanh)
-    hypot = staticmethod(np.hypot)
-    copysign = staticmethod(np.copysign)
-    nextafter = staticmethod(np.nextafter)
-    lt = staticmethod(np.less)
-    le = staticmethod(np.less_equal)
-    gt = staticmethod(np.greater)
-    ge = staticmethod(np.greater_equal)
-    eq = staticmethod(np.equal)
-    ne = staticmethod(np.not_equal)
-    bit_and = staticmethod(np.bitwise_and)
-    bit_or = staticmethod(np.bitwise_or)
-    bit_xor = staticmethod(np.bitwise_xor)
-    bit_not = staticmethod(np.bitwise_not)
-    is_nan = staticmethod(np.isnan)
-    is_inf = staticmethod(np.isinf)
-    signbit = staticmethod(np.signbit)
-    where = staticmethod(np.where)
-    real = staticmethod(np.real)
-    imag = staticmethod(np.imag)
-    conj = staticmethod(np.conjugate)
+    add = instruction(np.add)
+    mul = instruction(np.multiply)
+    abs = instruction(np.absolute)
+    minimum = instruction(np.minimum)
+    maximum = instruction(np.maximum)
+    floor = instruction(np.floor)
+    ceil = instruction(np.ceil)
+    trunc = instruction(np.trunc)
+    round = instruction(np.rint)
+    sqrt = instruction(np.sqrt)
+    exp = instruction(np.exp)
+    expm1 = instruction(np.expm1)
+    log = instruction(np.log)
+    log1p = instruction(np.log1p)
+    log2 = instruction(np.log2)
+    log10 = instruction(np.log10)
+    exp2 = instruction(np.exp2)
+    sin = instruction(np.sin)
+    cos = instruction(np.cos)
+    tan = instruction(np.tan)
+    asin = instruction(np.arcsin)
+    acos = instruction(np.arccos)
+    atan = instruction(np.arctan)
+    atan2 = instruction(np.arctan2)
+    sinh = instruction(np.sinh)
+    cosh = instruction(np.cosh)
+    tanh = instruction(np.tanh)
+    asinh = instruction(np.arcsinh)
+    acosh = instruction(np.arccosh)
+    atanh = instruction(np.arctanh)
+    hypot = instruction(np.hypot)
+    copysign = instruction(np.copysign)
+    nextafter = instruction(np.nextafter)
+    lt = instruction(np.less)
+    le = instruction(np.less_equal)
+    gt = instruction(np.greater)
+    ge = instruction(np.greater_equal)
+    eq = instruction(np.equal)
+    ne = instruction(np.not_equal)
+    bit_and = instruction(np.bitwise_and)
+    bit_or = instruction(np.bitwise_or)
+    bit_xor = instruction(np.bitwise_xor)
+    bit_not = instruction(np.bitwise_not)
+    is_nan = instruction(np.isnan)
+    is_inf = instruction(np.isinf)
+    signbit = instruction(np.signbit)
+    where = instruction(np.where)
+    real = instruction(np.real)
+    imag = instruction(np.imag)
+    conj = instruction(np.conjugate)
     if special is not None:
-        erf = staticmethod(special.erf)
-        erfc = staticmethod(special.erfc)
-        lgamma = staticmethod(special.gammaln)
+        erf = instruction(special.erf)
+        erfc = instruction(special.erfc)
+        lgamma = instruction(special.gammaln)
     else:
-        erf = staticmethod(_vectorized(math.erf))
-        erfc = staticmethod(_vectorized(math.erfc))
-        lgamma = staticmethod(_vectorized(_lgamma))
+        erf = instruction(_vectorized(math.erf))
+        erfc = instruction(_vectorized(math.erfc))
+        lgamma = instruction(_vectorized(_lgamma))
 
-    sub = staticmethod(np.subtract)
-    neg = staticmethod(np.negative)
-    div = staticmethod(np.true_divide)
-    shift_left = staticmethod(np.left_shift)
-    shift_right = staticmethod(np.right_shift)
-    gcd = staticmethod(np.gcd)
-    lcm = staticmethod(np.lcm)
+    sub = instruction(np.subtract)
+    neg = instruction(np.negative)
+    div = instruction(np.true_divide)
+    shift_left = instruction(np.left_shift)
+    shift_right = instruction(np.right_shift)
+    gcd = instruction(np.gcd)
+    lcm = instruction(np.lcm)
 
     @staticmethod
     def fmod(a: Any, b: Any) -> Any:
@@ -168,7 +171,7 @@ class NumpyScalar(Scalar):
         return out
 
     def recurrence(self, steps: Any, first: Any, step: Any) -> Any:
-        """Term number `steps` of 1, first, ..., p(k+1) = step(k, p(k-1), p(k)); counts may differ."""
+        """Term number `steps` of 1, first, ..., p(k+1) = step(k, p(k-1), p(k)), by element."""
         steps, q = np.broadcast_arrays(steps, first)
         p = np.ones_like(q)
         found = np.where(steps < 1, p, q)
@@ -186,7 +189,7 @@ class NumpyScalar(Scalar):
 
     def __getattr__(self, name: str) -> Any:
         if name in _SCIPY:
-            return _scipy(_SCIPY[name])
+            return _scipy(name)
         return super().__getattr__(name)
 
 

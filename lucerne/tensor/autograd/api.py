@@ -26,7 +26,7 @@ def set_requires_grad(t: Any, value: bool) -> None:
             )
         return
     if value and t._meta.dtype.category not in (dt.FLOAT, dt.COMPLEX):
-        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if value and t._storage.inference:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
     if value or t._auto is not None:

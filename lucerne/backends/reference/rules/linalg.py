@@ -103,7 +103,7 @@ def lu_packed(input: Array) -> tuple[Array, Array, Array]:
     *batch, m, n = input.shape
     k = min(m, n)
     a = stacked(input)
-    if _get_lapack is not None and len(a) <= k:
+    if _get_lapack is not None and 0 < len(a) <= k:
         getrf = _get_lapack("getrf", (a,))
         found = [getrf(x) for x in a]
         packed = np.stack([f[0] for f in found])

@@ -39,7 +39,9 @@ def _log_add_exp_complex(a: Array, b: Array) -> Array:
     high = np.where(a.real >= b.real, a, b)
     low = np.where(a.real >= b.real, b, a)
     shift = np.where(np.isfinite(high.real), high, 0)
-    return np.where(low.real == -np.inf, high, shift + np.log(np.exp(high - shift) + np.exp(low - shift)))
+    return np.where(
+        low.real == -np.inf, high, shift + np.log(np.exp(high - shift) + np.exp(low - shift))
+    )
 
 
 def _accumulate(x: Array, fold: Any) -> Array:
