@@ -37,8 +37,8 @@ def _cat_meta(tensors: tuple[TensorMeta, ...], dim: int) -> TensorMeta:
 def _mismatch(first: TensorMeta, other: TensorMeta, dim: int, at: int) -> str:
     d = next(d for d in range(first.ndim) if d != dim and first.shape[d] != other.shape[d])
     return (
-        f"Sizes of tensors must match except in dimension {dim}. Expected {first.shape[d]} in "
-        f"dimension {d} but got {other.shape[d]} for tensor number {at} in the list"
+        f"Sizes of tensors must match except in dimension {dim}. Expected size {first.shape[d]} "
+        f"but got size {other.shape[d]} for tensor number {at} in the list."
     )
 
 

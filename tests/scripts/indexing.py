@@ -58,7 +58,7 @@ print("-- errors")
 for attempt in (
     lambda: x[2],
     lambda: x[0, 0, 0, 0],
-    lambda: x[:, [3]],
+    lambda: x[[3]],
     lambda: x[1.5],
     lambda: x["a"],
     lambda: torch.ones(2) + torch.ones(3),

@@ -107,7 +107,7 @@ def _widen_float8(bits: Array, dtype: dt.dtype) -> Array:
 
 
 def _narrow_float8(values: Array, dtype: dt.dtype) -> Array:
-    """Round to nearest, ties to the even code; beyond the largest value: saturate to nan or inf."""
+    """Round to nearest, ties to the even code; what is too large becomes inf, nan or the largest."""
     v = cast(values, np.dtype(np.float32))
     if dtype is dt.float8_e8m0fnu:
         return _narrow_e8m0(v)
@@ -123,6 +123,8 @@ def _narrow_float8(values: Array, dtype: dt.dtype) -> Array:
     code = np.where(pick_up, upper, lower)
     limit = positive[-1] + (positive[-1] - positive[-2]).astype(np.float64) / 2
     too_big = magnitude > limit if len(positive) % 2 else magnitude >= limit
+    if special == "fn":  # this type has no infinity: finite values stop at the largest
+        too_big = np.isinf(magnitude)
     nan_code = 0x80 if special == "fnuz" else 0x7F
     over = 0x7C if special == "ieee" else nan_code
     code = np.where(too_big, over, code)
@@ -136,8 +138,7 @@ def _narrow_e8m0(v: Array) -> Array:
     exponent = (bits >> np.uint32(23)) & np.uint32(0xFF)
     mantissa = bits & np.uint32(0x7FFFFF)
     half = np.uint32(0x400000)
-    up = (mantissa > half) | ((mantissa == half) & ((exponent & np.uint32(1)) == 1) | (mantissa > half))
-    up = up & ~((exponent == 0) & (mantissa <= half))
+    up = np.where(exponent == 0, mantissa > half, mantissa >= half)
     return np.where(np.isnan(v), 255, np.minimum(exponent + up, 255)).astype(np.uint8).reshape(v.shape)
 
 
