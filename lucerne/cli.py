@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +49,7 @@ def _conformance(options: argparse.Namespace) -> int:
 
 def top_package() -> Any:
     """`lucerne` itself, whose public functions the frozen calls name."""
-    return importlib.import_module("lucerne")
+    return sys.modules["lucerne"]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -26,11 +26,11 @@ def test_views_alias_and_random_is_torchs_stream() -> None:
 def test_a_small_network_learns() -> None:
     torch.manual_seed(0)
     x = torch.randn(64, 2)
-    y = (x[:, 0] * x[:, 1] > 0).long()
+    y = (x[:, 0] + x[:, 1] > 0).long()
     w1 = (torch.randn(2, 32) * 0.5).requires_grad_()
     w2 = (torch.randn(32, 2) * 0.5).requires_grad_()
     losses = []
-    for _ in range(200):
+    for _ in range(60):
         loss = torch.nn.functional.cross_entropy(torch.tanh(x @ w1) @ w2, y)
         loss.backward()
         with torch.no_grad():

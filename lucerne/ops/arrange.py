@@ -53,7 +53,12 @@ def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
             "tensor"
         )
     if any(r < 0 for r in times):
-        shape = [r * s for r, s in zip(times, (1,) * (len(times) - input.ndim) + tuple(input.shape), strict=True)]
+        shape = [
+            r * s
+            for r, s in zip(
+                times, (1,) * (len(times) - input.ndim) + tuple(input.shape), strict=True
+            )
+        ]
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {shape}")
     return _repeated(input, times)
 
@@ -192,9 +197,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         )
     for n, d in zip(by, along, strict=True):
         if not input.ndim:
-            raise IndexError(
-                f"Dimension specified as {d} but tensor has no dimensions"
-            )
+            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
         input = _rolled(input, n, sh.wrap_dim(d, input.ndim))
     return input
 
@@ -219,7 +222,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     a, b = along
     if a == b or abs(a - b) == input.ndim:
-        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}"
+        )
     for name, d in (("0", a), ("1", b)):
         if not -input.ndim <= d < input.ndim:
             raise RuntimeError(f"Rotation dim{name} out of range, dim{name} = {d}")
@@ -383,9 +388,7 @@ def _check_grid(given: tuple[Any, ...], indexing: str | None) -> None:
                 f"{list(x.shape)}"
             )
         if x.dtype is not given[0].dtype:
-            raise RuntimeError(
-                "torch.meshgrid expects all tensors to have the same dtype"
-            )
+            raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
         if x.device != given[0].device:
             raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
 

@@ -203,9 +203,7 @@ def split_copy(input: Tensor, split_size: int, dim: int = 0, *, out: Any = None)
 
 
 @front()
-def split_with_sizes_copy(
-    input: Tensor, split_sizes: Any, dim: int = 0, *, out: Any = None
-) -> Any:
+def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0, *, out: Any = None) -> Any:
     """`split_with_sizes` as copies."""
     return _delivered(split_with_sizes_copy_op(input, split_sizes, dim), out)
 

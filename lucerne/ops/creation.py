@@ -145,9 +145,7 @@ def zeros(
             [0., 0., 0.]])
     """
     strided_only("zeros", layout)
-    return make_filled(
-        shape_given("zeros", args, size), 0, dtype, device, requires_grad, None, out
-    )
+    return make_filled(shape_given("zeros", args, size), 0, dtype, device, requires_grad, None, out)
 
 
 @front()

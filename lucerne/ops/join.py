@@ -20,7 +20,9 @@ def _cat_meta(tensors: tuple[TensorMeta, ...], dim: int) -> TensorMeta:
     first = tensors[0]
     total = 0
     for i, m in enumerate(tensors):
-        same_rest = m.shape[:dim] == first.shape[:dim] and m.shape[dim + 1 :] == first.shape[dim + 1 :]
+        same_rest = (
+            m.shape[:dim] == first.shape[:dim] and m.shape[dim + 1 :] == first.shape[dim + 1 :]
+        )
         if m.ndim != first.ndim:
             raise RuntimeError(
                 f"Tensors must have same number of dimensions: got {first.ndim} and {m.ndim}"
@@ -97,9 +99,7 @@ def _check_parts(given: tuple[Any, ...]) -> None:
                 f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
             )
         if not t.ndim:
-            raise RuntimeError(
-                f"zero-dimensional tensor (at position {i}) cannot be concatenated"
-            )
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
 
 
 def _check_overlap(parts: tuple[Any, ...], out: Any) -> None:

@@ -168,7 +168,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return eigh(A, UPLO)[0]
 
 
-@composite(namespace="linalg", out="exact", oracle=np.linalg.eig)
+@composite(namespace="linalg", oracle=np.linalg.eig)
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix; complex even where they could be real."""
     check_square(input, "linalg.eig")
@@ -176,7 +176,7 @@ def eig(input: Tensor) -> Any:
     return _EIG(*dc.eig_factors(input))
 
 
-@composite(namespace="linalg", out="exact", oracle=np.linalg.eigvals)
+@composite(namespace="linalg", oracle=np.linalg.eigvals)
 def eigvals(input: Tensor) -> Tensor:
     """Eigenvalues of a square matrix."""
     check_square(input, "linalg.eigvals")

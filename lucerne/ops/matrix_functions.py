@@ -275,7 +275,7 @@ def _check_lstsq(A: Tensor, B: Tensor, driver: str) -> bool:
     return vector
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="plain")
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
 ) -> Any:

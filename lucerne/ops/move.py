@@ -29,8 +29,10 @@ def copy(input: Tensor, src: Tensor) -> Tensor:
 
 
 def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
-    strides = input.strides if input.is_dense else sh.elementwise_strides(
-        tuple(input.shape), ((tuple(input.shape), input.strides),)
+    strides = (
+        input.strides
+        if input.is_dense
+        else sh.elementwise_strides(tuple(input.shape), ((tuple(input.shape), input.strides),))
     )
     return make_meta(dtype, tuple(input.shape), strides, input.device)
 
@@ -69,7 +71,11 @@ def contiguous(input: Tensor, memory_format: Any = lo.contiguous_format) -> Tens
     """The tensor itself when its memory is in order, else a copy that is."""
     if memory_format is lo.preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    return input if input.is_contiguous(memory_format=memory_format) else clone_as(input, memory_format)
+    return (
+        input
+        if input.is_contiguous(memory_format=memory_format)
+        else clone_as(input, memory_format)
+    )
 
 
 def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
@@ -80,7 +86,9 @@ def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> 
 
 
 @structural(meta=_full_meta, out=False)
-def filled(size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
+def filled(
+    size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None
+) -> Tensor:
     """A new tensor with every element `value`."""
 
 

@@ -177,9 +177,7 @@ def _source(input: Tensor, dim: int, low: int, high: int, mode: str) -> Tensor:
 
 
 @front(namespace="nn.functional", name="pad")
-def pad_function(
-    input: Tensor, pad: Any, mode: str = "constant", value: Any = None
-) -> Tensor:
+def pad_function(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """The tensor made larger at its edges: by a constant, or by its own values.
 
     >>> import lucerne

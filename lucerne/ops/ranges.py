@@ -282,9 +282,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Any, 
     target = as_optional_dtype(dtype) or dt.int64
     if target not in (dt.int64, dt.int32):
         name = "tril" if lower else "triu"
-        raise NotImplementedError(
-            f"\"{name}_indices\" not implemented for '{dt.cxx_name(target)}'"
-        )
+        raise NotImplementedError(f"\"{name}_indices\" not implemented for '{dt.cxx_name(target)}'")
     return cast(found.t(), target).contiguous()
 
 

@@ -123,9 +123,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         )
     start = start + n if start < 0 else start
     if start > n - length:
-        raise RuntimeError(
-            f"start ({start}) + length ({length}) exceeds dimension size ({n})."
-        )
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
     return slice_dim(input, d, start, start + length, 1)
 
 
@@ -142,9 +140,7 @@ def unbind(input: Tensor, dim: int = 0) -> Any:
     meta: TensorMeta = input
     d = sh.wrap_dim(dim, meta.ndim, allow_scalar=False)
     rest = permuted(meta, [k for k in range(meta.ndim) if k != d])
-    return [
-        Geometry(rest.shape, rest.strides, i * meta.strides[d]) for i in range(meta.shape[d])
-    ]
+    return [Geometry(rest.shape, rest.strides, i * meta.strides[d]) for i in range(meta.shape[d])]
 
 
 def _stack(g: Any, dim: int) -> Tensor:
@@ -275,9 +271,7 @@ def tensor_split(
         for i in range(given):
             at += small + (i < more)
             ends.append(at)
-        return tuple(
-            slice_dim(input, d, e - small - (i < more), e, 1) for i, e in enumerate(ends)
-        )
+        return tuple(slice_dim(input, d, e - small - (i < more), e, 1) for i, e in enumerate(ends))
     edges = [0, *given, n]
     pairs = zip(edges[:-1], edges[1:], strict=True)
     return tuple(slice_dim(input, d, a, b, 1) for a, b in pairs)
@@ -402,9 +396,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Any:
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")
     if size > n:
-        raise RuntimeError(
-            f"maximum size for tensor at dimension {d} is {n} but size is {size}"
-        )
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     if not meta.ndim:

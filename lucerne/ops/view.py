@@ -67,7 +67,9 @@ def view_dtype(input: Tensor, dtype: Dtype) -> Any:
         )
     for d, st in enumerate(outer):
         if st % ratio:
-            raise RuntimeError(f"self.stride({d}) must be divisible by {ratio} {what}, but got {st}")
+            raise RuntimeError(
+                f"self.stride({d}) must be divisible by {ratio} {what}, but got {st}"
+            )
     return Geometry((*lead, meta.shape[-1] // ratio), (*(st // ratio for st in outer), 1), 0, dtype)
 
 
@@ -254,9 +256,7 @@ def t(input: Tensor) -> Any:
     """The transpose of a matrix; vectors and numbers as they are."""
     meta: TensorMeta = input
     if meta.ndim > 2:
-        raise RuntimeError(
-            f"t() expects a tensor with <= 2 dimensions, but self is {meta.ndim}D"
-        )
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {meta.ndim}D")
     return permuted(meta, range(meta.ndim)[::-1])
 
 

@@ -71,7 +71,9 @@ def _read_target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
     memory_format = kwargs.pop("memory_format", None)
     flags = [kwargs.pop("non_blocking", False), kwargs.pop("copy", False)]
     if kwargs:
-        raise TypeError(f"to() received an invalid combination of arguments - got {', '.join(kwargs)}")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got {', '.join(kwargs)}"
+        )
     at = 0
     for a in args:
         if isinstance(a, TensorBase):
@@ -84,7 +86,9 @@ def _read_target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
             flags[at] = a
             at += 1
         elif a is not None:
-            raise TypeError(f"to() received an invalid combination of arguments - got ({type(a).__name__})")
+            raise TypeError(
+                f"to() received an invalid combination of arguments - got ({type(a).__name__})"
+            )
     if other is not None:
         dtype, device = dtype or other.dtype, device or other.device
     return (

@@ -123,8 +123,8 @@ def _narrow_float8(values: Array, dtype: dt.dtype) -> Array:
     code = np.where(pick_up, upper, lower)
     limit = positive[-1] + (positive[-1] - positive[-2]).astype(np.float64) / 2
     too_big = magnitude > limit if len(positive) % 2 else magnitude >= limit
-    if special == "fn":  # this type has no infinity: finite values stop at the largest
-        too_big = np.isinf(magnitude)
+    if special == "fn":  # this type has no infinity: larger values stop at the largest
+        too_big = np.zeros_like(too_big)
     nan_code = 0x80 if special == "fnuz" else 0x7F
     over = 0x7C if special == "ieee" else nan_code
     code = np.where(too_big, over, code)
