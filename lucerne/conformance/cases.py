@@ -97,6 +97,8 @@ _SHAPES: dict[int, list[list[tuple[int, ...]]]] = {
     2: [[(2, 3), (2, 3)], [(2, 3), (3,)], [(), (4,)], [(0, 2), (2,)]],
     3: [[(2, 3), (2, 3), (2, 3)], [(3, 1), (4,), ()]],
 }
+FORMAT = 1
+"""Of the frozen files."""
 _DTYPES = (dt.float32, dt.float64, dt.int64, dt.bool_)
 
 

@@ -421,7 +421,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 @front()
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The powers of a vector as columns, from the highest down unless `increasing`."""
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")

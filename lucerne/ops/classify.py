@@ -309,7 +309,7 @@ def binary_cross_entropy(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
-    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
+    if not input.is_meta and input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("all elements of input should be between 0 and 1")
     loss = bce_elements(input, target)
     return reduced(loss if weight is None else loss * weight, reduction)

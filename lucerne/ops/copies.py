@@ -47,14 +47,25 @@ def fill_(input: Tensor, value: Any) -> Tensor:
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value.ndim} dimensions."
             )
-        return input.copy_(value)
-    return input.copy_(checked_number(value, input.dtype))
+        _each_place_once(input).copy_(value)
+    else:
+        _each_place_once(input).copy_(checked_number(value, input.dtype))
+    return input
 
 
 @front(method=True)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over every element."""
-    return input.copy_(0)
+    _each_place_once(input).copy_(0)
+    return input
+
+
+def _each_place_once(x: Tensor) -> Tensor:
+    """The view of an expanded tensor that holds each memory location once."""
+    for d, (n, st) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if st == 0 and n > 1:
+            x = x.narrow(d, 0, 1)
+    return x
 
 
 # ---- views as copies --------------------------------------------------------------------------
@@ -107,7 +118,7 @@ def expand_copy(input: Tensor, size: IntList, *, implicit: bool = False) -> Tens
     return _own(input.expand(size))
 
 
-@composite(out="exact")
+@composite(method=True, out="exact")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`narrow` as a copy."""
     return _own(input.narrow(dim, start, length))
@@ -208,6 +219,12 @@ def split_with_sizes_copy(input: Tensor, split_sizes: Any, dim: int = 0, *, out:
     return _delivered(split_with_sizes_copy_op(input, split_sizes, dim), out)
 
 
+@front()
+def detach(input: Tensor) -> Tensor:
+    """The same values, cut off from the graph."""
+    return input.detach()
+
+
 @composite(out="exact")
 def detach_copy(input: Tensor) -> Tensor:
     """`detach` as a copy."""
@@ -223,8 +240,8 @@ def _with_part(input: Tensor, part: Any, src: Tensor, memory_format: Any = None)
     view = part(made)
     if view.shape != src.shape:
         raise RuntimeError(
-            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
-            f"slice size = {list(view.shape)}"
+            f"expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(view.shape)}"
         )
     view.copy_(src)
     return made

@@ -22,7 +22,8 @@ _LIMITS = {
 }  # fmt: skip
 _LARGEST = {dt.float32: 3.4028234663852886e38, dt.float16: 65504.0, dt.bfloat16: 3.3895314e38}
 _C_NAMES = {
-    dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int", dt.int64: "int64_t",
+    dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
+    dt.int64: "int64_t",
     dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t", dt.float32: "float",
     dt.float64: "double", dt.float16: "c10::Half", dt.bfloat16: "c10::BFloat16",
 }  # fmt: skip
@@ -262,9 +263,9 @@ def empty_permuted(
     for at, d in enumerate(order):
         if not 0 <= d < len(shape):
             raise RuntimeError(
-                f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got {d} "
-                f"at index {at}).  NB: negative dims not currently supported; file an issue if you "
-                "want it."
+                f"Dimension out of range (expected to be between 0 and {len(shape) - 1}, but got "
+                f"{d} at index {at}).  NB: negative dims not currently supported; file an issue if "
+                "you want it."
             )
     if len(set(order)) != len(order):
         raise RuntimeError("Duplicate dim not allowed")

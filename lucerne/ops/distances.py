@@ -98,6 +98,7 @@ def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     return p_norm(away, p, (-1,), False)
 
 
+@front()
 @front(namespace="nn.functional")
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows: the upper triangle of `cdist(input, input)`, row by row."""
@@ -113,6 +114,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return p_norm(away, p, (-1,), False) if away.shape[-1] else away.sum(-1)
 
 
+@front()
 @front(namespace="nn.functional")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False

@@ -210,8 +210,8 @@ _UNSET: Any = object()
 def _refuse_call(name: str, received: Any) -> TypeError:
     return TypeError(
         f"{name}() received an invalid combination of arguments - got {type(received).__name__}, "
-        "but expected one of: (Tensor input), (Tensor input, Tensor other), (Tensor input, int dim, "
-        "bool keepdim)"
+        "but expected one of: (Tensor input), (Tensor input, Tensor other), (Tensor input, int "
+        "dim, bool keepdim)"
     )
 
 

@@ -67,6 +67,7 @@ from lucerne.ops import slicing as slicing
 from lucerne.ops import softmax as softmax
 from lucerne.ops import sorting as sorting
 from lucerne.ops import special as special
+from lucerne.ops import splitting as splitting
 from lucerne.ops import statistics as statistics
 from lucerne.ops import typing as typing
 from lucerne.ops import unary as unary

@@ -194,7 +194,7 @@ def _gaussian_variance(input: Tensor, var: Any) -> Tensor:
         if var < 0:
             raise ValueError("var has negative entry/entries")
         return (input.detach() * 0 + 1) * var
-    if bool((var < 0).any()):
+    if not var.is_meta and bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape == input.shape:
         return var

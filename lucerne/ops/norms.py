@@ -163,6 +163,22 @@ def norm(
     return vector_norm(input, order, _norm_dims(input, dim), keepdim, dtype=dtype, out=out)
 
 
+@front()
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Root of the sum of squares over one or two dimensions."""
+    return vector_norm(input, 2, _norm_dims(input, dim) or None, keepdim, out=out)
+
+
+@front()
+def nuclear_norm(
+    input: Tensor, dim: Any = (-2, -1), keepdim: bool = False, *, out: Any = None
+) -> Tensor:
+    """Sum of the singular values of matrices."""
+    if isinstance(dim, bool):
+        dim, keepdim = (-2, -1), dim
+    return late.fn("linalg.matrix_norm")(input, "nuc", dim, keepdim, out=out)
+
+
 @front(name="norm", namespace="linalg")
 def linalg_norm(
     A: Tensor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import dtype as dt
@@ -118,7 +119,7 @@ def _reflected(at: Tensor, n: int) -> Tensor:
     return (n - 1) - ((n - 1) - at.abs()).abs()
 
 
-_MODES = {
+_MODES: dict[str, Callable[[Tensor, int], Tensor]] = {
     "reflect": _reflected,
     "replicate": lambda at, n: at.clamp(0, n - 1),
     "circular": lambda at, n: at.remainder(n),
@@ -129,7 +130,7 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
     count = len(pad) // 2
     if len(pad) not in (2, 4, 6) or input.ndim not in (count + 1, count + 2):
         raise NotImplementedError(
-            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+            f"Padding size {len(pad)} is not supported for {input.ndim}D input tensor."
         )
     low, high = _sides(pad, input.ndim)
     for d in range(input.ndim):
@@ -148,9 +149,7 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
         if mode == "circular" and max(low[d], high[d]) > n:
             raise RuntimeError("Padding value causes wrapping around more than once.")
         if n + low[d] + high[d] < (1 if n else 0):
-            raise RuntimeError(
-                f"input (size: {n}) with padding {low[d]}, {high[d]} gives an output that is too small"
-            )
+            raise RuntimeError(f"input (size: {n}) with padding {low[d]}, {high[d]} leaves nothing")
 
 
 @composite(namespace="nn.functional", name="pad_mode", out=False)
@@ -185,10 +184,17 @@ def pad_function(input: Tensor, pad: Any, mode: str = "constant", value: Any = N
     tensor([0., 1., 1., 0.])
     """
     counts = as_int_list(pad)
+    if len(counts) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(counts) > 2 * input.ndim:
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got "
+            f"padding length {len(counts)} and input of dimension {input.ndim}"
+        )
     if mode == "constant":
         return constant_pad_nd(input, counts, 0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _MODES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     return pad_mode(input, counts, mode)

@@ -42,7 +42,7 @@ def _common_dtype(values: tuple[Any, ...], dtype: Any, out: Any) -> dt.dtype:
     return get_default_dtype()
 
 
-def _length(start: Any, end: Any, step: Any, dtype: dt.dtype) -> int:
+def _length(start: float, end: float, step: float, dtype: dt.dtype) -> int:
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not math.isfinite(start) or not math.isfinite(end):
@@ -161,8 +161,8 @@ def _spaced_dtype(name: str, values: tuple[Any, ...], dtype: Any, out: Any) -> d
         return floating.to_complex() if is_complex else floating
     if is_complex and target.category != dt.COMPLEX:
         raise RuntimeError(
-            f"torch.{name}(): inferred dtype {floating.to_complex()} can't be safely cast to passed "
-            f"dtype {target}"
+            f"torch.{name}(): inferred dtype {floating.to_complex()} can't be safely cast to "
+            f"passed dtype {target}"
         )
     if target is dt.bool_:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")

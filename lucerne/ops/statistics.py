@@ -170,7 +170,7 @@ def _check_weights(name: str, weights: Tensor, count: int, kind: int) -> None:
             f"cov(): expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {count}"
         )
-    if count and bool(weights.lt(0).any()):
+    if count and not weights.is_meta and bool(weights.lt(0).any()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
@@ -217,7 +217,7 @@ def cov(
     rows = input.reshape(1, -1) if input.ndim < 2 else input
     weights = _covariance_weights(rows.shape[1], fweights, aweights)
     total = rows.shape[1] if weights is None else weights.sum()
-    if weights is not None and rows.shape[1] and not bool(total):
+    if weights is not None and rows.shape[1] and not rows.is_meta and not bool(total):
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     average = (rows if weights is None else rows * weights).sum(1) / total
     freedom = _freedom(weights, aweights, total, correction)

@@ -1,4 +1,4 @@
-"""Index maps: the same memory read with another shape. Bodies take a TensorMeta and return Geometry."""
+"""Index maps: the same memory under another shape. Bodies take a TensorMeta, return Geometry."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def view_shape(input: Tensor, size: IntList) -> Any:
     strides = sh.view_strides(tuple(meta.shape), meta.strides, shape)
     if strides is None:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension "
-            "spans across two contiguous subspaces). Use .reshape(...) instead."
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         )
     return Geometry(shape, strides)
 
@@ -78,8 +78,8 @@ def _check_offset(input: Tensor, dtype: dt.dtype) -> None:
     if ratio > 1 and not rest and input.storage_offset() % ratio:
         raise RuntimeError(
             f"self.storage_offset() must be divisible by {ratio} to view "
-            f"{dt.cxx_name(input.dtype)} as {dt.cxx_name(dtype)} (different element sizes), but got "
-            f"{input.storage_offset()}"
+            f"{dt.cxx_name(input.dtype)} as {dt.cxx_name(dtype)} (different element sizes), but "
+            f"got {input.storage_offset()}"
         )
 
 
@@ -207,9 +207,9 @@ def permute_dims(input: Tensor, dims: IntList) -> Any:
     meta: TensorMeta = input
     if len(dims) != meta.ndim:
         raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the length "
-            f"of the desired ordering of dimensions i.e. input.dim() = {meta.ndim} is not equal to "
-            f"len(dims) = {len(dims)}"
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {meta.ndim} is "
+            f"not equal to len(dims) = {len(dims)}"
         )
     order = tuple(sh.wrap_dim(d, meta.ndim) for d in dims)
     if len(set(order)) != len(order):
@@ -234,8 +234,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     src, dst = as_int_list(source), as_int_list(destination)
     if len(src) != len(dst):
         raise RuntimeError(
-            f"movedim: Invalid source or destination dims: source ({list(src)} dims) should contain "
-            f"the same number of dims as destination ({list(dst)} dims)"
+            f"movedim: Invalid source or destination dims: source ({list(src)} dims) should "
+            f"contain the same number of dims as destination ({list(dst)} dims)"
         )
     ndim = input.ndim
     src, dst = (tuple(sh.wrap_dim(d, ndim) for d in ds) for ds in (src, dst))

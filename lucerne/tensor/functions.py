@@ -113,7 +113,9 @@ def from_file(
             with open(filename, "ab") as file:
                 file.truncate(need)
     elif os.path.getsize(filename) < need:
-        raise RuntimeError(f"file {filename!r} holds {os.path.getsize(filename)} bytes, needs {need}")
+        raise RuntimeError(
+            f"file {filename!r} holds {os.path.getsize(filename)} bytes, needs {need}"
+        )
     if not size:
         return interop.from_numpy(np.empty(0, kind.storage))
     memory = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (need,))
@@ -235,4 +237,3 @@ def clear_autocast_cache() -> None:
 
 BUILD = {"has_lapack": True, "has_spectral": True, "has_mkl": False, "has_openmp": False}
 """What torch tells as module attributes: NumPy brings LAPACK and FFT."""
-

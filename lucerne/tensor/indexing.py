@@ -1,7 +1,7 @@
 """`x[...]` and `x[...] = v`: Python's index expressions, read left to right as torch reads them.
 
-Integers, slices, None and `...` are views. Tensors, lists and arrays among them are collected and handed to
-the `index` primitive at the end, one per dimension of the view that is left.
+Integers, slices, None and `...` are views. Tensors, lists and arrays among them are collected and
+handed to the `index` primitive at the end, one per dimension of the view that is left.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def _truth_index(x: Any, value: bool) -> Any:
 def _select(view: Any, dim: int, index: int, at: int) -> Any:
     if not view.ndim:
         raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in "
-            "C++ to convert a 0-dim tensor to a number"
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` "
+            "in C++ to convert a 0-dim tensor to a number"
         )
     n = view.shape[dim]
     if not -n <= index < n:
@@ -239,7 +239,20 @@ def _is_one_mask(tensors: list[Any]) -> bool:
     return len(given) == 1 and given[0].dtype in (dt.bool_, dt.uint8)
 
 
+def turned_around(x: Any) -> Any:
+    """`reversed(x)`: the first dimension from its end, as a copy."""
+    return x.flip(0) if x.ndim else x
+
+
+_METHODS = {
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "__delitem__": delitem,
+    "__reversed__": turned_around,
+}
+
+
 def install() -> None:
     """Give Tensor its square brackets."""
-    for name, fn in (("getitem", getitem), ("setitem", setitem), ("delitem", delitem)):
-        setattr(Maker.cls, f"__{name}__", fn)
+    for name, fn in _METHODS.items():
+        setattr(Maker.cls, name, fn)

@@ -160,7 +160,9 @@ class TypedStorage:
         return self
 
     def copy_(self, source: Any, non_blocking: bool = False) -> TypedStorage:
-        self._flat.copy_(source._flat if isinstance(source, TypedStorage) else build(source, None, None))
+        self._flat.copy_(
+            source._flat if isinstance(source, TypedStorage) else build(source, None, None)
+        )
         return self
 
     def clone(self) -> TypedStorage:
@@ -254,7 +256,6 @@ STORAGE_TYPES = {
     f"{name}Storage": _StorageType(f"{name}Storage", (), {"dtype": dtype, "__module__": "lucerne"})
     for name, dtype in NAMES.items()
 }
-
 
 
 def storage_type(self: Any) -> Any:

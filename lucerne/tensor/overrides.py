@@ -18,7 +18,11 @@ _state = dispatch.state
 
 
 def disabled_torch_function(
-    cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    cls: type,
+    func: Any,
+    types: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
 ) -> Any:
     """Assign as `__torch_function__` to make a subclass behave as a plain tensor."""
     return NotImplemented
@@ -29,7 +33,9 @@ def is_override(x: Any) -> bool:
     cls = type(x)
     if cls in plain_types or x is None:
         return False
-    return getattr(cls, "__torch_function__", disabled_torch_function) is not disabled_torch_function
+    return (
+        getattr(cls, "__torch_function__", disabled_torch_function) is not disabled_torch_function
+    )
 
 
 def overriding(candidates: Iterable[Any]) -> list[Any]:
@@ -170,7 +176,11 @@ class FunctionMode(dispatch.Interpreter):
     level = "call"
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no __torch_function__")
 
@@ -189,7 +199,11 @@ class BaseFunctionMode(FunctionMode):
     """A mode that changes nothing."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return func(*args, **(kwargs or {}))
 
@@ -289,7 +303,11 @@ def _plain(op: Op, name: str, a: Any) -> Any:
     if isinstance(a, np.generic) or (isinstance(a, np.ndarray) and a.ndim == 0):
         return a.item()
     if isinstance(a, numbers.Number):
-        return complex(a) if isinstance(a, numbers.Complex) and not isinstance(a, numbers.Real) else float(a)  # type: ignore[arg-type]
+        return (
+            complex(a)
+            if isinstance(a, numbers.Complex) and not isinstance(a, numbers.Real)
+            else float(a)
+        )  # type: ignore[arg-type]
     raise TypeError(
         f"{op.name}(): argument '{name}' must be Tensor, not {type(a).__name__}. "
         "Hint: lucerne.tensor(...) makes a Tensor of a list or an array."

@@ -167,7 +167,9 @@ class SparseTensor(Tensor, watched=False):
         if self._layout is lo.sparse_csr:
             return self
         if self.ndim != 2 or self.sparse_dim() != 2:
-            raise RuntimeError(f"to_sparse_csr: expected a sparse matrix, got shape {list(self.shape)}")
+            raise RuntimeError(
+                f"to_sparse_csr: expected a sparse matrix, got shape {list(self.shape)}"
+            )
         done = self.coalesce()
         return make(done._index, done._values(), self.shape, lo.sparse_csr, is_sorted=True)
 
@@ -187,9 +189,7 @@ class SparseTensor(Tensor, watched=False):
         refuse("untyped_storage", self)
 
     def numpy(self, *, force: bool = False) -> NoReturn:
-        raise TypeError(
-            "can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."
-        )
+        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def tolist(self) -> NoReturn:
         refuse("tolist", self)
@@ -206,7 +206,13 @@ class SparseTensor(Tensor, watched=False):
         return made.requires_grad_() if requires_grad(self) else made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        state = (self._index, self._vals.detach(), tuple(self.shape), str(self._layout), self._sorted)
+        state = (
+            self._index,
+            self._vals.detach(),
+            tuple(self.shape),
+            str(self._layout),
+            self._sorted,
+        )
         return _rebuild, (*state, requires_grad(self))
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
@@ -216,9 +222,16 @@ class SparseTensor(Tensor, watched=False):
             "crow_indices": shown.crow_indices(), "col_indices": shown.col_indices(),
         }  # fmt: skip
         parts["values"] = shown._vals
-        text = ",\n       ".join(f"{name}={_indented(t, len(name) + 8)}" for name, t in parts.items())
+        text = ",\n       ".join(
+            f"{name}={_indented(t, len(name) + 8)}" for name, t in parts.items()
+        )
         facts = [f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
-        if self.dtype not in (defaults.get_default_dtype(), dt.int64, dt.bool_, defaults.default_complex()):
+        if self.dtype not in (
+            defaults.get_default_dtype(),
+            dt.int64,
+            dt.bool_,
+            defaults.default_complex(),
+        ):
             facts.append(f"dtype={self.dtype}")
         facts.append(f"layout={self._layout}")
         if self.grad_fn is not None:
@@ -362,7 +375,9 @@ def sparse_csr_tensor(
     crow, col = as_tensor(crow_indices, dt.int64), as_tensor(col_indices, dt.int64)
     held = _values_of(values, dtype, device)
     rows = crow.numel() - 1
-    shape = as_int_list(size) if size is not None else (rows, int(col.max()) + 1 if col.numel() else 0)
+    shape = (
+        as_int_list(size) if size is not None else (rows, int(col.max()) + 1 if col.numel() else 0)
+    )
     if crow.ndim != 1 or held.ndim != 1 or len(shape) != 2 or shape[0] != rows:
         raise NotImplementedError("sparse_csr_tensor: only plain matrices (no batches, no blocks)")
     row = crow.new_tensor(range(rows)).repeat_interleave(crow[1:] - crow[:-1])

@@ -50,16 +50,16 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = cast(result, dtype)
     if device is not None and device != input.device:
         result = to_device(result, device)
-    if memory_format is not None and memory_format is not lo.preserve_format:
-        if not _is_in(result, memory_format, fresh=result is not input):
-            return clone_as(result, memory_format)
+    ordered = memory_format is not None and memory_format is not lo.preserve_format
+    if ordered and not _is_in(result, memory_format, fresh=result is not input):
+        return clone_as(result, memory_format)
     if copy and result is input:
         return clone_as(result, lo.preserve_format)
     return result
 
 
 def _is_in(t: Any, memory_format: Any, *, fresh: bool) -> bool:
-    """Whether `t` needs no copy: a tensor that was there before only has to look like the format."""
+    """Whether `t` needs no copy: a tensor that was there only has to look like the format."""
     if fresh:
         return bool(t.is_contiguous(memory_format=memory_format))
     return sh.suggested_format(t.shape, t.stride()) is memory_format

@@ -85,7 +85,9 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         """Take over the bytes of another storage of the same size."""
         if len(source) != len(self):
-            raise RuntimeError(f"size does not match, self was {len(self)} bytes but src was {len(source)} bytes")
+            raise RuntimeError(
+                f"size does not match, self was {len(self)} bytes but src was {len(source)} bytes"
+            )
         self._storage.host()[:] = source._storage.host()
         self._storage.version += 1
         return self

@@ -29,17 +29,27 @@ Message = str | Callable[[str], str] | None
 class _Unequal(Exception):
     """Found a difference: what to raise, saying what, at which place of nested containers."""
 
+    early = False
+
     def __init__(self, kind: type[Exception], text: str, at: tuple[Any, ...]) -> None:
         super().__init__(text)
         self.kind, self.text, self.at = kind, text, at
 
     def error(self, msg: Message) -> Exception:
+        if self.early:
+            msg = None
         if isinstance(msg, str):
             return self.kind(msg)
         text = self.text
         if self.at:
             text += f"\n\nThe failure occurred for item {''.join(str([i]) for i in self.at)}"
         return self.kind(msg(text) if callable(msg) else text)
+
+
+class _Incomparable(_Unequal):
+    """The two have not the same structure: the user's message, which is about values, is not used."""
+
+    early = True
 
 
 def assert_close(
@@ -65,7 +75,14 @@ def assert_close(
     """
     __tracebackhide__ = True
     checks = _Checks(
-        allow_subclasses, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride
+        allow_subclasses,
+        rtol,
+        atol,
+        equal_nan,
+        check_device,
+        check_dtype,
+        check_layout,
+        check_stride,
     )
     try:
         checks.compare(actual, expected, ())
@@ -96,7 +113,13 @@ def assert_allclose(
         pairs = [_ALLCLOSE.get(t.dtype, (0.0, 0.0)) for t in (actual, expected)]
         rtol, atol = max(p[0] for p in pairs), max(p[1] for p in pairs)
     assert_close(
-        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        msg=msg or None,
     )
 
 
@@ -133,7 +156,7 @@ class _Checks:
     def _sequences(self, a: Sequence[Any], e: Sequence[Any], at: tuple[Any, ...]) -> None:
         if len(a) != len(e):
             text = f"The length of the sequences mismatch: {len(a)} != {len(e)}"
-            raise _Unequal(AssertionError, text, at)
+            raise _Incomparable(AssertionError, text, at)
         for i in range(len(a)):
             self.compare(a[i], e[i], (*at, i))
 
@@ -144,7 +167,7 @@ class _Checks:
                 f"Missing keys in the actual mapping: {sorted(set(e) - set(a))}\n"
                 f"Additional keys in the actual mapping: {sorted(set(a) - set(e))}"
             )
-            raise _Unequal(AssertionError, text, at)
+            raise _Incomparable(AssertionError, text, at)
         keys = list(a)
         try:
             keys.sort()
@@ -159,10 +182,9 @@ class _Checks:
         if (self.rtol is None) != (self.atol is None):
             missing = "rtol" if self.rtol is None else "atol"
             text = (
-                "Both 'rtol' and 'atol' must be either specified or omitted, "
-                f"but got no {missing}."
+                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
             )
-            raise _Unequal(ValueError, text, at)
+            raise _Incomparable(ValueError, text, at)
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         pairs = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
@@ -227,7 +249,7 @@ def _plain(x: Any) -> Any:
 
 def _refuse(a: Any, e: Any, at: tuple[Any, ...]) -> NoReturn:
     text = f"No comparison pair was able to handle inputs of type {type(a)} and {type(e)}."
-    raise _Unequal(TypeError, text, at)
+    raise _Incomparable(TypeError, text, at)
 
 
 def _alike(a: Any, e: Any) -> tuple[Any, Any]:
@@ -235,7 +257,9 @@ def _alike(a: Any, e: Any) -> tuple[Any, Any]:
     if a.device != e.device:
         a, e = a.cpu(), e.cpu()
     if a.dtype is not e.dtype:
-        wide = [dt.int64 if t in (dt.uint16, dt.uint32, dt.uint64) else t for t in (a.dtype, e.dtype)]
+        wide = [
+            dt.int64 if t in (dt.uint16, dt.uint32, dt.uint64) else t for t in (a.dtype, e.dtype)
+        ]
         common = dt.promote_types(*wide)
         a, e = a.to(common), e.to(common)
     if a.layout is not e.layout:

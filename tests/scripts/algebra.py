@@ -18,7 +18,9 @@ print("-- solving")
 x = torch.linalg.solve(a, b)
 print(x, torch.allclose(a @ x, b), torch.linalg.inv(a) @ a)
 print(torch.linalg.lstsq(a[:, :2], b).solution, torch.linalg.pinv(a[:, :2]).shape)
-print(torch.linalg.det(a), torch.linalg.slogdet(a), torch.linalg.matrix_rank(a), torch.linalg.cond(a))
+print(
+    torch.linalg.det(a), torch.linalg.slogdet(a), torch.linalg.matrix_rank(a), torch.linalg.cond(a)
+)
 
 print("-- factors")
 low = torch.linalg.cholesky(a)

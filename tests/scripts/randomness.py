@@ -17,7 +17,9 @@ print(torch.normal(2.0, 0.5, size=(3,)), torch.normal(torch.zeros(2), torch.tens
 print(torch.bernoulli(torch.full((5,), 0.5)), torch.rand(2, dtype=torch.double))
 print(torch.empty(3).uniform_(-1, 1), torch.empty(3).normal_(0, 2), torch.empty(2).exponential_())
 print(torch.empty(4).random_(0, 5), torch.rand_like(torch.ones(2)), torch.randn_like(torch.ones(2)))
-print(torch.randint_like(torch.ones(3), 4), torch.randn(20).mean(), torch.randn(3, dtype=torch.cfloat))
+print(
+    torch.randint_like(torch.ones(3), 4), torch.randn(20).mean(), torch.randn(3, dtype=torch.cfloat)
+)
 print(torch.multinomial(torch.tensor([0.1, 0.2, 0.7]), 5, replacement=True))
 print(torch.multinomial(torch.tensor([0.1, 0.2, 0.7]), 2), torch.poisson(torch.tensor([1.0, 9.0])))
 

@@ -21,7 +21,10 @@ BY_VALUE = {
     "nonzero", "nonzero_static", "masked_select", "unique", "unique_consecutive", "item", "tolist",
     "argwhere", "bincount", "repeat_interleave", "histc", "equal", "allclose", "multinomial",
     "__getitem__", "to_sparse", "bernoulli", "normal", "combinations",
+    "as_strided.partial_views",  # reads beyond the view, which a meta copy has not
 }  # fmt: skip
+# Only some samples of these read values: tensors as bounds, masks as indices, a copy to the host.
+SOMETIMES = {"linspace.tensor_overload", "to", "narrow", "index_put", "nn.functional.one_hot"}
 
 
 def meta_failures(entry: Any) -> list[str]:
@@ -41,7 +44,13 @@ def meta_failures(entry: Any) -> list[str]:
             except Exception:  # another test's business
                 continue
             try:
-                shadow = context.function(*_on_meta((carried.input, *carried.args)), **_meta_kw(carried))
+                shadow = context.function(
+                    *_on_meta((carried.input, *carried.args)), **_meta_kw(carried)
+                )
+            except NotImplementedError as error:
+                if entry.name not in SOMETIMES:
+                    failures.append(f"{entry.name} {label}: {error}")
+                continue
             except Exception as error:
                 failures.append(f"{entry.name} {label}: {type(error).__name__}: {str(error)[:120]}")
                 continue
@@ -69,8 +78,8 @@ def _facts(result: Any) -> list[Any]:
 
 
 def _entries() -> list[Any]:
-    found = [e for e in catalog.entries_of(["T0"]) if e.name.split(".")[-1] not in BY_VALUE]
-    return [e for e in found if e.op.name not in BY_VALUE]
+    found = list(catalog.entries_of(["T0"]))
+    return [e for e in found if e.name not in BY_VALUE and e.op.name not in BY_VALUE]
 
 
 def test_meta_runs_agree_with_real_runs() -> None:

@@ -1,6 +1,5 @@
 """Subclasses of Tensor, `__torch_function__` and function modes: the same programs under both."""
 
-
 import copy
 
 import pytest
@@ -78,8 +77,7 @@ PROGRAMS = [
     PLAIN + "y = x.clone().requires_grad_()\ny.sum().backward()\ntype(y.grad).__name__",
     PLAIN + "class Two(Sub):\n    pass\ny = torch.ones(2, 2).as_subclass(Two)\n"
     "type(x + y).__name__, type(y + x).__name__",
-    PLAIN + "class Other(torch.Tensor):\n    pass\n"
-    "y = torch.ones(2, 2).as_subclass(Other)\nx + y",
+    PLAIN + "class Other(torch.Tensor):\n    pass\ny = torch.ones(2, 2).as_subclass(Other)\nx + y",
     PLAIN + "isinstance(x, torch.Tensor), isinstance(x, Sub), torch.is_tensor(x)",
     PLAIN + "with torch._C.DisableTorchFunctionSubclass() if hasattr(torch, '_C') else "
     "torch.DisableTorchFunctionSubclass():\n    y = x + 1\ntype(y).__name__",
@@ -192,5 +190,3 @@ def test_modes_do_not_outlive_an_error() -> None:
         pass
     with Broken(), lucerne.DisableTorchFunction():
         assert lucerne.ones(1).tolist() == [1]
-
-

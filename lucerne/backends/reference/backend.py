@@ -99,18 +99,21 @@ def aligned(nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def array(t: TensorState) -> np.ndarray[Any, Any]:
-    """The tensor's memory as an array of its storage type, cached on the tensor."""
-    found = t._array
+    """The tensor's memory as an array of its storage type, cached on the tensor.
+
+    The cache is a pair (buffer, array): a storage that was resized has another buffer.
+    """
     buffer = t._storage.buffer
-    if found is not None and found.base is buffer:
-        return found  # type: ignore[no-any-return]
+    cached = t._array
+    if cached is not None and cached[0] is buffer:
+        return cached[1]  # type: ignore[no-any-return]
     meta = t._meta
     storage = meta.dtype.storage
     if not meta.numel:  # nothing to point at, but NumPy would still check offset and strides
         return np.empty(meta.shape, storage)
     start = t._offset * storage.itemsize
     found = np.ndarray(meta.shape, storage, buffer, start, meta.byte_strides)
-    t._array = found
+    t._array = (buffer, found)
     return found
 
 

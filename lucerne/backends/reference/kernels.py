@@ -102,6 +102,8 @@ def _all_native(node: Node, compute: dt.dtype) -> bool:
 
 def _direct_kernel(ufunc: Any, compute: dt.dtype) -> Kernel:
     storage = compute.storage
+    if storage.kind in "fc":  # NumPy rounds a Python number to the array's floating type by itself
+        return lambda inputs, outputs: ufunc(*inputs, outputs[0])
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         ufunc(*[x if type(x) is np.ndarray else number(x, storage) for x in inputs], out=outputs[0])

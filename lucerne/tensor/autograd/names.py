@@ -46,7 +46,9 @@ _BY_ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
     "sum": lambda plain: f"Sum{_by_dim(plain)}",
     "mean": lambda plain: f"Mean{_by_dim(plain)}",
     "prod_dim": lambda plain: f"Prod{_by_dim(plain)}",
-    "pow2": lambda plain: f"Pow{0 if not _is_tensor(plain[1]) else 1 if _is_tensor(plain[0]) else 2}",
+    "pow2": lambda plain: (
+        f"Pow{0 if not _is_tensor(plain[1]) else 1 if _is_tensor(plain[0]) else 2}"
+    ),
     "clamp": lambda plain: f"Clamp{0 if any(map(_is_tensor, plain[1:])) else 1}",
     "batch_matmul": lambda plain: "Mm0" if plain[0].ndim == 2 else "Bmm0",
     "sub2": lambda plain: "Sub0" if _is_tensor(plain[0]) else "Rsub1",
