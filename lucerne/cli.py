@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lucerne import contract
+from lucerne.ir.scalar import REQUIRED
 from lucerne.conformance import report, run
 from lucerne.conformance.cases import frozen_cases, oracle_cases
 
@@ -17,8 +18,8 @@ def _primitives(options: argparse.Namespace) -> int:
     if options.markdown:
         sys.stdout.write(contract.as_markdown())
         return 0
-    print(f"scalar instructions: {len(contract.REQUIRED)} required")
-    print("  " + " ".join(contract.REQUIRED))
+    print(f"scalar instructions: {len(REQUIRED)} required")
+    print("  " + " ".join(REQUIRED))
     print(f"scalar instructions with a default: {len(contract.optional_instructions())}")
     print("  " + " ".join(contract.optional_instructions()))
     ops = contract.primitives()

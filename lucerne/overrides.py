@@ -1,7 +1,8 @@
 """`lucerne.overrides`: objects and modes that take op calls over (`__torch_function__`).
 
-Subclasses of Tensor see ops and members; other classes that define `__torch_function__` see the ops they
-are passed to; a TorchFunctionMode sees the ops (not the members) that anybody calls while it is entered.
+Subclasses of Tensor see ops and members; other classes that define `__torch_function__` see the ops
+they are passed to; a TorchFunctionMode sees the ops (not the members) that anybody calls while it
+is entered.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lucerne.ir.export import public_names
-from lucerne.tensor import load as _load
 from lucerne.tensor import overrides as _overrides
 from lucerne.tensor.overrides import BaseFunctionMode as BaseTorchFunctionMode
 from lucerne.tensor.overrides import FunctionMode as TorchFunctionMode
@@ -76,7 +76,7 @@ def _spelled(function: Any) -> str:
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function overridable: `dispatcher(*args)` returns the arguments that may override it."""
+    """Make a function overridable: `dispatcher(*args)` returns the arguments that may do so."""
 
     def inner(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)

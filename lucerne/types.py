@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import IO
 
 from lucerne.base.device import device
-from lucerne.base.dtype import dtype as _dtype
-from lucerne.base.layout import layout as _layout
 from lucerne.base.shape import Size
 from lucerne.tensor.interop import UntypedStorage
 from lucerne.tensor.legacy import TypedStorage

@@ -32,6 +32,7 @@ from lucerne.ir import dispatch, op as op_, promote
 from lucerne.ir.convert import CONVERTERS
 from lucerne.ir.meta import NumberMeta, TensorMeta, make_meta
 from lucerne.ir.op import Op
+from lucerne.ir.spelling import takes_numpy_names
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -97,7 +98,8 @@ class Front:
 def front(**fields: Any) -> Decorator:
     """Register a plain function as public name, method and in-place method; it calls ops itself."""
 
-    def decorate(function: Function) -> Function:
+    def decorate(plain: Function) -> Function:
+        function = takes_numpy_names(plain)
         entry = Front(function, fields)
         if entry.qualified in _FRONTS:
             raise ValueError(f"{entry.qualified!r} has a front already")
@@ -170,7 +172,7 @@ def public_function(op: Op) -> Function:
     made.__doc__ = op.doc
     made.__module__ = op.body.__module__
     made.op = op  # type: ignore[attr-defined]
-    return made
+    return takes_numpy_names(made)
 
 
 p_empty = op_.inspect.Parameter.empty

@@ -13,7 +13,7 @@ from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.rng import generator_or_default
-from lucerne.ir.convert import Dtype, Opaque, as_int_list, as_optional_dtype
+from lucerne.ir.convert import Dtype, Opaque, as_dtype, as_int_list, as_optional_dtype
 from lucerne.ir.define import composite, front, random
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
@@ -161,9 +161,9 @@ def _target(size: Any, dtype: Any, device: Any, layout: Any, out: Any) -> Tensor
     """Where a factory draws: a new tensor, or `out` brought to the right shape."""
     if out is None:
         return _blank(size, dtype, device, layout)
-    if dtype is not None and as_optional_dtype(dtype) is not out.dtype:
+    if dtype is not None and as_dtype(dtype) is not out.dtype:
         raise RuntimeError(
-            f"dtype {dt.cxx_name(as_optional_dtype(dtype))} does not match dtype of out parameter "
+            f"dtype {dt.cxx_name(as_dtype(dtype))} does not match dtype of out parameter "
             f"({dt.cxx_name(out.dtype)})"
         )
     return out if tuple(out.shape) == tuple(size) else out.resize_(size)

@@ -1,11 +1,11 @@
-"""Functions of the top module that are no ops: in-place forms, numbers in torch's words, autocast state."""
+"""Functions of the top module that are no ops: in-place forms, sharing memory, autocast state."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,13 +20,16 @@ from lucerne.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 
-IN_PLACE = (
-    "abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ "
-    "atanh_ ceil_ celu_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_ detach_ "
-    "erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_ log10_ log1p_ "
-    "log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_ round_ rrelu_ "
-    "rsqrt_ selu_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ threshold_ trunc_ xlogy_ zero_"
-).split()
+IN_PLACE = [
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_",
+    "arctanh_", "asin_", "asinh_", "atan_", "atanh_", "ceil_", "celu_", "clamp_", "clamp_max_",
+    "clamp_min_", "clip_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "detach_", "erf_",
+    "erfc_", "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_", "gcd_", "i0_",
+    "index_put_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_",
+    "neg_", "negative_", "rad2deg_", "reciprocal_", "relu_", "resize_as_", "round_", "rrelu_",
+    "rsqrt_", "selu_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_", "square_", "tan_", "tanh_",
+    "threshold_", "trunc_", "xlogy_", "zero_",
+]  # fmt: skip
 """The in-place methods that torch also has as functions."""
 
 
@@ -38,9 +41,8 @@ def in_place_functions() -> dict[str, Function]:
 def _as_function(name: str) -> Function:
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, TensorBase):
-            raise TypeError(
-                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-            )
+            kind = type(input).__name__
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {kind}")
         return getattr(input, name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
@@ -105,7 +107,7 @@ def from_file(
     filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
-    """A 1-D tensor mapped from a file; with `shared` writes go to the file, which grows if needed."""
+    """A 1-D tensor mapped from a file; with `shared`, writes go to the file (and make it grow)."""
     kind: dt.dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
     need = size * kind.itemsize
     if shared:
@@ -133,7 +135,7 @@ def to_dlpack(tensor: Any) -> Any:
 
 
 def sym_int(a: Any) -> int:
-    return math.floor(a) if a > 0 else math.ceil(a)
+    return int(math.floor(a) if a > 0 else math.ceil(a))
 
 
 def sym_float(a: Any) -> float:
@@ -176,7 +178,7 @@ def sym_sum(args: Any) -> Any:
 
 
 class _Autocast:
-    dtypes: dict[str, dt.dtype] = {"cpu": dt.bfloat16, "cuda": dt.float16}
+    dtypes: ClassVar[dict[str, dt.dtype]] = {"cpu": dt.bfloat16, "cuda": dt.float16}
     cache = True
 
 

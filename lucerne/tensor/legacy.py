@@ -26,7 +26,7 @@ NAMES = {name: dtype for dtype, name in TYPE_NAMES.items()}
 
 
 class tensortype(type):
-    """Type of the typed constructors: calling one makes a plain Tensor, isinstance asks the dtype."""
+    """Type of the typed constructors: calls make plain Tensors, isinstance asks the dtype."""
 
     _legacy_dtype: dt.dtype
 

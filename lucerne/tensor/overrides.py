@@ -139,7 +139,7 @@ def call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[s
     """Offer the call of a front to the innermost function mode, then to overriding arguments."""
     stack = _state.call_level
     if stack and isinstance(stack[-1], FunctionMode):
-        mode = stack.pop()
+        mode: Any = stack.pop()
         _state.refresh()
         try:
             types = tuple(type(f) for f in overriding(_nested(args, kwargs)))
@@ -160,7 +160,7 @@ dispatch.entry.front = call_front
 
 
 class FunctionMode(dispatch.Interpreter):
-    """While entered, sees every op call of the thread as `__torch_function__(func, types, args, kwargs)`.
+    """While entered, sees every op call of the thread in its `__torch_function__`.
 
     >>> import lucerne
     >>> class Log(lucerne.overrides.TorchFunctionMode):
@@ -213,7 +213,7 @@ def current_mode() -> FunctionMode | None:
     return next((m for m in reversed(_state.call_level) if isinstance(m, FunctionMode)), None)
 
 
-class disable_all:  # noqa: N801
+class disable_all:
     """Inside, neither subclasses nor function modes see calls (torch: DisableTorchFunction)."""
 
     def __enter__(self) -> None:
@@ -303,18 +303,15 @@ def _plain(op: Op, name: str, a: Any) -> Any:
     if isinstance(a, np.generic) or (isinstance(a, np.ndarray) and a.ndim == 0):
         return a.item()
     if isinstance(a, numbers.Number):
-        return (
-            complex(a)
-            if isinstance(a, numbers.Complex) and not isinstance(a, numbers.Real)
-            else float(a)
-        )  # type: ignore[arg-type]
+        real = isinstance(a, numbers.Real) or not isinstance(a, numbers.Complex)
+        return float(a) if real else complex(a)  # type: ignore[arg-type]
     raise TypeError(
         f"{op.name}(): argument '{name}' must be Tensor, not {type(a).__name__}. "
         "Hint: lucerne.tensor(...) makes a Tensor of a list or an array."
     )
 
 
-class disable_overrides:  # noqa: N801
+class disable_overrides:
     """Inside, subclasses are treated as plain tensors (torch: DisableTorchFunctionSubclass)."""
 
     def __enter__(self) -> None:

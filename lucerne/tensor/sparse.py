@@ -1,8 +1,8 @@
 """Sparse tensors: coordinates (COO) and compressed rows (CSR), as far as matrix products need them.
 
-A SparseTensor is a shape, indices and a dense tensor of values; what it computes, it computes with dense
-ops on the values, so autograd comes from those. Two nodes connect it with them: the gradient of a sparse
-tensor is a sparse tensor of the same pattern. Ops that are not listed here refuse.
+A SparseTensor is a shape, indices and a dense tensor of values; what it computes, it computes with
+dense ops on the values, so autograd comes from those. Two nodes connect it with them: the gradient of
+a sparse tensor is a sparse tensor of the same pattern. Ops that sparse_math.py does not list refuse.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class SparseTensor(Tensor, watched=False):
         self.numpy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = self.clone().detach()
+        made = OPS["clone"](self).detach()
         memo[id(self)] = made
         return made.requires_grad_() if requires_grad(self) else made
 
@@ -215,7 +215,7 @@ class SparseTensor(Tensor, watched=False):
         )
         return _rebuild, (*state, requires_grad(self))
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         coo = self._layout is lo.sparse_coo
         shown = self.detach()
         parts = {"indices": self._index} if coo else {
@@ -335,7 +335,7 @@ def sparse_coo_tensor(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
     check_invariants: bool | None = None, is_coalesced: bool | None = None,
 ) -> Any:  # fmt: skip
-    """A tensor with `values[i]` at the place `indices[:, i]`, zero elsewhere; equal places add up."""
+    """A tensor with `values[i]` at `indices[:, i]`, zero elsewhere; equal places add up."""
     if values is None:
         shape = as_int_list(indices if size is None else size)
         indices, size = as_tensor([[]] * len(shape), dt.int64), shape

@@ -297,7 +297,8 @@ class Tensor(TensorBase):
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (TensorBase, bool, int, float, complex)):
-            return bool((self == element).any())
+            found: Any = self == element
+            return bool(found.any())
         raise RuntimeError(
             f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
         )

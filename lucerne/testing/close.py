@@ -1,4 +1,4 @@
-"""`assert_close`: two results agree within the tolerance of their dtype, or a message says where not."""
+"""`assert_close`: two results agree within their dtype's tolerance, or a message says where not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
-from lucerne.tensor import load as _load
 from lucerne.tensor.convert import as_tensor, build
 from lucerne.tensor.tensor import Tensor
 
@@ -26,7 +25,7 @@ _NUMBERS = {int: dt.int64, float: dt.float64, complex: dt.complex128}
 Message = str | Callable[[str], str] | None
 
 
-class _Unequal(Exception):
+class _UnequalError(Exception):
     """Found a difference: what to raise, saying what, at which place of nested containers."""
 
     early = False
@@ -46,8 +45,8 @@ class _Unequal(Exception):
         return self.kind(msg(text) if callable(msg) else text)
 
 
-class _Incomparable(_Unequal):
-    """The two have not the same structure: the user's message, which is about values, is not used."""
+class _IncomparableError(_UnequalError):
+    """Another structure: the user's message, which is about values, is not used."""
 
     early = True
 
@@ -86,7 +85,7 @@ def assert_close(
     )
     try:
         checks.compare(actual, expected, ())
-    except _Unequal as found:
+    except _UnequalError as found:
         raise found.error(msg) from None
 
 
@@ -141,11 +140,13 @@ class _Checks:
             return self._mappings(a, e, at)
         if a is None or e is None:
             if a is not e:
-                raise _Unequal(AssertionError, f"None mismatch: {a} is not {e}", at)
+                raise _UnequalError(AssertionError, f"None mismatch: {a} is not {e}", at)
             return None
         if _all(bool | np.bool_, a, e):
             if bool(a) is not bool(e):
-                raise _Unequal(AssertionError, f"Booleans mismatch: {bool(a)} is not {bool(e)}", at)
+                raise _UnequalError(
+                    AssertionError, f"Booleans mismatch: {bool(a)} is not {bool(e)}", at
+                )
             return None
         if _all(int | float | complex | np.number, a, e):
             return self._numbers(_plain(a), _plain(e), at)
@@ -156,7 +157,7 @@ class _Checks:
     def _sequences(self, a: Sequence[Any], e: Sequence[Any], at: tuple[Any, ...]) -> None:
         if len(a) != len(e):
             text = f"The length of the sequences mismatch: {len(a)} != {len(e)}"
-            raise _Incomparable(AssertionError, text, at)
+            raise _IncomparableError(AssertionError, text, at)
         for i in range(len(a)):
             self.compare(a[i], e[i], (*at, i))
 
@@ -167,7 +168,7 @@ class _Checks:
                 f"Missing keys in the actual mapping: {sorted(set(e) - set(a))}\n"
                 f"Additional keys in the actual mapping: {sorted(set(a) - set(e))}"
             )
-            raise _Incomparable(AssertionError, text, at)
+            raise _IncomparableError(AssertionError, text, at)
         keys = list(a)
         try:
             keys.sort()
@@ -184,7 +185,7 @@ class _Checks:
             text = (
                 f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}."
             )
-            raise _Incomparable(ValueError, text, at)
+            raise _IncomparableError(ValueError, text, at)
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         pairs = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
@@ -194,13 +195,13 @@ class _Checks:
         rtol, atol = self._tolerances([_NUMBERS[type(a)], _NUMBERS[type(e)]], at)
         if self.dtype and type(a) is not type(e):
             text = f"The (d)types do not match: {type(a)} != {type(e)}."
-            raise _Unequal(AssertionError, text, at)
+            raise _UnequalError(AssertionError, text, at)
         if a == e or (self.equal_nan and cmath.isnan(a) and cmath.isnan(e)):
             return
         gap = abs(a - e)
         if cmath.isfinite(gap) and gap <= atol + rtol * abs(e):
             return
-        raise _Unequal(AssertionError, _number_text(a, e, rtol, atol), at)
+        raise _UnequalError(AssertionError, _number_text(a, e, rtol, atol), at)
 
     # -- tensors ---------------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ class _Checks:
         a, e = a.detach(), e.detach()
         matches = a.isclose(e, rtol=rtol, atol=atol, equal_nan=self.equal_nan)
         if not bool(matches.all()):
-            raise _Unequal(AssertionError, _tensor_text(a, e, matches, rtol, atol), at)
+            raise _UnequalError(AssertionError, _tensor_text(a, e, matches, rtol, atol), at)
 
     def _attributes(self, a: Any, e: Any, at: tuple[Any, ...]) -> None:
         strides = self.stride and a.layout is lo.strided and a.stride() != e.stride()
@@ -235,7 +236,7 @@ class _Checks:
         ):
             if differ:
                 text = f"The values for attribute '{name}' do not match: {x} != {y}."
-                raise _Unequal(AssertionError, text, at)
+                raise _UnequalError(AssertionError, text, at)
 
 
 def _all(kinds: Any, a: Any, e: Any) -> bool:
@@ -249,7 +250,7 @@ def _plain(x: Any) -> Any:
 
 def _refuse(a: Any, e: Any, at: tuple[Any, ...]) -> NoReturn:
     text = f"No comparison pair was able to handle inputs of type {type(a)} and {type(e)}."
-    raise _Incomparable(TypeError, text, at)
+    raise _IncomparableError(TypeError, text, at)
 
 
 def _alike(a: Any, e: Any) -> tuple[Any, Any]:

@@ -12,7 +12,6 @@ from lucerne.ir.convert import as_dtype
 from lucerne.ops.complexes import view_as_real
 from lucerne.ops.creation import empty
 from lucerne.ops.random import randint
-from lucerne.tensor import load as _load
 
 _INTERVALS = {dt.BOOL: (0, 2), dt.INTEGER: (-9, 10), dt.FLOAT: (-9, 9), dt.COMPLEX: (-9, 9)}
 

@@ -1,7 +1,6 @@
 """A first walk through tensors: making them, asking them, computing with them, sharing them."""
 
 import numpy as np
-
 import torch
 
 torch.manual_seed(1)

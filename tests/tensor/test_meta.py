@@ -1,4 +1,4 @@
-"""Ops on meta tensors: shapes, dtypes and strides without numbers, as the real run would give them."""
+"""Ops on meta tensors: shapes, dtypes and strides as the real run gives them."""
 
 from typing import Any
 

@@ -130,7 +130,8 @@ PROGRAMS = [
     "    def __torch_function__(cls, func, types, args=(), kwargs=None):\n"
     "        return func.__name__\n"
     "t = torch.ones(2).as_subclass(T)\nt + 1, t.exp(), torch.sum(t), t.shape, t.size(0)",
-    "torch.overrides.resolve_name(torch.exp), torch.overrides.resolve_name(torch.Tensor.shape.__get__)",
+    "torch.overrides.resolve_name(torch.exp)",
+    "torch.overrides.resolve_name(torch.Tensor.shape.__get__)",
     "torch.overrides.resolve_name(torch.nn.functional.gelu), torch.overrides.resolve_name(print)",
     "torch.overrides.is_tensor_method_or_property(torch.Tensor.add)",
     "torch.overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)",

@@ -108,5 +108,5 @@ def test_make_tensor_refuses_what_makes_no_sense() -> None:
         {"dtype": lucerne.uint8, "low": 400, "high": 500},
         {"dtype": lucerne.float32, "noncontiguous": True, "memory_format": lucerne.channels_last},
     ):
-        with pytest.raises(ValueError, match="low|requires_grad|noncontiguous"):
+        with pytest.raises(ValueError, match=r"low|requires_grad|noncontiguous"):
             make(2, device="cpu", **options)

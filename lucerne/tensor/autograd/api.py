@@ -114,7 +114,7 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _root_gradients(tensors: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
-    roots = []
+    roots: list[tuple[Edge, Any]] = []
     for t, g in zip(tensors, grads, strict=True):
         if not requires_grad(t):
             raise RuntimeError(

@@ -11,7 +11,7 @@ from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.autograd.node import Edge, Node, fit, gradient_edge, zeros_for
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
-from lucerne.tensor.autograd.state import AutogradState, requires_grad
+from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
 
 
@@ -221,7 +221,7 @@ def _finish(ctx: FunctionNode, inputs: tuple[Any, ...], result: Any, recorded: b
             if any(original is d for d in dirty):
                 ctx._written = next(i for i, a in enumerate(inputs) if a is original)
                 record.rebase(o, ctx)
-                record.state_of(o).output_nr = at
+                state_of(o).output_nr = at
             elif _differentiable(ctx, original):
                 o._auto = AutogradState(ctx, at, requires_grad=True)
             at += 1

@@ -169,8 +169,11 @@ def gradgradcheck(
     else:
         cotangents = [grad_outputs] if isinstance(grad_outputs, TensorBase) else list(grad_outputs)
 
-    @enable_grad()
     def first(*all_inputs: Any) -> Any:
+        with enable_grad():
+            return first_order(*all_inputs)
+
+    def first_order(*all_inputs: Any) -> Any:
         given = all_inputs[: len(args)]
         results = [o for o in _outputs(func(*given)) if requires_grad(o)]
         wanted = [t for t in given if isinstance(t, TensorBase) and requires_grad(t)]

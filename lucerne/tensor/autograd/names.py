@@ -1,7 +1,7 @@
 """What a backward node is called: torch's names, as programs print and compare them.
 
-Most names follow from the op's own ("exp" gives ExpBackward0). Listed here are ops that torch spells or
-numbers otherwise, and composites whose last node goes by the composite's name.
+Most names follow from the op's own ("exp" gives ExpBackward0). Listed here are ops that torch
+spells or numbers otherwise, and composites whose last node goes by the composite's name.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 
 _SPELLED = {
-    "add2": "Add0", "add_scaled": "Add0", "sub2": "Sub0", "true_divide": "Div0", "div_trunc": "Div1",
-    "div_floor": "Div1", "view_shape": "View0", "view_dtype": "View0", "expand_shape": "Expand0",
-    "squeeze_dims": "Squeeze0", "clone_as": "Clone0", "cast": "ToCopy0", "choose": "Where0",
-    "max_all": "Max1", "max_dim": "Max0", "min_all": "Min1", "min_dim": "Min0", "median_all": "Median0",
-    "median_dim": "Median1", "nanmedian_all": "Nanmedian0", "nanmedian_dim": "Nanmedian1",
-    "p_norm": "LinalgVectorNorm0", "deviation": "Std0", "variance": "Var0", "sort_along": "Sort0",
-    "imag_part": "Select0", "real_part": "Select0", "padded": "ConstantPadNd0", "conv": "Convolution0",
-    "lerp_number": "Lerp0", "lerp_tensor": "Lerp1", "split_with_sizes": "Split0", "complex_of": "Complex0",
-    "round_even": "Round0", "round_decimals": "Round1", "nn.functional.one_hot": "OneHot0",
-    "polygamma_of": "Polygamma0", "conjugate": "Conj0", "ops.aten.slice": "Slice0",
-    "solve_unchecked": "LinalgSolveEx0", "inverse_unchecked": "LinalgInvEx0",
-    "cholesky_factor": "LinalgCholeskyEx0", "svd_factors": "LinalgSvd0", "eigh_factors": "LinalgEigh0",
-    "eig_factors": "LinalgEig0", "tri_solve": "LinalgSolveTriangular0", "pow2": "Pow0",
+    "add2": "Add0", "add_scaled": "Add0", "sub2": "Sub0", "true_divide": "Div0", "div_trunc":
+    "Div1", "div_floor": "Div1", "view_shape": "View0", "view_dtype": "View0", "expand_shape":
+    "Expand0", "squeeze_dims": "Squeeze0", "clone_as": "Clone0", "cast": "ToCopy0", "choose":
+    "Where0", "max_all": "Max1", "max_dim": "Max0", "min_all": "Min1", "min_dim": "Min0",
+    "median_all": "Median0", "median_dim": "Median1", "nanmedian_all": "Nanmedian0",
+    "nanmedian_dim": "Nanmedian1", "p_norm": "LinalgVectorNorm0", "deviation": "Std0", "variance":
+    "Var0", "sort_along": "Sort0", "imag_part": "Select0", "real_part": "Select0", "padded":
+    "ConstantPadNd0", "conv": "Convolution0", "lerp_number": "Lerp0", "lerp_tensor": "Lerp1",
+    "split_with_sizes": "Split0", "complex_of": "Complex0", "round_even": "Round0",
+    "round_decimals": "Round1", "nn.functional.one_hot": "OneHot0", "polygamma_of": "Polygamma0",
+    "conjugate": "Conj0", "ops.aten.slice": "Slice0", "solve_unchecked": "LinalgSolveEx0",
+    "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":
+    "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
+    "LinalgSolveTriangular0", "pow2": "Pow0",
 }  # fmt: skip
 
 
@@ -57,11 +58,11 @@ _BY_ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
 }
 
 _COMPOSITES = {
-    "addmm": "Addmm0", "baddbmm": "Baddbmm0", "addbmm": "Addbmm0", "addmv": "Addmv0", "dot": "Dot0",
-    "mv": "Mv0", "trace": "Trace0", "topk": "Topk0", "masked_fill": "MaskedFill0", "square": "Pow0",
-    "index_select": "IndexSelect0", "mse_loss": "MseLoss0", "nll_loss": "NllLoss0",
-    "cross_entropy": "NllLoss0", "smooth_l1_loss": "SmoothL1Loss0", "huber_loss": "HuberLoss0",
-    "binary_cross_entropy": "BinaryCrossEntropy0", "group_norm": "NativeGroupNorm0",
+    "addmm": "Addmm0", "baddbmm": "Baddbmm0", "addbmm": "Addbmm0", "addmv": "Addmv0", "dot":
+    "Dot0", "mv": "Mv0", "trace": "Trace0", "topk": "Topk0", "masked_fill": "MaskedFill0",
+    "square": "Pow0", "index_select": "IndexSelect0", "mse_loss": "MseLoss0", "nll_loss":
+    "NllLoss0", "cross_entropy": "NllLoss0", "smooth_l1_loss": "SmoothL1Loss0", "huber_loss":
+    "HuberLoss0", "binary_cross_entropy": "BinaryCrossEntropy0", "group_norm": "NativeGroupNorm0",
     "binary_cross_entropy_with_logits": "BinaryCrossEntropyWithLogits0", "linear": "Addmm0",
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.names import label
@@ -165,7 +166,7 @@ class CopySlices(Node):
 
     def _part(self, g: Any) -> Any:
         for op, args, index in self.view.steps:
-            g = op.public.__globals__["_entry"].run(op, (g, *args))
+            g = dispatch.entry.run(op, (g, *args))
             if index is not None:
                 g = g[index]
         return g

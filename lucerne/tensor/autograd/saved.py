@@ -49,7 +49,7 @@ class SavedTensor:
     def unpack(self) -> Any:
         if self.hooked:
             return self.unpack_hook(self.packed)
-        t = self.tensor
+        t: Any = self.tensor
         if t._storage.version != self.version:
             raise RuntimeError(stale_message(t, self.version, self.node))
         return t
@@ -71,7 +71,7 @@ class SavedOutput(SavedTensor):
         if self.hooked:
             bare = self.unpack_hook(self.packed)
         else:
-            bare = self.tensor
+            bare: Any = self.tensor
             if bare._storage.version != self.version:
                 raise RuntimeError(stale_message(bare, self.version, node))
         t = make_tensor(bare._storage, bare._offset, bare._meta)

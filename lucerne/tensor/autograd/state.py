@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from lucerne.ir import dispatch
+
 
 class AutogradState:
     """requires_grad, .grad, and the node that made the tensor."""
@@ -43,7 +45,7 @@ class ViewState:
         """The same view made anew from the base, recorded by autograd."""
         x = self.base
         for op, args, index in self.steps:
-            x = op.public.__globals__["_entry"].run(op, (x, *args))
+            x = dispatch.entry.run(op, (x, *args))
             if index is not None:
                 x = x[index]
         return x

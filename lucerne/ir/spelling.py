@@ -1,0 +1,30 @@
+"""NumPy's spelling of two parameters: torch takes `axis=` for `dim=` and `keepdims=` for `keepdim=`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function with a parameter `dim` be called with `axis=` too; others come back as they are."""
+    names = inspect.signature(function).parameters
+    accepted = {given: ours for given, ours in _NUMPY_NAMES.items() if ours in names and given not in names}
+    if not accepted:
+        return function
+
+    @functools.wraps(function)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for given, ours in accepted.items():
+                if given in kwargs:
+                    if ours in kwargs:
+                        raise TypeError(f"{function.__name__}(): got both {given}= and {ours}=")
+                    kwargs[ours] = kwargs.pop(given)
+        return function(*args, **kwargs)
+
+    return renamed
