@@ -80,7 +80,7 @@ from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_t
 from lucerne.tensor.settings import set_num_threads as set_num_threads
 from lucerne.tensor.settings import set_warn_always as set_warn_always
 from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
-from lucerne.tensor.autograd.graph import set_detect_anomaly as set_anomaly_enabled
+from lucerne.tensor.settings import set_anomaly_enabled as set_anomaly_enabled
 from lucerne.tensor.functions import asarray as asarray
 from lucerne.tensor.functions import clear_autocast_cache as clear_autocast_cache
 from lucerne.tensor.functions import from_file as from_file

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lucerne import contract
+from lucerne import backends, contract
+from lucerne.conformance import DataError, frozen_cases, oracle_cases, report, run
 from lucerne.ir.scalar import REQUIRED
-from lucerne.conformance import report, run
-from lucerne.conformance.cases import frozen_cases, oracle_cases
 
 
 def _primitives(options: argparse.Namespace) -> int:
@@ -38,12 +37,21 @@ def _missing(options: argparse.Namespace) -> int:
 
 
 def _conformance(options: argparse.Namespace) -> int:
-    found = run([*frozen_cases(top_package()), *oracle_cases()], options.device, progress=True)
+    try:
+        backends.get(options.device)
+        chosen = [*frozen_cases(top_package(), options.data), *oracle_cases()]
+    except (DataError, RuntimeError) as error:  # RuntimeError: no such device
+        print(f"lucerne conformance: {error}", file=sys.stderr)
+        return 2
     if options.op:
-        found = [o for o in found if o.op in options.op]
+        chosen = [case for case in chosen if case.op in options.op]
+    if not chosen:
+        print(f"lucerne conformance: no cases for {', '.join(options.op)}", file=sys.stderr)
+        return 2
+    found = run(chosen, options.device, progress=sys.stderr.isatty())
     print(report.text(found, options.device, failures=not options.summary))
     if options.html:
-        Path(options.html).write_text(report.page(found, options.device))
+        Path(options.html).write_text(report.page(found, options.device), encoding="utf-8")
         print(f"page: {options.html}")
     return 0 if all(o.ok for o in found) else 1
 
@@ -68,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     conformance.add_argument("--op", action="append", help="only this op (may be repeated)")
     conformance.add_argument("--html", help="also write one self-contained page here")
     conformance.add_argument("--summary", action="store_true", help="scores without the failures")
+    conformance.add_argument("--data", type=Path, help="folder of frozen cases (default: the package's)")
     conformance.set_defaults(run=_conformance)
     return made
 

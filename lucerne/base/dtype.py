@@ -166,7 +166,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     if a.category > b.category:
         a, b = b, a
     if a in _BARE_UNSIGNED or b in _BARE_UNSIGNED:
-        if b.category >= FLOAT:
+        if b.category == FLOAT:
             return b
         raise RuntimeError(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "

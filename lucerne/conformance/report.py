@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 
+from lucerne.conformance.cases import TIERS
 from lucerne.conformance.run import Outcome
 
-TIERS = ("T0", "T1", "T2", "entry")
 _TIER_NAMES = {
     "T0": "needed by nearly every model", "T1": "needed by some", "T2": "the rest of torch's op database",
     "entry": "table entries against their NumPy oracle",
 }  # fmt: skip
+_DTYPE_ORDER = ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
 
 
 def score(outcomes: Sequence[Outcome]) -> float:
@@ -19,33 +21,49 @@ def score(outcomes: Sequence[Outcome]) -> float:
     return 100.0 * sum(o.ok for o in outcomes) / max(len(outcomes), 1)
 
 
-def next_op(outcomes: Sequence[Outcome]) -> str | None:
-    """The failing op that is worth writing next: the most needed tier first, then most pairs failing."""
+def next_op(outcomes: Sequence[Outcome]) -> str:
+    """What is worth writing next: in the most needed tier that fails, the primitive (or else the op)
+    that most failing pairs wait for. Empty when nothing fails."""
     for tier in TIERS:
-        failing: dict[str, int] = {}
-        for o in outcomes:
-            if o.tier == tier and not o.ok:
-                failing[o.op] = failing.get(o.op, 0) + 1
+        failing = [o for o in outcomes if o.tier == tier and not o.ok]
+        waiting = Counter(name for o in failing for name in sorted(o.needs))
+        if waiting:
+            name, count = waiting.most_common(1)[0]
+            return f"{name} (the device has no rule for it, and {count} failing pairs in {tier} use it)"
         if failing:
-            return max(failing, key=lambda name: failing[name])
-    return None
+            name, count = Counter(o.op for o in failing).most_common(1)[0]
+            return f"{name} ({tier}; fails in {count} dtype{'s' if count > 1 else ''})"
+    return ""
+
+
+def dtypes_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """The dtypes that occur, common ones first."""
+    found = {o.dtype for o in outcomes}
+    known = [d for d in _DTYPE_ORDER if d in found]
+    return known + sorted(found.difference(known))
 
 
 def text(outcomes: Sequence[Outcome], device: str, *, failures: bool = True) -> str:
     """Scores by tier and dtype, then what fails and why."""
-    dtypes = sorted({o.dtype for o in outcomes})
-    lines = [f"device {device}: {score(outcomes):.1f} % of {len(outcomes)} (op, dtype) pairs"]
-    lines.append(f"{'tier':<7}" + "".join(f"{d:>12}" for d in dtypes) + f"{'all':>12}")
+    dtypes = dtypes_of(outcomes)
+    lines = [f"device {device}: {score(outcomes):.1f} % of {len(outcomes)} (op, dtype) pairs agree"]
+    lines += ["", f"{'tier':<7}" + "".join(f"{d:>12}" for d in [*dtypes, "all"])]
     for tier in TIERS:
         row = [o for o in outcomes if o.tier == tier]
         if row:
             cells = [[o for o in row if o.dtype == d] for d in dtypes]
             lines.append(f"{tier:<7}" + "".join(_cell(c) for c in [*cells, row]))
-    if failures:
-        lines += [f"  {o.op:<40}{o.dtype:<11}{o.passed}/{o.total}  {o.first_failure}" for o in outcomes if not o.ok]
+    failing = [o for o in outcomes if not o.ok]
+    if failures and failing:
+        lines += ["", "failing (tier, op, dtype, cases that agree, first disagreement):"]
+        lines += [_failure(o) for o in sorted(failing, key=lambda o: TIERS.index(o.tier))]
     following = next_op(outcomes)
-    lines.append(f"next op worth writing: {following}" if following else "nothing is missing")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"next op worth writing: {following}" if following else "nothing fails"])
+
+
+def _failure(o: Outcome) -> str:
+    reason = f"no rule for {', '.join(sorted(o.needs))}" if o.needs else o.first_failure
+    return f"  {o.tier:<6}{o.op:<36} {o.dtype:<10}{f'{o.passed}/{o.total}':>5}  {reason}"
 
 
 def _cell(outcomes: list[Outcome]) -> str:

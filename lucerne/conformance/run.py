@@ -1,19 +1,28 @@
-"""Run the cases on a device and count."""
+"""Run cases on a device, compare and count."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from lucerne.base import dtype as dt
-from lucerne.conformance.cases import TOLERANCE, Case
+from lucerne import backends
+from lucerne.conformance.cases import Case, leaves
+from lucerne.ir import op as op_
+from lucerne.ir.dispatch import Interpreter
+from lucerne.ir.op import Op
 from lucerne.tensor import interop
 from lucerne.tensor.base import TensorBase
+
+# relative and absolute tolerance of each result dtype; every other type must agree exactly
+TOLERANCE = {
+    "float64": (1e-7, 1e-7), "complex128": (1e-7, 1e-7), "float32": (1e-4, 2e-5),
+    "complex64": (1e-4, 2e-5), "float16": (2e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3),
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -26,6 +35,8 @@ class Outcome:
     passed: int = 0
     total: int = 0
     first_failure: str = ""
+    needs: set[str] = dataclasses.field(default_factory=set)
+    """Primitives that the failing cases use and the device has no rule for."""
 
     @property
     def ok(self) -> bool:
@@ -34,72 +45,103 @@ class Outcome:
 
 def run(cases: Iterable[Case], device: str, progress: bool = False) -> list[Outcome]:
     """Every case on `device`, gathered by op and dtype."""
-    found: dict[tuple[str, str], Outcome] = {}
-    for n, case in enumerate(cases):
-        outcome = found.setdefault((case.op, case.dtype), Outcome(case.op, case.tier, case.dtype))
+    found: dict[tuple[str, str, str], Outcome] = {}
+    lacking = unsupported(device)
+    n = 0
+    for n, case in enumerate(cases, 1):
+        key = (case.tier, case.op, case.dtype)
+        outcome = found.setdefault(key, Outcome(case.op, case.tier, case.dtype))
         problem = check(case, device)
         outcome.total += 1
         outcome.passed += not problem
         outcome.first_failure = outcome.first_failure or problem
+        if problem and lacking:
+            outcome.needs |= lacking & primitives_of(case)
         if progress and n % 200 == 0:
             print(f"\r{n} cases", end="", file=sys.stderr, flush=True)
     if progress:
-        print("\r" + " " * 30 + "\r", end="", file=sys.stderr)
+        print(f"\r{n} cases", file=sys.stderr)
     return list(found.values())
+
+
+def unsupported(device: str) -> set[str]:
+    """Primitives of the table that the device's backend says it can't compile."""
+    backend = backends.get(device.partition(":")[0])
+    primitives = [op for op in op_.table().values() if op.is_primitive and op.kind != op_.VIEW]
+    return {op.qualified for op in primitives if not backend.supports(op)}
+
+
+class _Names(Interpreter):
+    """Writes down which primitives run."""
+
+    level = "kernel"
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        self.seen.add(op.qualified)
+        return proceed(op, args, out)
+
+
+def primitives_of(case: Case) -> set[str]:
+    """What a case executes, seen on the reference device."""
+    with _Names() as names:
+        check(case, "reference")
+    return names.seen
 
 
 def check(case: Case, device: str) -> str:
     """What is wrong with the device's answer; empty when it is right."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            got = case.run(device)
+            problem = difference(case, case.run(device), device)
         except Exception as error:  # a device under test may fail in any way; the report names it
-            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    return difference(got, case.expected)
+            lines = str(error).splitlines() or [""]
+            problem = f"{type(error).__name__}: {lines[0]}"
+    return f"{case.part}: {problem}" if problem and case.part != "result" else problem
 
 
-def difference(got: Any, expected: Any) -> str:
+def difference(case: Case, answer: Any, device: str) -> str:
     """The first disagreement, in words."""
-    if isinstance(expected, np.ndarray):
-        return _numbers("result", interop.values(got.cpu()), expected, None)
-    left, right = list(_leaves(got)), list(_leaves(expected))
-    if len(left) != len(right):
-        return f"{len(left)} results, expected {len(right)}"
-    for i, (g, e) in enumerate(zip(left, right, strict=True)):
-        problem = _leaf(f"result {i}", g, e)
+    got, expected = list(leaves(answer)), list(leaves(case.expected))
+    if len(got) != len(expected):
+        return f"{len(got)} results, expected {len(expected)}"
+    for i, (g, e) in enumerate(zip(got, expected, strict=True)):
+        problem = _leaf(g, e, device, case.up_to_sign)
         if problem:
-            return problem
+            return problem if len(got) == 1 else f"number {i}: {problem}"
     return ""
 
 
-def _leaves(x: Any) -> Iterator[Any]:
-    if isinstance(x, (list, tuple)):
-        for v in x:
-            yield from _leaves(v)
-    else:
-        yield x
-
-
-def _leaf(name: str, got: Any, expected: Any) -> str:
+def _leaf(got: Any, expected: Any, device: str, up_to_sign: bool) -> str:
+    if isinstance(expected, np.ndarray):
+        return _numbers(_host(got), expected, up_to_sign)
     if not isinstance(expected, TensorBase):
-        return "" if got == expected or (got != got and expected != expected) else f"{name}: {got!r}"
+        return "" if got == expected or (got != got and expected != expected) else f"{got!r} not {expected!r}"
     if not isinstance(got, TensorBase):
-        return f"{name}: {type(got).__name__} instead of a tensor"
-    if got._meta.shape != expected._meta.shape:
-        return f"{name}: shape {list(got._meta.shape)}, expected {list(expected._meta.shape)}"
+        return f"{type(got).__name__} instead of a tensor"
     if got._meta.dtype is not expected._meta.dtype:
-        return f"{name}: {got._meta.dtype}, expected {expected._meta.dtype}"
-    host = got.detach().cpu()  # type: ignore[attr-defined]
-    return _numbers(name, interop.values(host), interop.values(expected), expected._meta.dtype)
+        return f"{got._meta.dtype}, expected {expected._meta.dtype}"
+    if got._meta.device.type != device.partition(":")[0]:
+        return f"it is on {got._meta.device}, not on {device}"
+    return _numbers(_host(got), interop.values(expected), up_to_sign, expected._meta.dtype.name)
 
 
-def _numbers(name: str, got: Any, expected: Any, dtype: dt.dtype | None) -> str:
+def _host(got: Any) -> Any:
+    return interop.values(got.detach().cpu()) if isinstance(got, TensorBase) else np.asarray(got)
+
+
+def _numbers(got: Any, expected: Any, up_to_sign: bool, dtype: str = "") -> str:
     if got.shape != expected.shape:
-        return f"{name}: shape {list(got.shape)}, expected {list(expected.shape)}"
-    rtol, atol = TOLERANCE.get(dtype.name if dtype else got.dtype.name, (0.0, 0.0))
+        return f"shape {list(got.shape)}, expected {list(expected.shape)}"
+    if up_to_sign:
+        got, expected = np.abs(got), np.abs(expected)
+    rtol, atol = max(TOLERANCE.get(n, (0.0, 0.0)) for n in (dtype or got.dtype.name, expected.dtype.name))
     close = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~close)[0])
-    return f"{name}: {int((~close).sum())} of {close.size} differ, at {at}: {got[at]} not {expected[at]}"
+    where = f" at {list(at)}" if at else ""
+    return f"{int((~close).sum())} of {close.size} numbers differ:{where} {got[at]}, expected {expected[at]}"

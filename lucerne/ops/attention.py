@@ -45,7 +45,7 @@ def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Te
     )
 
 
-@composite(opmath=True, out=False)
+@composite(namespace="ops.aten", opmath=True, out=False)
 def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Softmax, with zeros where a whole row is minus infinity."""
     x = input if dtype is None else input.to(dtype)

@@ -149,7 +149,7 @@ def _with_stats(
     first = next((t for t in (weight, bias, running_mean, running_var) if t is not None), input)
     if mean is None or rstd is None:
         return result, input.new_empty((0,), dtype=first.dtype), input.new_empty((0,), dtype=first.dtype)
-    return result, narrowed(mean, first.dtype), narrowed(rstd, first.dtype)
+    return result, narrowed(mean.detach(), first.dtype), narrowed(rstd.detach(), first.dtype)
 
 
 @front()
@@ -198,7 +198,7 @@ def _native_batch_norm_legit(
     return all_into(_with_stats(input, weight, bias, **given), out)
 
 
-@front()
+@front(namespace="ops.aten")
 def _batch_norm_with_update(
     input: Tensor,
     weight: Tensor | None,

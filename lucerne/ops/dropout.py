@@ -172,7 +172,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * mask * (1 / (1 - p)), mask
 
 
-@front()
+@front(namespace="ops.aten")
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Gradient of dropout: what was kept, scaled."""
     return grad_output * (mask.to(grad_output.dtype) * scale)
@@ -210,8 +210,9 @@ def torch_rrelu(
         return input * low.logical_not() + input * ((lower + upper) / 2) * low
     count = int(low.sum().item())
     draws = input.new_empty((count,), dtype=dt.float64).uniform_(lower, upper, generator=generator)
-    slopes = input.new_ones(input.shape).masked_scatter(low, draws.to(input.dtype))
-    return input * slopes
+    kind = input.dtype.compute
+    slopes = input.new_ones(input.shape, dtype=kind).masked_scatter(low, draws.to(kind))
+    return (input * slopes).to(input.dtype)
 
 
 @front(namespace="nn.functional")

@@ -264,7 +264,12 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
     return result.sum(rest) if len(operands) == 1 else result.squeeze(tuple(rest))
 
 
-@composite(name="einsum_list", out=False, oracle=lambda equation, operands: np.einsum(equation, *operands))
+@composite(
+    name="einsum_list",
+    out=False,
+    oracle=lambda equation, operands: np.einsum(equation, *operands),
+    samples=[("ij,kj->ik", [(2, 3), (4, 3)])],
+)
 def einsum_list(equation: str, operands: TensorList) -> Tensor:
     """`einsum` with its operands in a list."""
     left, arrow, right = equation.partition("->")

@@ -53,6 +53,7 @@ def _embedding_vjp(
     vjp={"weight": _embedding_vjp},
     out=False,
     oracle=lambda weight, indices, padding_idx, scale_grad_by_freq, sparse: weight[indices],
+    samples=[((4, 2), [[0, 3], [2, 0]])],
 )
 def embedding(
     weight: Tensor,
@@ -269,6 +270,7 @@ def _check_bag(
     oracle=lambda input, num_classes: np.eye(
         num_classes if num_classes > 0 else int(input.max()) + 1, dtype=np.int64
     )[input],
+    samples=[([0, 2, 1], 3)],
 )
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """For each integer a row of zeros with a one at its place.

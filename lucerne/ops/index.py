@@ -90,6 +90,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
     oracle=lambda input, indices, wrap: input[
         tuple(slice(None) if i is None else i for i in indices)
     ],
+    samples=[((3, 3), [None, [2, 0, 0]]), ((3, 3), [[1, 0], [2, 2]])],
 )
 def index_nd(input: Tensor, indices: TensorList, wrap: bool = True) -> Tensor:
     """`input[indices]`, one integer tensor or None (take all) for each leading dimension.
@@ -209,7 +210,15 @@ def index_put(
 # ---- where is it true ----------------------------------------------------------------------------
 
 
-@structural(meta=None, data_dependent=True, name="nonzero", out="exact", vjp={}, oracle=np.argwhere)
+@structural(
+    meta=None,
+    data_dependent=True,
+    name="nonzero",
+    out="exact",
+    vjp={},
+    oracle=np.argwhere,
+    samples=[([[0, 1, 2], [3, 0, 0]],)],
+)
 def nonzero_rows(input: Tensor) -> Tensor:
     """The positions of the elements that aren't zero, one row each."""
 

@@ -60,7 +60,12 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return _CHOLESKY_EX(factor, info)
 
 
-@composite(namespace="linalg", out="exact", oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper))
+@composite(
+    namespace="linalg",
+    out="exact",
+    oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper),
+    samples=[([[4.0, 1.0], [1.0, 3.0]],)],
+)
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """Triangular L with `L @ L.mH` equal to the positive-definite input.
 
@@ -367,7 +372,12 @@ def solve_ex(
     return _SOLVE_EX(found, info)
 
 
-@composite(namespace="linalg", out="exact", oracle=lambda A, B, left: np.linalg.solve(A, B))
+@composite(
+    namespace="linalg",
+    out="exact",
+    oracle=lambda A, B, left: np.linalg.solve(A, B),
+    samples=[([[4.0, 1.0], [1.0, 3.0]], (2, 2))],
+)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with `A X = B` (or `X A = B` when `left` is False); B may be a vector.
 
@@ -403,7 +413,12 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return _INV_EX(found, info)
 
 
-@composite(namespace="linalg", out="exact", oracle=np.linalg.inv)
+@composite(
+    namespace="linalg",
+    out="exact",
+    oracle=np.linalg.inv,
+    samples=[([[4.0, 1.0], [1.0, 3.0]],)],
+)
 def inv(A: Tensor) -> Tensor:
     """The matrix whose product with A is the identity."""
     found, info = inverse_unchecked(A)
@@ -411,7 +426,7 @@ def inv(A: Tensor) -> Tensor:
     return found
 
 
-@composite(name="inverse", method=True, oracle=np.linalg.inv)
+@composite(name="inverse", method=True, oracle=np.linalg.inv, samples=[([[4.0, 1.0], [1.0, 3.0]],)])
 def inverse(input: Tensor) -> Tensor:
     """`lucerne.linalg.inv`."""
     return inv(input)

@@ -63,6 +63,7 @@ _C_NAMES = {
     inplace=True,
     out=True,
     oracle=lambda input, mask, value: np.where(mask, np.asarray(value, input.dtype), input),
+    samples=[((2, 3), [[True, False, True]], 1)],
 )
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     """`value` (a number or a 0-dim tensor) where the mask is true.
@@ -102,7 +103,10 @@ def _check_mask(name: str, mask: Tensor) -> None:
 
 
 @composite(
-    method=True, out="apart", oracle=lambda input, mask: np.broadcast_arrays(input, mask)[0][mask]
+    method=True,
+    out="apart",
+    oracle=lambda input, mask: np.broadcast_arrays(input, mask)[0][mask],
+    samples=[((2, 3), [[True, False, True], [False, False, True]])],
 )
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, in order, as a vector.
@@ -136,7 +140,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return index_put_nd(full, (where,), flat.narrow(0, 0, count), False).reshape(shape)
 
 
-@composite(method=True, oracle=np.argwhere, out=False)
+@composite(method=True, oracle=np.argwhere, out=False, samples=[([[0, 1, 2], [3, 0, 0]],)])
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that aren't zero, one row each."""
     return nonzero_rows(input)

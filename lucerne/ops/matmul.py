@@ -146,28 +146,28 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, out="exact", oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul, samples=[((2, 3, 4), (2, 4, 3))])
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of the matrices of two equally long batches."""
     _check_bmm(input, mat2)
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, out="exact", oracle=np.dot)
+@composite(method=True, out="exact", oracle=np.dot, samples=[((4,), (4,))])
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
     return batch_matmul(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
 
 
-@composite(method=True, out="exact", oracle=np.vdot)
+@composite(method=True, out="exact", oracle=np.vdot, samples=[((4,), (4,))])
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot` with the first vector conjugated."""
     _check_dot(input, other)
     return dot(conj_of(input), other)
 
 
-@composite(method=True, out="exact", oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul, samples=[((2, 3), (3,))])
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
     first = vec._meta.like(shape=(input.shape[0],)) if input.ndim == 2 else vec._meta.like(shape=(0,))
@@ -283,6 +283,7 @@ def addmm(
     opmath=True,
     out="exact",
     oracle=lambda input, batch1, batch2, beta, alpha: beta * input + alpha * (batch1 @ batch2),
+    samples=[((2, 3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
 )
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -307,6 +308,7 @@ def baddbmm(
     oracle=lambda input, batch1, batch2, beta, alpha: (
         beta * input + alpha * np.sum(batch1 @ batch2, 0)
     ),
+    samples=[((3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
 )
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -337,6 +339,7 @@ def addbmm(
     opmath=True,
     out="exact",
     oracle=lambda input, mat, vec, beta, alpha: beta * input + alpha * (mat @ vec),
+    samples=[((2,), (2, 3), (3,), 1, 2)],
 )
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
     """`beta * input + alpha * (mat @ vec)`."""
@@ -362,6 +365,7 @@ def _check_addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any
     inplace=True,
     opmath=True,
     oracle=lambda input, vec1, vec2, beta, alpha: beta * input + alpha * np.outer(vec1, vec2),
+    samples=[((2, 3), (2,), (3,), 1, 2)],
 )
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
     """`beta * input + alpha * outer(vec1, vec2)`."""
@@ -377,7 +381,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: 
 # ---- outer products and their kin -------------------------------------------------------------
 
 
-@composite(method=True, aliases=("ger",), oracle=np.outer)
+@composite(method=True, aliases=("ger",), oracle=np.outer, samples=[((2,), (3,))])
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """Every product of an element of one vector with one of the other."""
     for name, v in (("self", input), ("vec2", vec2)):

@@ -398,7 +398,7 @@ def matrix_exp_method(input: Tensor) -> Tensor:
 # ---- tensors as matrices ----------------------------------------------------------------------
 
 
-@composite(namespace="linalg", oracle=np.linalg.tensorinv)
+@composite(namespace="linalg", oracle=np.linalg.tensorinv, samples=[((2, 3, 6), 2)])
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """Inverse of a tensor whose first `ind` dimensions form the rows of a matrix."""
     if ind <= 0:
@@ -414,7 +414,9 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 
 @composite(
-    namespace="linalg", oracle=lambda A, B, dims: np.linalg.tensorsolve(A, B, dims)
+    namespace="linalg",
+    oracle=lambda A, B, dims: np.linalg.tensorsolve(A, B, dims),
+    samples=[((2, 3, 6), (2, 3))],
 )
 def tensorsolve(A: Tensor, B: Tensor, dims: IntList | None = None) -> Tensor:
     """X with `tensordot(A, X) = B`."""
@@ -482,7 +484,11 @@ def _chain(matrices: list[Any], split: list[list[int]], i: int, j: int) -> Tenso
     return mm(_chain(matrices, split, i, k), _chain(matrices, split, k + 1, j))
 
 
-@composite(namespace="linalg", oracle=lambda tensors: np.linalg.multi_dot(tensors))
+@composite(
+    namespace="linalg",
+    oracle=lambda tensors: np.linalg.multi_dot(tensors),
+    samples=[([(2, 3), (3, 4), (4, 2)],)],
+)
 def multi_dot(tensors: TensorList) -> Tensor:
     """Product of a chain of matrices, in the cheapest order; the ends may be vectors."""
     _check_multi_dot(tensors)
@@ -562,7 +568,11 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (conj_of(x) * y).sum(dim)
 
 
-@composite(namespace="linalg", oracle=lambda x, N: np.vander(x, N, increasing=True))
+@composite(
+    namespace="linalg",
+    oracle=lambda x, N: np.vander(x, N, increasing=True),
+    samples=[((4,), 3)],
+)
 def vander(x: Tensor, N: int | None = None) -> Tensor:
     """Powers 0 to N-1 of each element, as rows."""
     t = x.dtype

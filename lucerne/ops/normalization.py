@@ -117,7 +117,8 @@ def native_layer_norm(
     unit, mean, var = standardize(widened(input).contiguous(), dims, eps)
     result = narrowed(scaled(unit, widened(weight), widened(bias)), input.dtype)
     kind = input.dtype if weight is None else weight.dtype
-    return result, narrowed(mean, kind), narrowed((var + eps).rsqrt(), kind)
+    # The statistics are for inspection: torch's are not differentiable either.
+    return result, narrowed(mean.detach(), kind), narrowed((var.detach() + eps).rsqrt(), kind)
 
 
 @front(namespace="nn.functional")

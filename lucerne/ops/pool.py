@@ -256,7 +256,7 @@ for _n in (1, 2, 3):
     front()(_fn)
 
 
-@front()
+@front(namespace="ops.aten")
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
     self: Tensor,

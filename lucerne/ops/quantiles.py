@@ -176,6 +176,7 @@ def _quantile_of_rows(rows: Tensor, q: Tensor, interpolation: str, ignore_nan: b
     oracle=lambda input, q, dim, keepdim, interpolation, ignore_nan, packed: (
         np.nanquantile if ignore_nan else np.quantile
     )(input, q, axis=dim, keepdims=keepdim, method=interpolation),
+    samples=[((3, 3), [0.25, 0.5], 1, False, "linear", False, False)],
 )
 def quantile_rows(
     input: Tensor,

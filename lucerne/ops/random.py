@@ -50,7 +50,7 @@ def _needs_float(input: Tensor, name: str) -> None:
         raise NotImplementedError(f'"{name}" not implemented for \'{dt.cxx_name(input.dtype)}\'')
 
 
-@front(name="uniform", inplace=True)
+@front(name="uniform", namespace="Tensor", inplace=True)
 def uniform(input: Tensor, from_: float = 0, to: float = 1, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
     """Uniform values in [from, to)."""
     low = named.pop("from", from_)
@@ -68,7 +68,7 @@ def normal_fill(input: Tensor, mean: float, std: float, generator: Any, out: Any
     return _draw_over(input, "normal", float(mean), float(std), generator, out)
 
 
-@front(name="exponential", inplace=True)
+@front(name="exponential", namespace="Tensor", inplace=True)
 def exponential(input: Tensor, lambd: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
     """Exponentially distributed values with rate `lambd`."""
     if input.dtype.category != dt.FLOAT:
@@ -78,7 +78,7 @@ def exponential(input: Tensor, lambd: float = 1, *, generator: Any = None, out: 
     return _draw_over(input, "exponential", float(lambd), 0.0, generator, out)
 
 
-@front(name="cauchy", inplace=True)
+@front(name="cauchy", namespace="Tensor", inplace=True)
 def cauchy(input: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
     """Cauchy distributed values."""
     if input.dtype.category != dt.FLOAT:
@@ -88,7 +88,7 @@ def cauchy(input: Tensor, median: float = 0, sigma: float = 1, *, generator: Any
     return _draw_over(input, "cauchy", float(median), float(sigma), generator, out)
 
 
-@front(name="log_normal", inplace=True)
+@front(name="log_normal", namespace="Tensor", inplace=True)
 def log_normal(input: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None, out: Any = None) -> Tensor:
     """Values whose logarithm is normal."""
     _needs_float(input, "log_normal_cpu")
@@ -97,7 +97,7 @@ def log_normal(input: Tensor, mean: float = 1, std: float = 2, *, generator: Any
     return _draw_over(input, "log_normal", float(mean), float(std), generator, out)
 
 
-@front(name="geometric", inplace=True)
+@front(name="geometric", namespace="Tensor", inplace=True)
 def geometric(input: Tensor, p: float, *, generator: Any = None, out: Any = None) -> Tensor:
     """Number of trials until the first success."""
     if not 0 < p < 1:

@@ -284,7 +284,7 @@ def _kernel_of(mode: str, align_corners: bool | None, antialias: bool) -> str:
     return f"{name}-aa" if antialias else name
 
 
-@front()
+@front(namespace="ops.aten")
 def _upsample_bilinear2d_aa(
     input: Tensor,
     output_size: Any,

@@ -35,7 +35,10 @@ def _check_vector(name: str, index: Tensor) -> None:
 
 
 @composite(
-    method=True, out="apart", oracle=lambda input, dim, index: np.take(input, index, axis=dim)
+    method=True,
+    out="apart",
+    oracle=lambda input, dim, index: np.take(input, index, axis=dim),
+    samples=[((3, 3), 1, [2, 0, 0])],
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at the positions `index` along `dim`.
@@ -206,7 +209,7 @@ def index_reduce(
     return scatter_reduce_op(input, d, spread, source, reduce, include_self)
 
 
-@composite(method=True, out="apart", oracle=np.take)
+@composite(method=True, out="apart", oracle=np.take, samples=[((3, 3), [8, 0, 4])])
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements at `index`, counted as if `input` were one-dimensional.
 
@@ -250,6 +253,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     method=True,
     out="exact",
     oracle=lambda input, indices, dim: np.take_along_axis(input, indices, dim),
+    samples=[((2, 3), [[2, 0], [1, 1]], 1)],
 )
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """The elements at `indices` along `dim`, other dimensions broadcast; flat when `dim` is None.

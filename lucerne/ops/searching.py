@@ -25,6 +25,7 @@ def _search_meta(sorted_sequence: TensorMeta, input: TensorMeta, right: bool) ->
     oracle=lambda sorted_sequence, input, right: np.searchsorted(
         sorted_sequence, input, "right" if right else "left"
     ),
+    samples=[([1.0, 2.0, 2.0, 3.0], [2.0, 0.5, 4.0], False), ([1.0, 2.0, 2.0], [2.0], True)],
 )
 def binary_search(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor:
     """Where each value would be inserted into the rows of a sorted sequence.

@@ -55,6 +55,7 @@ def _split_oracle(input: Any, split_sizes: Any, dim: int) -> Any:
     vjp={"input": _split_vjp},
     aliases=("unsafe_split_with_sizes",),
     oracle=_split_oracle,
+    samples=[((5, 2), (2, 3), 0)],
 )
 def split_with_sizes(input: Tensor, split_sizes: IntList, dim: int = 0) -> Any:
     """Parts of the given sizes along a dimension."""

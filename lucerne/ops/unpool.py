@@ -18,6 +18,7 @@ from lucerne.ops.pool import (
     max_pool1d,
     max_pool2d,
     max_pool3d,
+    suggested,
 )
 
 
@@ -86,7 +87,8 @@ def _placed(input: Tensor, indices: Tensor, size: sh.Shape) -> Tensor:
             f"{'x'.join(map(str, size))}"
         )
     zeros = input.new_zeros((*lead, volume))
-    return zeros.scatter(-1, flat, input.reshape(*lead, each)).reshape(*lead, *size)
+    placed = zeros.scatter(-1, flat, input.reshape(*lead, each)).reshape(*lead, *size)
+    return placed.contiguous(memory_format=suggested(input._meta)) if n == 2 else placed
 
 
 def _unpool(
@@ -179,7 +181,8 @@ def _fractional(
         flat = places if flat is None else flat * spatial[d] + places
     taps = flat.reshape(*x.shape[:2], *size, math.prod(kernel))
     source = x.reshape(*x.shape[:2], math.prod(spatial))
-    values = source.gather(2, taps.reshape(*x.shape[:2], -1)).reshape(taps.shape)
+    rows = taps.reshape(*x.shape[:2], math.prod(taps.shape[2:]))
+    values = source.gather(2, rows).reshape(taps.shape)
     found = largest_of(x, values, taps)
     return found if input.ndim == n + 2 else (found[0].squeeze(0), found[1].squeeze(0))
 

@@ -210,6 +210,8 @@ class ViewPlan(Plan):
             several=self.several or (parent is not None and parent.several),
             no_grad=not _state.grad_enabled,
         )
+        if source._auto is None and _state.grad_enabled:
+            source._storage.note_view(t)
         return t
 
 

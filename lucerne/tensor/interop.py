@@ -108,7 +108,7 @@ def as_array(t: Any, dtype: Any = None, copy: bool | None = None) -> Array:
     return found.copy() if copy else found
 
 
-def from_numpy(array: Array) -> Any:
+def from_numpy(array: Any) -> Any:
     """A tensor over the memory of `array`: writes to either are seen by both.
 
     >>> import numpy as np, lucerne

@@ -198,7 +198,11 @@ def _partly_overlap(a: Any, b: Any) -> bool:
 
 
 def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
-    recorded = _state.grad_enabled and (record.needs_grad(op, args) or requires_grad(target))
+    recorded = _state.grad_enabled and (
+        record.needs_grad(op, args)
+        or requires_grad(target)
+        or (target._view is not None and requires_grad(target._view.base))
+    )
     if recorded:
         record.check_in_place(target)
     if op.kind == op_.COMPOSITE:

@@ -154,7 +154,7 @@ def install() -> None:
             setattr(Tensor, fn.__name__, fn)
     Tensor.type = type_  # type: ignore[attr-defined]
     Tensor.is_conj = Tensor.is_neg = lambda self: False  # type: ignore[attr-defined]
-    Tensor.name = Tensor.names = property(lambda self: None)  # type: ignore[attr-defined]
+    Tensor.name = property(lambda self: None)  # type: ignore[attr-defined]
     Tensor.grad_dtype = property(lambda self: self._meta.dtype)  # type: ignore[attr-defined]
     Tensor.volatile = property(lambda self: False)  # type: ignore[attr-defined]
 

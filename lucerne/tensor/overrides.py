@@ -286,7 +286,7 @@ def _watched_property(member: property) -> property:
 
 
 def plain_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with NumPy scalars as Python numbers; anything else that is no tensor is an error."""
+    """Arguments with NumPy scalars as Python numbers; what else is no tensor is an error."""
     found: list[Any] = []
     for p, a in zip(op.params, args, strict=True):
         if p.kind == "t":
@@ -298,13 +298,15 @@ def plain_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _plain(op: Op, name: str, a: Any) -> Any:
-    if a is None or isinstance(a, (TensorBase, bool, int, float, complex)):
+    if a is None or isinstance(a, TensorBase) or type(a) in (bool, int, float, complex):
         return a
     if isinstance(a, np.generic) or (isinstance(a, np.ndarray) and a.ndim == 0):
         return a.item()
+    if isinstance(a, numbers.Integral):
+        return int(a)
     if isinstance(a, numbers.Number):
         real = isinstance(a, numbers.Real) or not isinstance(a, numbers.Complex)
-        return float(a) if real else complex(a)  # type: ignore[arg-type]
+        return float(a) if real else complex(a)  # type: ignore[arg-type, call-overload]
     raise TypeError(
         f"{op.name}(): argument '{name}' must be Tensor, not {type(a).__name__}. "
         "Hint: lucerne.tensor(...) makes a Tensor of a list or an array."

@@ -11,6 +11,7 @@ from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.tensor import eager
+from lucerne.tensor.autograd.graph import set_detect_anomaly
 from lucerne.tensor.convert import DefaultDevice
 
 
@@ -96,6 +97,11 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def get_float32_matmul_precision() -> str:
     return _Flags.matmul_precision
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """The switch behind `autograd.set_detect_anomaly`."""
+    set_detect_anomaly(mode, check_nan)
 
 
 def set_warn_always(b: bool) -> None:

@@ -1,8 +1,8 @@
 """Sparse tensors: coordinates (COO) and compressed rows (CSR), as far as matrix products need them.
 
 A SparseTensor is a shape, indices and a dense tensor of values; what it computes, it computes with
-dense ops on the values, so autograd comes from those. Two nodes connect it with them: the gradient of
-a sparse tensor is a sparse tensor of the same pattern. Ops that sparse_math.py does not list refuse.
+dense ops on the values, so autograd comes from those. Two nodes connect it with them: the gradient
+of a sparse tensor is a sparse tensor of the same pattern. Ops that sparse_math.py lacks refuse.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class SparseTensor(Tensor, watched=False):
         )
         return _rebuild, (*state, requires_grad(self))
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
         coo = self._layout is lo.sparse_coo
         shown = self.detach()
         parts = {"indices": self._index} if coo else {
@@ -359,8 +359,8 @@ def sparse_coo_tensor(
     for d, row in enumerate(index):
         if row.numel() and int(row.max()) >= shape[d]:
             raise RuntimeError(
-                f"size is inconsistent with indices: for dim {d}, size is {shape[d]} but found index "
-                f"{int(row.max())}"
+                f"size is inconsistent with indices: for dim {d}, size is {shape[d]} but found "
+                f"index {int(row.max())}"
             )
     made = make(index, held, shape, lo.sparse_coo, bool(is_coalesced) or index.shape[1] < 2)
     return made.requires_grad_() if requires_grad else made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ class Storage:
     """Whether some backward pass keeps it."""
     inference = False
     """Whether it was made in inference mode."""
+    views: list[Any] | None = None
+    """Weak references to views made while nothing here required grad: see `note_view`."""
     owner: Any = None
     """Whatever keeps the bytes alive when they are not ours."""
 
@@ -44,6 +47,15 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         stored = None if self.buffer is None else self.host().tobytes()
         return rebuild_storage, (stored, self.nbytes, str(self.device))
+
+    def note_view(self, view: Any) -> None:
+        """Remember a view, so that it can learn when its base comes to require grad later."""
+        known = self.views
+        if known is None:
+            known = self.views = []
+        elif len(known) >= 16 and len(known) & (len(known) - 1) == 0:
+            known[:] = [r for r in known if r() is not None]  # at each power of two: amortised
+        known.append(weakref.ref(view))
 
     def alias(self) -> Storage:
         """The same bytes under a version counter of its own (what `.data` gives)."""

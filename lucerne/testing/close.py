@@ -99,8 +99,8 @@ def assert_allclose(
 ) -> None:
     """The old form: looser, and dtypes may differ."""
     warnings.warn(
-        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future "
-        "release. Please use `torch.testing.assert_close()` instead.",
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a "
+        "future release. Please use `torch.testing.assert_close()` instead.",
         FutureWarning,
         stacklevel=2,
     )

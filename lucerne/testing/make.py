@@ -81,8 +81,8 @@ def _interval(dtype: dt.dtype, low: float | None, high: float | None) -> tuple[A
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     if high < lowest or low >= highest:
         raise ValueError(
-            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only "
-            f"supports [{lowest}, {highest})"
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} "
+            f"only supports [{lowest}, {highest})"
         )
     low, high = min(max(low, lowest), highest), min(max(high, lowest), highest)
     if dtype.category <= dt.INTEGER:

@@ -6,7 +6,13 @@ import torch
 
 from tests.conformance import catalog
 from tests.conformance.bridge import Carried
-from tests.conformance.compare import Comparison, Policy, compare_aliases, compare_strides
+from tests.conformance.compare import (
+    Comparison,
+    Policy,
+    compare_aliases,
+    compare_ambiguous,
+    compare_strides,
+)
 from tests.conformance.context import Context, float64_truth, number_of, quiet, run_torch
 from tests.conformance.outcome import attempt
 from tests.conformance.rebind import MissingError
@@ -83,7 +89,7 @@ def _run_one(
     policy = Policy(exact=entry.random, undefined=entry.undefined, truth=truth)
     comparison = Comparison(record, bridge, policy)
     if entry.ambiguous:
-        _compare_ambiguous(comparison, sample, expected.result, got.result)
+        compare_ambiguous(comparison, sample, expected.result, got.result)
     elif comparison.outputs(expected.result, got.result):
         _compare_memory(comparison, carried, expected.result, got.result)
 
@@ -101,15 +107,6 @@ def _processed(context: Context, wide: Any) -> Any:
     """torch's result for the float64 rule, in the form in which values are compared."""
     result = run_torch(context.entry.op, wide)
     return wide.output_process_fn_grad(result) if context.entry.ambiguous else result
-
-
-def _compare_ambiguous(comparison: Comparison, sample: Any, expected: Any, got: Any) -> None:
-    """Values only after the sample's own function has removed the free signs."""
-    raw = Comparison(comparison.sample, comparison.bridge, Policy(undefined=True))
-    if not raw.outputs(expected, got):
-        return
-    process = comparison.bridge.rebind(sample.output_process_fn_grad)
-    comparison.outputs(sample.output_process_fn_grad(expected), process(got))
 
 
 def _compare_inputs(comparison: Comparison, inputs: list[torch.Tensor], ours: list[Any]) -> None:

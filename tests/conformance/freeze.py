@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lucerne.conformance.cases import FORMAT
+from lucerne.conformance.frozen import FORMAT
 from tests.conformance import catalog
 
 TARGET = Path(__file__).parents[2] / "lucerne" / "conformance" / "data"
@@ -158,7 +158,7 @@ def leaves(x: Any) -> Iterator[torch.Tensor]:
 
 
 def weights(t: torch.Tensor) -> torch.Tensor:
-    """The incoming gradient of a result: neither constant nor symmetric. cases.py has the same."""
+    """The incoming gradient of a result: neither constant nor symmetric. frozen.py has the same."""
     return (((torch.arange(t.numel()) * 7) % 11 - 5) / 4).reshape(t.shape).to(t.dtype)
 
 
@@ -191,12 +191,15 @@ def function_at(path: str) -> Callable[..., Any]:
 
 def public_path(entry: catalog.Entry) -> str | None:
     """`nn.functional.relu`, `Tensor.expand`, ...: where a user finds the op."""
+    name = entry.op.name
+    if name.startswith("_") and not name.startswith("__"):
+        return None
     for root, prefix in ((torch, ""), (torch.Tensor, "Tensor.")):
         found: Any = root
-        for part in entry.op.name.split("."):
+        for part in name.split("."):
             found = getattr(found, part, None)
         if callable(found):
-            return prefix + entry.op.name
+            return f"{prefix}{name}"
     return None
 
 

@@ -7,6 +7,7 @@ import ast
 import functools
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,10 @@ def _op_database_names() -> Iterator[str]:
 
 
 def _mentioned() -> Iterator[str]:
-    """Attributes, imported names and words in strings of all tests."""
+    """Attributes, imported names and words in strings of all tests, and in lists of cases."""
+    cases = [path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("cases/*.txt"))]
+    for case in "\n".join(cases).replace("; ", "\n").splitlines():
+        yield from re.findall(r"\.([A-Za-z_]\w*)", case)
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute):

@@ -191,3 +191,21 @@ def test_modes_do_not_outlive_an_error() -> None:
         pass
     with Broken(), lucerne.DisableTorchFunction():
         assert lucerne.ones(1).tolist() == [1]
+
+
+def test_questions_about_overriding() -> None:
+    class Sub(lucerne.Tensor):
+        pass
+
+    x, sub = lucerne.ones(1), lucerne.ones(1).as_subclass(Sub)
+    assert not lucerne.overrides.has_torch_function((x, 1))
+    assert lucerne.overrides.has_torch_function((x, sub))
+    assert lucerne.overrides.has_torch_function_unary(sub)
+    assert lucerne.overrides.has_torch_function_variadic(x, sub)
+    with lucerne.DisableTorchFunctionSubclass():
+        assert not lucerne.overrides.has_torch_function((sub,))
+    assert lucerne.overrides.is_tensor_like(sub)
+    assert lucerne.overrides.is_tensor_method_or_property(lucerne.Tensor.size)
+    assert lucerne.overrides.resolve_name(lucerne.Tensor.size) == "torch.Tensor.size"
+    with lucerne.overrides.BaseTorchFunctionMode():
+        assert lucerne.overrides.has_torch_function((x,))

@@ -212,3 +212,17 @@ def test_names_are_mostly_there() -> None:
     ):  # fmt: skip
         there = [name for name in lists[title] if hasattr(home, name)]
         assert len(there) / len(lists[title]) >= goal, title
+
+
+def test_members_of_other_devices() -> None:
+    x = lucerne.ones(2)
+    assert x.pin_memory() is x
+    assert x.record_stream(None) is None
+    for name in ("cuda", "xpu", "ipu", "mtia"):
+        with pytest.raises(RuntimeError, match="no backend serves device"):
+            getattr(x, name)()
+    assert lucerne.set_flush_denormal(True) is False
+    before = lucerne.get_num_interop_threads()
+    lucerne.set_num_interop_threads(before)
+    assert lucerne.get_num_interop_threads() == before
+    assert lucerne.get_device_module() is lucerne.get_device_module("cpu")

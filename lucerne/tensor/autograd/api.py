@@ -40,13 +40,17 @@ def read_grad(t: Any) -> Any:
 def write_grad(t: Any, value: Any) -> None:
     if value is not None:
         if not isinstance(value, TensorBase):
-            raise TypeError(f"assigned grad expected to be a Tensor or None but got {type(value)}")
+            raise TypeError(
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}"
+            )
         if value is t:
             raise RuntimeError("can't assign Variable as its own grad")
         if value._meta.shape != t._meta.shape:
             raise RuntimeError(
-                f"assigned grad has data of a different size: expected {list(t._meta.shape)}, got "
-                f"{list(value._meta.shape)}"
+                f"attempting to assign a gradient of size '{list(value._meta.shape)}' to a tensor of "
+                f"size '{list(t._meta.shape)}'. Please ensure that the gradient and the tensor are the "
+                "same size"
             )
         if value._meta.dtype is not t._meta.dtype:
             raise RuntimeError("assigned grad has data of a different type")
@@ -65,7 +69,8 @@ def retain_grad(t: Any) -> None:
     def keep(g: Any) -> None:
         state.grad = g.detach() if state.grad is None else state.grad + g.detach()
 
-    _add_tensor_hook(t, keep)
+    handle = _add_tensor_hook(t, keep)
+    handle.run_last()
 
 
 def register_hook(t: Any, hook: Any) -> RemovableHandle:

@@ -128,9 +128,10 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
         return grads
     grads = list(grads)
     for index, hooks in node.tensor_hooks.items():
-        for hook in list(hooks.values()):
-            if grads[index] is not None:
-                changed = hook(grads[index])
+        # hooks that keep the gradient for `.grad` (negative keys) see what the others made of it
+        for key in sorted(hooks, key=lambda k: k < 0):
+            if grads[index] is not None and key in hooks:
+                changed = hooks[key](grads[index])
                 if changed is not None:
                     grads[index] = changed
     return grads

@@ -22,6 +22,11 @@ class RemovableHandle:
         hooks[handle.id] = hook
         return handle
 
+    def run_last(self) -> None:
+        """Move the hook behind all others, whenever they are registered."""
+        self._hooks[-1 - self.id] = self._hooks.pop(self.id)
+        self.id = -1 - self.id
+
     def remove(self) -> None:
         self._hooks.pop(self.id, None)
 

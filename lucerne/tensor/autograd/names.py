@@ -50,7 +50,7 @@ _BY_ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
     "pow2": lambda plain: (
         f"Pow{0 if not _is_tensor(plain[1]) else 1 if _is_tensor(plain[0]) else 2}"
     ),
-    "clamp": lambda plain: f"Clamp{0 if any(map(_is_tensor, plain[1:])) else 1}",
+    "clamp_between": lambda plain: f"Clamp{0 if any(map(_is_tensor, plain[1:])) else 1}",
     "batch_matmul": lambda plain: "Mm0" if plain[0].ndim == 2 else "Bmm0",
     "sub2": lambda plain: "Sub0" if _is_tensor(plain[0]) else "Rsub1",
     "max_pool": _pooled("MaxPool", "WithIndices"),

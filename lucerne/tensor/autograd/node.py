@@ -188,6 +188,12 @@ class OpNode(Node):
         self.released = True
 
 
+@functools.lru_cache(maxsize=None)
+def node_class(op: Op) -> type[OpNode]:
+    """A class per op, so that the type of `grad_fn` has torch's name."""
+    return type(grad_name(op), (OpNode,), {"__slots__": ()})
+
+
 @functools.lru_cache(maxsize=4096)
 def _reads(op: Op, names: tuple[str, ...]) -> frozenset[str]:
     """What the formulas of these inputs read: nothing else is kept for backward."""
