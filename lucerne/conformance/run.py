@@ -109,10 +109,18 @@ def difference(case: Case, answer: Any, device: str) -> str:
     if len(got) != len(expected):
         return f"{len(got)} results, expected {len(expected)}"
     for i, (g, e) in enumerate(zip(got, expected, strict=True)):
-        problem = _leaf(g, e, device, case.up_to_sign)
+        if case.part == "gradient" and (g is None or e is None):
+            problem = _nothing(g if e is None else e)
+        else:
+            problem = _leaf(g, e, device, case.up_to_sign)
         if problem:
             return problem if len(got) == 1 else f"number {i}: {problem}"
     return ""
+
+
+def _nothing(gradient: Any) -> str:
+    """No gradient and a gradient of zeros say the same."""
+    return "" if gradient is None or not _host(gradient).any() else "a gradient is None, or should be"
 
 
 def _leaf(got: Any, expected: Any, device: str, up_to_sign: bool) -> str:

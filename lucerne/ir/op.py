@@ -76,7 +76,9 @@ class Op:
         self.numbers: str = fields.get("numbers", "some")
         self.method: bool = fields.get("method", False)
         self.inplace: bool = fields.get("inplace", False)
-        self.out: bool | str = fields.get("out", True)  # "exact": out= must have the dtype
+        # False: no out=. "exact": out= must have the dtype. "plain": contiguous when resized, and
+        # "lapack": contiguous when resized from something that had elements.
+        self.out: bool | str = fields.get("out", True)
         self.namespace: str = fields.get("namespace", "")
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.data_dependent: bool = fields.get("data_dependent", False)

@@ -178,10 +178,11 @@ def inverse_permutation(order: Tensor) -> Tensor:
 
 
 def permute_rows(x: Tensor, order: Tensor) -> Tensor:
-    """Rows of each matrix in another order; batch dimensions broadcast."""
+    """Rows of each matrix in another order, stored by columns; batch dimensions broadcast."""
     batch = sh.broadcast_shapes(x.shape[:-2], order.shape[:-1])
-    index = order.unsqueeze(-1).expand(*batch, order.shape[-1], x.shape[-1])
-    return x.expand(*batch, *x.shape[-2:]).gather(-2, index)
+    turned = x.expand(*batch, *x.shape[-2:]).transpose(-2, -1)
+    index = order.unsqueeze(-2).expand(*batch, x.shape[-1], order.shape[-1])
+    return turned.gather(-1, index).transpose(-2, -1)
 
 
 # ---- QR ---------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def logdet(input: Tensor) -> Tensor:
 # ---- Cholesky ---------------------------------------------------------------------------------
 
 
-@composite(name="cholesky", method=True)
+@composite(name="cholesky", method=True, out="plain")
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """`lucerne.linalg.cholesky`."""
     check_square(input, "cholesky")
@@ -94,7 +94,7 @@ def _check_factor_system(B: Tensor, A: Tensor) -> None:
         )
 
 
-@composite(method=True)
+@composite(method=True, out="plain")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with `A X = B`, from the Cholesky factor of A."""
     _check_factor_system(B, L)
@@ -102,7 +102,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     return tri_solve(second, tri_solve(first, B, False, True, False), True, True, False)
 
 
-@composite(method=True)
+@composite(method=True, out="lapack")
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """Inverse of a matrix from its Cholesky factor."""
     check_square(L, "cholesky_inverse")
@@ -113,13 +113,13 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 # ---- QR ---------------------------------------------------------------------------------------
 
 
-@composite(name="qr", method=True)
+@composite(name="qr", method=True, out="exact")
 def qr(input: Tensor, some: bool = True) -> Any:
     """`lucerne.linalg.qr`, with `some=False` for a square Q."""
     return _QR(*la.qr(input, "reduced" if some else "complete"))
 
 
-@composite(method=True)
+@composite(method=True, out="lapack")
 def geqrf(input: Tensor) -> Any:
     """QR as LAPACK keeps it: R above the diagonal, reflections below, and their factors."""
     check_matrix(input, "torch.geqrf")
@@ -171,16 +171,17 @@ def reflect(input: Tensor, tau: Tensor, x: Tensor, backwards: bool) -> Tensor:
     return x
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="lapack")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """Q as a matrix, from the reflections `geqrf` returned."""
     _check_reflectors("torch.linalg.householder_product", input, tau)
     m, n = input.shape[-2:]
-    start = la.identity(m, n, input).expand(input.shape)
+    # The empty sum is zero: it ties a product of no reflections to the graph.
+    start = la.identity(m, n, input).expand(input.shape) + input.narrow(-1, 0, 0).sum()
     return by_columns(reflect(input, tau, start, True))
 
 
-@composite(name="orgqr", method=True)
+@composite(name="orgqr", method=True, out="lapack")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`lucerne.linalg.householder_product`."""
     return householder_product(input, input2)
@@ -190,7 +191,7 @@ def by_columns(x: Tensor) -> Tensor:
     return x.transpose(-2, -1).contiguous().transpose(-2, -1)
 
 
-@composite(method=True)
+@composite(method=True, out="lapack")
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:

@@ -275,7 +275,7 @@ def _check_lstsq(A: Tensor, B: Tensor, driver: str) -> bool:
     return vector
 
 
-@composite(namespace="linalg", out="plain")
+@composite(namespace="linalg", out="lapack")
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
 ) -> Any:
@@ -581,8 +581,8 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
             "linalg.vander supports floating point, complex, and integer tensors, but got "
             f"{dt.cxx_name(t)}"
         )
-    if x.ndim < 1:
-        raise RuntimeError("linalg.vander: input must have at least one dimension")
+    if not x.ndim:
+        x = x.reshape(1)
     n = x.shape[-1] if N is None else N
     if n <= 1:
         raise RuntimeError(f"N must be greater than 1. Got {n}")

@@ -12,6 +12,7 @@ from lucerne import backends
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base.defaults import DefaultDevice as DefaultDevice
+from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
@@ -56,7 +57,9 @@ def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
     target = dtype or inferred
     host = Device(backends.HOST)
     exact = dt.from_numpy_dtype(array.dtype)
-    t = new_tensor(make_meta(exact, array.shape, None, host))
+    strides = tuple(n // array.itemsize for n in array.strides)
+    dense = bool(array.size) and sh.is_dense(array.shape, strides) and min(strides, default=0) >= 0
+    t = new_tensor(make_meta(exact, array.shape, strides if dense else None, host))
     interop.bits(t)[...] = array
     if target is not exact:
         t = t.to(target)

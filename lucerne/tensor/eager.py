@@ -22,7 +22,7 @@ from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
 from lucerne.tensor import overrides
 from lucerne.tensor.autograd import record
-from lucerne.tensor.autograd.state import ViewState
+from lucerne.tensor.autograd.state import AutogradState, ViewState
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.into import InPlace, Plans, run_into
@@ -210,8 +210,11 @@ class ViewPlan(Plan):
             several=self.several or (parent is not None and parent.several),
             no_grad=not _state.grad_enabled,
         )
-        if source._auto is None and _state.grad_enabled:
-            source._storage.note_view(t)
+        if source._auto is None:
+            if _state.grad_enabled:
+                source._storage.note_view(t)
+        elif source._auto.requires_grad and not _state.grad_enabled:
+            t._auto = AutogradState(requires_grad=True)  # a leaf of its own, as in torch
         return t
 
 

@@ -51,7 +51,8 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             )
         if op.out == "apart":
             _refuse_any_overlap(args, o, r._meta)
-        write_out(r, o, op.name, plain=op.out == "plain")
+        plain = op.out == "plain" or (op.out == "lapack" and o._meta.numel > 0)
+        write_out(r, o, op.name, plain=plain)
     return _rebuilt(result, out)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.ops import join
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.hooks import RemovableHandle
@@ -201,6 +202,8 @@ def grad(
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    if is_grads_batched:
+        return _batched_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
     roots, wanted = _tuple(outputs), _tuple(inputs)
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     keep = create_graph if retain_graph is None else retain_graph
@@ -221,3 +224,20 @@ def grad(
     if materialize_grads:
         found = [t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)]
     return tuple(found)
+
+
+def _batched_grad(
+    outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: Any, create_graph: bool, allow_unused: Any
+) -> tuple[Any, ...]:
+    """One gradient per entry along the first dimension of `grad_outputs`, stacked."""
+    cotangents = _tuple(grad_outputs)
+    count = next(int(c.shape[0]) for c in cotangents if c is not None)
+    rows = [
+        grad(
+            outputs, inputs, tuple(None if c is None else c[i] for c in cotangents),
+            retain_graph=True if i < count - 1 else retain_graph,
+            create_graph=create_graph, allow_unused=allow_unused,
+        )
+        for i in range(count)
+    ]  # fmt: skip
+    return tuple(None if parts[0] is None else join.stack(parts) for parts in zip(*rows, strict=True))

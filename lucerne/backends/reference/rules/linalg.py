@@ -228,7 +228,8 @@ def ldl_packed(input: Array, hermitian: bool) -> tuple[Array, Array, Array]:
     if a.shape[-1]:
         factorise = _symmetric("trf", a, hermitian)
         for i, x in enumerate(a):
-            packed[i], pivots[i], info[i] = factorise(x, lower=1)
+            found, pivots[i], info[i] = factorise(x, lower=1)
+            packed[i] = np.tril(found)
     return (
         packed.reshape(input.shape),
         pivots.reshape(input.shape[:-1]),
