@@ -47,6 +47,9 @@ def setitem(x: Any, index: Any, value: Any) -> None:
     if index is False:
         return
     source = _value(x, value)
+    if index is True:
+        _assign(unsqueeze(x, 0), source)
+        return
     view, tensors = _apply(x, _items(index))
     if not tensors:
         _assign(view, source)

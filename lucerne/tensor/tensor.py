@@ -14,7 +14,7 @@ from lucerne.base.dtype import dtype as DType
 from lucerne.ir import dispatch
 from lucerne.tensor import convert, interop, overrides
 from lucerne.tensor.autograd import api as autograd
-from lucerne.tensor.autograd.node import refresh_view
+from lucerne.tensor.autograd.node import as_shown, refresh_view
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import Maker, TensorBase, make_tensor, plain_types
 
@@ -170,7 +170,7 @@ class Tensor(TensorBase):
     def grad_fn(self) -> Any:
         if self._view is not None and self._auto is not None:
             refresh_view(self)
-        return None if self._auto is None else self._auto.grad_fn
+        return None if self._auto is None else as_shown(self._auto.grad_fn)
 
     @property
     def is_leaf(self) -> bool:

@@ -61,7 +61,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        return tuple((None, 0) if e is None else e for e in self.next_edges)
+        return tuple((None, 0) if e is None else (as_shown(e[0]), e[1]) for e in self.next_edges)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -189,9 +189,15 @@ class OpNode(Node):
 
 
 @functools.lru_cache(maxsize=None)
-def node_class(op: Op) -> type[OpNode]:
-    """A class per op, so that the type of `grad_fn` has torch's name."""
-    return type(grad_name(op), (OpNode,), {"__slots__": ()})
+def _class_named(name: str) -> type[OpNode]:
+    return type(name, (OpNode,), {"__slots__": ()})
+
+
+def as_shown(node: Any) -> Any:
+    """A node as a user sees it: its type carries torch's name. Done on the first look, not on recording."""
+    if type(node) is OpNode:
+        node.__class__ = _class_named(node.name())
+    return node
 
 
 @functools.lru_cache(maxsize=4096)

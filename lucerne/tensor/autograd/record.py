@@ -10,7 +10,7 @@ from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.names import label
-from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge, node_class
+from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
 
@@ -50,7 +50,7 @@ def _differentiable(o: Any) -> bool:
 def _node(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Node | None:
     if not op.derivatives:
         return NotImplementedNode(op, args, outs)
-    node = node_class(op)(op, args, outs)
+    node = OpNode(op, args, outs)
     return node if node.next_edges else None
 
 
@@ -110,9 +110,9 @@ def node_for(op: Op, args: tuple[Any, ...], target: Any, original: Any) -> Node 
     """The node of an in-place call, made before the write so that it sees the old history."""
     if not op.derivatives:
         if op.explicit:
-            return node_class(op)(op, args, (target,))
+            return OpNode(op, args, (target,))
         return NotImplementedNode(op, args, (target,))
-    return node_class(op)(op, args, (target,), replaced=None if original is target else original)
+    return OpNode(op, args, (target,), replaced=None if original is target else original)
 
 
 def frozen_history(t: Any) -> AutogradState | None:
