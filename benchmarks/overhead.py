@@ -1,8 +1,8 @@
 """What one small eager op costs: Lucerne's Python path beside torch, in one interleaved run.
 
-    python benchmarks/overhead.py            table of microseconds per call and ratios
-    python benchmarks/overhead.py --profile  where the time of `a + b` goes
-    python benchmarks/overhead.py --smoke    a quick run that fails when the budget is broken (CI)
+python benchmarks/overhead.py            table of microseconds per call and ratios
+python benchmarks/overhead.py --profile  where the time of `a + b` goes
+python benchmarks/overhead.py --smoke    a quick run that fails when the budget is broken (CI)
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def report(number: int) -> dict[str, dict[str, float]]:
 def check_budget(found: dict[str, dict[str, float]]) -> None:
     for case, limit in BUDGET_US.items():
         if found[case]["lucerne"] > limit:
-            sys.exit(f"overhead budget broken: {case} took {found[case]['lucerne']:.1f} us > {limit} us")
+            sys.exit(
+                f"overhead budget broken: {case} took {found[case]['lucerne']:.1f} us > {limit} us"
+            )
     seconds = import_seconds()
     print(f"import lucerne: {seconds:.3f} s")
     if seconds > IMPORT_BUDGET_S:

@@ -24,8 +24,7 @@ from lucerne.base.layout import sparse_csc as sparse_csc
 from lucerne.base.layout import sparse_csr as sparse_csr
 from lucerne.base.layout import strided as strided
 from lucerne.base.shape import Size as Size
-from lucerne.ir.export import fill as _fill
-from lucerne.tensor import load as _load
+from lucerne.tensor.load import fill as _fill
 from lucerne.tensor.autograd.modes import enable_grad as enable_grad
 from lucerne.tensor.autograd.modes import inference_mode as inference_mode
 from lucerne.tensor.autograd.modes import is_grad_enabled as is_grad_enabled

@@ -76,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
     conformance.add_argument("--op", action="append", help="only this op (may be repeated)")
     conformance.add_argument("--html", help="also write one self-contained page here")
     conformance.add_argument("--summary", action="store_true", help="scores without the failures")
-    conformance.add_argument("--data", type=Path, help="folder of frozen cases (default: the package's)")
+    conformance.add_argument(
+        "--data", type=Path, help="folder of frozen cases (default: the package's)"
+    )
     conformance.set_defaults(run=_conformance)
     return made
 

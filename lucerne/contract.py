@@ -7,7 +7,7 @@ import inspect
 from lucerne import backends
 from lucerne.ir import op as op_
 from lucerne.ir.scalar import REQUIRED, Scalar
-from lucerne.tensor import load as _load
+from lucerne.tensor import load as load
 
 _PRIMITIVE_KINDS = (op_.STRUCTURAL, op_.RANDOM, op_.REDUCTION)
 
@@ -54,7 +54,13 @@ def as_markdown() -> str:
     ]
     for kind in _PRIMITIVE_KINDS:
         chosen = [op for op in primitives() if op.kind == kind]
-        lines += ["", f"## {kind.capitalize()} primitives ({len(chosen)})", "", "| op | meaning |", "|---|---|"]
+        lines += [
+            "",
+            f"## {kind.capitalize()} primitives ({len(chosen)})",
+            "",
+            "| op | meaning |",
+            "|---|---|",
+        ]
         lines += [f"| `{signature(op)}` | {first_line(op)} |" for op in chosen]
     return "\n".join(lines) + "\n"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lucerne.base.errors import LinAlgError as LinAlgError
-from lucerne.ir.export import fill as _fill
+from lucerne.tensor.load import fill as _fill
 from lucerne.ops.matmul import matmul as matmul
-from lucerne.tensor import load as _load
 
 _fill(globals(), "linalg")

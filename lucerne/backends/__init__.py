@@ -29,10 +29,7 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 
 def is_known(name: str) -> bool:
     return (
-        name in _registered
-        or name in (META, HOST)
-        or name in _IN_TREE
-        or name in _entry_points()
+        name in _registered or name in (META, HOST) or name in _IN_TREE or name in _entry_points()
     )
 
 

@@ -23,7 +23,9 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, values: Iterable[Any] = ()) -> Size:
-        return tuple.__new__(cls, [v if type(v) is int else _size(i, v) for i, v in enumerate(values)])
+        return tuple.__new__(
+            cls, [v if type(v) is int else _size(i, v) for i, v in enumerate(values)]
+        )
 
     def numel(self) -> int:
         return math.prod(self)

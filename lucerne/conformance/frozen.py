@@ -51,7 +51,9 @@ def frozen_cases(module: Any, folder: Path | None = None) -> Iterator[Case]:
         try:
             yield from _cases(module, call, blob)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"conformance data: case {n} in cases.json is malformed: {error}") from error
+            raise DataError(
+                f"conformance data: case {n} in cases.json is malformed: {error}"
+            ) from error
 
 
 # ---- reading, without trust -----------------------------------------------------------------------
@@ -74,8 +76,17 @@ def _read_blob(path: Path) -> Array:
         with np.load(path, allow_pickle=False) as found:
             blob: Array = found["bytes"]
     except OSError as error:
-        raise DataError(f"conformance data: can't read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+        raise DataError(
+            f"conformance data: can't read {path}: {error.strerror or error}"
+        ) from error
+    except (
+        ValueError,
+        KeyError,
+        EOFError,
+        TypeError,
+        zipfile.BadZipFile,
+        zipfile.zlib.error,
+    ) as error:  # type: ignore[attr-defined]
         raise DataError(f"conformance data: {path} is damaged: {error}") from error
     if blob.dtype != np.uint8 or blob.ndim != 1:
         raise DataError(f"conformance data: {path} must hold one array of bytes")
@@ -84,9 +95,13 @@ def _read_blob(path: Path) -> Array:
 
 def _check_head(head: dict[str, Any], blob: Array) -> None:
     if head.get("format") != FORMAT:
-        raise DataError(f"conformance data: format {head.get('format')!r}, this version reads {FORMAT}")
+        raise DataError(
+            f"conformance data: format {head.get('format')!r}, this version reads {FORMAT}"
+        )
     if head.get("sha256") != hashlib.sha256(blob.tobytes()).hexdigest():
-        raise DataError("conformance data: arrays.npz does not belong to cases.json (its hash differs)")
+        raise DataError(
+            "conformance data: arrays.npz does not belong to cases.json (its hash differs)"
+        )
 
 
 def _function(module: Any, path: str) -> Callable[..., Any]:

@@ -26,7 +26,9 @@ from lucerne.tensor.base import TensorBase
 from lucerne.tensor.convert import tensor
 
 DTYPES = (dt.float32, dt.float64, dt.int64, dt.bool_)
-UP_TO_SIGN = frozenset(("qr_factors", "svd_factors", "linalg.qr", "linalg.svd", "linalg.eigh", "linalg.eig"))
+UP_TO_SIGN = frozenset(
+    ("qr_factors", "svd_factors", "linalg.qr", "linalg.svd", "linalg.eigh", "linalg.eig")
+)
 Array = np.ndarray[Any, Any]
 Call = tuple[Any, ...]
 
@@ -103,7 +105,10 @@ def _dim_variants(op: Op, plain: Call) -> Iterator[Call]:
 
 
 def _case(op: Op, call: Call, dtype: dt.dtype, seed: int) -> Iterator[Case]:
-    args = [_argument(p, a, dtype, seed + i) for i, (p, a) in enumerate(zip(op.params, call, strict=True))]
+    args = [
+        _argument(p, a, dtype, seed + i)
+        for i, (p, a) in enumerate(zip(op.params, call, strict=True))
+    ]
     assert op.oracle is not None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

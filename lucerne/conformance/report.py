@@ -58,7 +58,9 @@ def text(outcomes: Sequence[Outcome], device: str, *, failures: bool = True) -> 
         lines += ["", "failing (tier, op, dtype, cases that agree, first disagreement):"]
         lines += [_failure(o) for o in sorted(failing, key=lambda o: TIERS.index(o.tier))]
     following = next_op(outcomes)
-    return "\n".join([*lines, "", f"next op worth writing: {following}" if following else "nothing fails"])
+    return "\n".join(
+        [*lines, "", f"next op worth writing: {following}" if following else "nothing fails"]
+    )
 
 
 def _failure(o: Outcome) -> str:

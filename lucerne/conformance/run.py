@@ -120,14 +120,20 @@ def difference(case: Case, answer: Any, device: str) -> str:
 
 def _nothing(gradient: Any) -> str:
     """No gradient and a gradient of zeros say the same."""
-    return "" if gradient is None or not _host(gradient).any() else "a gradient is None, or should be"
+    return (
+        "" if gradient is None or not _host(gradient).any() else "a gradient is None, or should be"
+    )
 
 
 def _leaf(got: Any, expected: Any, device: str, up_to_sign: bool) -> str:
     if isinstance(expected, np.ndarray):
         return _numbers(_host(got), expected, up_to_sign)
     if not isinstance(expected, TensorBase):
-        return "" if got == expected or (got != got and expected != expected) else f"{got!r} not {expected!r}"
+        return (
+            ""
+            if got == expected or (got != got and expected != expected)
+            else f"{got!r} not {expected!r}"
+        )
     if not isinstance(got, TensorBase):
         return f"{type(got).__name__} instead of a tensor"
     if got._meta.dtype is not expected._meta.dtype:
@@ -146,7 +152,9 @@ def _numbers(got: Any, expected: Any, up_to_sign: bool, dtype: str = "") -> str:
         return f"shape {list(got.shape)}, expected {list(expected.shape)}"
     if up_to_sign:
         got, expected = np.abs(got), np.abs(expected)
-    rtol, atol = max(TOLERANCE.get(n, (0.0, 0.0)) for n in (dtype or got.dtype.name, expected.dtype.name))
+    rtol, atol = max(
+        TOLERANCE.get(n, (0.0, 0.0)) for n in (dtype or got.dtype.name, expected.dtype.name)
+    )
     close = np.isclose(got, expected, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return ""

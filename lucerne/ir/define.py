@@ -262,7 +262,7 @@ def _check_foldable(op: Op, input: TensorMeta, dim: Any, dims: sh.Shape) -> None
         if op.reduce in ("argmax", "argmin"):
             raise RuntimeError(f"{op.name}(): does not support complex input")
         raise NotImplementedError(
-            f'"{op.reduce}_values_cpu" not implemented for \'{dt.cxx_name(input.dtype)}\''
+            f"\"{op.reduce}_values_cpu\" not implemented for '{dt.cxx_name(input.dtype)}'"
         )
     if input.numel or not input.ndim:
         return

@@ -19,7 +19,9 @@ def named(name: str, fields: str) -> Any:
     found = _TYPES.get(name)
     if found is None:
         base = collections.namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024
-        found = type(name, (base,), {"__slots__": (), "__repr__": _represent, "__reduce__": _reduce})
+        found = type(
+            name, (base,), {"__slots__": (), "__repr__": _represent, "__reduce__": _reduce}
+        )
         found.__module__ = "torch.return_types"
         _TYPES[name] = found
     return found

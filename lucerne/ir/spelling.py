@@ -13,7 +13,9 @@ _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function with a parameter `dim` be called with `axis=` too; others come back as they are."""
     names = inspect.signature(function).parameters
-    accepted = {given: ours for given, ours in _NUMPY_NAMES.items() if ours in names and given not in names}
+    accepted = {
+        given: ours for given, ours in _NUMPY_NAMES.items() if ours in names and given not in names
+    }
     if not accepted:
         return function
 

@@ -52,7 +52,8 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     if x.dtype.category < dt.FLOAT:
         x = x.to(dt.float32)
     hidden = (x == -math.inf).all(dim, keepdim=True)
-    return x.softmax(dim).masked_fill(hidden, 0.0)
+    # Hidden rows are made harmless before, so that no nan appears in the gradient either.
+    return x.masked_fill(hidden, 0.0).softmax(dim).masked_fill(hidden, 0.0)
 
 
 @composite(name="attend", opmath=True, out=False)

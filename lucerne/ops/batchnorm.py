@@ -8,8 +8,8 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
-from lucerne.ir.define import front
-from lucerne.ir.op import Tensor
+from lucerne.ir.define import composite, front
+from lucerne.ir.op import Tensor, TensorList
 from lucerne.ops.normalization import (
     check_batch_size,
     check_float,
@@ -172,13 +172,13 @@ def native_batch_norm(
 
 def all_into(found: tuple[Tensor, ...], out: Any) -> Any:
     """Results copied into the tensors of `out=`, when there are any."""
-    if out is None:
-        return found
-    for r, o in zip(found, out, strict=True):
-        if tuple(o.shape) != tuple(r.shape):
-            o.resize_(r.shape)
-        o.copy_(r)
-    return tuple(out)
+    return found if out is None else _all_into(found, out=out)
+
+
+@composite(out="exact")
+def _all_into(tensors: TensorList) -> Any:
+    """The tensors themselves: gives a front with several results its `out=`."""
+    return tuple(tensors)
 
 
 @front()

@@ -63,9 +63,11 @@ def shape_given(name: str, args: tuple[Any, ...], size: Any) -> sh.Shape:
             )
     shape = as_int_list(given)
     if any(n < 0 for n in shape):
+        if name == "zeros":
+            raise RuntimeError("zeros: Dimension size must be non-negative.")
         negative = next(n for n in shape if n < 0)
         raise RuntimeError(
-            f"{name}: Trying to create tensor with negative dimension {negative}: {list(shape)}"
+            f"Trying to create tensor with negative dimension {negative}: {list(shape)}"
         )
     return shape
 

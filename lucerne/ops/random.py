@@ -37,26 +37,42 @@ def draw(
 
 
 @random(meta=_same_meta, vjp={"input": _zeros})
-def draw_each(input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque) -> Tensor:
+def draw_each(
+    input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque
+) -> Tensor:
     """One value per element of `input`, which holds that element's parameter."""
 
 
-def _draw_over(target: Tensor, distribution: str, first: Any, second: Any, generator: Any, out: Any) -> Tensor:
-    return draw(target, distribution, first, second, target.dtype, generator_or_default(generator), out=out)
+def _draw_over(
+    target: Tensor, distribution: str, first: Any, second: Any, generator: Any, out: Any
+) -> Tensor:
+    return draw(
+        target, distribution, first, second, target.dtype, generator_or_default(generator), out=out
+    )
 
 
 def _needs_float(input: Tensor, name: str) -> None:
     if input.dtype.category not in (dt.FLOAT, dt.COMPLEX):
-        raise NotImplementedError(f'"{name}" not implemented for \'{dt.cxx_name(input.dtype)}\'')
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
 
 
 @front(name="uniform", namespace="Tensor", inplace=True)
-def uniform(input: Tensor, from_: float = 0, to: float = 1, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
+def uniform(
+    input: Tensor,
+    from_: float = 0,
+    to: float = 1,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    **named: Any,
+) -> Tensor:
     """Uniform values in [from, to)."""
     low = named.pop("from", from_)
     _needs_float(input, "check_uniform_bounds")
     if low > to:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}"
+        )
     return _draw_over(input, "uniform", float(low), float(to), generator, out)
 
 
@@ -69,27 +85,39 @@ def normal_fill(input: Tensor, mean: float, std: float, generator: Any, out: Any
 
 
 @front(name="exponential", namespace="Tensor", inplace=True)
-def exponential(input: Tensor, lambd: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
+def exponential(
+    input: Tensor, lambd: float = 1, *, generator: Any = None, out: Any = None
+) -> Tensor:
     """Exponentially distributed values with rate `lambd`."""
     if input.dtype.category != dt.FLOAT:
-        raise RuntimeError("Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified " + dt.cxx_name(input.dtype))
+        raise RuntimeError(
+            "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified "
+            + dt.cxx_name(input.dtype)
+        )
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return _draw_over(input, "exponential", float(lambd), 0.0, generator, out)
 
 
 @front(name="cauchy", namespace="Tensor", inplace=True)
-def cauchy(input: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None, out: Any = None) -> Tensor:
+def cauchy(
+    input: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None, out: Any = None
+) -> Tensor:
     """Cauchy distributed values."""
     if input.dtype.category != dt.FLOAT:
-        raise RuntimeError("Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified " + dt.cxx_name(input.dtype))
+        raise RuntimeError(
+            "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified "
+            + dt.cxx_name(input.dtype)
+        )
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return _draw_over(input, "cauchy", float(median), float(sigma), generator, out)
 
 
 @front(name="log_normal", namespace="Tensor", inplace=True)
-def log_normal(input: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None, out: Any = None) -> Tensor:
+def log_normal(
+    input: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None, out: Any = None
+) -> Tensor:
     """Values whose logarithm is normal."""
     _needs_float(input, "log_normal_cpu")
     if std <= 0:
@@ -106,13 +134,23 @@ def geometric(input: Tensor, p: float, *, generator: Any = None, out: Any = None
 
 
 @front(name="random", namespace="Tensor", inplace=True)
-def random_integers(input: Tensor, from_: Any = None, to: Any = None, *, generator: Any = None, out: Any = None, **named: Any) -> Tensor:
+def random_integers(
+    input: Tensor,
+    from_: Any = None,
+    to: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    **named: Any,
+) -> Tensor:
     """Integers over the dtype's whole range, below a bound, or in [from, to)."""
     low = named.pop("from", from_)
     if to is None:
         low, to = (None, low) if low is not None else (None, None)
     if to is not None and (low or 0) >= to:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low or 0} >= to={to}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low or 0} >= to={to}"
+        )
     first = math.nan if low is None else int(low)
     second = math.nan if to is None else int(to)
     return _draw_over(input, "integers", first, second, generator, out)
@@ -133,7 +171,9 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
 def bernoulli_fill(input: Tensor, p: Any, generator: Any, out: Any) -> Tensor:
     """A Bernoulli sample in the shape and dtype of `input`."""
     if hasattr(p, "_meta") and p.ndim:
-        sample = draw_each(p.expand(input.shape), "bernoulli", None, p.dtype, generator_or_default(generator))
+        sample = draw_each(
+            p.expand(input.shape), "bernoulli", None, p.dtype, generator_or_default(generator)
+        )
         return sample.to(input.dtype) if out is None else creation_copy(input, sample, out)
     value = float(p)
     if not 0 <= value <= 1:
@@ -150,11 +190,20 @@ def creation_copy(input: Tensor, sample: Tensor, out: Any) -> Tensor:
 
 
 def _size(args: tuple[Any, ...]) -> tuple[int, ...]:
-    return as_int_list(args[0]) if len(args) == 1 and not isinstance(args[0], int) else as_int_list(args)
+    return (
+        as_int_list(args[0])
+        if len(args) == 1 and not isinstance(args[0], int)
+        else as_int_list(args)
+    )
 
 
 def _blank(size: Any, dtype: Any, device: Any, layout: Any, names: Any = None) -> Tensor:
-    return creation.empty(size, dtype=as_optional_dtype(dtype) or defaults.get_default_dtype(), device=device, layout=layout)
+    return creation.empty(
+        size,
+        dtype=as_optional_dtype(dtype) or defaults.get_default_dtype(),
+        device=device,
+        layout=layout,
+    )
 
 
 def _target(size: Any, dtype: Any, device: Any, layout: Any, out: Any) -> Tensor:
@@ -174,14 +223,34 @@ def _finish(made: Tensor, requires_grad: bool) -> Tensor:
 
 
 @front()
-def rand(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
+def rand(
+    *size: Any,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:
     """Uniform values in [0, 1)."""
     made = _target(_size(size), dtype, device, layout, out)
     return _finish(made.uniform_(generator=generator), requires_grad)
 
 
 @front()
-def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
+def randn(
+    *size: Any,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:
     """Standard normal values.
 
     >>> import lucerne
@@ -194,7 +263,19 @@ def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None,
 
 
 @front()
-def randint(*bounds_and_size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, low: Any = None, high: Any = None, size: Any = None) -> Tensor:
+def randint(
+    *bounds_and_size: Any,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
+) -> Tensor:
     """Integers in [low, high)."""
     given = list(bounds_and_size)
     if size is None:
@@ -204,19 +285,36 @@ def randint(*bounds_and_size: Any, generator: Any = None, out: Any = None, dtype
     if low is None:
         low = given.pop() if given else 0
     if high <= low:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
     kind = (dtype or dt.int64) if out is None else dtype
     made = _target(as_int_list(size), kind, device, layout, out)
     return _finish(made.random_(low, high, generator=generator), requires_grad)
 
 
 @front()
-def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = dt.int64, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = dt.int64,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A random permutation of 0 .. n-1."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     made = _draw_over(
-        _blank((n,), dtype if out is None else out.dtype, device, layout), "permutation", 0.0, 0.0, generator, None
+        _blank((n,), dtype if out is None else out.dtype, device, layout),
+        "permutation",
+        0.0,
+        0.0,
+        generator,
+        None,
     )
     return _finish(made if out is None else out.resize_((n,)).copy_(made), requires_grad)
 
@@ -227,30 +325,76 @@ def _like(input: Tensor, dtype: Any, layout: Any, device: Any, memory_format: An
 
 
 @front()
-def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Uniform values in the shape of `input`."""
     made = _like(input, dtype, layout, device, memory_format).uniform_(generator=generator)
     return made.requires_grad_() if requires_grad else made
 
 
 @front()
-def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Standard normal values in the shape of `input`."""
     made = _like(input, dtype, layout, device, memory_format).normal_(generator=generator)
     return made.requires_grad_() if requires_grad else made
 
 
 @front()
-def randint_like(input: Tensor, low: Any = None, high: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False) -> Tensor:
+def randint_like(
+    input: Tensor,
+    low: Any = None,
+    high: Any = None,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """Integers in [low, high) in the shape of `input`."""
     if high is None:
         low, high = 0, low
-    made = _like(input, dtype, layout, device, memory_format).random_(int(low), int(high), generator=generator)
+    made = _like(input, dtype, layout, device, memory_format).random_(
+        int(low), int(high), generator=generator
+    )
     return made.requires_grad_() if requires_grad else made
 
 
 @front()
-def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """Normal values; mean and std may be tensors, one per element."""
     mean_t, std_t = hasattr(mean, "_meta"), hasattr(std, "_meta")
     if size is not None or not (mean_t or std_t):
@@ -287,34 +431,51 @@ def normal_around(mean: Tensor, std: Tensor, generator: Opaque) -> Tensor:
     return mean.new_empty(shape).normal_(0, 1, generator=generator) * std + mean
 
 
-def _multinomial_meta(input: TensorMeta, num_samples: int, replacement: bool, dtype: Any, generator: Any) -> TensorMeta:
+def _multinomial_meta(
+    input: TensorMeta, num_samples: int, replacement: bool, dtype: Any, generator: Any
+) -> TensorMeta:
     shape = (num_samples,) if input.ndim == 1 else (input.shape[0], num_samples)
     return make_meta(dt.int64, shape, None, input.device)
 
 
 @random(meta=_multinomial_meta, name="draw_categories", vjp={})
-def draw_categories(input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque) -> Tensor:
+def draw_categories(
+    input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque
+) -> Tensor:
     """Category numbers drawn by weight, one row at a time."""
 
 
 @front(method=True)
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+    out: Any = None,
+) -> Tensor:
     """Indices drawn with probability proportional to `input`."""
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if input.dtype.category != dt.FLOAT:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {dt.cxx_name(input.dtype)}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {dt.cxx_name(input.dtype)}"
+        )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > input.shape[-1]:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     if not bool(((input >= 0) & input.isfinite()).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not bool((input.sum(-1) > 0).all()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     if out is not None and out.dtype is not dt.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {dt.cxx_name(out.dtype)}")
-    found = draw_categories(input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator))
+    found = draw_categories(
+        input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator)
+    )
     return found if out is None else out.resize_(found.shape).copy_(found)
 
 

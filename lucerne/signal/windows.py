@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lucerne.ir.export import fill as _fill
-from lucerne.tensor import load as _load
+from lucerne.tensor.load import fill as _fill
 
 _fill(globals(), "signal.windows")

@@ -102,9 +102,7 @@ def _check_integers(found: list[Any], dtype: dt.dtype | None) -> None:
         return
     info = np.iinfo(dtype.storage)
     if high > info.max or low < (info.min if dtype.is_signed else -info.max):
-        raise RuntimeError(
-            f"value cannot be converted to type {dtype.name} without overflow"
-        )
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
 
 
 def _shape_of(data: Any) -> tuple[int, ...]:

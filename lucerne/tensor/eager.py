@@ -139,11 +139,15 @@ class KernelPlan(Plan):
 
     __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots", "whole")
 
-    def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool) -> None:
+    def __init__(
+        self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool
+    ) -> None:
         self.op = op
         self.metas = metas
         self.slots = [
-            i for i, (k, a) in enumerate(zip(op.kinds, args, strict=True)) if k in "tno" and a is not None
+            i
+            for i, (k, a) in enumerate(zip(op.kinds, args, strict=True))
+            if k in "tno" and a is not None
         ]
         self.flat = op_.TENSOR_LIST not in op.kinds
         self.whole = self.flat and len(self.slots) == len(args)
@@ -282,7 +286,10 @@ def _view_plan(op: Op, metas: tuple[Any, ...]) -> ViewPlan:
     geometries: list[Geometry] = list(found) if several else [found]
     source: TensorMeta = metas[0]
     parts = [
-        (make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device), g.offset)
+        (
+            make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device),
+            g.offset,
+        )
         for g in geometries
     ]
     return ViewPlan(op, parts, several)

@@ -55,7 +55,11 @@ def setitem(x: Any, index: Any, value: Any) -> None:
         _assign(view, source)
         return
     if source.ndim == 0 and _is_one_mask(tensors):
-        source = source.to(x.dtype)
+        mask = tensors[-1]
+        trailing = view.ndim - (len(tensors) - 1) - mask.ndim
+        if mask.shape == view.shape[len(tensors) - 1 : view.ndim - trailing]:
+            view.masked_fill_(mask.reshape(*mask.shape, *(1,) * trailing), source.to(x.dtype))
+            return
     view.index_put_(tensors, _without_leading_ones(source))
 
 

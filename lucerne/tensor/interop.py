@@ -46,9 +46,7 @@ def values(t: Any) -> Array:
 
 def item(t: Any) -> Any:
     if t._meta.numel != 1:
-        raise RuntimeError(
-            f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar"
-        )
+        raise RuntimeError(f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar")
     return values(t).item()
 
 
@@ -120,7 +118,9 @@ def from_numpy(array: Any) -> Any:
     """
     if not isinstance(array, np.ndarray):
         kind = type(array)
-        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        name = (
+            kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        )
         raise TypeError(f"expected np.ndarray (got {name})")
     if not array.dtype.isnative:
         raise ValueError(
@@ -176,9 +176,7 @@ def frombuffer(
 def _buffer_count(nbytes: int, itemsize: int, count: int, offset: int) -> int:
     """How many elements to read: all that fit when `count` is negative."""
     if nbytes == 0 or count == 0:
-        raise ValueError(
-            f"both buffer length ({nbytes}) and count ({count}) must not be 0"
-        )
+        raise ValueError(f"both buffer length ({nbytes}) and count ({count}) must not be 0")
     if not 0 <= offset < nbytes:
         raise ValueError(
             f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
@@ -313,9 +311,7 @@ def rebuild_tensor(
 def to_dlpack_capsule(t: Any, **options: Any) -> Any:
     """Hand the memory over through NumPy's exporter (host tensors of types NumPy has)."""
     if requires_grad(t):
-        raise BufferError(
-            "Can't export tensors that require gradient, use tensor.detach()"
-        )
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     options.pop("stream", None)
     return to_numpy(t).__dlpack__(**options)
 

@@ -251,7 +251,8 @@ def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -
         return False
     buffer = target._storage.buffer
     return all(
-        not isinstance(a, TensorBase) or a is target or a._storage.buffer is not buffer for a in args
+        not isinstance(a, TensorBase) or a is target or a._storage.buffer is not buffer
+        for a in args
     )
 
 

@@ -15,7 +15,9 @@ _FOREIGN_DEVICES = ("cuda", "xpu", "mps", "xla", "ipu", "mtia", "hpu", "vulkan",
 
 
 def _device_flag(name: str) -> property:
-    return property(lambda self: self._meta.device.type == name, doc=f"Whether it lives on `{name}`.")
+    return property(
+        lambda self: self._meta.device.type == name, doc=f"Whether it lives on `{name}`."
+    )
 
 
 def _move_to(name: str) -> Any:
@@ -97,10 +99,18 @@ def new(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def new_tensor(
-    self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **_: Any
+    self: Any,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **_: Any,
 ) -> Any:
     """A copy of `data` with this tensor's dtype and device, unless others are given."""
-    made = convert.build(data, dtype or self.dtype, convert.as_optional_device(device) or self.device)
+    made = convert.build(
+        data, dtype or self.dtype, convert.as_optional_device(device) or self.device
+    )
     return made.requires_grad_(requires_grad)
 
 
@@ -117,7 +127,9 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
     return self if dtype is None else self.to(dtype)
 
 
-def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Any:
+def set_(
+    self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Any:
     """Make this tensor read another's storage."""
     if source is None:
         source = self.new_empty((0,))
@@ -157,5 +169,3 @@ def install() -> None:
     Tensor.name = property(lambda self: None)  # type: ignore[attr-defined]
     Tensor.grad_dtype = property(lambda self: self._meta.dtype)  # type: ignore[attr-defined]
     Tensor.volatile = property(lambda self: False)  # type: ignore[attr-defined]
-
-

@@ -24,7 +24,9 @@ def install() -> None:
         _install(front.function, front.name, front.aliases, front.method, front.inplace)
 
 
-def _install(fn: Function, name: str, aliases: tuple[str, ...], method: bool, inplace: bool) -> None:
+def _install(
+    fn: Function, name: str, aliases: tuple[str, ...], method: bool, inplace: bool
+) -> None:
     for spelled in (name, *aliases):
         if method and spelled not in Tensor.__dict__:
             setattr(Tensor, spelled, fn)

@@ -65,5 +65,3 @@ def typename(obj: Any) -> str:
     cls = obj if isinstance(obj, type) else type(obj)
     module = getattr(cls, "__module__", "")
     return cls.__qualname__ if module in ("", "builtins") else f"{module}.{cls.__qualname__}"
-
-

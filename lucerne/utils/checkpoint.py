@@ -207,10 +207,14 @@ class CheckpointFunction(Function):
             outputs = ctx.run_function(*detached)
         outs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
         pairs = [
-            (o, g) for o, g in zip(outs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad
+            (o, g)
+            for o, g in zip(outs, grads, strict=True)
+            if isinstance(o, Tensor) and o.requires_grad
         ]
         if not pairs:
-            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+            raise RuntimeError(
+                "none of output has requires_grad=True, this checkpoint() is not necessary"
+            )
         backward([o for o, _ in pairs], [g for _, g in pairs])
         return (None, None, *(t.grad if isinstance(t, Tensor) else None for t in detached))
 

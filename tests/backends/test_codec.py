@@ -11,12 +11,21 @@ from lucerne.base import dtype as dt
 torch = pytest.importorskip("torch", reason="the oracle of the storage types")
 pytestmark = pytest.mark.torch
 
-NARROW = ["bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
+NARROW = [
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+]
 
 
 def bits_of(name: str) -> np.ndarray:
     """Every code of the type."""
-    return np.arange(65536, dtype=np.uint16) if name == "bfloat16" else np.arange(256, dtype=np.uint8)
+    return (
+        np.arange(65536, dtype=np.uint16) if name == "bfloat16" else np.arange(256, dtype=np.uint8)
+    )
 
 
 def torch_bits(t: "torch.Tensor") -> np.ndarray:
@@ -38,7 +47,9 @@ def test_rounding_values_and_the_middles_between_them(name: str) -> None:
         values = codec.widen(bits_of(name), dt.by_name(name)).astype(np.float64)
     finite = np.unique(values[np.isfinite(values)])
     middles = (finite[1:] + finite[:-1]) / 2
-    steps = np.concatenate([finite, middles, middles * (1 + 1e-7), middles * (1 - 1e-7), finite * 1.3])
+    steps = np.concatenate(
+        [finite, middles, middles * (1 + 1e-7), middles * (1 - 1e-7), finite * 1.3]
+    )
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e30, -1e30]
     with np.errstate(all="ignore"):
         probe = np.concatenate([steps, special]).astype(np.float32)

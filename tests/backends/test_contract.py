@@ -22,13 +22,17 @@ def test_the_reference_backend_has_every_primitive() -> None:
 
 def test_structural_primitives_stay_few() -> None:
     structural = [op for op in contract.primitives() if op.kind == "structural"]
-    assert len(structural) < 40, "structural primitives are the contract for every chip: compose instead"
+    assert len(structural) < 40, (
+        "structural primitives are the contract for every chip: compose instead"
+    )
     assert len(contract.REQUIRED) <= 45
 
 
 def test_the_printed_contract_is_the_documented_one() -> None:
     page = Path(__file__).parents[2] / "docs" / "primitives.md"
-    assert page.read_text() == contract.as_markdown(), "run: lucerne primitives --markdown > docs/primitives.md"
+    assert page.read_text() == contract.as_markdown(), (
+        "run: lucerne primitives --markdown > docs/primitives.md"
+    )
 
 
 def test_meta_tensors_have_shapes_and_no_data() -> None:

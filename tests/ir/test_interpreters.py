@@ -60,7 +60,9 @@ class Recorder(Interpreter):
         if op.kind == COMPOSITE:
             with self.active_again():
                 return op.body(*args)
-        placed = tuple(tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args)
+        placed = tuple(
+            tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
+        )
         result = proceed(op, args, out)
         outs = result if isinstance(result, tuple) else (result,)
         made = self.graph.call(op, placed, [o._meta for o in outs])

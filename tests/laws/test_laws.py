@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 import lucerne as torch
 
-DTYPES = [torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.bfloat16, torch.complex64]
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.bool,
+    torch.bfloat16,
+    torch.complex64,
+]
 ARITHMETIC = [torch.float32, torch.float64, torch.int64, torch.bfloat16, torch.float16]
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)
 settings.register_profile("laws", max_examples=60, deadline=None)
@@ -98,7 +106,9 @@ def test_a_write_through_a_view_is_seen_by_the_base(shape: tuple[int, ...], data
 
 
 @settings(LAW)
-@given(tensors(ARITHMETIC), st.sampled_from(["add", "sub", "mul", "maximum", "neg", "abs", "square"]))
+@given(
+    tensors(ARITHMETIC), st.sampled_from(["add", "sub", "mul", "maximum", "neg", "abs", "square"])
+)
 def test_in_place_equals_out_of_place(x: Any, name: str) -> None:
     x = x.clone()
     args = [] if name in ("neg", "abs", "square") else [x.flip(0) if x.ndim else x + 1]

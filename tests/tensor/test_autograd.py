@@ -164,7 +164,9 @@ def test_retain_grad() -> None:
 def test_multi_grad_hook() -> None:
     x, y = leaf(1.0), leaf(2.0)
     seen = []
-    torch.autograd.graph.register_multi_grad_hook((x, y), lambda gs: seen.append([g.item() for g in gs]))
+    torch.autograd.graph.register_multi_grad_hook(
+        (x, y), lambda gs: seen.append([g.item() for g in gs])
+    )
     (x * y).sum().backward()
     assert seen == [[2.0, 1.0]]
 
@@ -387,7 +389,9 @@ def test_checkpoint_gives_the_same_gradients(use_reentrant: bool) -> None:
     checkpoint(block, checked, use_reentrant=use_reentrant).sum().backward()
     assert checked.grad.tolist() == plain.grad.tolist()
     chained = leaf(0.3, 0.7)
-    checkpoint_sequential([torch.sin, torch.exp, torch.cos], 2, chained, use_reentrant=use_reentrant).sum().backward()
+    checkpoint_sequential(
+        [torch.sin, torch.exp, torch.cos], 2, chained, use_reentrant=use_reentrant
+    ).sum().backward()
     assert chained.grad is not None
 
 

@@ -25,8 +25,6 @@ _SMALL = 2048
 _SLAB = 1 << 16
 
 
-
-
 class _Slab(threading.local):
     """Small buffers are cut from one aligned block: cheaper than an allocation each."""
 

@@ -43,7 +43,9 @@ def _float_to_int(values: Array, to: np.dtype[Any]) -> Array:
     if to.itemsize == 8:
         return values.astype(to)
     if to.kind == "i" and to.itemsize == 4:
-        return values.astype(np.int64).astype(to) if values.dtype == np.float64 else values.astype(to)
+        return (
+            values.astype(np.int64).astype(to) if values.dtype == np.float64 else values.astype(to)
+        )
     return values.astype(np.int64).astype(to)
 
 
@@ -84,7 +86,9 @@ def float8_values(dtype: dt.dtype) -> Array:
     e_bits, m_bits, bias, special = _LAYOUTS[dtype]
     code = np.arange(256)
     if special == "e8m0":
-        return np.where(code == 255, np.nan, 2.0 ** (code.astype(np.float64) - bias)).astype(np.float32)
+        return np.where(code == 255, np.nan, 2.0 ** (code.astype(np.float64) - bias)).astype(
+            np.float32
+        )
     sign = np.where(code >> 7, -1.0, 1.0)
     exponent = (code >> m_bits) & ((1 << e_bits) - 1)
     mantissa = (code & ((1 << m_bits) - 1)) / (1 << m_bits)
@@ -139,7 +143,9 @@ def _narrow_e8m0(v: Array) -> Array:
     mantissa = bits & np.uint32(0x7FFFFF)
     half = np.uint32(0x400000)
     up = np.where(exponent == 0, mantissa > half, mantissa >= half)
-    return np.where(np.isnan(v), 255, np.minimum(exponent + up, 255)).astype(np.uint8).reshape(v.shape)
+    return (
+        np.where(np.isnan(v), 255, np.minimum(exponent + up, 255)).astype(np.uint8).reshape(v.shape)
+    )
 
 
 _WIDEN: dict[dt.dtype, Callable[[Array], Array]] = {

@@ -29,7 +29,9 @@ def set_requires_grad(t: Any, value: bool) -> None:
     if value and t._meta.dtype.category not in (dt.FLOAT, dt.COMPLEX):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if value and t._storage.inference:
-        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
     if value or t._auto is not None:
         state_of(t).requires_grad = value
 
@@ -137,7 +139,10 @@ def _root_gradient(t: Any, g: Any) -> Any:
         if t._meta.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if t._meta.dtype.category == dt.COMPLEX:
-            raise RuntimeError("grad can be implicitly created only for real scalar outputs but got " + repr(t._meta.dtype))
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                + repr(t._meta.dtype)
+            )
         return filled(tuple(t._meta.shape), 1, t._meta.dtype, t._meta.device, None)
     if not isinstance(g, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -175,7 +180,10 @@ def backward(
     if not wanted:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
     from_engine = run_backward(
-        starts, keep_graph=keep, create_graph=create_graph, wanted=[gradient_edge(t) for t in wanted]
+        starts,
+        keep_graph=keep,
+        create_graph=create_graph,
+        wanted=[gradient_edge(t) for t in wanted],
     )
     for t, g in zip(wanted, from_engine, strict=True):
         if g is not None:
@@ -201,9 +209,13 @@ def grad(
     (tensor(6.),)
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     if is_grads_batched:
-        return _batched_grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+        return _batched_grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused
+        )
     roots, wanted = _tuple(outputs), _tuple(inputs)
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     keep = create_graph if retain_graph is None else retain_graph
@@ -222,12 +234,19 @@ def grad(
             "allow_unused=True if this is the desired behavior."
         )
     if materialize_grads:
-        found = [t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        found = [
+            t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)
+        ]
     return tuple(found)
 
 
 def _batched_grad(
-    outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: Any, create_graph: bool, allow_unused: Any
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    retain_graph: Any,
+    create_graph: bool,
+    allow_unused: Any,
 ) -> tuple[Any, ...]:
     """One gradient per entry along the first dimension of `grad_outputs`, stacked."""
     cotangents = _tuple(grad_outputs)
@@ -240,4 +259,6 @@ def _batched_grad(
         )
         for i in range(count)
     ]  # fmt: skip
-    return tuple(None if parts[0] is None else join.stack(parts) for parts in zip(*rows, strict=True))
+    return tuple(
+        None if parts[0] is None else join.stack(parts) for parts in zip(*rows, strict=True)
+    )

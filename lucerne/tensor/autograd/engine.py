@@ -106,7 +106,9 @@ def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
         results: Sequence[Any] = node.apply(grads)
     except Exception as error:
         if node.place is not None:
-            error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
+            error.add_note(
+                f"in the backward pass of {node.name()}, recorded at {describe(node.place)}"
+            )
         raise
     if anomaly.enabled and anomaly.check_nan:
         _refuse_nan(node, results)

@@ -22,7 +22,8 @@ class FunctionNode(Node):
 
     def __init__(self, inputs: tuple[Any, ...]) -> None:
         edges: list[Edge | None] = [
-            gradient_edge(a) if isinstance(a, TensorBase) and requires_grad(a) else None for a in inputs
+            gradient_edge(a) if isinstance(a, TensorBase) and requires_grad(a) else None
+            for a in inputs
         ]
         super().__init__(edges, ())
         self.needs_input_grad = tuple(e is not None for e in edges)
@@ -44,7 +45,9 @@ class FunctionNode(Node):
         """Keep tensors for backward; stale ones are caught there."""
         for t in tensors:
             if t is not None and not isinstance(t, TensorBase):
-                raise TypeError(f"save_for_backward can only save variables, but got {type(t).__name__}")
+                raise TypeError(
+                    f"save_for_backward can only save variables, but got {type(t).__name__}"
+                )
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
@@ -94,7 +97,9 @@ class FunctionNode(Node):
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self._materialize:
-            grads = [zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)]
+            grads = [
+                zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
+            ]
         found = self.function.backward(self, *grads)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         want = len(self.next_edges)
@@ -235,7 +240,9 @@ def _output(ctx: FunctionNode, o: Any, inputs: tuple[Any, ...]) -> Any:
         return o
     if any(o is i for i in inputs) or o._auto is not None:
         made = make_tensor(o._storage, o._offset, o._meta)
-        ctx._to_save = tuple(made if t is o and not any(t is i for i in inputs) else t for t in ctx._to_save)
+        ctx._to_save = tuple(
+            made if t is o and not any(t is i for i in inputs) else t for t in ctx._to_save
+        )
         return made
     return o
 
@@ -278,4 +285,6 @@ class _OnceOnly(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

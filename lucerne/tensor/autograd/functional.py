@@ -28,7 +28,9 @@ def _tuple(x: Any, what: str, name: str) -> tuple[bool, tuple[Any, ...]]:
 def _fresh(inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
     """Inputs to differentiate: views of the given ones, connected to them only if asked for."""
     if create_graph:
-        return tuple(t.view_as(t) if requires_grad(t) else t.detach().requires_grad_() for t in inputs)
+        return tuple(
+            t.view_as(t) if requires_grad(t) else t.detach().requires_grad_() for t in inputs
+        )
     return tuple(t.detach().requires_grad_() for t in inputs)
 
 
@@ -40,7 +42,9 @@ def _done(values: Any, create_graph: bool) -> tuple[Any, ...]:
     return tuple(values) if create_graph else tuple(v.detach() for v in values)
 
 
-def _grads(outputs: Any, inputs: Any, cotangents: Any, create_graph: bool, strict: bool) -> list[Any]:
+def _grads(
+    outputs: Any, inputs: Any, cotangents: Any, create_graph: bool, strict: bool
+) -> list[Any]:
     """Gradients with zeros where there is no connection (an error when `strict`)."""
     live = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if requires_grad(o)]
     if not live:
@@ -62,7 +66,9 @@ def _grads(outputs: Any, inputs: Any, cotangents: Any, create_graph: bool, stric
     return [t.new_zeros(t.shape) if g is None else g for t, g in zip(inputs, found, strict=True)]
 
 
-def vjp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp(
+    func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(outputs, vᵀ J): the product of a vector with the Jacobian."""
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "vjp")
@@ -79,12 +85,16 @@ def vjp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict
             vs = _tuple(v, "v", "vjp")[1]
         _check_vector(vs, outs)
         found = _grads(outs, xs, vs, create_graph, strict)
-    return _pack(several_out, _done(outs, create_graph)), _pack(several_in, _done(found, create_graph))
+    return _pack(several_out, _done(outs, create_graph)), _pack(
+        several_in, _done(found, create_graph)
+    )
 
 
 def _check_vector(vs: tuple[Any, ...], like: tuple[Any, ...]) -> None:
     if len(vs) != len(like):
-        raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}.")
+        raise RuntimeError(
+            f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}."
+        )
     for i, (a, b) in enumerate(zip(vs, like, strict=True)):
         if a.shape != b.shape:
             raise RuntimeError(
@@ -92,7 +102,9 @@ def _check_vector(vs: tuple[Any, ...], like: tuple[Any, ...]) -> None:
             )
 
 
-def jvp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp(
+    func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(outputs, J v): by differentiating the vector-Jacobian product, which is linear in its vector."""
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "jvp")
@@ -111,7 +123,9 @@ def jvp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict
         dummies = tuple(o.new_zeros(o.shape).requires_grad_() for o in outs)
         back = _grads(outs, xs, dummies, True, strict)
         found = _grads(back, dummies, vs, create_graph, strict)
-    return _pack(several_out, _done(outs, create_graph)), _pack(several_out, _done(found, create_graph))
+    return _pack(several_out, _done(outs, create_graph)), _pack(
+        several_out, _done(found, create_graph)
+    )
 
 
 def jacobian(
@@ -136,9 +150,13 @@ def jacobian(
 
 def _jacobian_of(out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> list[Any]:
     flat = out.reshape(-1)
-    rows = [_grads([flat[i]], xs, [flat[i].new_ones(())], create_graph, strict) for i in range(out.numel())]
+    rows = [
+        _grads([flat[i]], xs, [flat[i].new_ones(())], create_graph, strict)
+        for i in range(out.numel())
+    ]
     return [
-        _stack([r[k] for r in rows], x).reshape(tuple(out.shape) + tuple(x.shape)) for k, x in enumerate(xs)
+        _stack([r[k] for r in rows], x).reshape(tuple(out.shape) + tuple(x.shape))
+        for k, x in enumerate(xs)
     ]
 
 
@@ -172,17 +190,23 @@ def hessian(
     return found if several else found[0][0]
 
 
-def vhp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vhp(
+    func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(output, vᵀ H): the product of a vector with the Hessian."""
     return _hessian_product(func, inputs, v, create_graph, strict, "vhp")
 
 
-def hvp(func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def hvp(
+    func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> Any:
     """(output, H v). The Hessian is symmetric, so this is `vhp`."""
     return _hessian_product(func, inputs, v, create_graph, strict, "hvp")
 
 
-def _hessian_product(func: Fn, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str) -> Any:
+def _hessian_product(
+    func: Fn, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+) -> Any:
     with enable_grad():
         several, given = _tuple(inputs, "inputs", name)
         xs = _fresh(given, create_graph)
@@ -190,7 +214,9 @@ def _hessian_product(func: Fn, inputs: Any, v: Any, create_graph: bool, strict: 
         _check_vector(vs, xs)
         out = func(*xs)
         if not isinstance(out, TensorBase) or out._meta.numel != 1:
-            raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
+            raise RuntimeError(
+                f"The Tensor returned by the function given to {name} should contain a single element"
+            )
         first = _grads([out], xs, [out.new_ones(out.shape)], True, strict)  # type: ignore[attr-defined]
         found = _grads(first, xs, vs, create_graph, strict)
     return _done([out], create_graph)[0], _pack(several, _done(found, create_graph))

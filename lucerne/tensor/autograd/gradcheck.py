@@ -82,7 +82,9 @@ def gradcheck(
     return True
 
 
-def _compare(func: Fn, args: tuple[Any, ...], xs: list[Any], eps: float, atol: float, rtol: float) -> None:
+def _compare(
+    func: Fn, args: tuple[Any, ...], xs: list[Any], eps: float, atol: float, rtol: float
+) -> None:
     outs = _outputs(func(*args))
     for i, x in enumerate(xs):
         numerical = _numerical(func, args, x, eps, len(outs))

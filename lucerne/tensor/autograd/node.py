@@ -105,7 +105,9 @@ class OpNode(Node):
         self.released = False
         self.inputs: list[tuple[str, int | None, TensorMeta]] = []
         edges: list[Edge | None] = []
-        plain: list[Any] = []  # per parameter: the meta of a tensor, metas of a list, else the value
+        plain: list[
+            Any
+        ] = []  # per parameter: the meta of a tensor, metas of a list, else the value
         for name, arg in zip(op.args, args):  # noqa: B905 - hot path, lengths agree
             if isinstance(arg, TensorBase):
                 plain.append(arg._meta)
@@ -173,7 +175,9 @@ class OpNode(Node):
         return known
 
     def _materialized(self, grads: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True))
+        return tuple(
+            zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
+        )
 
     def _formula(self, name: str, known: dict[str, Any]) -> Any:
         formula, reads = self.op.derivatives[name]

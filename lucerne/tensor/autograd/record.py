@@ -81,7 +81,9 @@ def check_in_place(t: Any) -> None:
     """What torch forbids: writing over a leaf, or over a view that shares it."""
     view = t._view
     if requires_grad(t) and state_of(t).grad_fn is None and view is None:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+        )
     if view is None:
         return
     base = view.base
@@ -233,7 +235,11 @@ def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:
         if isinstance(a, TensorBase) and a._meta.dtype.compute is not a._meta.dtype:
             low.append(a._meta.dtype)
             return a.to(a._meta.dtype.compute)  # type: ignore[attr-defined]
-        return tuple(up(x) for x in a) if isinstance(a, tuple) and a and isinstance(a[0], TensorBase) else a
+        return (
+            tuple(up(x) for x in a)
+            if isinstance(a, tuple) and a and isinstance(a[0], TensorBase)
+            else a
+        )
 
     result = call_body(op, tuple(up(a) for a in args))
     if not low:

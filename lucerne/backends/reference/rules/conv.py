@@ -24,7 +24,11 @@ def pad_spatial(x: Array, before: Ints, after: Ints, value: Any = 0) -> Array:
     """Zeros around the spatial dimensions; a negative amount after cuts."""
     if not any(before) and not any(after):
         return x
-    keep = (slice(None), slice(None), *(slice(0, n + min(a, 0)) for n, a in zip(x.shape[2:], after)))
+    keep = (
+        slice(None),
+        slice(None),
+        *(slice(0, n + min(a, 0)) for n, a in zip(x.shape[2:], after)),
+    )
     widths = [(0, 0), (0, 0), *((b, max(a, 0)) for b, a in zip(before, after))]
     return np.pad(x[keep], widths, constant_values=value)
 
@@ -59,7 +63,11 @@ def _rows(g: Array, groups: int) -> Array:
     """(groups, N * positions, O/groups) of an output (N, O, m...)."""
     per = g.shape[1] // groups
     split = g.reshape(g.shape[0], groups, per, math.prod(g.shape[2:]))
-    return split.transpose(1, 0, 3, 2).reshape(groups, -1, per) if g.size else split.reshape(groups, 0, per)
+    return (
+        split.transpose(1, 0, 3, 2).reshape(groups, -1, per)
+        if g.size
+        else split.reshape(groups, 0, per)
+    )
 
 
 def _matrix(weight: Array, groups: int) -> Array:

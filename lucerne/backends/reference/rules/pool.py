@@ -38,9 +38,7 @@ def max_pool(
     after = [w - p - n for w, p, n in zip(need, padding, spatial)]
     low = _lowest(input.dtype)
     padded = pad_spatial(input, padding, after, low)
-    at = pad_spatial(
-        np.arange(int(np.prod(spatial))).reshape(1, 1, *spatial), padding, after, -1
-    )
+    at = pad_spatial(np.arange(int(np.prod(spatial))).reshape(1, 1, *spatial), padding, after, -1)
     shape = (*input.shape[:2], *size)
     best = np.full(shape, low, input.dtype)
     where = np.broadcast_to(_first_inside(size, stride, padding, dilation, spatial), shape).copy()

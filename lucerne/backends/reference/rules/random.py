@@ -42,7 +42,9 @@ _DRAWS: dict[str, Callable[..., Array]] = {
 
 
 @rule("draw")
-def draw(input: Array, distribution: str, first: Any, second: Any, dtype: dt.dtype, generator: Any) -> Array:
+def draw(
+    input: Array, distribution: str, first: Any, second: Any, dtype: dt.dtype, generator: Any
+) -> Array:
     kind = dtype.to_real().name
     n = input.size
     if dtype.category == dt.COMPLEX:
@@ -51,17 +53,23 @@ def draw(input: Array, distribution: str, first: Any, second: Any, dtype: dt.dty
     return in_memory_order(np.asarray(flat), input)
 
 
-def _complex_draw(input: Array, distribution: str, first: Any, second: Any, kind: str, generator: Any) -> Array:
+def _complex_draw(
+    input: Array, distribution: str, first: Any, second: Any, kind: str, generator: Any
+) -> Array:
     """Real and imaginary parts are drawn as one run; a normal shares its variance between them."""
     if distribution == "normal":
         second = second * math.sqrt(0.5)
-    flat = _DRAWS[distribution](generator, 2 * input.size, first, second, kind, input.flags.c_contiguous)
+    flat = _DRAWS[distribution](
+        generator, 2 * input.size, first, second, kind, input.flags.c_contiguous
+    )
     pairs = np.asarray(flat).reshape(-1, 2)
     return in_memory_order(pairs[:, 0] + 1j * pairs[:, 1], input)
 
 
 @rule("draw_each")
-def draw_each(input: Array, distribution: str, other: Array | None, dtype: dt.dtype, generator: Any) -> Array:
+def draw_each(
+    input: Array, distribution: str, other: Array | None, dtype: dt.dtype, generator: Any
+) -> Array:
     flat = np.ascontiguousarray(input).reshape(-1)
     if distribution == "bernoulli":
         return generator.bernoulli_tensor(flat).reshape(input.shape)  # type: ignore[no-any-return]
@@ -76,7 +84,9 @@ def draw_each(input: Array, distribution: str, other: Array | None, dtype: dt.dt
 
 
 @rule("draw_categories")
-def draw_categories(input: Array, num_samples: int, replacement: bool, dtype: dt.dtype, generator: Any) -> Array:
+def draw_categories(
+    input: Array, num_samples: int, replacement: bool, dtype: dt.dtype, generator: Any
+) -> Array:
     rows = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
     found = generator.multinomial(rows, num_samples, replacement, dtype.name)
     return found if input.ndim == 2 else found[0]  # type: ignore[no-any-return]
