@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lucerne.base.errors import LinAlgError as LinAlgError
-from lucerne.tensor.load import fill as _fill
 from lucerne.ops.matmul import matmul as matmul
+from lucerne.tensor.load import fill as _fill
 
 _fill(globals(), "linalg")

@@ -1,8 +1,8 @@
 """The documentation is true: its examples run and print what they say.
 
-In README.md and docs/*.md each ```python block is run, all blocks of a page in one namespace. A plain
-``` block right after it is the expected output, where `...` stands for anything. Fragments that can't
-run by themselves are fenced as ```py.
+In README.md and docs/*.md each ```python block is run, all blocks of a page in one namespace. A
+plain ``` block right after it is the expected output, where `...` stands for anything. Fragments
+that can't run by themselves are fenced as ```py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def test_examples_print_what_the_page_says(page: Path) -> None:
     for line, code, expected in examples(page):
         got = run(code, namespace)
         if expected is not None:
-            same = doctest.OutputChecker().check_output(expected.rstrip() + "\n", got.rstrip() + "\n", FLAGS)
+            same = doctest.OutputChecker().check_output(
+                expected.rstrip() + "\n", got.rstrip() + "\n", FLAGS
+            )
             assert same, f"{page.name}:{line} prints\n{got}\ninstead of\n{expected}"
 
 
@@ -73,7 +75,9 @@ def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     records = (ROOT / "docs" / "decisions" / "README.md").read_text()
     for page in PAGES:
-        assert page.name == "README.md" or f"({page.name})" in index, f"docs/README.md misses {page.name}"
+        assert page.name == "README.md" or f"({page.name})" in index, (
+            f"docs/README.md misses {page.name}"
+        )
     for record in (ROOT / "docs" / "decisions").glob("0*.md"):
         assert f"({record.name})" in records, f"docs/decisions/README.md misses {record.name}"
         text = record.read_text()
@@ -101,4 +105,6 @@ def test_doctests(name: str) -> None:
 def test_changes_are_fragments() -> None:
     for path in (ROOT / "changes").glob("*.md"):
         kinds = r"added|changed|fixed|removed|security"
-        assert path.name == "README.md" or re.fullmatch(rf"[\w-]+\.({kinds})\.md", path.name), path.name
+        assert path.name == "README.md" or re.fullmatch(rf"[\w-]+\.({kinds})\.md", path.name), (
+            path.name
+        )

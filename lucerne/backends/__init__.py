@@ -1,10 +1,13 @@
-"""L3: devices. A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by name."""
+"""L3: devices.
+
+A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by name.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from lucerne.backends.api import Backend
 from lucerne.base import device as dev
@@ -22,7 +25,7 @@ def register(name: str, backend: Backend) -> None:
     _registered[name] = backend
 
 
-@lru_cache(maxsize=None)
+@cache
 def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     return {e.name: e for e in importlib.metadata.entry_points(group="lucerne.backends")}
 

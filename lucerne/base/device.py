@@ -1,11 +1,14 @@
-"""Where a tensor lives: a type name and an index. Which names exist is the backend registry's business."""
+"""Where a tensor lives: a type name and an index.
+
+Which names exist is the backend registry's business.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-class device:  # noqa: N801 - torch spells it this way
+class device:
     """A place for tensors: `device("cpu")`, `device("meta")`, `device("chip", 1)`.
 
     >>> import lucerne

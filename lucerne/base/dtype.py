@@ -1,7 +1,7 @@
 """Element types: one frozen object per type, with the lattice that decides what two of them make.
 
-NumPy has no bfloat16, float8 or complex32. Such types are *storage types*: their bytes live in a plain
-unsigned array (`storage`), and arithmetic happens in `compute`, the type the values widen to.
+NumPy has no bfloat16, float8 or complex32. Such types are *storage types*: their bytes live in a
+plain unsigned array (`storage`), and arithmetic happens in `compute`, the type the values widen to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 BOOL, INTEGER, FLOAT, COMPLEX, OPAQUE = range(5)
 
 
-class dtype:  # noqa: N801 - torch spells it this way
+class dtype:
     """An element type such as `lucerne.float32`.
 
     >>> import lucerne
@@ -146,7 +146,7 @@ _FLOAT_RANK = {float16: 0, bfloat16: 0, float32: 1, float64: 2}
 _COMPLEX_RANK = {complex32: 0, complex64: 1, complex128: 2}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type that holds both, by torch's table.
 
@@ -159,7 +159,8 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         return a
     if a in _FLOAT8 or b in _FLOAT8:
         raise RuntimeError(
-            f"Promotion for Float8 Types is not supported, attempted to promote {_cxx(a)} and {_cxx(b)}"
+            f"Promotion for Float8 Types is not supported, attempted to promote {_cxx(a)} and "
+            f"{_cxx(b)}"
         )
     if OPAQUE in (a.category, b.category):
         raise RuntimeError(f"promotion is not defined for {a} and {b}")
@@ -250,7 +251,7 @@ def from_numpy_dtype(t: np.dtype) -> dtype:
         return _FROM_NUMPY[t]
     except KeyError:
         raise TypeError(
-            f"can't convert np.ndarray of type {t.type.__module__}.{t.type.__name__}. The only supported types are: float64, "
-            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, "
-            "uint16, uint8, and bool."
+            f"can't convert np.ndarray of type {t.type.__module__}.{t.type.__name__}. The only "
+            "supported types are: float64, float32, float16, complex64, complex128, int64, int32, "
+            "int16, int8, uint64, uint32, uint16, uint8, and bool."
         ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class layout:  # noqa: N801 - torch spells it this way
+class layout:
     """How the elements of a tensor are arranged: `lucerne.strided`, `lucerne.sparse_coo`, ..."""
 
     __slots__ = ("name",)
@@ -21,7 +21,7 @@ class layout:  # noqa: N801 - torch spells it this way
         return self
 
 
-class memory_format:  # noqa: N801 - torch spells it this way
+class memory_format:
     """The order of dimensions in memory: `lucerne.channels_last`, ..."""
 
     __slots__ = ("name",)

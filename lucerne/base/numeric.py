@@ -21,7 +21,7 @@ _FLOATS: dict[str, tuple[int, float, float, float, float]] = {
 }
 
 
-class finfo:  # noqa: N801
+class finfo:
     """Limits of a floating type.
 
     >>> import lucerne
@@ -42,7 +42,8 @@ class finfo:  # noqa: N801
         given = defaults.get_default_dtype() if type is None else type
         if not isinstance(given, dt.dtype) or given.category not in (dt.FLOAT, dt.COMPLEX):
             raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{given}'"
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"'{given}'"
             )
         real = given.to_real()
         self.dtype = real.name
@@ -64,7 +65,7 @@ class finfo:  # noqa: N801
         return hash(self.dtype)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _float_limits(real: dt.dtype) -> tuple[int, float, float, float, float]:
     found = _FLOATS.get(real.name)
     if found is not None:
@@ -74,7 +75,7 @@ def _float_limits(real: dt.dtype) -> tuple[int, float, float, float, float]:
     return known.bits, float(known.eps), float(known.max), float(known.tiny), resolution
 
 
-class iinfo:  # noqa: N801
+class iinfo:
     """Limits of an integer type.
 
     >>> import lucerne

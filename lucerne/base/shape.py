@@ -185,7 +185,8 @@ def wrap_dim(dim: int, ndim: int, *, allow_scalar: bool = True) -> int:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     if not -span <= dim < span:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got "
+            f"{dim})"
         )
     return dim + span if dim < 0 else dim
 
@@ -314,7 +315,8 @@ def infer_size(shape: Sequence[int], total: int) -> Shape:
     bad = next((n for n in shape if n < -1), None)
     if bad is not None:
         raise RuntimeError(
-            f"invalid shape dimension {bad} at index {list(shape).index(bad)} of shape {list(shape)}"
+            f"invalid shape dimension {bad} at index {list(shape).index(bad)} of shape "
+            f"{list(shape)}"
         )
     known = math.prod(n for n in shape if n != -1)
     if holes:

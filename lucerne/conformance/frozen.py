@@ -173,7 +173,7 @@ def _is_real_float(t: Any) -> bool:
 def _weights(t: Any) -> Any:
     meta = t._meta
     w = ((np.arange(meta.numel) * 7) % 11 - 5) / 4
-    return tensor(w.reshape(meta.shape)).to(meta.dtype).to(meta.device)
+    return tensor(w.reshape(meta.shape), dtype=meta.dtype, device="cpu").to(meta.device)
 
 
 def _decode(x: Any, blob: Array, device: str) -> Any:

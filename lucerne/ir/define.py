@@ -8,30 +8,33 @@
 Fields every decorator takes:
 
 * `vjp`: for each differentiable input the gradient formula. A formula names what it reads: `g` the
-  incoming gradient (a tuple when the op has several results), `y` the result, any parameter of the op, or
-  `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the backward
-  pass. Broadcasting and dtype changes are undone by the engine.
+  incoming gradient (a tuple when the op has several results), `y` the result, any parameter of the
+  op, or `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the
+  backward pass. Broadcasting and dtype changes are undone by the engine.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.
-* `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first), "some"
-  (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first rounded to their type,
-  except with "all".
+* `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first),
+  "some" (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first
+  rounded to their type, except with "all".
 * `namespace`: "" for `lucerne.name`, else for example "nn.functional" or "linalg".
 * `oracle`, `samples`: how `lucerne conformance` checks it without torch.
 """
 
 from __future__ import annotations
 
-import keyword
+import functools
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.device import device
-from lucerne.ir import dispatch, op as op_, promote
+from lucerne.ir import dispatch, promote
+from lucerne.ir import op as op_
 from lucerne.ir.convert import CONVERTERS
 from lucerne.ir.meta import NumberMeta, TensorMeta, make_meta
 from lucerne.ir.op import Op
+from lucerne.ir.signature import MISSING
 from lucerne.ir.spelling import takes_numpy_names
 
 Function = Callable[..., Any]
@@ -44,12 +47,18 @@ def pointwise(*, promote: str = "default", **fields: Any) -> Decorator:
 
 
 def reduction(*, reduce: str, **fields: Any) -> Decorator:
-    """A fold over dimensions. `reduce` names the monoid; parameters `dim` and `keepdim` say where."""
+    """A fold over dimensions.
+
+    `reduce` names the monoid; parameters `dim` and `keepdim` say where.
+    """
     return _entry(op_.REDUCTION, {"reduce": reduce, **fields}, reduction_meta)
 
 
 def view(**fields: Any) -> Decorator:
-    """An index map. The body takes the input's TensorMeta and returns `Geometry` (or a list of them)."""
+    """An index map.
+
+    The body takes the input's TensorMeta and returns `Geometry` (or a list of them).
+    """
     return _entry(op_.VIEW, {"out": False, **fields}, None)
 
 
@@ -137,11 +146,17 @@ class Geometry:
         self.shape, self.strides, self.offset, self.dtype = shape, strides, offset, dtype
 
 
+@functools.cache
+def _compiled(text: str) -> CodeType:
+    """Many ops share a signature, so they share the code."""
+    return compile(text, "<op>", "exec")
+
+
 def public_function(op: Op) -> Function:
     """A function with torch's signature that reads the arguments and enters the dispatcher.
 
-    Made from text, as dataclasses make `__init__`: Python's own argument binding is then the fastest
-    there is, and `help()` shows the real signature.
+    Made from text, as dataclasses make `__init__`: Python's own argument binding is then the
+    fastest there is, and `help()` shows the real signature.
     """
     scope: dict[str, Any] = {"_entry": dispatch.entry, "_op": op}
     heads, passed = [], []
@@ -151,7 +166,7 @@ def public_function(op: Op) -> Function:
             heads.append("*")
             starred = True
         default = ""
-        if p.default is not p_empty:
+        if p.default is not MISSING:
             scope[f"_d{i}"] = p.default
             default = f"=_d{i}"
         heads.append(p.name + default)
@@ -164,18 +179,15 @@ def public_function(op: Op) -> Function:
         heads.extend([] if starred else ["*"])
         heads.append("out=None")
         tail = ", out"
-    name = op.name if op.name.isidentifier() and not keyword.iskeyword(op.name) else "op"
     arguments = "".join(f"{p}, " for p in passed)
-    text = f"def {name}({', '.join(heads)}):\n    return _entry.run(_op, ({arguments}){tail})\n"
-    exec(compile(text, f"<op {op.qualified}>", "exec"), scope)
-    made: Function = scope[name]
+    text = f"def op({', '.join(heads)}):\n    return _entry.run(_op, ({arguments}){tail})\n"
+    exec(_compiled(text), scope)
+    made: Function = scope["op"]
+    made.__name__ = made.__qualname__ = op.name
     made.__doc__ = op.doc
     made.__module__ = op.body.__module__
     made.op = op  # type: ignore[attr-defined]
     return takes_numpy_names(made)
-
-
-p_empty = op_.inspect.Parameter.empty
 
 
 # ---- metas that follow from the kind ------------------------------------------------------------

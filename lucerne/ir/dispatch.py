@@ -1,12 +1,12 @@
 """The way of a call: interpreters that asked to see it, then the eager bottom.
 
-Every op call, from the user's or from another op's body, enters `run`. With no interpreter active it goes
-straight to the bottom (installed by the tensor layer). An interpreter sees a call and decides: answer it,
-change it, or let it proceed to the next one down.
+Every op call, from the user's or from another op's body, enters `run`. With no interpreter active
+it goes straight to the bottom (installed by the tensor layer). An interpreter sees a call and
+decides: answer it, change it, or let it proceed to the next one down.
 
-Two levels exist, because both are needed: `call` interpreters stand above autograd and see what the user
-wrote (softmax is one call); `kernel` interpreters stand below it and see only what is really executed
-(softmax is its primitives, backward passes included).
+Two levels exist, because both are needed: `call` interpreters stand above autograd and see what the
+user wrote (softmax is one call); `kernel` interpreters stand below it and see only what is really
+executed (softmax is its primitives, backward passes included).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ Proceed = Callable[[Op, tuple[Any, ...], Any], Any]
 class Interpreter:
     """Sees op calls while entered. Override `run`; call `proceed` to let the call go on.
 
-    While `run` works, this interpreter is off the stack, so ops it calls itself go to the ones below.
+    While `run` works, this interpreter is off the stack, so ops it calls itself go to the ones
+    below.
     """
 
     level = "call"
@@ -122,7 +123,7 @@ def _call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 familiar: set[type] = {bool, int, float, complex, str, type(None)}
-"""Types of first arguments that no `__torch_function__` can hide in: fronts call on without asking."""
+"""First-argument types that no `__torch_function__` can hide in: fronts call on without asking."""
 
 
 entry = _Entry()

@@ -1,4 +1,4 @@
-"""Public names come from the table: a namespace module fills itself with the entries that name it."""
+"""Public names come from the table: a namespace module fills itself with entries that name it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from lucerne.ir.define import fronts
 
 
 def public_names(namespace: str) -> dict[str, Any]:
-    """Every public function of a namespace, aliases included. Fronts win over ops of the same name."""
+    """Every public function of a namespace, aliases included.
+
+    Fronts win over ops of the same name.
+    """
     found: dict[str, Any] = {}
     for op in op_.table().values():
         if op.namespace == namespace:
@@ -28,7 +31,7 @@ def public_names(namespace: str) -> dict[str, Any]:
 
 @functools.cache
 def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A front as users call it: overriding types and function modes see the call, as they see ops."""
+    """A front as users call it: overriding types and function modes see it, as they see ops."""
     state, entry, familiar = dispatch.state, dispatch.entry, dispatch.familiar
 
     @functools.wraps(function)

@@ -52,7 +52,7 @@ class Node:
 class Graph:
     """Inputs, nodes in order, outputs."""
 
-    __slots__ = ("inputs", "nodes", "outputs", "_next")
+    __slots__ = ("_next", "inputs", "nodes", "outputs")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
@@ -102,7 +102,8 @@ def verify(graph: Graph) -> None:
     for n, node in enumerate(graph.nodes):
         if len(node.args) != len(node.op.params):
             raise ValueError(
-                f"node {n}: {node.op.name} takes {len(node.op.params)} arguments, has {len(node.args)}"
+                f"node {n}: {node.op.name} takes {len(node.op.params)} arguments, has "
+                f"{len(node.args)}"
             )
         map_values(lambda v, n=n: _read(v, defined, n), node.args)  # type: ignore[misc]
         for v in node.outputs:
@@ -119,7 +120,7 @@ def _read(v: Value, defined: set[int], n: int) -> None:
 
 
 def one_op_graph(op: Op, args: tuple[Any, ...], metas: Sequence[TensorMeta]) -> Graph:
-    """The graph eager execution compiles: `args` holds metas (or number types) where data flows in."""
+    """The graph of one eager call: `args` holds metas (or number types) where data flows in."""
     graph = Graph()
     placed = []
     for kind, a in zip(op.kinds, args, strict=True):

@@ -1,7 +1,7 @@
 """TensorMeta: everything about a tensor but its bytes, interned so that equal means identical.
 
-Plans are cached by metadata. Because two tensors with the same dtype, shape, strides and device share one
-TensorMeta object, a cache key is a few pointers and hashing it costs nothing.
+Plans are cached by metadata. Because two tensors with the same dtype, shape, strides and device
+share one TensorMeta object, a cache key is a few pointers and hashing it costs nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class TensorMeta:
     """dtype, shape, strides and device of a tensor, with what follows from them."""
 
     __slots__ = (
-        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape", "span",
-        "strides",
+        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape",
+        "span", "strides",
     )  # fmt: skip
 
     dtype: DType

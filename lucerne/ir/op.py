@@ -1,22 +1,27 @@
 """Op: one entry of the table. Signature, meaning, derivative, oracle and samples stand together.
 
-An entry is written as a decorated Python function (see `ir/define.py`); the decorator returns an ordinary
-function with torch's signature whose attribute `.op` is the Op. Its parameters are of three kinds, told by
-their annotation:
+An entry is written as a decorated Python function (see `ir/define.py`); the decorator returns an
+ordinary function with torch's signature whose attribute `.op` is the Op. Its parameters are of
+three kinds, told by their annotation:
 
-* tensors (`Tensor`, `Tensor | None`, `TensorList`): may be given as Python numbers where torch allows it;
+* tensors (`Tensor`, `Tensor | None`, `TensorList`): may be given as Python numbers where torch
+  allows it;
 * runtime numbers (`Scalar`): values that change from call to call, so not part of a plan's key;
 * everything else is static: part of the key, fixed when a plan is made.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lucerne.ir.signature import Parameter, clean_doc, parameter_names, parameters
+
 Tensor = Any
-"""What op bodies handle: the tensor layer's Tensor, a fake, or a traced value. Duck-typed on purpose."""
+"""What op bodies handle: the tensor layer's Tensor, a fake, or a traced value.
+
+Duck-typed on purpose.
+"""
 TensorList = Any
 Scalar = Any
 
@@ -40,32 +45,32 @@ class Param:
 
     __slots__ = ("annotation", "default", "keyword_only", "kind", "name")
 
-    def __init__(self, p: inspect.Parameter) -> None:
+    def __init__(self, p: Parameter) -> None:
         self.name = p.name
         self.annotation = p.annotation if isinstance(p.annotation, str) else "Tensor"
         self.kind = _KINDS.get(self.annotation, STATIC)
         self.default = p.default
-        self.keyword_only = p.kind is inspect.Parameter.KEYWORD_ONLY
+        self.keyword_only = p.keyword_only
 
 
 class Op:
     """An operator: what it is called, what it means, how it differentiates, how it is checked."""
 
     __slots__ = (
-        "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc", "explicit",
-        "inplace", "kind", "kinds", "meta", "method", "name", "namespace", "needs_opmath", "numbers", "oracle",
-        "out", "params", "promote", "public", "reduce", "samples", "save_names",
+        "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
+        "explicit", "inplace", "kind", "kinds", "meta", "method", "name", "namespace",
+        "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
+        "samples", "save_names",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
         self.name = name
         self.kind = kind
         self.body = body
-        signature = inspect.signature(body)
-        self.params = tuple(Param(p) for p in signature.parameters.values())
+        self.params = tuple(Param(p) for p in parameters(body))
         self.args = tuple(p.name for p in self.params)
         self.kinds = "".join(p.kind for p in self.params)
-        self.doc = inspect.getdoc(body) or ""
+        self.doc = clean_doc(body)
         self.meta: Callable[..., Any] | None = fields.get("meta")
         self.derivatives: Derivatives = _derivatives(fields.get("vjp"))
         self.explicit = fields.get("vjp") is not None
@@ -116,7 +121,7 @@ def _derivatives(vjp: Mapping[str, Callable[..., Any]] | None) -> Derivatives:
     if not vjp:
         return {}
     return {
-        name: (formula, tuple(inspect.signature(formula).parameters))
+        name: (formula, parameter_names(formula))
         for name, formula in vjp.items()
         if formula is not None
     }

@@ -18,7 +18,7 @@ def named(name: str, fields: str) -> Any:
     """
     found = _TYPES.get(name)
     if found is None:
-        base = collections.namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024
+        base = collections.namedtuple(name, fields)  # type: ignore[misc]
         found = type(
             name, (base,), {"__slots__": (), "__repr__": _represent, "__reduce__": _reduce}
         )

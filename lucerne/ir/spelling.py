@@ -1,18 +1,19 @@
-"""NumPy's spelling of two parameters: torch takes `axis=` for `dim=` and `keepdims=` for `keepdim=`."""
+"""NumPy's spelling of two parameters: `axis=` is taken for `dim=`, `keepdims=` for `keepdim=`."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
+
+from lucerne.ir.signature import parameter_names
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function with a parameter `dim` be called with `axis=` too; others come back as they are."""
-    names = inspect.signature(function).parameters
+    """Let a function with parameter `dim` be called with `axis=` too; others come back unchanged."""
+    names = parameter_names(function)
     accepted = {
         given: ours for given, ours in _NUMPY_NAMES.items() if ours in names and given not in names
     }

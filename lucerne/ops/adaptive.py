@@ -19,7 +19,7 @@ def _bounds(size: int, out: int) -> list[tuple[int, int]]:
 
 
 def _window_indices(size: int, out: int) -> tuple[list[int], list[int], int]:
-    """Source index of each place of each window (repeating its last), window sizes, and the widest."""
+    """Source index of each place of each window (repeating its last), window sizes, the widest."""
     bounds = _bounds(size, out)
     wide = max((end - start for start, end in bounds), default=1)
     index = [min(start + j, end - 1) for start, end in bounds for j in range(wide)]
@@ -56,24 +56,26 @@ def _check(input: Tensor, n: int, size: sh.Shape, name: str) -> None:
     for d in range(first, input.ndim):
         if input.shape[d] == 0:
             raise RuntimeError(
-                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
-                f"has sizes {list(input.shape)} with dimension {d} being empty"
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"input has sizes {list(input.shape)} with dimension {d} being empty"
             )
 
 
 def _wanted(output_size: Any, input: Tensor, n: int, name: str, internal: bool = False) -> sh.Shape:
     """The output size as `n` ints; None means the input's size there."""
     if n > 1 and input.ndim <= n and not isinstance(output_size, int):
-        raise ValueError(
-            f"Input dimension should be at least {n + 1}"
-        )
+        raise ValueError(f"Input dimension should be at least {n + 1}")
     given = (output_size,) * n if isinstance(output_size, int) else tuple(output_size)
     if len(given) != n:
         if n == 1:
             raise RuntimeError(
                 f"{name}() argument 'output_size' should contain one int (got {len(given)})"
             )
-        text = f"internal error: output_size.size() must be {n}" if internal else f"output_size must be {n}"
+        text = (
+            f"internal error: output_size.size() must be {n}"
+            if internal
+            else f"output_size must be {n}"
+        )
         raise RuntimeError(f"{name}(): {text}" if internal else f"{name}: {text}")
     have = input.shape[-n:]
     return tuple(int(m) if m is not None else h for m, h in zip(given, have, strict=True))

@@ -8,12 +8,12 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops.convolution import _CXX_TYPES as CXX_TYPES
+from lucerne.ops.convolution import CXX_TYPES
 from lucerne.ops.dropout import dropout
 
 
 def _name(t: Tensor) -> str:
-    return CXX_TYPES.get(t.dtype, t.dtype.name)
+    return str(CXX_TYPES.get(t.dtype, t.dtype.name))
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
@@ -38,7 +38,9 @@ def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Te
     """Grouped-query attention: each head of key and value serves several of the query."""
     heads = query.shape[-3]
     if heads % key.shape[-3] or heads % value.shape[-3]:
-        raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query"
+        )
     return (
         key.repeat_interleave(heads // key.shape[-3], -3),
         value.repeat_interleave(heads // value.shape[-3], -3),

@@ -148,7 +148,11 @@ def _with_stats(
     )
     first = next((t for t in (weight, bias, running_mean, running_var) if t is not None), input)
     if mean is None or rstd is None:
-        return result, input.new_empty((0,), dtype=first.dtype), input.new_empty((0,), dtype=first.dtype)
+        return (
+            result,
+            input.new_empty((0,), dtype=first.dtype),
+            input.new_empty((0,), dtype=first.dtype),
+        )
     return result, narrowed(mean.detach(), first.dtype), narrowed(rstd.detach(), first.dtype)
 
 
@@ -194,7 +198,12 @@ def _native_batch_norm_legit(
     names = ["running_mean", "running_var", "training", "momentum", "eps"]
     if (rest and isinstance(rest[0], bool)) or (not rest and "running_mean" not in named):
         names = names[2:]
-    given = {"running_mean": None, "running_var": None, **dict(zip(names, rest, strict=False)), **named}
+    given = {
+        "running_mean": None,
+        "running_var": None,
+        **dict(zip(names, rest, strict=False)),
+        **named,
+    }
     return all_into(_with_stats(input, weight, bias, **given), out)
 
 
@@ -238,7 +247,7 @@ def instance_norm(
         )
     n, c, *rest = input.shape
 
-    def tiled(t: Tensor | None) -> Tensor | None:
+    def tiled(t: Any) -> Any:
         return None if t is None else t.repeat(n)
 
     mean, var = tiled(running_mean), tiled(running_var)

@@ -7,7 +7,6 @@ from typing import Any
 from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
 from lucerne.ops.convolution import (
     check_bias,
     check_fits,
@@ -19,6 +18,7 @@ from lucerne.ops.convolution import (
     conv_input,
     to_list,
 )
+from lucerne.ops.padding import constant_pad_nd
 
 
 @front()
@@ -101,7 +101,9 @@ def _forward(
     if isinstance(padding, str):
         x, padding = _named_padding(x, weight, n, stride, padding, dilation, groups)
     stride, padding = to_list(stride, n, "stride"), to_list(padding, n, "padding")
-    result = convolution(x, weight, bias, stride, padding, to_list(dilation, n, "dilation"), False, 0, groups)
+    result = convolution(
+        x, weight, bias, stride, padding, to_list(dilation, n, "dilation"), False, 0, groups
+    )
     return result if batched else result.squeeze(0)
 
 
@@ -123,7 +125,7 @@ def _named_padding(
         ends: list[int] = []
         for t in reversed(total):
             ends += [0, t % 2]
-        x = late.fn("constant_pad_nd")(x, ends, 0)
+        x = constant_pad_nd(x, ends, 0)
     return x, tuple(t // 2 for t in total)
 
 
@@ -164,8 +166,7 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of (N, C, ...) with (O, C/groups, ...) over one dimension.
-    """
+    """Convolution of (N, C, ...) with (O, C/groups, ...) over one dimension."""
     return _forward(1, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -198,8 +199,7 @@ def conv3d(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of (N, C, ...) with (O, C/groups, ...) over three dimensions.
-    """
+    """Convolution of (N, C, ...) with (O, C/groups, ...) over three dimensions."""
     return _forward(3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -214,8 +214,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over one dimension.
-    """
+    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over one dimension."""
     return _backward(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -250,8 +249,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over three dimensions.
-    """
+    """Transposed convolution of (N, C, ...) with (C, O/groups, ...) over three dimensions."""
     return _backward(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -261,7 +259,9 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     if input.ndim != 3:
         raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
     if weight.ndim != 3:
-        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+        raise RuntimeError(
+            "Weight tensor must have 3 dims: kernel_width, in_channels, out_channels."
+        )
     if bias.ndim != 1:
         raise RuntimeError("Bias must be 1-D")
     result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)

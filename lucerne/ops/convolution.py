@@ -16,12 +16,10 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 
 
-def output_size(
-    size: int, kernel: int, stride: int, padding: int, dilation: int
-) -> int:
+def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """Positions at which a dilated kernel fits into a padded row."""
     return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
@@ -176,7 +174,9 @@ def to_list(value: Any, n: int, name: str) -> sh.Shape:
     """A number for every dimension, or one for each."""
     given = (value,) if isinstance(value, int) else value
     if isinstance(given, (float, str)) or not hasattr(given, "__iter__"):
-        raise TypeError(f"argument '{name}' must be int or a tuple of ints, not {type(value).__name__}")
+        raise TypeError(
+            f"argument '{name}' must be int or a tuple of ints, not {type(value).__name__}"
+        )
     found = tuple(int(v) for v in given)
     if len(found) == 1:
         return found * n
@@ -192,7 +192,8 @@ def check_rank(input: Tensor, n: int, name: str) -> bool:
     """Whether the input has a batch dimension; raises unless it has `n` spatial dimensions."""
     if input.ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
+            "of "
             f"size: {list(input.shape)}"
         )
     return bool(input.ndim == n + 2)
@@ -214,18 +215,19 @@ def check_settings(
 
 
 def check_types(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    kind = _CXX_TYPES.get(input.dtype, input.dtype.name)
+    kind = CXX_TYPES.get(input.dtype, input.dtype.name)
     for name, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.dtype is not input.dtype:
             raise RuntimeError(
-                f"Input type ({kind}) and {name} type ({_CXX_TYPES.get(other.dtype, other.dtype.name)}) "
+                f"Input type ({kind}) and {name} type "
+                f"({CXX_TYPES.get(other.dtype, other.dtype.name)}) "
                 "should be the same"
             )
     if input.dtype is dt.bool_:
         raise NotImplementedError("\"slow_conv2d_cpu\" not implemented for 'Bool'")
 
 
-_CXX_TYPES = {
+CXX_TYPES = {
     dt.float32: "float", dt.float64: "double", dt.float16: "c10::Half",
     dt.bfloat16: "c10::BFloat16", dt.complex64: "c10::complex<float>",
     dt.complex128: "c10::complex<double>", dt.int64: "long int", dt.int32: "int",
@@ -240,17 +242,20 @@ def check_weight(input: Tensor, weight: Tensor, groups: int, transposed: bool) -
     shape = list(weight.shape)
     if input.ndim != weight.ndim:
         raise RuntimeError(
-            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight{shape}, "
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional "
+            f"weight{shape}, "
             f"but got {input.ndim}-dimensional input of size {list(input.shape)} instead"
         )
     if shape[0] < groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got "
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but "
+            "got "
             f"weight of size {shape} instead"
         )
     if shape[0] % groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but "
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            "but "
             f"got weight of size [{shape}] instead"
         )
     wanted = shape[0] if transposed else shape[1] * groups
@@ -266,20 +271,20 @@ def check_bias(weight: Tensor, bias: Tensor | None, channels: int, transposed: b
     if bias is not None and (bias.ndim != 1 or bias.shape[0] != channels):
         lead = f"Given transposed={int(transposed)}, weight" if transposed else "Given weight"
         raise RuntimeError(
-            f"{lead} of size {list(weight.shape)}, expected bias to be 1-dimensional with {channels} "
+            f"{lead} of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{channels} "
             f"elements, but got bias of size {list(bias.shape)} instead"
         )
 
 
-def check_fits(
-    input: Tensor, weight: Tensor, padding: sh.Shape, dilation: sh.Shape
-) -> None:
+def check_fits(input: Tensor, weight: Tensor, padding: sh.Shape, dilation: sh.Shape) -> None:
     """The dilated kernel must not be larger than the padded input."""
     padded = [n + 2 * p for n, p in zip(input.shape[2:], padding, strict=True)]
     kernel = [d * (k - 1) + 1 for k, d in zip(weight.shape[2:], dilation, strict=True)]
     if math.prod(weight.shape[2:]) == 0 or any(p < k for p, k in zip(padded, kernel, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). Kernel "
-            f"size: ({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual input "
+            f"size: ({' x '.join(map(str, kernel))}). Kernel size can't be greater than actual "
+            "input "
             "size"
         )

@@ -24,9 +24,7 @@ def _noise(input: Tensor, by_feature: bool) -> Tensor:
     if not by_feature:
         return input.new_empty_strided(input.shape, _dense(input))
     if input.ndim < 2:
-        raise RuntimeError(
-            "Feature dropout requires at least 2 dimensions in the input"
-        )
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     return input.new_empty((*input.shape[:2], *(1 for _ in input.shape[2:])))
 
 
@@ -34,7 +32,9 @@ def _dense(input: Tensor) -> Any:
     return input.detach().clone().stride()
 
 
-def _drop(input: Tensor, p: float, train: bool, by_feature: bool, alpha: bool, inplace: bool) -> Tensor:
+def _drop(
+    input: Tensor, p: float, train: bool, by_feature: bool, alpha: bool, inplace: bool
+) -> Tensor:
     """The one algorithm behind all of them, drawing in torch's order."""
     if p == 0 or not train or input.numel() == 0:
         return input
@@ -82,13 +82,16 @@ def feature_alpha_dropout(
 
 
 @front(namespace="nn.functional")
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Dropout of whole channels of (N, C, L) or (C, L)."""
     _check(p)
     if input.ndim not in (2, 3):
         raise RuntimeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
-            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a "
+            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            "a "
             "channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
         )
     return _by_channel(input, p, training, inplace, batched=input.ndim == 3)
@@ -114,7 +117,9 @@ def _deprecated(name: str, ndim: int, spatial: int) -> None:
 
 
 @front(namespace="nn.functional")
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Dropout of whole channels of (N, C, H, W)."""
     _check(p)
     if input.ndim not in (3, 4):
@@ -123,7 +128,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         warnings.warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
             "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
-            "dim. This behavior will change in a future release to interpret the input as one without "
+            "dim. This behavior will change in a future release to interpret the input as one "
+            "without "
             "a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout "
             "behavior, please switch to using dropout1d instead.",
             stacklevel=2,
@@ -132,7 +138,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 @front(namespace="nn.functional")
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     _check(p)
     if input.ndim not in (4, 5):
@@ -204,7 +212,7 @@ def torch_rrelu(
 ) -> Tensor:
     """Leaky relu whose slope is drawn anew for each non-positive element (their mean in evaluation)."""
     if lower > upper:
-        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound")
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     low = input <= 0
     if not training:
         return input * low.logical_not() + input * ((lower + upper) / 2) * low

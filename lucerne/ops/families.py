@@ -9,8 +9,8 @@ from lucerne.ops import arrange as arrange
 from lucerne.ops import attention as attention
 from lucerne.ops import batchnorm as batchnorm
 from lucerne.ops import bitwise as bitwise
-from lucerne.ops import classify as classify
 from lucerne.ops import calculus as calculus
+from lucerne.ops import classify as classify
 from lucerne.ops import compare as compare
 from lucerne.ops import complexes as complexes
 from lucerne.ops import conv as conv
@@ -40,12 +40,12 @@ from lucerne.ops import masked_reduce as masked_reduce
 from lucerne.ops import matmul as matmul
 from lucerne.ops import matrix_functions as matrix_functions
 from lucerne.ops import move as move
-from lucerne.ops import normalization as normalization
 from lucerne.ops import multihead as multihead
+from lucerne.ops import normalization as normalization
 from lucerne.ops import norms as norms
 from lucerne.ops import overwrite as overwrite
-from lucerne.ops import patches as patches
 from lucerne.ops import padding as padding
+from lucerne.ops import patches as patches
 from lucerne.ops import polynomials as polynomials
 from lucerne.ops import pool as pool
 from lucerne.ops import powers as powers
@@ -59,9 +59,9 @@ from lucerne.ops import rounding as rounding
 from lucerne.ops import rows as rows
 from lucerne.ops import scan as scan
 from lucerne.ops import scatter as scatter
-from lucerne.ops import select as select
 from lucerne.ops import searching as searching
 from lucerne.ops import segments as segments
+from lucerne.ops import select as select
 from lucerne.ops import signal as signal
 from lucerne.ops import slicing as slicing
 from lucerne.ops import softmax as softmax

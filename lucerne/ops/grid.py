@@ -11,14 +11,11 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops.join import stack
+from lucerne.ops.select import where
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
-
-
-def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
-    return late.fn("where")(condition, a, b)
 
 
 def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
@@ -31,7 +28,7 @@ def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
 def _clipped(x: Tensor, size: int) -> Tensor:
     """Into the image; beyond and on its edge no gradient flows, as in torch."""
     inside = (x > 0) & (x < size - 1)
-    return _where(inside, x, _where(x > 0, float(size - 1), 0.0).to(x.dtype))
+    return where(inside, x, where(x > 0, float(size - 1), 0.0).to(x.dtype))
 
 
 def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -40,11 +37,11 @@ def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
         return x * 0
     low, span = twice_low / 2, (twice_high - twice_low) / 2
     shifted = x - low
-    shifted = _where(shifted < 0, -shifted, shifted)
+    shifted = where(shifted < 0, -shifted, shifted)
     flips = (shifted.detach() / span).floor()
     extra = shifted - flips * span
     odd = flips.remainder(2) == 1
-    return _where(odd, span - extra, extra) + low
+    return where(odd, span - extra, extra) + low
 
 
 def _padded(x: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
@@ -65,12 +62,14 @@ def _inside(positions: list[Tensor], spatial: sh.Shape) -> Tensor:
     return valid
 
 
-def _fetch(input: Tensor, positions: list[Tensor], spatial: sh.Shape, weight: Tensor | None) -> Tensor:
+def _fetch(
+    input: Tensor, positions: list[Tensor], spatial: sh.Shape, weight: Tensor | None
+) -> Tensor:
     """Pixels at whole positions (N, P...) times a weight; zero outside the image."""
     valid = _inside(positions, spatial)
-    flat = None
+    flat: Any = None
     for x, n in zip(positions, spatial, strict=True):
-        index = _where(valid, x, 0.0).to(dt.int64)
+        index = where(valid, x, 0.0).to(dt.int64)
         flat = index if flat is None else flat * n + index
     n, c = input.shape[:2]
     shape = flat.shape[1:]
@@ -137,7 +136,8 @@ def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners:
     """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last dimension to the first."""
     spatial = tuple(input.shape[2:])
     positions = [
-        _unnormalized(grid[..., len(spatial) - 1 - d], n, align_corners) for d, n in enumerate(spatial)
+        _unnormalized(grid[..., len(spatial) - 1 - d], n, align_corners)
+        for d, n in enumerate(spatial)
     ]
     if mode == "bicubic":
         return _bicubic(input, positions, spatial, padding, align_corners)
@@ -169,13 +169,15 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
         )
     if grid.shape[-1] != input.ndim - 2:
         raise RuntimeError(
-            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got "
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but "
+            "got "
             f"grid with sizes {list(grid.shape)}"
         )
     if 0 in tuple(input.shape[2:]):
         d = 2 + tuple(input.shape[2:]).index(0)
         raise RuntimeError(
-            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
+            "sizes "
             f"{list(input.shape)} with dimension {d} being empty"
         )
     if input.ndim == 5 and mode == 2:
@@ -239,7 +241,8 @@ def grid_sample(
     """
     if mode not in _MODES:
         raise ValueError(
-            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but "
+            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
+            "but "
             f"got: '{mode}'"
         )
     if padding_mode not in _PADDINGS:
@@ -270,7 +273,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
         ramp = theta.detach().new_tensor(_ramp(theta, n, align_corners))
         axes.append(ramp.reshape(shape).expand(spatial))
     ones = theta.detach().new_ones(spatial)
-    base = late.fn("stack")([*reversed(axes), ones], -1).reshape(1, math.prod(spatial), -1)
+    base = stack([*reversed(axes), ones], -1).reshape(1, math.prod(spatial), -1)
     points = base.expand(size[0], -1, -1) @ theta.transpose(1, 2)
     return points.reshape(size[0], *spatial, len(spatial))
 

@@ -43,8 +43,8 @@ def check_same_dtype(name: str, **tensors: Any) -> None:
     (first, a), (second, b) = tensors.items()
     if a.dtype is not b.dtype:
         raise RuntimeError(
-            f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type "
-            f"{dt.cxx_name(a.dtype)} and {second} of type {dt.cxx_name(b.dtype)} instead"
+            f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of "
+            f"type {dt.cxx_name(a.dtype)} and {second} of type {dt.cxx_name(b.dtype)} instead"
         )
 
 
@@ -61,8 +61,8 @@ def check_sizes(A: Tensor, B: Tensor, left: bool, name: str) -> None:
     (m, n), (p, q) = A.shape[-2:], B.shape[-2:]
     if (m != p) if left else (n != q):
         raise RuntimeError(
-            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'}"
-            f" ({m}x{n} and {p}x{q})"
+            f"{name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({m}x{n} and {p}x{q})"
         )
 
 

@@ -145,8 +145,8 @@ def _check_reflectors(name: str, input: Tensor, tau: Tensor) -> None:
 def _check_tau(name: str, input: Tensor, tau: Tensor) -> None:
     if input.ndim - tau.ndim != 1:
         raise RuntimeError(
-            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to "
-            f"{tau.ndim} and input.ndim is equal to {input.ndim}"
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal "
+            f"to {tau.ndim} and input.ndim is equal to {input.ndim}"
         )
     if input.ndim > 2 and tuple(input.shape[:-2]) != tuple(tau.shape[:-1]):
         raise RuntimeError(
@@ -250,7 +250,8 @@ def lu_unpack(
     """Permutation, lower and upper triangle from the packed factors of `lu`."""
     if unpack_pivots and LU_pivots.dtype is not dt.int32:
         raise RuntimeError(
-            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+            "dtype.\n"
             "Note: this function is intended to be used with the output produced by "
             "torch.linalg.lu_factor"
         )
@@ -291,8 +292,8 @@ def triangular_solve(
     for name, x in (("b", b), ("A", A)):
         if x.ndim < 2:
             raise RuntimeError(
-                f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it has "
-                f"{x.ndim} dimensions instead"
+                f"torch.triangular_solve: Expected {name} to have at least 2 dimensions, but it "
+                f"has {x.ndim} dimensions instead"
             )
     check_square(A, "triangular_solve")
     if A.shape[-2] != b.shape[-2]:

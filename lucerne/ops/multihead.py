@@ -9,13 +9,11 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
 from lucerne.ops.attention import scaled_dot_product_attention
 from lucerne.ops.dropout import dropout
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return late.fn("nn.functional.linear")(x, weight, bias)
+from lucerne.ops.join import cat
+from lucerne.ops.matmul import linear
+from lucerne.ops.padding import constant_pad_nd
 
 
 def _assert(condition: bool, message: str) -> None:
@@ -24,7 +22,12 @@ def _assert(condition: bool, message: str) -> None:
 
 
 def _is_batched(
-    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    padding: Tensor | None,
+    mask: Tensor | None,
+    heads: int,
 ) -> bool:
     """Whether there is a batch dimension; raises when the arguments disagree about it."""
     n = query.ndim
@@ -41,7 +44,8 @@ def _is_batched(
     if padding is not None:
         _assert(
             padding.ndim == n - 1,
-            f"{label} `key_padding_mask` to be `None` or {n - 1}-D but found {padding.ndim}-D tensor "
+            f"{label} `key_padding_mask` to be `None` or {n - 1}-D but found {padding.ndim}-D "
+            "tensor "
             "instead",
         )
     if mask is not None:
@@ -81,13 +85,13 @@ def _packed(q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None) -> lis
     """The three projections whose weights are stacked in one."""
     size = q.shape[-1]
     if k is v and q is k:
-        return _split(_linear(q, w, b), 3, size)
+        return _split(linear(q, w, b), 3, size)
     if k is v:
         w_q, w_kv = w.split([size, size * 2])
         b_q, b_kv = (None, None) if b is None else b.split([size, size * 2])
-        return [_linear(q, w_q, b_q), *_split(_linear(k, w_kv, b_kv), 2, size)]
+        return [linear(q, w_q, b_q), *_split(linear(k, w_kv, b_kv), 2, size)]
     biases = (None,) * 3 if b is None else b.chunk(3)
-    return [_linear(x, m, c) for x, m, c in zip((q, k, v), w.chunk(3), biases, strict=True)]
+    return [linear(x, m, c) for x, m, c in zip((q, k, v), w.chunk(3), biases, strict=True)]
 
 
 def _split(projected: Tensor, parts: int, size: int) -> list[Tensor]:
@@ -110,7 +114,7 @@ def _separate(
             f"expecting {label} weights shape of {wanted}, but got {w.shape}",
         )
     biases = (None,) * 3 if bias is None else bias.chunk(3)
-    return [_linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
+    return [linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
 
 
 def _checked_mask(mask: Tensor | None, wanted: tuple[int, int], rows: int) -> Tensor | None:
@@ -134,8 +138,7 @@ def _checked_mask(mask: Tensor | None, wanted: tuple[int, int], rows: int) -> Te
 
 def _longer(*masks: Tensor | None) -> list[Tensor | None]:
     """Masks with one more visible key at the end."""
-    pad = late.fn("constant_pad_nd")
-    return [None if m is None else pad(m, (0, 1), 0) for m in masks]
+    return [None if m is None else constant_pad_nd(m, (0, 1), 0) for m in masks]
 
 
 def _heads(x: Tensor, rows: int, size: int) -> Tensor:
@@ -171,7 +174,9 @@ def _with_padding(mask: Any, padding: Tensor | None, batch: int, heads: int, len
     return wide if mask is None else mask + wide
 
 
-def _weighted(q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float) -> tuple[Tensor, Tensor]:
+def _weighted(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float
+) -> tuple[Tensor, Tensor]:
     """Attention that also hands out its weights."""
     scores = (q * math.sqrt(1.0 / q.shape[-1])).bmm(k.transpose(-2, -1))
     weights = (scores if mask is None else scores + mask).softmax(-1)
@@ -181,7 +186,14 @@ def _weighted(q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float) -> t
 
 
 def _attended(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float, causal: bool, batch: int, heads: int
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any,
+    dropout_p: float,
+    causal: bool,
+    batch: int,
+    heads: int,
 ) -> Tensor:
     """(target, batch, embedding) without weights, through scaled_dot_product_attention."""
     length = k.shape[1]
@@ -251,7 +263,8 @@ def multi_head_attention_forward(
         q, k, v = _separate((query, key, value), weights, in_proj_bias)
     else:
         _assert(
-            in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None"
+            in_proj_weight is not None,
+            "use_separate_proj_weight is False but in_proj_weight is None",
         )
         q, k, v = _packed(query, key, value, in_proj_weight, in_proj_bias)
     rows = batch * num_heads
@@ -259,28 +272,29 @@ def multi_head_attention_forward(
     if bias_k is not None and bias_v is not None:
         _assert(static_k is None, "bias cannot be added to static key.")
         _assert(static_v is None, "bias cannot be added to static value.")
-        k, v = (
-            late.fn("cat")([x, extra.repeat(1, batch, 1)]) for x, extra in ((k, bias_k), (v, bias_v))
-        )
+        k, v = (cat([x, extra.repeat(1, batch, 1)]) for x, extra in ((k, bias_k), (v, bias_v)))
         mask, padding = _longer(mask, padding)
     else:
         _assert(bias_k is None, "bias_k is set but bias_v is None")
         _assert(bias_v is None, "bias_v is set but bias_k is None")
     q = _heads(q, rows, size)
-    k, v = _static(static_k, k, rows, size, "static_k"), _static(static_v, v, rows, size, "static_v")
+    k, v = (
+        _static(static_k, k, rows, size, "static_k"),
+        _static(static_v, v, rows, size, "static_v"),
+    )
     if add_zero_attn:
-        k, v = (late.fn("cat")([x, x.new_zeros((rows, 1, size))], 1) for x in (k, v))
+        k, v = (cat([x, x.new_zeros((rows, 1, size))], 1) for x in (k, v))
         mask, padding = _longer(mask, padding)
     mask = _with_padding(mask, padding, batch, num_heads, k.shape[1])
     rate = dropout_p if training else 0.0
     if not need_weights:
         mixed = _attended(q, k, v, mask, rate, causal, batch, num_heads)
-        result = _linear(mixed, out_proj_weight, out_proj_bias)
+        result = linear(mixed, out_proj_weight, out_proj_bias)
         return (result if batched else result.squeeze(1)), None
     _assert(not (causal and mask is None), "FIXME: is_causal not implemented for need_weights")
     mixed, seen = _weighted(q, k, v, mask, rate)
     mixed = mixed.transpose(0, 1).reshape(target, batch, embed)
-    result = _linear(mixed, out_proj_weight, out_proj_bias)
+    result = linear(mixed, out_proj_weight, out_proj_bias)
     seen = seen.reshape(batch, num_heads, target, k.shape[1])
     seen = seen.mean(1) if average_attn_weights else seen
     return (result, seen) if batched else (result.squeeze(1), seen.squeeze(0))
@@ -309,7 +323,8 @@ def _check_sizes(
         )
     else:
         _assert(
-            key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}"
+            key.shape == value.shape,
+            f"key shape {key.shape} does not match value shape {value.shape}",
         )
     return int(size)
 
@@ -331,7 +346,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     out, left, right = weight.shape
     if bias is not None and bias.shape[0] != out:
         raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {out}"
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+            f"{out}"
         )
     batch = tuple(input1.shape[:-1])
     rows = input1.reshape(math.prod(batch), left)

@@ -12,10 +12,11 @@ from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops.padding import constant_pad_nd
+from lucerne.ops.pool import avg_pool2d
 
 
-def widened(x: Tensor | None) -> Tensor | None:
+def widened(x: Any) -> Any:
     """16-bit floats as float32, anything else as it is."""
     if x is None or x.dtype.compute is x.dtype:
         return x
@@ -192,9 +193,13 @@ def _grouped(
     return scaled(unit.reshape(n, channels, *rest), by, plus), mean, var
 
 
-def _check_group(input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None) -> None:
+def _check_group(
+    input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None
+) -> None:
     if input.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if input.shape[1] % num_groups:
@@ -206,7 +211,8 @@ def _check_group(input: Tensor, num_groups: int, weight: Tensor | None, bias: Te
         if given is not None and tuple(given.shape) != (input.shape[1],):
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
-                f"but got {name} of shape {list(given.shape)} and input of shape {list(input.shape)}"
+                f"but got {name} of shape {list(given.shape)} and input of shape "
+                f"{list(input.shape)}"
             )
 
 
@@ -215,9 +221,9 @@ def native_group_norm(
     input: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    N: int,  # noqa: N803 - torch's names
-    C: int,  # noqa: N803
-    HxW: int,  # noqa: N803
+    N: int,
+    C: int,
+    HxW: int,
     group: int,
     eps: float,
 ) -> Any:
@@ -246,7 +252,9 @@ def group_norm(
     tensor([[-1.0000,  1.0000]])
     """
     if input.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
     check_batch_size((input.shape[0] * input.shape[1] // num_groups, num_groups, *input.shape[2:]))
     _check_group(input, num_groups, weight, bias)
     check_float(input, "GroupNormKernelImpl")
@@ -291,6 +299,6 @@ def local_response_norm(
         raise RuntimeError(f"kernel size should be greater than zero, but got {size}")
     n, channels = input.shape[:2]
     rows = (input * input).reshape(n, 1, channels, -1)
-    padded = late.fn("constant_pad_nd")(rows, (0, 0, size // 2, (size - 1) // 2), 0)
-    mean = late.fn("nn.functional.avg_pool2d")(padded, (size, 1), stride=1)
+    padded = constant_pad_nd(rows, (0, 0, size // 2, (size - 1) // 2), 0)
+    mean = avg_pool2d(padded, (size, 1), stride=1)
     return input / (mean.reshape(input.shape) * alpha + k).pow(beta)

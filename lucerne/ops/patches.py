@@ -13,7 +13,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops.padding import constant_pad_nd
 
 
 def _pair(value: Any) -> sh.Shape:
@@ -39,7 +39,8 @@ def _check_settings(kernel: Any, dilation: Any, padding: Any, stride: Any) -> No
             )
     if min(padding) < 0:
         raise RuntimeError(
-            f"padding should be non-negative, but got pad_height: {padding[0]} pad_width: {padding[1]}"
+            f"padding should be non-negative, but got pad_height: {padding[0]} pad_width: "
+            f"{padding[1]}"
         )
 
 
@@ -57,7 +58,7 @@ def im2col(
 ) -> Tensor:
     """Each window of (N, C, H, W) as a column: (N, C * taps, windows)."""
     (p, q), (k, m) = padding, kernel
-    x = late.fn("constant_pad_nd")(input, (q, q, p, p), 0) if p or q else input
+    x = constant_pad_nd(input, (q, q, p, p), 0) if p or q else input
     x = x.unfold(2, dilation[0] * (k - 1) + 1, stride[0]).unfold(
         3, dilation[1] * (m - 1) + 1, stride[1]
     )
@@ -121,8 +122,10 @@ def unfold(
     blocks = _blocks(input.shape[-2:], kernel, gaps, pad, step)
     if min(blocks) < 1:
         raise RuntimeError(
-            f"Given input with spatial size {_shown(input.shape[-2:])}, kernel_size={_shown(kernel)}, "
-            f"dilation={_shown(gaps)}, padding={_shown(pad)}, calculated shape of the array of sliding "
+            f"Given input with spatial size {_shown(input.shape[-2:])}, "
+            f"kernel_size={_shown(kernel)}, "
+            f"dilation={_shown(gaps)}, padding={_shown(pad)}, calculated shape of the array of "
+            "sliding "
             f"blocks as {_shown(blocks)}, but its components must be at least one."
         )
     if input.ndim == 3:
@@ -149,23 +152,29 @@ def fold(
     >>> torch.nn.functional.fold(torch.ones(1, 4, 4), (3, 3), 2)[0, 0, 1]
     tensor([2., 4., 2.])
     """
-    size, kernel, gaps, pad, step = map(_pair, (output_size, kernel_size, dilation, padding, stride))
+    size, kernel, gaps, pad, step = map(
+        _pair, (output_size, kernel_size, dilation, padding, stride)
+    )
     _check_settings(kernel, gaps, pad, step)
     if input.ndim not in (2, 3) or 0 in tuple(input.shape[input.ndim - 2 :]):
         raise RuntimeError(
-            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero "
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            "non-zero "
             f"dimensions for input, but got: {list(input.shape)}"
         )
     if input.shape[-2] % math.prod(kernel):
         raise RuntimeError(
-            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but "
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
+            "but "
             f"got input.size(1)={input.shape[-2]} and kernel_size={_shown(kernel)}."
         )
     blocks = _blocks(size, kernel, gaps, pad, step)
     if min(blocks) < 1 or input.shape[-1] != math.prod(blocks):
         raise RuntimeError(
-            f"Given output_size={_shown(size)}, kernel_size={_shown(kernel)}, dilation={_shown(gaps)}, "
-            f"padding={_shown(pad)}, stride={_shown(step)}, expected size of input's dimension 2 to "
+            f"Given output_size={_shown(size)}, kernel_size={_shown(kernel)}, "
+            f"dilation={_shown(gaps)}, "
+            f"padding={_shown(pad)}, stride={_shown(step)}, expected size of input's dimension 2 "
+            "to "
             f"match the calculated number of sliding blocks {blocks[0]} * {blocks[1]} = "
             f"{math.prod(blocks)}, but got input.size(2)={input.shape[-1]}."
         )
@@ -197,7 +206,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *batch, c, h, w = input.shape
     if c % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            "of "
             f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
         )
     n = len(batch)
@@ -209,7 +219,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def _fresh(x: Tensor, shape: sh.Shape, input: Tensor) -> Tensor:
     """A copy under `shape`, never a view of the input, in the layout the input suggests."""
     layout = sh.suggested_format(input.shape, input.stride())
-    return x.clone(memory_format=lo.contiguous_format).reshape(shape).contiguous(memory_format=layout)
+    return (
+        x.clone(memory_format=lo.contiguous_format).reshape(shape).contiguous(memory_format=layout)
+    )
 
 
 @composite(namespace="nn.functional", out=False)

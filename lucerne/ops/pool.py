@@ -12,8 +12,8 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
 from lucerne.ops.convolution import conv_input, crop
+from lucerne.ops.padding import constant_pad_nd
 
 _COUNT = {1: "one int", 2: "two ints", 3: "three ints"}
 
@@ -27,7 +27,9 @@ def per_dim(value: Any, n: int, what: str, omitted: str = "") -> sh.Shape:
                 f"{what} must be an int, list of ints or tuple of ints of size 1 but got size "
                 f"{len(found)}"
             )
-        raise RuntimeError(f"{what} must either be {omitted}a single int, or a tuple of {_COUNT[n]}")
+        raise RuntimeError(
+            f"{what} must either be {omitted}a single int, or a tuple of {_COUNT[n]}"
+        )
     return found * n if len(found) == 1 else found
 
 
@@ -59,7 +61,9 @@ def check_windows(
         if k <= 0:
             raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
         if d <= 0:
-            raise RuntimeError(f"dilation should be greater than zero, but got dilation {list(dilation)}")
+            raise RuntimeError(
+                f"dilation should be greater than zero, but got dilation {list(dilation)}"
+            )
         if p < 0:
             raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
         if p > ((k - 1) * d + 1) // 2:
@@ -82,7 +86,8 @@ def check_input(input: Tensor, n: int, name: str) -> None:
                 else "non-empty 4D or 5D (batch mode) tensor expected for input"
             )
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size "
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
+            "size "
             f"for input, but got:{list(input.shape)}"
         )
 
@@ -138,7 +143,9 @@ def spread_back(g: Tensor, indices: Tensor, shape: sh.Shape) -> Tensor:
     """Add each entry of `g` where its index says, in zeros of `shape`."""
     n, c = shape[:2]
     flat = g.new_zeros((n, c, math.prod(shape[2:])))
-    found = flat.scatter_add(2, indices.reshape(n, c, -1), g.reshape(n, c, -1)) if g.numel() else flat
+    found = (
+        flat.scatter_add(2, indices.reshape(n, c, -1), g.reshape(n, c, -1)) if g.numel() else flat
+    )
     return found.reshape(shape)
 
 
@@ -168,7 +175,9 @@ def _max_pools(
     )
     check_size(input, size, name)
     batched = input.ndim == n + 2
-    values, indices = max_pool(input if batched else input.unsqueeze(0), kernel, step, pad, gaps, size)
+    values, indices = max_pool(
+        input if batched else input.unsqueeze(0), kernel, step, pad, gaps, size
+    )
     return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
 
 
@@ -277,9 +286,7 @@ def max_pool2d_with_indices_backward(
 # ---- means ------------------------------------------------------------------------------------
 
 
-def _row_counts(
-    size: int, n: int, k: int, s: int, p: int, count_include_pad: bool
-) -> list[int]:
+def _row_counts(size: int, n: int, k: int, s: int, p: int, count_include_pad: bool) -> list[int]:
     """How many elements each window of a row counts."""
     ends = [(i * s - p, min(i * s - p + k, n + p)) for i in range(size)]
     if count_include_pad:
@@ -347,7 +354,7 @@ def avg_pool(
     ends: list[int] = []
     for n, k, s, p, row in zip(input.shape[2:], kernel, stride, padding, counts, strict=True):
         ends = [p, (len(row) - 1) * s + k - n - p, *ends]
-    x = late.fn("constant_pad_nd")(input, ends, 0) if any(ends) else input
+    x = constant_pad_nd(input, ends, 0) if any(ends) else input
     for d, (k, s) in enumerate(zip(kernel, stride, strict=True)):
         x = x.unfold(2 + d, k, s)
     return _averaged(x.sum(tuple(range(-len(kernel), 0))), counts, divisor)
@@ -374,7 +381,8 @@ def _avg_pools(
     if input.dtype.category < dt.FLOAT and input.dtype is not dt.int64:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
     size = tuple(
-        pooled_size(*row, 1, ceil_mode) for row in zip(input.shape[-n:], kernel, step, pad, strict=True)
+        pooled_size(*row, 1, ceil_mode)
+        for row in zip(input.shape[-n:], kernel, step, pad, strict=True)
     )
     check_size(input, size, name)
     counts = tuple(

@@ -1,7 +1,7 @@
 """Random numbers. One primitive draws; everything a user calls is made of it.
 
-Drawing goes through a generator object (torch's CPU stream bit for bit, or a counter-based one), which the
-primitive gets as an opaque argument. Values are written in memory order, as torch does.
+Drawing goes through a generator object (torch's CPU stream bit for bit, or a counter-based one),
+which the primitive gets as an opaque argument. Values are written in memory order, as torch does.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def exponential(
     """Exponentially distributed values with rate `lambd`."""
     if input.dtype.category != dt.FLOAT:
         raise RuntimeError(
-            "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified "
-            + dt.cxx_name(input.dtype)
+            "Exponential distribution is a continuous probability distribution. dtype must be a "
+            "floating point but you specified " + dt.cxx_name(input.dtype)
         )
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
@@ -106,8 +106,8 @@ def cauchy(
     """Cauchy distributed values."""
     if input.dtype.category != dt.FLOAT:
         raise RuntimeError(
-            "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified "
-            + dt.cxx_name(input.dtype)
+            "Cauchy distribution is a continuous probability distribution. dtype must be a "
+            "floating point but you specified " + dt.cxx_name(input.dtype)
         )
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -459,7 +459,8 @@ def multinomial(
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if input.dtype.category != dt.FLOAT:
         raise RuntimeError(
-            f"multinomial only supports floating-point dtypes for input, got: {dt.cxx_name(input.dtype)}"
+            "multinomial only supports floating-point dtypes for input, got: "
+            f"{dt.cxx_name(input.dtype)}"
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")

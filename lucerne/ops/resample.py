@@ -29,7 +29,7 @@ def _step(size: int, out: int, align_corners: bool, scale: float | None, kind: A
     return kind(size) / kind(out)
 
 
-def _source(step: Any, out: int, align_corners: bool, kind: Any) -> Array:
+def _source(step: Any, out: int, align_corners: bool, kind: Any) -> Any:
     at = np.arange(out, dtype=kind)
     return step * at if align_corners else step * (at + kind(0.5)) - kind(0.5)
 
@@ -77,7 +77,7 @@ def cubic_taps(size: int, out: int, align: bool, scale: float | None, kind: Any)
 # ---- antialiased: the filter is widened when shrinking ------------------------------------------
 
 
-def _triangle(x: Array) -> Array:
+def _triangle(x: Array) -> Any:
     return np.maximum(1 - np.abs(x), 0)
 
 
@@ -175,8 +175,10 @@ def _wanted_size(input: Tensor, size: Any, scale_factor: Any) -> tuple[Any, Any]
         who = "output" if size is not None else "scale_factor"
         raise ValueError(
             f"Input and {who} must have the same number of spatial dimensions, but got input with "
-            f"spatial dimensions of {list(input.shape[2:])} and {what} {given}. Please provide input "
+            f"spatial dimensions of {list(input.shape[2:])} and {what} {given}. Please provide "
+            "input "
             "tensor in (N, C, d1, d2, ...,dK) format and "
+            ""
             f"{'output size in (o1, o2, ...,oK)' if size is not None else 'scale_factor in (s1, s2, ...,sK)'}"
             " format."
         )
@@ -193,11 +195,16 @@ def _wanted_size(input: Tensor, size: Any, scale_factor: Any) -> tuple[Any, Any]
 def _check_mode(input: Tensor, mode: str, antialias: bool) -> None:
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.ndim == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a "
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            "a "
             "4-D tensor as input"
         )
     known = mode in ("nearest", "nearest-exact", "area") or mode in _SPATIAL
-    if not known or input.ndim not in (3, 4, 5) or (mode in ("bicubic", "lanczos") and input.ndim != 4):
+    if (
+        not known
+        or input.ndim not in (3, 4, 5)
+        or (mode in ("bicubic", "lanczos") and input.ndim != 4)
+    ):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the "
             "modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | "
@@ -242,7 +249,8 @@ def interpolate(
     """
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
         raise ValueError(
-            "align_corners option can only be set with the interpolating modes: linear | bilinear | "
+            "align_corners option can only be set with the interpolating modes: linear | bilinear "
+            "| "
             "bicubic | trilinear"
         )
     sizes, scales = _wanted_size(input, size, scale_factor)
@@ -295,7 +303,9 @@ def _upsample_bilinear2d_aa(
     scale_factors: Any = None,
 ) -> Tensor:
     """Bilinear resizing with a filter that widens when shrinking."""
-    scales = scale_factors or (scales_h if isinstance(scales_h, (list, tuple)) else (scales_h, scales_w))
+    scales = scale_factors or (
+        scales_h if isinstance(scales_h, (list, tuple)) else (scales_h, scales_w)
+    )
     sizes = output_size
     if sizes is None:
         sizes = [math.floor(n * s) for n, s in zip(input.shape[2:], scales, strict=True)]

@@ -7,19 +7,16 @@ from typing import Any
 
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
 from lucerne.ops.dropout import dropout as drop
+from lucerne.ops.join import cat, stack
+from lucerne.ops.matmul import linear
 
 Hidden = tuple[Tensor, ...]
 """The state of a cell: one tensor, or (h, c) for an LSTM."""
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return late.fn("nn.functional.linear")(x, weight, bias)
-
-
 def _cat(parts: list[Tensor], dim: int = 0) -> Tensor:
-    return parts[0] if len(parts) == 1 else late.fn("cat")(parts, dim)
+    return parts[0] if len(parts) == 1 else cat(parts, dim)
 
 
 class Weights:
@@ -30,7 +27,8 @@ class Weights:
     def __init__(self, params: list[Tensor], has_biases: bool, projected: bool) -> None:
         rest = list(params)
         self.w_ih, self.w_hh = rest.pop(0), rest.pop(0)
-        self.b_ih, self.b_hh = (rest.pop(0), rest.pop(0)) if has_biases else (None, None)
+        self.b_ih: Any = rest.pop(0) if has_biases else None
+        self.b_hh: Any = rest.pop(0) if has_biases else None
         self.w_hr = rest.pop(0) if projected else None
 
 
@@ -40,26 +38,26 @@ Step = Callable[[Tensor, Hidden, Weights], Hidden]
 
 def _lstm_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
     h, c = state
-    i, f, g, o = (gates + _linear(h, w.w_hh, w.b_hh)).chunk(4, -1)
+    i, f, g, o = (gates + linear(h, w.w_hh, w.b_hh)).chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     h = o.sigmoid() * c.tanh()
-    return (h if w.w_hr is None else _linear(h, w.w_hr, None)), c
+    return (h if w.w_hr is None else linear(h, w.w_hr, None)), c
 
 
 def _gru_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
     (h,) = state
     reset, update, new = gates.chunk(3, -1)
-    h_reset, h_update, h_new = _linear(h, w.w_hh, w.b_hh).chunk(3, -1)
+    h_reset, h_update, h_new = linear(h, w.w_hh, w.b_hh).chunk(3, -1)
     n = (new + (reset + h_reset).sigmoid() * h_new).tanh()
     return ((h - n) * (update + h_update).sigmoid() + n,)
 
 
 def _tanh_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
-    return ((gates + _linear(state[0], w.w_hh, w.b_hh)).tanh(),)
+    return ((gates + linear(state[0], w.w_hh, w.b_hh)).tanh(),)
 
 
 def _relu_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
-    return ((gates + _linear(state[0], w.w_hh, w.b_hh)).relu(),)
+    return ((gates + linear(state[0], w.w_hh, w.b_hh)).relu(),)
 
 
 # ---- sequences --------------------------------------------------------------------------------
@@ -67,21 +65,21 @@ def _relu_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
 
 def _run(step: Step, x: Tensor, state: Hidden, w: Weights, reverse: bool) -> tuple[Tensor, Hidden]:
     """One direction over (time, batch, features)."""
-    gates = _linear(x, w.w_ih, w.b_ih).unbind(0)
+    gates = linear(x, w.w_ih, w.b_ih).unbind(0)
     outputs = []
     for g in reversed(gates) if reverse else gates:
         state = step(g, state, w)
         outputs.append(state[0])
     if reverse:
         outputs.reverse()
-    return late.fn("stack")(outputs, 0), state
+    return stack(outputs, 0), state
 
 
 def _run_packed(
     step: Step, data: Tensor, sizes: list[int], state: Hidden, w: Weights, reverse: bool
 ) -> tuple[Tensor, Hidden]:
     """One direction over packed rows; `sizes[t]` sequences are still running at time t."""
-    gates = _linear(data, w.w_ih, w.b_ih).split(sizes)
+    gates = linear(data, w.w_ih, w.b_ih).split(sizes)
     if reverse:
         return _packed_backwards(step, gates, sizes, state, w)
     outputs, done = [], []
@@ -147,7 +145,7 @@ def _layers(
         x = _cat(outputs, -1)
         if dropout and train and layer < num_layers - 1:
             x = drop(x, dropout, True)
-    return x, tuple(late.fn("stack")(list(parts), 0) for parts in zip(*finals, strict=True))
+    return x, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))
 
 
 _SETTINGS = ("has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first")
@@ -180,9 +178,10 @@ def _is_tensor(x: Any) -> bool:
 
 @front()
 def lstm(*args: Any, **kwargs: Any) -> Any:
-    """An LSTM: `(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`.
+    """An LSTM over whole sequences.
 
-    The packed form takes `(data, batch_sizes, hx, ...)` and no `batch_first`.
+    Takes `(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+    batch_first)`. The packed form takes `(data, batch_sizes, hx, ...)` and no `batch_first`.
     """
     packed = "batch_sizes" in kwargs or (len(args) > 1 and _is_tensor(args[1]))
     return _network(_lstm_step, args, kwargs, packed)
@@ -235,7 +234,7 @@ def _cell(step: Step, input: Tensor, hidden: Hidden, *params: Any) -> Hidden:
     w_ih, w_hh, b_ih, b_hh = params
     _check_cell(input, hidden, w_ih, w_hh)
     w = Weights([w_ih, w_hh, b_ih, b_hh], True, False)
-    return step(_linear(input, w.w_ih, w.b_ih), hidden, w)
+    return step(linear(input, w.w_ih, w.b_ih), hidden, w)
 
 
 @front()

@@ -9,8 +9,8 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
 from lucerne.ops.adaptive import largest_of
+from lucerne.ops.join import cat
 from lucerne.ops.pool import (
     avg_pool1d,
     avg_pool2d,
@@ -20,6 +20,7 @@ from lucerne.ops.pool import (
     max_pool3d,
     suggested,
 )
+from lucerne.ops.random import rand
 
 
 def _per(value: Any, n: int) -> sh.Shape:
@@ -43,7 +44,8 @@ def _unpooled_size(
         wanted = list(output_size)[2:] if len(output_size) == n + 2 else list(output_size)
         if len(wanted) != n:
             raise ValueError(
-                f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a "
+                f"output_size should be a sequence containing {n} or {n + 2} elements, but it has "
+                "a "
                 f"length of '{len(wanted)}'"
             )
         for d, (size, middle, s) in enumerate(zip(wanted, default, stride, strict=True)):
@@ -69,7 +71,8 @@ def _placed(input: Tensor, indices: Tensor, size: sh.Shape) -> Tensor:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     if tuple(input.shape) != tuple(indices.shape):
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) "
+            "Expected shape of indices to be same as that of the input tensor "
+            f"({list(input.shape)}) "
             f"but got indices tensor with shape: {list(indices.shape)}"
         )
     if input.ndim not in (n + 1, n + 2):
@@ -150,7 +153,7 @@ def _starts(sample: Tensor, size: int, out: int, kernel: int) -> Tensor:
     step = sample.new_tensor(list(range(out - 1)))
     u = sample.unsqueeze(-1)
     begin = ((step + u) * alpha).to(dt.int64) - (u * alpha).to(dt.int64)
-    return late.fn("cat")([begin, last], -1)
+    return cat([begin, last], -1)
 
 
 def _fractional(
@@ -170,7 +173,7 @@ def _fractional(
     x = input if input.ndim == n + 2 else input.unsqueeze(0)
     _check_samples(name, x, samples, n)
     spatial = x.shape[2:]
-    flat = None
+    flat: Any = None
     for d in range(n):
         column = (1 - d) if n == 2 else d  # two dimensions draw the width first
         begin = _starts(samples[..., column], spatial[d], size[d], kernel[d])
@@ -211,15 +214,14 @@ def _fractional_pool(
         ratio = (output_ratio,) * n if isinstance(output_ratio, (int, float)) else output_ratio
         if len(ratio) > n:
             raise ValueError(
-                f"fractional_max_pool{n}d requires output_ratio to either be a single Int or tuple of "
+                f"fractional_max_pool{n}d requires output_ratio to either be a single Int or tuple "
+                "of "
                 "Ints."
             )
         output_size = [int(h * r) for h, r in zip(input.shape[-n:], ratio, strict=True)]
     if samples is None:
         batch = 1 if input.ndim == n + 1 else input.shape[0]
-        samples = late.fn("rand")(
-            batch, input.shape[-n - 1], n, dtype=input.dtype, device=input.device
-        )
+        samples = rand(batch, input.shape[-n - 1], n, dtype=input.dtype, device=input.device)
     return _fractional(n, input, _per(kernel_size, n), _per(output_size, n), samples)
 
 

@@ -189,7 +189,13 @@ def general_hamming(
     """`alpha - (1 - alpha) * cos`."""
     weights = [alpha, 1.0 - alpha]
     return general_cosine(
-        M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=weights,
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -206,7 +212,13 @@ def hamming(
     """General Hamming window with alpha 0.54."""
     weights = [0.54, 1.0 - 0.54]
     return general_cosine(
-        M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=weights,
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -223,7 +235,13 @@ def hann(
     """General Hamming window with alpha 0.5: ends at zero."""
     weights = [0.5, 0.5]
     return general_cosine(
-        M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=weights,
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -241,7 +259,13 @@ def blackman(
     _options("blackman", M, dtype, layout, device, requires_grad)
     weights = [0.42, 0.5, 0.08]
     return general_cosine(
-        M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=weights,
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 
@@ -258,7 +282,13 @@ def nuttall(
     """Four cosines that leak very little."""
     weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
     return general_cosine(
-        M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+        M,
+        a=weights,
+        sym=sym,
+        dtype=dtype,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 

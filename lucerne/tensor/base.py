@@ -1,7 +1,7 @@
 """TensorBase: the few fixed fields a tensor is made of.
 
-Everything above uses these fields and nothing else, so an engine can replace this type with one whose
-slots are machine code, and the Python path beside it stays complete.
+Everything above uses these fields and nothing else, so an engine can replace this type with one
+whose slots are machine code, and the Python path beside it stays complete.
 """
 
 from __future__ import annotations

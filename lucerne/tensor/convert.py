@@ -11,8 +11,8 @@ import numpy as np
 from lucerne import backends
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
-from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base import shape as sh
+from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base.device import device as Device
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
@@ -39,9 +39,9 @@ def tensor(
     """
     if isinstance(data, TensorBase):
         warnings.warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
-            "or sourceTensor.detach().clone().requires_grad_(True), rather than "
-            "torch.tensor(sourceTensor).",
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than torch.tensor(sourceTensor).",
             stacklevel=2,
         )
     made = build(data, as_optional_dtype(dtype), as_optional_device(device))
@@ -91,7 +91,7 @@ def _number_array(value: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
 
 
 def _check_integers(found: list[Any], dtype: dt.dtype | None) -> None:
-    """Refuse numbers that the target type can't hold (unsigned types take small negatives, as in C)."""
+    """Refuse numbers the target type can't hold (unsigned types take small negatives, as in C)."""
     integers = [x for x in found if type(x) is int]
     if not integers:
         return

@@ -1,8 +1,8 @@
 """The eager path: a call becomes a key, the key finds a plan, the plan runs.
 
-A plan is made once per op, static arguments and tensor metadata: it knows the metas of the results and
-holds the backend's executable of a one-op graph. This is the complete path; an engine may put a faster one
-in front for common cases, and everything it does not take arrives here.
+A plan is made once per op, static arguments and tensor metadata: it knows the metas of the results
+and holds the backend's executable of a one-op graph. This is the complete path; an engine may put a
+faster one in front for common cases, and everything it does not take arrives here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lucerne.tensor import overrides
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import AutogradState, ViewState
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
-from lucerne.tensor.storage import Storage
 from lucerne.tensor.into import InPlace, Plans, run_into
+from lucerne.tensor.storage import Storage
 
 _NUMBERS = frozenset((bool, int, float, complex, type(None)))
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -225,7 +225,7 @@ class ViewPlan(Plan):
 class DataPlan(Plan):
     """Results whose shape depends on the data: the rule returns arrays, which become tensors."""
 
-    __slots__ = ("execute", "inner", "device", "op")
+    __slots__ = ("device", "execute", "inner", "op")
 
     def __init__(self, op: Op, args: tuple[Any, ...], device: Any) -> None:
         if device.type == backends.META:
@@ -359,7 +359,7 @@ def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
 
 
 def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
-    """Arguments that are neither plain tensors nor numbers: overriding types, NumPy scalars, mistakes."""
+    """Arguments neither plain tensors nor numbers: overriding types, NumPy scalars, mistakes."""
     handled, result = overrides.offer(op, args, out)
     if handled:
         return result

@@ -234,10 +234,8 @@ def _without_leading_ones(source: Any) -> Any:
 
 
 def _assign(view: Any, source: Any) -> None:
-    if source.ndim > view.ndim:
-        source = _without_leading_ones(source)
     if source.shape != view.shape:
-        source = expand_shape(source, view.shape)
+        source = expand_shape(_without_leading_ones(source), view.shape)
     copy(view, source, out=InPlace(view))
 
 

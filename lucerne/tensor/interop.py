@@ -17,7 +17,7 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
 from lucerne.tensor import format as text
 from lucerne.tensor.autograd.state import requires_grad
-from lucerne.tensor.base import make_tensor, new_tensor
+from lucerne.tensor.base import make_tensor
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.untyped import UntypedStorage as UntypedStorage
 from lucerne.tensor.untyped import copy_storage
@@ -124,8 +124,8 @@ def from_numpy(array: Any) -> Any:
         raise TypeError(f"expected np.ndarray (got {name})")
     if not array.dtype.isnative:
         raise ValueError(
-            "given numpy array has byte order different from the native byte order. Conversion between "
-            "byte orders is currently not supported."
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is currently not supported."
         )
     if any(st < 0 for st in array.strides):
         raise ValueError(
@@ -185,8 +185,8 @@ def _buffer_count(nbytes: int, itemsize: int, count: int, offset: int) -> int:
     if count > 0:
         if offset + count * itemsize > nbytes:
             raise ValueError(
-                f"requested buffer length ({count} * {itemsize} bytes) after offset ({offset} bytes) "
-                f"must not be greater than actual buffer length ({nbytes} bytes)"
+                f"requested buffer length ({count} * {itemsize} bytes) after offset ({offset} "
+                f"bytes) must not be greater than actual buffer length ({nbytes} bytes)"
             )
         return count
     if (nbytes - offset) % itemsize:
@@ -281,7 +281,7 @@ def copy_tensor(t: Any) -> Any:
 
 
 def reduce_tensor(t: Any) -> Any:
-    """Pickle by storage, offset, shape and strides: tensors that share memory share it after loading.
+    """Pickle by storage, offset, shape and strides: tensors sharing memory share it after loading.
 
     Loading calls `rebuild_tensor` and `rebuild_storage` and nothing else.
     """

@@ -31,8 +31,8 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(o).__name__}")
     if _state.grad_enabled and (record.needs_grad(op, args) or any(requires_grad(o) for o in outs)):
         raise RuntimeError(
-            f"{op.name}(): functions with out=... arguments don't support automatic differentiation, "
-            "but one of the arguments requires grad."
+            f"{op.name}(): functions with out=... arguments don't support automatic "
+            "differentiation, but one of the arguments requires grad."
         )
     if op.kind == op_.POINTWISE:
         _refuse_partial_overlap(args, outs)
@@ -130,8 +130,8 @@ def bump(t: Any) -> None:
     storage = t._storage
     if storage.inference and not _state.inference:
         raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
-            "clone to get a normal tensor before doing inplace update."
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
+            "a clone to get a normal tensor before doing inplace update."
         )
     storage.version += 1
     if storage.saved and config.user_lines:

@@ -7,13 +7,12 @@ from typing import Any
 from lucerne.ir import export
 from lucerne.ops import families as families
 from lucerne.tensor import eager as eager
-from lucerne.tensor import geometry, indexing
-from lucerne.tensor import members, methods
+from lucerne.tensor import geometry, indexing, members, methods
 from lucerne.tensor import transfer as transfer
 
 
 def fill(module: dict[str, Any], namespace: str) -> None:
-    """Put a namespace's functions into a module's globals (importing this has completed the table)."""
+    """Put a namespace's functions into a module's globals (importing this completed the table)."""
     export.fill(module, namespace)
 
 

@@ -116,8 +116,8 @@ def _reflected(fn: Function, name: str) -> Function:
             return NotImplemented
         if strict and not isinstance(self, Tensor):
             raise TypeError(
-                f"descriptor '{name}' for Tensor objects doesn't apply to a '{type(self).__name__}' "
-                "object"
+                f"descriptor '{name}' for Tensor objects doesn't apply to a "
+                f"'{type(self).__name__}' object"
             )
         return fn(other, self)
 

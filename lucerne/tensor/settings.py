@@ -1,7 +1,6 @@
-"""Process-wide settings with torch's names: default dtype and device, determinism, threads, printing."""
+"""Process-wide settings with torch's names: defaults, determinism, threads, printing."""
 
 from __future__ import annotations
-
 
 import multiprocessing
 from typing import Any
@@ -67,7 +66,7 @@ class _Flags:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Results never depend on threads or order here, so this only sets the flag that is read back."""
+    """Results never depend on threads or order: this only sets the flag that is read back."""
     _Flags.deterministic, _Flags.warn_only = bool(mode), bool(warn_only)
 
 

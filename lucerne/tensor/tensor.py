@@ -1,4 +1,7 @@
-"""Tensor: what the user holds. State comes from TensorBase, methods from the op table (methods.py)."""
+"""Tensor: what the user holds.
+
+State comes from TensorBase, methods from the op table (methods.py).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from lucerne.tensor.base import Maker, TensorBase, make_tensor, plain_types
 
 
 class Tensor(TensorBase):
-    """An n-dimensional array on a device, with views, in-place writes and automatic differentiation.
+    """An n-dimensional array on a device, with views, in-place writes and derivatives.
 
     >>> import lucerne as torch
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -300,7 +303,8 @@ class Tensor(TensorBase):
             found: Any = self == element
             return bool(found.any())
         raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+            f"{type(element)}."
         )
 
     def __hash__(self) -> int:

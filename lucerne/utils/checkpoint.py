@@ -1,4 +1,4 @@
-"""Activation checkpointing: forget intermediate results in forward, compute them again in backward."""
+"""Activation checkpointing: forget intermediates in forward, compute them again in backward."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class _Frame:
             have = (tuple(t.shape), t.dtype, t.device)
             if have != meta:
                 raise CheckpointError(
-                    "Recomputed values for the following tensors have different metadata than during "
-                    f"the forward pass.\ntensor at position {i}:\nsaved metadata: {meta}\n"
+                    "Recomputed values for the following tensors have different metadata than "
+                    f"during the forward pass.\ntensor at position {i}:\nsaved metadata: {meta}\n"
                     f"recomputed metadata: {have}"
                 )
 
@@ -179,7 +179,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Sequence[Any]) -> None:
-    """Refuse a reentrant checkpoint in which nothing requires grad: its backward would do nothing."""
+    """Refuse a reentrant checkpoint where nothing requires grad: its backward would do nothing."""
     if not any(isinstance(t, Tensor) and t.requires_grad for t in inputs):
         raise RuntimeError("None of the inputs have requires_grad=True. Gradients will be None")
 

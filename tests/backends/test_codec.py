@@ -28,7 +28,7 @@ def bits_of(name: str) -> np.ndarray:
     )
 
 
-def torch_bits(t: "torch.Tensor") -> np.ndarray:
+def torch_bits(t: torch.Tensor) -> np.ndarray:
     kind = torch.int16 if t.element_size() == 2 else torch.uint8
     return t.view(kind).numpy().view(np.uint16 if t.element_size() == 2 else np.uint8)
 

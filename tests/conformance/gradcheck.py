@@ -23,7 +23,8 @@ def as_torch(function: Function, bridge: Bridge) -> Callable[..., torch.Tensor]:
         @staticmethod
         def forward(ctx: Any, *inputs: torch.Tensor) -> torch.Tensor:
             ctx.ours = [bridge.to_other(x.detach().requires_grad_(), Memo()) for x in inputs]
-            ctx.result = function(*ctx.ours)
+            with bridge.module.enable_grad():  # torch turns it off in here
+                ctx.result = function(*ctx.ours)
             return bridge.from_other(ctx.result)
 
         @staticmethod

@@ -1,4 +1,4 @@
-"""Laws that hold for all tensors: views alias, permutations invert, in-place equals out-of-place, ..."""
+"""Laws of all tensors: views alias, permutations invert, in-place equals out-of-place, and so on."""
 
 from __future__ import annotations
 

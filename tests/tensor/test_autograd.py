@@ -1,4 +1,4 @@
-"""Autograd beyond single ops: accumulation, hooks, views and in-place writes, Function, checkpoint."""
+"""Autograd beyond single ops: accumulation, hooks, views, in-place writes, Function, checkpoint."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_multi_grad_hook() -> None:
     assert seen == [[2.0, 1.0]]
 
 
-# ---- views and in-place writes ---------------------------------------------------------------------
+# ---- views and in-place writes -------------------------------------------------------------------
 
 
 def test_in_place_through_a_view_moves_the_history_of_the_base() -> None:
@@ -239,7 +239,7 @@ def test_several_views_may_not_be_written() -> None:
         first.add_(1)
 
 
-# ---- Function --------------------------------------------------------------------------------------
+# ---- Function ------------------------------------------------------------------------------------
 
 
 class Cube(Function):
@@ -337,7 +337,7 @@ def test_wrong_number_of_gradients_is_named() -> None:
         Wrong.apply(leaf(1.0), leaf(2.0)).sum().backward()
 
 
-# ---- checks, anomaly, saved tensors ------------------------------------------------------------------
+# ---- checks, anomaly, saved tensors --------------------------------------------------------------
 
 
 def test_gradcheck_catches_a_wrong_derivative() -> None:
@@ -414,7 +414,7 @@ def test_checkpoint_notices_another_program() -> None:
         y.sum().backward()
 
 
-# ---- functional --------------------------------------------------------------------------------------
+# ---- functional ----------------------------------------------------------------------------------
 
 
 def test_functional_products_agree_with_the_jacobian() -> None:

@@ -1,4 +1,7 @@
-"""The reference device: NumPy, slow and obvious. Runs everywhere; what other backends are held to."""
+"""The reference device: NumPy, slow and obvious.
+
+Runs everywhere; what other backends are held to.
+"""
 
 from __future__ import annotations
 

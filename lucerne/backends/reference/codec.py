@@ -80,7 +80,7 @@ _LAYOUTS = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def float8_values(dtype: dt.dtype) -> Array:
     """The value of each of the 256 codes."""
     e_bits, m_bits, bias, special = _LAYOUTS[dtype]
@@ -111,7 +111,7 @@ def _widen_float8(bits: Array, dtype: dt.dtype) -> Array:
 
 
 def _narrow_float8(values: Array, dtype: dt.dtype) -> Array:
-    """Round to nearest, ties to the even code; what is too large becomes inf, nan or the largest."""
+    """Round to nearest, ties to even; what is too large becomes inf, nan or the largest."""
     v = cast(values, np.dtype(np.float32))
     if dtype is dt.float8_e8m0fnu:
         return _narrow_e8m0(v)

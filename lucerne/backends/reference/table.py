@@ -4,9 +4,10 @@
     def sort(input, dim, descending, stable):
         return values, indices
 
-A rule takes the op's parameters in order, with arrays for tensors (types NumPy lacks arrive widened to
-their compute type) and returns fresh arrays, which are converted to the dtype of the planned results and
-written. `raw=True` rules get and return the stored bits as they are: for ops that only move elements.
+A rule takes the op's parameters in order, with arrays for tensors (types NumPy lacks arrive widened
+to their compute type) and returns fresh arrays, which are converted to the dtype of the planned
+results and written. `raw=True` rules get and return the stored bits as they are: for ops that only
+move elements.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ def write_grad(t: Any, value: Any) -> None:
             raise RuntimeError("can't assign Variable as its own grad")
         if value._meta.shape != t._meta.shape:
             raise RuntimeError(
-                f"attempting to assign a gradient of size '{list(value._meta.shape)}' to a tensor of "
-                f"size '{list(t._meta.shape)}'. Please ensure that the gradient and the tensor are the "
-                "same size"
+                f"attempting to assign a gradient of size '{list(value._meta.shape)}' to a tensor "
+                f"of size '{list(t._meta.shape)}'. Please ensure that the gradient and the tensor "
+                "are the same size"
             )
         if value._meta.dtype is not t._meta.dtype:
             raise RuntimeError("assigned grad has data of a different type")
@@ -77,7 +77,7 @@ def retain_grad(t: Any) -> None:
 
 
 def register_hook(t: Any, hook: Any) -> RemovableHandle:
-    """Call `hook(grad)` when the gradient of `t` is known; what it returns replaces the gradient."""
+    """Call `hook(grad)` when the gradient of `t` is known; its result replaces the gradient."""
     if not requires_grad(t):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     return _add_tensor_hook(t, hook)
@@ -153,7 +153,7 @@ def _root_gradient(t: Any, g: Any) -> Any:
         )
     if (g._meta.dtype.category == dt.COMPLEX) != (t._meta.dtype.category == dt.COMPLEX):
         raise RuntimeError(
-            f"For complex Tensors, both grad_output and output are required to have the same dtype. "
+            "For complex Tensors, both grad_output and output are required to have the same dtype. "
             f"Mismatch in dtype: grad_output[0] has a dtype of {g._meta.dtype} and output[0] has a "
             f"dtype of {t._meta.dtype}."
         )
@@ -210,7 +210,8 @@ def grad(
     """
     if materialize_grads and allow_unused is False:
         raise ValueError(
-            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
         )
     if is_grads_batched:
         return _batched_grad(

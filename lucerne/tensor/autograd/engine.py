@@ -1,4 +1,4 @@
-"""The backward pass: nodes in reverse order of creation, each once all its gradients have arrived."""
+"""The backward pass: nodes in reverse order of creation, each when all its gradients are there."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def _refuse_nan(node: Node, results: Sequence[Any]) -> None:
         if g is not None and g.isnan().any().item():
             trace = f"\nThe forward call was:\n{node.trace}" if node.trace else ""
             raise RuntimeError(
-                f"Function '{node.name()}' returned nan values in its {i}th output. It was recorded "
-                f"at {describe(node.place)}.{trace}"
+                f"Function '{node.name()}' returned nan values in its {i}th output. It was "
+                f"recorded at {describe(node.place)}.{trace}"
             )
 
 

@@ -70,10 +70,10 @@ class FunctionNode(Node):
         if self._released:
             raise RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Saved intermediate values of the graph "
-                "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
-                "you need to backward through the graph a second time or if you need to access saved "
-                "tensors after calling backward."
+                "tensors after they have already been freed). Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True if you need to backward through the graph a second time or if "
+                "you need to access saved tensors after calling backward."
             )
         if self._saved is None:
             return self._to_save
@@ -107,8 +107,8 @@ class FunctionNode(Node):
             results = results[:want]
         if len(results) != want:
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {want}, "
-                f"got {len(results)})"
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{want}, got {len(results)})"
             )
         return [self._checked(i, g) for i, g in enumerate(results)]
 
@@ -185,8 +185,8 @@ class Function(metaclass=_FunctionType):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function "
-            "to use it with backward mode AD."
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
         )
 
     vjp = backward

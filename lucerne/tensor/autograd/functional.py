@@ -50,8 +50,8 @@ def _grads(
     if not live:
         if strict:
             raise RuntimeError(
-                "The output of the user-provided function is independent of the inputs. This is not "
-                "allowed in strict mode."
+                "The output of the user-provided function is independent of the inputs. This is "
+                "not allowed in strict mode."
             )
         return [t.new_zeros(t.shape) for t in inputs]
     found = grad(
@@ -105,7 +105,7 @@ def _check_vector(vs: tuple[Any, ...], like: tuple[Any, ...]) -> None:
 def jvp(
     func: Fn, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> Any:
-    """(outputs, J v): by differentiating the vector-Jacobian product, which is linear in its vector."""
+    """(outputs, J v): by differentiating the vector-Jacobian product, linear in its vector."""
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "jvp")
         xs = _fresh(given, create_graph)
@@ -177,7 +177,8 @@ def hessian(
             raise RuntimeError("The function given to hessian should return a single Tensor")
         if out.numel() != 1:  # type: ignore[attr-defined]
             raise RuntimeError(
-                "The Tensor returned by the function given to hessian should contain a single element"
+                "The Tensor returned by the function given to hessian should contain a single "
+                "element"
             )
         return out.squeeze()  # type: ignore[attr-defined]
 
@@ -215,7 +216,8 @@ def _hessian_product(
         out = func(*xs)
         if not isinstance(out, TensorBase) or out._meta.numel != 1:
             raise RuntimeError(
-                f"The Tensor returned by the function given to {name} should contain a single element"
+                f"The Tensor returned by the function given to {name} should contain a single "
+                "element"
             )
         first = _grads([out], xs, [out.new_ones(out.shape)], True, strict)  # type: ignore[attr-defined]
         found = _grads(first, xs, vs, create_graph, strict)

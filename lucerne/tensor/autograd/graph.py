@@ -14,14 +14,15 @@ from lucerne.tensor.autograd.saved import hooks
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
 
-GradientEdge = collections.namedtuple("GradientEdge", ["node", "output_nr"])  # noqa: PYI024
+GradientEdge = collections.namedtuple("GradientEdge", ["node", "output_nr"])
 
 
 def get_gradient_edge(tensor: Any) -> Any:
     """Node and output number that the gradient of `tensor` flows to."""
     if not requires_grad(tensor):
         raise RuntimeError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge for a Tensor that does not require "
+            "gradients"
         )
     return GradientEdge(*gradient_edge(tensor))
 
@@ -32,7 +33,7 @@ def increment_version(tensor: Any) -> None:
         t._storage.version += 1
 
 
-class saved_tensors_hooks:  # noqa: N801
+class saved_tensors_hooks:
     """Inside, tensors saved for backward go through `pack`, and come back through `unpack`."""
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
@@ -47,7 +48,7 @@ class saved_tensors_hooks:  # noqa: N801
         hooks.stack.pop()
 
 
-class save_on_cpu(saved_tensors_hooks):  # noqa: N801
+class save_on_cpu(saved_tensors_hooks):
     """Keep saved tensors in host memory until backward needs them."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
@@ -118,7 +119,7 @@ class _Several(RemovableHandle):
             h.remove()
 
 
-class set_detect_anomaly:  # noqa: N801
+class set_detect_anomaly:
     """Anomaly mode: errors in backward show the forward line, nan gradients raise."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
@@ -132,7 +133,7 @@ class set_detect_anomaly:  # noqa: N801
         anomaly.enabled, anomaly.check_nan = self._before
 
 
-class detect_anomaly(set_detect_anomaly):  # noqa: N801
+class detect_anomaly(set_detect_anomaly):
     """`with detect_anomaly():` find the op that made a nan gradient."""
 
     def __init__(self, check_nan: bool = True) -> None:

@@ -70,7 +70,7 @@ class _GradMode(_Switch):
         state.grad_enabled = self._before
 
 
-class no_grad(_GradMode):  # noqa: N801
+class no_grad(_GradMode):
     """Nothing inside is recorded for backward.
 
     >>> import lucerne as torch
@@ -83,11 +83,11 @@ class no_grad(_GradMode):  # noqa: N801
     value = False
 
 
-class enable_grad(_GradMode):  # noqa: N801
+class enable_grad(_GradMode):
     """Record again, inside a `no_grad` block."""
 
 
-class set_grad_enabled(_Switch):  # noqa: N801
+class set_grad_enabled(_Switch):
     """Switch recording on or off: as a call, or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
@@ -109,7 +109,7 @@ class set_grad_enabled(_Switch):  # noqa: N801
         return set_grad_enabled(self.mode)
 
 
-class inference_mode(_Switch):  # noqa: N801
+class inference_mode(_Switch):
     """Like no_grad, and results made inside can never be part of a graph."""
 
     def __new__(cls, mode: Any = True) -> Any:

@@ -26,7 +26,7 @@ _sequence = itertools.count()
 
 
 class _Anomaly:
-    """Anomaly mode: remember the whole forward stack of each node, look for nan in each gradient."""
+    """Anomaly mode: remember the forward stack of each node, look for nan in each gradient."""
 
     enabled = False
     check_nan = True
@@ -86,7 +86,7 @@ class Node:
         raise NotImplementedError
 
     def written_slot(self) -> int | None:
-        """For an in-place call: which of `next_edges` belongs to the tensor that was written over."""
+        """For an in-place call: which of `next_edges` belongs to the tensor written over."""
         return None
 
     def release(self) -> None:
@@ -146,10 +146,10 @@ class OpNode(Node):
         if self.released:
             raise RuntimeError(
                 "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Saved intermediate values of the graph "
-                "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
-                "you need to backward through the graph a second time or if you need to access saved "
-                "tensors after calling backward."
+                "tensors after they have already been freed). Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True if you need to backward through the graph a second time or if "
+                "you need to access saved tensors after calling backward."
             )
         known = self._known()
         known["g"] = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
@@ -183,6 +183,17 @@ class OpNode(Node):
         formula, reads = self.op.derivatives[name]
         return formula(*[known[r] for r in reads])
 
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """One entry per differentiable argument, those that need no gradient included."""
+        edges = {(n, i): e for (n, i, _), e in zip(self.inputs, self.next_edges, strict=True)}
+        found: list[Any] = []
+        for name, kind, plain in zip(self.op.args, self.op.kinds, self.plain, strict=True):
+            if name in self.op.derivatives and kind in "tl":
+                places: Any = range(len(plain)) if kind == "l" else (None,)
+                found.extend(edges.get((name, i)) or (None, 0) for i in places)
+        return tuple(found)
+
     def written_slot(self) -> int | None:
         first = self.op.args[0]
         return next((i for i, (n, _, _) in enumerate(self.inputs) if n == first), None)
@@ -192,13 +203,16 @@ class OpNode(Node):
         self.released = True
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _class_named(name: str) -> type[OpNode]:
     return type(name, (OpNode,), {"__slots__": ()})
 
 
 def as_shown(node: Any) -> Any:
-    """A node as a user sees it: its type carries torch's name. Done on the first look, not on recording."""
+    """A node as a user sees it: its type carries torch's name.
+
+    Done on the first look, not on recording.
+    """
     if type(node) is OpNode:
         node.__class__ = _class_named(node.name())
     return node

@@ -1,4 +1,4 @@
-"""Recording: after a call, hang a node on its results; after an in-place call, move a tensor's history."""
+"""Recording: a call hangs a node on its results; an in-place call moves a tensor's history."""
 
 from __future__ import annotations
 
@@ -95,16 +95,16 @@ def check_in_place(t: Any) -> None:
         raise RuntimeError(
             "Output 0 of a function that returns multiple views is a view and is being modified "
             "inplace. This view is the output of a function that returns multiple views. Such "
-            "functions do not allow the output views to be modified inplace. You should replace the "
-            "inplace operation by an out-of-place one."
+            "functions do not allow the output views to be modified inplace. You should replace "
+            "the inplace operation by an out-of-place one."
         )
     if view.no_grad and requires_grad(base):
         raise RuntimeError(
             "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can "
-            "clarify your code by moving both the view and the inplace either both inside the no_grad "
-            "block (if you don't want the inplace to be tracked) or both outside (if you want the "
-            "inplace to be tracked)."
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
+            "can clarify your code by moving both the view and the inplace either both inside the "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "want the inplace to be tracked)."
         )
 
 
@@ -157,7 +157,7 @@ def _tell_views(base: Any) -> None:
 
 
 class CopySlices(Node):
-    """A write into part of a tensor: that part's gradient goes through the writer, the rest passes."""
+    """A write into part of a tensor: its gradient goes through the writer, the rest passes."""
 
     __slots__ = ("inner", "self_slot", "view", "view_meta")
 

@@ -27,9 +27,9 @@ def pad_spatial(x: Array, before: Ints, after: Ints, value: Any = 0) -> Array:
     keep = (
         slice(None),
         slice(None),
-        *(slice(0, n + min(a, 0)) for n, a in zip(x.shape[2:], after)),
+        *(slice(0, n + min(a, 0)) for n, a in zip(x.shape[2:], after, strict=True)),
     )
-    widths = [(0, 0), (0, 0), *((b, max(a, 0)) for b, a in zip(before, after))]
+    widths = [(0, 0), (0, 0), *((b, max(a, 0)) for b, a in zip(before, after, strict=True))]
     return np.pad(x[keep], widths, constant_values=value)
 
 
@@ -38,8 +38,8 @@ def windows(x: Array, size: Ints, kernel: Ints, stride: Ints, dilation: Ints) ->
     steps = x.strides[2:]
     strides = (
         *x.strides[:2],
-        *(s * b for s, b in zip(stride, steps)),
-        *(d * b for d, b in zip(dilation, steps)),
+        *(s * b for s, b in zip(stride, steps, strict=True)),
+        *(d * b for d, b in zip(dilation, steps, strict=True)),
     )
     shape = (*x.shape[:2], *size, *kernel)
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
@@ -50,8 +50,11 @@ def _columns(
 ) -> Array:
     """(groups, N * positions, C/groups * taps): one row for each position of the kernel."""
     n = len(size)
-    need = [(m - 1) * s + d * (k - 1) + 1 for m, s, d, k in zip(size, stride, dilation, kernel)]
-    after = [w - p - have for w, p, have in zip(need, padding, x.shape[2:])]
+    need = [
+        (m - 1) * s + d * (k - 1) + 1
+        for m, s, d, k in zip(size, stride, dilation, kernel, strict=True)
+    ]
+    after = [w - p - have for w, p, have in zip(need, padding, x.shape[2:], strict=True)]
     seen = windows(pad_spatial(x, padding, after), size, kernel, stride, dilation)
     seen = seen.reshape(x.shape[0], groups, x.shape[1] // groups, *size, *kernel)
     order = (1, 0, *range(3, 3 + n), 2, *range(3 + n, 3 + 2 * n))
@@ -89,7 +92,7 @@ def conv(
     kernel = weight.shape[2:]
     size = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(input.shape[2:], kernel, stride, padding, dilation)
+        for n, k, s, p, d in zip(input.shape[2:], kernel, stride, padding, dilation, strict=True)
     ]
     columns = _columns(input, size, kernel, stride, padding, dilation, groups)
     flat = columns @ _matrix(weight, groups).transpose(0, 2, 1)
@@ -118,16 +121,19 @@ def conv_input(
     taps = taps.transpose(1, 0, 2 + n, *range(2, 2 + n), *range(3 + n, 3 + 2 * n))
     need = [
         max(m + 2 * p, (have - 1) * s + d * (k - 1) + 1)
-        for m, p, have, s, d, k in zip(size, padding, positions, stride, dilation, kernel)
+        for m, p, have, s, d, k in zip(
+            size, padding, positions, stride, dilation, kernel, strict=True
+        )
     ]
     total = np.zeros((input.shape[0], groups, weight.shape[1], *need), taps.dtype)
     for at in itertools.product(*map(range, kernel)):
-        place = tuple(
+        place: Any = tuple(
             slice(i * d, i * d + (have - 1) * s + 1, s)
-            for i, d, s, have in zip(at, dilation, stride, positions)
+            for i, d, s, have in zip(at, dilation, stride, positions, strict=True)
         )
-        total[(..., *place)] += taps[(..., *at)]
-    inner = tuple(slice(p, p + m) for p, m in zip(padding, size))
+        tap: Any = (..., *at)
+        total[(..., *place)] += taps[tap]
+    inner: Any = tuple(slice(p, p + m) for p, m in zip(padding, size, strict=True))
     y = total[(..., *inner)].reshape(input.shape[0], groups * weight.shape[1], *size)
     return y if bias is None else y + bias.reshape(-1, *(1 for _ in size))
 

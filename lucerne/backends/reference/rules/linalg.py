@@ -1,4 +1,4 @@
-"""Matrix factorisations: NumPy's LAPACK, SciPy's where NumPy has none, plain loops where that is easy."""
+"""Matrix factorisations: NumPy's LAPACK, SciPy's where NumPy has none, loops where that is easy."""
 
 from __future__ import annotations
 
@@ -180,8 +180,9 @@ def eigh_factors(input: Array, upper: bool) -> tuple[Array, Array]:
         return tuple(np.linalg.eigh(input, "U" if upper else "L"))
     except np.linalg.LinAlgError as error:
         raise LinAlgError(
-            f"linalg.eigh: {_first_bad(input, np.linalg.eigh)}The algorithm failed to converge because "
-            "the input matrix is ill-conditioned or has too many repeated eigenvalues (error code: 1)."
+            f"linalg.eigh: {_first_bad(input, np.linalg.eigh)}The algorithm failed to converge "
+            "because the input matrix is ill-conditioned or has too many repeated eigenvalues "
+            "(error code: 1)."
         ) from error
 
 

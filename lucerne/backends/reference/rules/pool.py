@@ -22,7 +22,7 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
 def _first_inside(size: Ints, stride: Ints, padding: Ints, dilation: Ints, shape: Ints) -> Array:
     """Flat index of the first element of each window that is not padding."""
     total = np.zeros((1,) * len(size), np.int64)
-    for d, (m, s, p, gap, n) in enumerate(zip(size, stride, padding, dilation, shape)):
+    for d, (m, s, p, gap, n) in enumerate(zip(size, stride, padding, dilation, shape, strict=True)):
         start = np.arange(m) * s - p
         start += np.where(start < 0, (-start + gap - 1) // gap * gap, 0)
         total = total * n + start.reshape(tuple(-1 if i == d else 1 for i in range(len(size))))
@@ -34,8 +34,11 @@ def max_pool(
     input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
 ) -> tuple[Array, Array]:
     spatial = input.shape[2:]
-    need = [(m - 1) * s + d * (k - 1) + 1 for m, s, d, k in zip(size, stride, dilation, kernel)]
-    after = [w - p - n for w, p, n in zip(need, padding, spatial)]
+    need = [
+        (m - 1) * s + d * (k - 1) + 1
+        for m, s, d, k in zip(size, stride, dilation, kernel, strict=True)
+    ]
+    after = [w - p - n for w, p, n in zip(need, padding, spatial, strict=True)]
     low = _lowest(input.dtype)
     padded = pad_spatial(input, padding, after, low)
     at = pad_spatial(np.arange(int(np.prod(spatial))).reshape(1, 1, *spatial), padding, after, -1)
@@ -48,7 +51,7 @@ def max_pool(
             slice(None),
             *(
                 slice(i * d, i * d + (m - 1) * s + 1, s)
-                for i, d, s, m in zip(tap, dilation, stride, size)
+                for i, d, s, m in zip(tap, dilation, stride, size, strict=True)
             ),
         )
         value, index = padded[place], at[place]
