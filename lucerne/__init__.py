@@ -10,9 +10,12 @@ from lucerne.base.device import device as device
 from lucerne.base.dtype import can_cast as can_cast
 from lucerne.base.dtype import dtype as dtype
 from lucerne.base.dtype import promote_types as promote_types
+from lucerne.base.errors import AcceleratorError as AcceleratorError
+from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
 from lucerne.base.layout import channels_last as channels_last
 from lucerne.base.layout import channels_last_3d as channels_last_3d
 from lucerne.base.layout import contiguous_format as contiguous_format
+from lucerne.base.layout import contiguous_format as legacy_contiguous_format
 from lucerne.base.layout import jagged as jagged
 from lucerne.base.layout import layout as layout
 from lucerne.base.layout import memory_format as memory_format
@@ -23,8 +26,14 @@ from lucerne.base.layout import sparse_coo as sparse_coo
 from lucerne.base.layout import sparse_csc as sparse_csc
 from lucerne.base.layout import sparse_csr as sparse_csr
 from lucerne.base.layout import strided as strided
+from lucerne.base.numeric import finfo as finfo
+from lucerne.base.numeric import iinfo as iinfo
 from lucerne.base.shape import Size as Size
-from lucerne.tensor.load import fill as _fill
+from lucerne.tensor import functions as _functions
+from lucerne.tensor.autograd.graph import (
+    is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
+)
+from lucerne.tensor.autograd.graph import is_anomaly_enabled as is_anomaly_enabled
 from lucerne.tensor.autograd.modes import enable_grad as enable_grad
 from lucerne.tensor.autograd.modes import inference_mode as inference_mode
 from lucerne.tensor.autograd.modes import is_grad_enabled as is_grad_enabled
@@ -33,53 +42,7 @@ from lucerne.tensor.autograd.modes import no_grad as no_grad
 from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
 from lucerne.tensor.convert import as_tensor as as_tensor
 from lucerne.tensor.convert import tensor as tensor
-from lucerne.tensor.interop import UntypedStorage as UntypedStorage
-from lucerne.tensor.interop import from_dlpack as from_dlpack
-from lucerne.tensor.interop import from_numpy as from_numpy
-from lucerne.tensor.interop import frombuffer as frombuffer
-from lucerne.tensor.random_api import Generator as Generator
-from lucerne.tensor.random_api import default_generator as default_generator
-from lucerne.tensor.random_api import get_rng_state as get_rng_state
-from lucerne.tensor.random_api import initial_seed as initial_seed
-from lucerne.tensor.random_api import manual_seed as manual_seed
-from lucerne.tensor.random_api import seed as seed
-from lucerne.tensor.random_api import set_rng_state as set_rng_state
-from lucerne.base.numeric import finfo as finfo
-from lucerne.base.numeric import iinfo as iinfo
-from lucerne.tensor.autograd.graph import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
-from lucerne.tensor.autograd.graph import is_anomaly_enabled as is_anomaly_enabled
 from lucerne.tensor.format import set_printoptions as set_printoptions
-from lucerne.tensor.queries import get_device as get_device
-from lucerne.tensor.queries import is_conj as is_conj
-from lucerne.tensor.queries import is_inference as is_inference
-from lucerne.tensor.queries import is_neg as is_neg
-from lucerne.tensor.queries import is_nonzero as is_nonzero
-from lucerne.tensor.queries import is_same_size as is_same_size
-from lucerne.tensor.queries import is_signed as is_signed
-from lucerne.tensor.queries import is_storage as is_storage
-from lucerne.tensor.queries import is_tensor as is_tensor
-from lucerne.tensor.queries import numel as numel
-from lucerne.tensor.queries import typename as typename
-from lucerne.tensor.settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
-from lucerne.tensor.settings import get_default_device as get_default_device
-from lucerne.tensor.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
-from lucerne.tensor.settings import get_device_module as get_device_module
-from lucerne.tensor.settings import get_float32_matmul_precision as get_float32_matmul_precision
-from lucerne.tensor.settings import get_num_interop_threads as get_num_interop_threads
-from lucerne.tensor.settings import get_num_threads as get_num_threads
-from lucerne.tensor.settings import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
-from lucerne.tensor.settings import is_warn_always_enabled as is_warn_always_enabled
-from lucerne.tensor.settings import set_default_device as set_default_device
-from lucerne.tensor.settings import set_default_dtype as set_default_dtype
-from lucerne.tensor.settings import set_default_tensor_type as set_default_tensor_type
-from lucerne.tensor.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
-from lucerne.tensor.settings import set_float32_matmul_precision as set_float32_matmul_precision
-from lucerne.tensor.settings import set_flush_denormal as set_flush_denormal
-from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_threads
-from lucerne.tensor.settings import set_num_threads as set_num_threads
-from lucerne.tensor.settings import set_warn_always as set_warn_always
-from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
-from lucerne.tensor.settings import set_anomaly_enabled as set_anomaly_enabled
 from lucerne.tensor.functions import asarray as asarray
 from lucerne.tensor.functions import clear_autocast_cache as clear_autocast_cache
 from lucerne.tensor.functions import from_file as from_file
@@ -104,14 +67,57 @@ from lucerne.tensor.functions import sym_not as sym_not
 from lucerne.tensor.functions import sym_sqrt as sym_sqrt
 from lucerne.tensor.functions import sym_sum as sym_sum
 from lucerne.tensor.functions import to_dlpack as to_dlpack
-from lucerne.tensor.legacy import TypedStorage as TypedStorage
-from lucerne.tensor import functions as _functions
+from lucerne.tensor.interop import UntypedStorage as UntypedStorage
+from lucerne.tensor.interop import from_dlpack as from_dlpack
+from lucerne.tensor.interop import from_numpy as from_numpy
+from lucerne.tensor.interop import frombuffer as frombuffer
 from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
+from lucerne.tensor.legacy import TypedStorage as TypedStorage
+from lucerne.tensor.load import fill as _fill
 from lucerne.tensor.overrides import disable_all as DisableTorchFunction
 from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSubclass
-from lucerne.base.layout import contiguous_format as legacy_contiguous_format
-from lucerne.base.errors import AcceleratorError as AcceleratorError
-from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
+from lucerne.tensor.queries import get_device as get_device
+from lucerne.tensor.queries import is_conj as is_conj
+from lucerne.tensor.queries import is_inference as is_inference
+from lucerne.tensor.queries import is_neg as is_neg
+from lucerne.tensor.queries import is_nonzero as is_nonzero
+from lucerne.tensor.queries import is_same_size as is_same_size
+from lucerne.tensor.queries import is_signed as is_signed
+from lucerne.tensor.queries import is_storage as is_storage
+from lucerne.tensor.queries import is_tensor as is_tensor
+from lucerne.tensor.queries import numel as numel
+from lucerne.tensor.queries import typename as typename
+from lucerne.tensor.random_api import Generator as Generator
+from lucerne.tensor.random_api import default_generator as default_generator
+from lucerne.tensor.random_api import get_rng_state as get_rng_state
+from lucerne.tensor.random_api import initial_seed as initial_seed
+from lucerne.tensor.random_api import manual_seed as manual_seed
+from lucerne.tensor.random_api import seed as seed
+from lucerne.tensor.random_api import set_rng_state as set_rng_state
+from lucerne.tensor.settings import (
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+)
+from lucerne.tensor.settings import get_default_device as get_default_device
+from lucerne.tensor.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
+from lucerne.tensor.settings import get_device_module as get_device_module
+from lucerne.tensor.settings import get_float32_matmul_precision as get_float32_matmul_precision
+from lucerne.tensor.settings import get_num_interop_threads as get_num_interop_threads
+from lucerne.tensor.settings import get_num_threads as get_num_threads
+from lucerne.tensor.settings import (
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+)
+from lucerne.tensor.settings import is_warn_always_enabled as is_warn_always_enabled
+from lucerne.tensor.settings import set_anomaly_enabled as set_anomaly_enabled
+from lucerne.tensor.settings import set_default_device as set_default_device
+from lucerne.tensor.settings import set_default_dtype as set_default_dtype
+from lucerne.tensor.settings import set_default_tensor_type as set_default_tensor_type
+from lucerne.tensor.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from lucerne.tensor.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from lucerne.tensor.settings import set_flush_denormal as set_flush_denormal
+from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_threads
+from lucerne.tensor.settings import set_num_threads as set_num_threads
+from lucerne.tensor.settings import set_warn_always as set_warn_always
+from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
 from lucerne.tensor.sparse import sparse_coo_tensor as sparse_coo_tensor
 from lucerne.tensor.sparse import sparse_csr_tensor as sparse_csr_tensor
 from lucerne.tensor.tensor import Tensor as Tensor
@@ -130,15 +136,15 @@ pi, e, inf, nan, newaxis = _math.pi, _math.e, _math.inf, _math.nan, None
 from lucerne import autograd as autograd  # noqa: E402
 from lucerne import fft as fft  # noqa: E402
 from lucerne import linalg as linalg  # noqa: E402
-from lucerne import nn as nn  # noqa: E402
-from lucerne import random as random  # noqa: E402
-from lucerne import utils as utils  # noqa: E402
-from lucerne import signal as signal  # noqa: E402
-from lucerne import special as special  # noqa: E402
 from lucerne import masked as masked  # noqa: E402
-from lucerne.ops import aten as _aten  # noqa: E402, F401
+from lucerne import nn as nn  # noqa: E402
 from lucerne import overrides as overrides  # noqa: E402
+from lucerne import random as random  # noqa: E402
 from lucerne import return_types as return_types  # noqa: E402
+from lucerne import signal as signal  # noqa: E402
 from lucerne import sparse as sparse  # noqa: E402
+from lucerne import special as special  # noqa: E402
 from lucerne import testing as testing  # noqa: E402
 from lucerne import types as types  # noqa: E402
+from lucerne import utils as utils  # noqa: E402
+from lucerne.ops import aten as _aten  # noqa: E402, F401

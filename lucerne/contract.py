@@ -48,7 +48,8 @@ def as_markdown() -> str:
         "",
         f"## Scalar instructions with a default ({len(optional_instructions())})",
         "",
-        "Override one when the machine has something better, or where the default says it needs help.",
+        "Override one when the machine has something better, "
+        "or where the default says it needs help.",
         "",
         ", ".join(f"`{name}`" for name in optional_instructions()),
     ]

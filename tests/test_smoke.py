@@ -43,8 +43,8 @@ def test_a_small_network_learns() -> None:
 
 def test_import_brings_nothing_heavy() -> None:
     code = (
-        "import sys, lucerne; heavy = {'torch', 'jax', 'pandas', 'matplotlib', 'llvmlite', "
-        "'safetensors'};found = heavy & set(sys.modules); sys.exit(f'imported {found}' if found "
-        "else 0)"
+        "import sys, lucerne; "
+        "heavy = {'torch', 'jax', 'pandas', 'matplotlib', 'llvmlite', 'safetensors'}; "
+        "found = heavy & set(sys.modules); sys.exit(f'imported {found}' if found else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

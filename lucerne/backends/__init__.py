@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from functools import cache, lru_cache
+from functools import cache
 
 from lucerne.backends.api import Backend
 from lucerne.base import device as dev

@@ -33,10 +33,8 @@ class device:
         if given is None:
             raise RuntimeError("device(): expected a device type such as 'cpu', got nothing")
         if isinstance(given, int):
-            kind, number = default_accelerator(), given
-        else:
-            kind, number = _parse(str(given), index)
-        return _interned(cls, kind, number)
+            return _interned(cls, default_accelerator(), given)
+        return _interned(cls, *_parse(str(given), index))
 
     def __repr__(self) -> str:
         tail = "" if self.index is None else f", index={self.index}"
@@ -49,7 +47,7 @@ class device:
         return isinstance(other, device) and self.type == other.type and self.index == other.index
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined, no-any-return]
+        return self._hash  # type: ignore[attr-defined]
 
     def __enter__(self) -> device:
         """Inside `with device(...)` new tensors go there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
@@ -13,12 +13,12 @@ Place = tuple[CodeType, int]
 
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(_PACKAGE) and code.co_filename[0] != "<":
             return code, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

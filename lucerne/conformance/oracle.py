@@ -22,6 +22,7 @@ from lucerne.base.device import device as Device
 from lucerne.conformance.cases import Case, leaves
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op, Param
+from lucerne.ir.signature import MISSING
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.convert import tensor
 
@@ -76,7 +77,7 @@ def _default(p: Param, shapes: Iterator[tuple[int, ...]], scalars: Iterator[floa
     """What a parameter gets when the entry names no samples."""
     if p.kind == op_.TENSOR and not (p.default is None and "None" in p.annotation):
         return next(shapes)
-    if p.default is not op_.inspect.Parameter.empty:
+    if p.default is not MISSING:
         return p.default
     return next(scalars) if p.kind == op_.SCALAR else _WITHOUT_DEFAULT[p.annotation]
 
@@ -132,7 +133,7 @@ def _argument(p: Param, given: Any, dtype: dt.dtype, seed: int) -> Any:
     """A sample's argument as the oracle takes it."""
     if p.kind == op_.TENSOR_LIST:
         return [_array(x, dtype, seed + i) for i, x in enumerate(given)]
-    if p.kind == op_.SCALAR and p.default is op_.inspect.Parameter.empty:
+    if p.kind == op_.SCALAR and p.default is MISSING:
         return _number(given, dtype)
     return _array(given, dtype, seed) if p.kind == op_.TENSOR else given
 

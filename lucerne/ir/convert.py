@@ -1,4 +1,4 @@
-"""How static arguments are read: what users write becomes the hashable form that plans are keyed by."""
+"""How static arguments are read: what users write becomes the hashable form plans are keyed by."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ Fields every decorator takes:
 * `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first),
   "some" (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first
   rounded to their type, except with "all".
+* `internal=True`: a building block of other entries, not a public name.
 * `namespace`: "" for `lucerne.name`, else for example "nn.functional" or "linalg".
 * `oracle`, `samples`: how `lucerne conformance` checks it without torch.
 """

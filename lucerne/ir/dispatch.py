@@ -83,10 +83,12 @@ def through(stack: list[Interpreter], op: Op, args: tuple[Any, ...], out: Any, e
         return end(op, args, out)
     interpreter = stack.pop()
     state.refresh()
+
+    def below(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
+        return through(stack, op, args, out, end)
+
     try:
-        return interpreter.run(
-            op, args, out, lambda o, a, where=None: through(stack, o, a, where, end)
-        )
+        return interpreter.run(op, args, out, below)
     finally:
         stack.append(interpreter)
         state.refresh()

@@ -18,7 +18,7 @@ def public_names(namespace: str) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for op in op_.table().values():
-        if op.namespace == namespace:
+        if op.namespace == namespace and not op.internal:
             for name in (op.name, *op.aliases):
                 found[name] = op.public
     for front in fronts().values():

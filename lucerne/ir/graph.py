@@ -122,7 +122,7 @@ def _read(v: Value, defined: set[int], n: int) -> None:
 def one_op_graph(op: Op, args: tuple[Any, ...], metas: Sequence[TensorMeta]) -> Graph:
     """The graph of one eager call: `args` holds metas (or number types) where data flows in."""
     graph = Graph()
-    placed = []
+    placed: list[Any] = []
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "l":
             placed.append(tuple(None if m is None else graph.input(m) for m in a))

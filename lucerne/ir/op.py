@@ -58,7 +58,7 @@ class Op:
 
     __slots__ = (
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
-        "explicit", "inplace", "kind", "kinds", "meta", "method", "name", "namespace",
+        "explicit", "inplace", "internal", "kind", "kinds", "meta", "method", "name", "namespace",
         "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
         "samples", "save_names",
     )  # fmt: skip
@@ -84,6 +84,7 @@ class Op:
         # False: no out=. "exact": out= must have the dtype. "plain": contiguous when resized, and
         # "lapack": contiguous when resized from something that had elements.
         self.out: bool | str = fields.get("out", True)
+        self.internal: bool = fields.get("internal", False)
         self.namespace: str = fields.get("namespace", "")
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.data_dependent: bool = fields.get("data_dependent", False)

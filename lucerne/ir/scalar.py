@@ -144,7 +144,7 @@ class Value:
 
     @property
     def dtype(self) -> DType:
-        return self.machine.dtype_of(self.raw)  # type: ignore[no-any-return]
+        return self.machine.dtype_of(self.raw)
 
     def __add__(self, other: Any) -> Value:
         return self._binary("add", self, other)

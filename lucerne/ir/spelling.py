@@ -12,7 +12,7 @@ _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function with parameter `dim` be called with `axis=` too; others come back unchanged."""
+    """Let a function with parameter `dim` be called with `axis=` too; others stay as they are."""
     names = parameter_names(function)
     accepted = {
         given: ours for given, ours in _NUMPY_NAMES.items() if ours in names and given not in names

@@ -52,6 +52,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     vjp={
         "input": lambda g, input, negative_slope: choose(input > 0, g, g * negative_slope),
     },
@@ -70,6 +71,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 @pointwise(
+    internal=True,
     vjp={
         "input": lambda g, input, weight: choose(input > 0, g, g * weight),
         "weight": lambda g, input: choose(input > 0, 0, g * input),
@@ -115,6 +117,7 @@ front(name="prelu", method=True)(prelu)
 
 
 @pointwise(
+    internal=True,
     vjp={
         "input": lambda g, input, min_val, max_val: choose(
             (input > min_val) & (input < max_val), g, 0
@@ -154,6 +157,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     vjp={
         "input": lambda g, input, threshold: choose(input <= threshold, 0, g),
     },
@@ -182,7 +186,7 @@ def _elu_gradient(
     return choose(input <= 0, below, g * scale)
 
 
-@pointwise(vjp={"input": _elu_gradient})
+@pointwise(internal=True, vjp={"input": _elu_gradient})
 def elu_op(input: Tensor, alpha: Scalar, scale: Scalar, input_scale: Scalar) -> Tensor:
     """`scale * x`, or `scale * alpha * (exp(input_scale * x) - 1)` where x is negative."""
     refuse(input, "elu_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -253,7 +257,7 @@ def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     return g * conj_of(part * (1 + input * (1 - part)))
 
 
-@pointwise(vjp={"input": _silu_gradient}, oracle=lambda x: x / (1 + np.exp(-x)))
+@pointwise(internal=True, vjp={"input": _silu_gradient}, oracle=lambda x: x / (1 + np.exp(-x)))
 def silu_op(input: Tensor) -> Tensor:
     """`x * sigmoid(x)`."""
     refuse(input, "silu_cpu", dt.INTEGER, dt.BOOL)
@@ -271,7 +275,7 @@ def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
     return g * (t + input * sigmoid(input) * (1 - t * t))
 
 
-@pointwise(vjp={"input": _mish_gradient})
+@pointwise(internal=True, vjp={"input": _mish_gradient})
 def mish_op(input: Tensor) -> Tensor:
     """`x * tanh(softplus(x))`."""
     refuse(input, "mish_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -300,7 +304,7 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
 
 
-@pointwise(out="exact", vjp={"input": lambda g, input: g * sigmoid(-input)})
+@pointwise(internal=True, out="exact", vjp={"input": lambda g, input: g * sigmoid(-input)})
 def logsigmoid_op(input: Tensor) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
     refuse(input, "log_sigmoid_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -331,6 +335,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     vjp={"input": lambda g, input: choose((input > -3) & (input < 3), g / 6, 0)},
     oracle=lambda input: np.clip(input + 3, 0, 6) / 6,
 )
@@ -352,7 +357,9 @@ def _hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
 
 
 @pointwise(
-    vjp={"input": _hardswish_gradient}, oracle=lambda input: input * np.clip(input + 3, 0, 6) / 6
+    internal=True,
+    vjp={"input": _hardswish_gradient},
+    oracle=lambda input: input * np.clip(input + 3, 0, 6) / 6,
 )
 def hardswish_op(input: Tensor) -> Tensor:
     """`x * hardsigmoid(x)`."""
@@ -384,6 +391,7 @@ front(name="hardshrink", namespace="nn.functional")(hardshrink)
 
 
 @pointwise(
+    internal=True,
     out="exact",
     vjp={
         "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),

@@ -30,7 +30,7 @@ def _is_even(input: Tensor, size: sh.Shape) -> bool:
     return all(m and n % m == 0 for n, m in zip(input.shape[2:], size, strict=True))
 
 
-@composite(name="adaptive_avg_pool", opmath=True, out=False)
+@composite(internal=True, name="adaptive_avg_pool", opmath=True, out=False)
 def adaptive_avg_pool(input: Tensor, size: IntList) -> Tensor:
     """(N, C, n...) to (N, C, size...), each the mean of its window."""
     x = input

@@ -14,6 +14,7 @@ from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, need_tenso
 
 
 @pointwise(
+    internal=True,
     numbers="all",
     name="add2",
     vjp={"input": lambda g: g, "other": lambda g: g},
@@ -25,6 +26,7 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     numbers="all",
     vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_of(alpha)},
     oracle=lambda input, other, alpha: input + alpha * other,
@@ -69,6 +71,7 @@ def add(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
 
 
 @pointwise(
+    internal=True,
     numbers="all",
     name="sub2",
     vjp={"input": lambda g: g, "other": lambda g: -g},
@@ -149,6 +152,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     numbers="all",
     name="div_trunc",
     vjp={"input": flat, "other": flat},
@@ -163,7 +167,11 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    numbers="all", name="div_floor", vjp={"input": flat, "other": flat}, oracle=np.floor_divide
+    internal=True,
+    numbers="all",
+    name="div_floor",
+    vjp={"input": flat, "other": flat},
+    oracle=np.floor_divide,
 )
 def div_floor(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down."""
@@ -326,6 +334,7 @@ def _between(input: Any, end: Any, weight: Any) -> Any:
 
 
 @pointwise(
+    internal=True,
     numbers="none",
     out="exact",
     vjp={
@@ -341,6 +350,7 @@ def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     numbers="none",
     vjp={
         "input": lambda g, weight: g * conj_of(1 - weight),

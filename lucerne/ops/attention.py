@@ -58,7 +58,7 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return x.masked_fill(hidden, 0.0).softmax(dim).masked_fill(hidden, 0.0)
 
 
-@composite(name="attend", opmath=True, out=False)
+@composite(internal=True, name="attend", opmath=True, out=False)
 def attend(
     query: Tensor,
     key: Tensor,

@@ -179,7 +179,7 @@ def all_into(found: tuple[Tensor, ...], out: Any) -> Any:
     return found if out is None else _all_into(found, out=out)
 
 
-@composite(out="exact")
+@composite(internal=True, out="exact")
 def _all_into(tensors: TensorList) -> Any:
     """The tensors themselves: gives a front with several results its `out=`."""
     return tuple(tensors)

@@ -13,7 +13,11 @@ from lucerne.ir.op import Tensor
 from lucerne.ops import late
 
 
-@composite(name="neighbour_difference", oracle=lambda input, n, dim: np.diff(input, n=n, axis=dim))
+@composite(
+    internal=True,
+    name="neighbour_difference",
+    oracle=lambda input, n, dim: np.diff(input, n=n, axis=dim),
+)
 def neighbour_difference(input: Tensor, n: int, dim: int) -> Tensor:
     """Differences of neighbours along `dim`, taken `n` times."""
     for _ in range(min(n, input.shape[dim])):
@@ -23,7 +27,7 @@ def neighbour_difference(input: Tensor, n: int, dim: int) -> Tensor:
     return input
 
 
-@composite(name="undifferenced", out="exact")
+@composite(internal=True, name="undifferenced", out="exact")
 def undifferenced(input: Tensor) -> Tensor:
     """Differences taken no times: a copy."""
     return input.clone()

@@ -269,6 +269,7 @@ def _clamped_log(x: Tensor) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="binary_cross_entropy_elements",
     vjp={
         "input": lambda g, input, target: (

@@ -171,6 +171,7 @@ def signbit(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     promote="bool",
     vjp={},
     out=False,

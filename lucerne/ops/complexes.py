@@ -22,13 +22,13 @@ def _part(meta: TensorMeta, offset: int) -> Geometry:
     return Geometry(tuple(meta.shape), strides, offset, meta.dtype.to_real())
 
 
-@view(vjp={"input": lambda g: complex(g, zeros_of(g._meta))})
+@view(internal=True, vjp={"input": lambda g: complex(g, zeros_of(g._meta))})
 def real_part(input: Tensor) -> Any:
     """The real parts, in place."""
     return _part(input, 0)
 
 
-@view(vjp={"input": lambda g: complex(zeros_of(g._meta), g)})
+@view(internal=True, vjp={"input": lambda g: complex(zeros_of(g._meta), g)})
 def imag_part(input: Tensor) -> Any:
     """The imaginary parts, in place."""
     return _part(input, 1)
@@ -111,6 +111,7 @@ def _check_parts(first: Tensor, second: Tensor) -> None:
 
 
 @pointwise(
+    internal=True,
     name="complex_of",
     promote="complex",
     vjp={"real": lambda g: real(g), "imag": lambda g: imag(g)},
@@ -144,7 +145,7 @@ def _check_complex_out(part: Tensor, out: Any) -> None:
         )
 
 
-@composite(name="polar_of", oracle=lambda abs, angle: abs * np.exp(1j * angle))
+@composite(internal=True, name="polar_of", oracle=lambda abs, angle: abs * np.exp(1j * angle))
 def polar_of(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from length and angle."""
     return complex_of(abs * angle.cos(), abs * angle.sin())
@@ -159,7 +160,9 @@ def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
     return polar_of(abs, angle, out=out)
 
 
-@pointwise(out="exact", vjp={"input": lambda g: conj_physical(g)}, oracle=np.conjugate)
+@pointwise(
+    internal=True, out="exact", vjp={"input": lambda g: conj_physical(g)}, oracle=np.conjugate
+)
 def conjugate(input: Tensor) -> Tensor:
     """The conjugate, computed."""
     return s.conj(input) if input.dtype.category == dt.COMPLEX else input

@@ -93,7 +93,7 @@ def _forward(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    """A convolution over `n` dimensions; `padding` may be "same" or "valid", the batch may be absent."""
+    """A convolution over `n` dimensions; `padding` may be "same" or "valid", batch optional."""
     batched = check_rank(input, n, f"conv{n}d")
     x = input if batched else input.unsqueeze(0)
     if weight.ndim < 3:
@@ -110,7 +110,7 @@ def _forward(
 def _named_padding(
     x: Tensor, weight: Tensor, n: int, stride: Any, padding: str, dilation: Any, groups: int
 ) -> tuple[Tensor, sh.Shape]:
-    """Padding by name: the input (padded by hand where the two sides differ) and what is left to pad."""
+    """Padding by name: the input (padded here where the sides differ) and what is left to pad."""
     if padding == "valid":
         return x, (0,) * n
     if padding != "same":

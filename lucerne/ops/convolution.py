@@ -1,7 +1,8 @@
 """The three primitives of convolution, and the checks torch makes before one runs.
 
-A convolution is bilinear, so its two derivatives and all of theirs are again one of three maps between
-input, weight and output: `conv`, `conv_input` (the transposed convolution) and `conv_weight`.
+A convolution is bilinear, so its two derivatives and all of theirs are again one of three maps
+between input, weight and output: `conv`, `conv_input` (the transposed convolution) and
+`conv_weight`.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def crop(x: Tensor, shape: sh.Shape) -> Tensor:
 
 
 @structural(
+    internal=True,
     meta=_conv_meta,
     name="conv",
     out=False,
@@ -103,6 +105,7 @@ def _conv_input_meta(
 
 
 @structural(
+    internal=True,
     meta=_conv_input_meta,
     name="conv_input",
     out=False,
@@ -143,6 +146,7 @@ def _conv_weight_meta(
 
 
 @structural(
+    internal=True,
     meta=_conv_weight_meta,
     name="conv_weight",
     out=False,

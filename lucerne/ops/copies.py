@@ -83,7 +83,7 @@ def view_copy_shape(input: Tensor, size: IntList) -> Tensor:
     return _own(view_shape(input, size))
 
 
-@composite(name="view_copy_dtype", out="exact")
+@composite(internal=True, name="view_copy_dtype", out="exact")
 def view_copy_dtype(input: Tensor, dtype: Dtype) -> Tensor:
     """`view(dtype)` as a copy."""
     return _own(view_dtype(input, dtype))

@@ -286,7 +286,7 @@ def histogram(
     return histogram_over(points, _edges(points, bins, *ranges[0]), weight, density, out=out)
 
 
-@composite(name="histogram_over", vjp={}, out="exact")
+@composite(internal=True, name="histogram_over", vjp={}, out="exact")
 def histogram_over(input: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Any:
     """Sums of weights between edges, and the edges. `input` is a column."""
     hist = _weighted_bins(input, [edges], weight, density)

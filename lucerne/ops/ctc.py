@@ -119,7 +119,7 @@ def _ctc_vjp(
     return ((log_probs.exp() - posterior) * given).masked_fill(unused, 0)
 
 
-@composite(name="_ctc_alignments", vjp={"log_probs": _ctc_vjp}, out=False)
+@composite(internal=True, name="_ctc_alignments", vjp={"log_probs": _ctc_vjp}, out=False)
 def ctc_alignments(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
 ) -> Any:

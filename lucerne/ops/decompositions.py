@@ -91,7 +91,7 @@ def _gradient_A(
     return full.triu(step) if upper else full.tril(-step)
 
 
-@structural(meta=_solve_meta, vjp={"A": _gradient_A, "B": _gradient_B}, out=False)
+@structural(internal=True, meta=_solve_meta, vjp={"A": _gradient_A, "B": _gradient_B}, out=False)
 def tri_solve(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     """X with `A X = B` (or `X A = B`) for triangular A; the other triangle is not read."""
 
@@ -112,7 +112,7 @@ def _cholesky_backward(g: Any, y: Any, upper: bool) -> Tensor:
     return tri_solve(factor, middle, False, False, False)
 
 
-@structural(meta=_cholesky_meta, vjp={"input": _cholesky_backward}, out=False)
+@structural(internal=True, meta=_cholesky_meta, vjp={"input": _cholesky_backward}, out=False)
 def cholesky_factor(input: Tensor, upper: bool) -> Any:
     """Triangular factor of a positive-definite matrix, and the order of the minor that failed (or 0)."""
 
@@ -159,7 +159,7 @@ def _joined(parts: list[Any], dim: int) -> Tensor:
     return parts[0] if len(parts) == 1 else late.fn("cat")(parts, dim)
 
 
-@structural(meta=_lu_meta, vjp={"input": _lu_backward}, out=False)
+@structural(internal=True, meta=_lu_meta, vjp={"input": _lu_backward}, out=False)
 def lu_packed(input: Tensor) -> Any:
     """LU with row pivots: both factors in one matrix, pivots counted from 1, and an info number."""
 
@@ -168,7 +168,7 @@ def _permutation_meta(pivots: TensorMeta, n: int) -> TensorMeta:
     return plain_meta(pivots, (*pivots.shape[:-1], n), dt.int64)
 
 
-@structural(meta=_permutation_meta, vjp={}, out=False)
+@structural(internal=True, meta=_permutation_meta, vjp={}, out=False)
 def pivots_to_permutation(pivots: Tensor, n: int) -> Tensor:
     """Row exchanges, done one after the other, as a permutation of `n` rows."""
 
@@ -219,6 +219,7 @@ def _qr_tall_backward(gQ: Tensor, gR: Tensor, Q: Tensor, R: Tensor) -> Tensor:
 
 
 @structural(
+    internal=True,
     meta=_qr_meta,
     vjp={"input": _qr_backward},
     out=False,
@@ -236,7 +237,7 @@ def _geqrf_meta(input: TensorMeta) -> tuple[TensorMeta, ...]:
     )
 
 
-@structural(meta=_geqrf_meta, out=False)
+@structural(internal=True, meta=_geqrf_meta, out=False)
 def qr_reflectors(input: Tensor) -> Any:
     """QR as LAPACK keeps it: R above, the vectors of the reflections below, and their factors."""
 
@@ -261,7 +262,7 @@ def _eigh_backward(g: Any, y: Any) -> Tensor:
     return V @ (middle @ adjoint(V))
 
 
-@structural(meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False)
+@structural(internal=True, meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False)
 def eigh_factors(input: Tensor, upper: bool) -> Any:
     """Ascending eigenvalues and orthonormal eigenvectors; one triangle of the matrix is read."""
 
@@ -284,6 +285,7 @@ def _eig_backward(g: Any, y: Any) -> Tensor:
 
 
 @structural(
+    internal=True,
     meta=_eig_meta,
     vjp={"input": _eig_backward},
     out=False,
@@ -328,6 +330,7 @@ def _svd_backward(g: Any, y: Any, full: bool) -> Tensor:
 
 
 @structural(
+    internal=True,
     meta=_svd_meta,
     vjp={"input": _svd_backward},
     out=False,
@@ -349,7 +352,7 @@ def _ldl_meta(input: TensorMeta, hermitian: bool) -> tuple[TensorMeta, ...]:
     )
 
 
-@structural(meta=_ldl_meta, out=False)
+@structural(internal=True, meta=_ldl_meta, out=False)
 def ldl_packed(input: Tensor, hermitian: bool) -> Any:
     """Bunch-Kaufman factors of a symmetric matrix, packed; pivots; an info number."""
 
@@ -360,6 +363,6 @@ def _ldl_solve_meta(
     return _solve_meta(LD, B)
 
 
-@structural(meta=_ldl_solve_meta, out=False)
+@structural(internal=True, meta=_ldl_solve_meta, out=False)
 def ldl_apply_inverse(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool) -> Tensor:
     """Solution of a system from its packed LDL factors."""

@@ -71,7 +71,7 @@ def cdist(
     return pair_distances(x1, x2, p)
 
 
-@composite(name="euclid_by_product")
+@composite(internal=True, name="euclid_by_product")
 def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     """|a|^2 - 2ab + |b|^2: one matrix product instead of a table of differences."""
     square1, square2 = ((x * x).sum(-1, True) for x in (x1, x2))
@@ -85,6 +85,7 @@ def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="pair_distances",
     oracle=lambda x1, x2, p: (
         np.sum(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p, -1) ** (1 / p)
@@ -166,7 +167,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None
     return renormed(input, p, dim, maxnorm, out=out)
 
 
-@composite(name="renormed", opmath=True, out="exact")
+@composite(internal=True, name="renormed", opmath=True, out="exact")
 def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled down to norm `maxnorm` where they are longer."""
     d = sh.wrap_dim(dim, input.ndim)

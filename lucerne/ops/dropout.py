@@ -190,7 +190,7 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with soft gradients."""
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot values, soft gradients."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     gumbels = -logits.detach().new_empty(logits.shape).exponential_().log()
@@ -210,7 +210,7 @@ def torch_rrelu(
     training: bool = False,
     generator: Any = None,
 ) -> Tensor:
-    """Leaky relu whose slope is drawn anew for each non-positive element (their mean in evaluation)."""
+    """Leaky relu whose slope is drawn for each non-positive element (its mean in evaluation)."""
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     low = input <= 0

@@ -91,13 +91,9 @@ def implied_output(inputs: list[Labels]) -> Labels:
 def _check_counts(operands: tuple[Any, ...], inputs: list[Labels]) -> int:
     """How many dimensions the ellipsis stands for, at most."""
     if len(inputs) < len(operands):
-        raise RuntimeError(
-            "einsum(): more operands were provided than specified in the equation"
-        )
+        raise RuntimeError("einsum(): more operands were provided than specified in the equation")
     if len(inputs) > len(operands):
-        raise RuntimeError(
-            "einsum(): fewer operands were provided than specified in the equation"
-        )
+        raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
     widest = 0
     for i, (x, labels) in enumerate(zip(operands, inputs, strict=True)):
         named = len(labels) - (ELLIPSIS in labels)
@@ -265,6 +261,7 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="einsum_list",
     out=False,
     oracle=lambda equation, operands: np.einsum(equation, *operands),

@@ -120,7 +120,7 @@ def bag_numbers(offsets: Tensor, count: int) -> Tensor:
     return starts.cumsum(0).narrow(0, 0, count) - 1
 
 
-@composite(name="embedding_bag_rows", opmath=True, out=False)
+@composite(internal=True, name="embedding_bag_rows", opmath=True, out=False)
 def bag_rows(
     weight: Tensor,
     indices: Tensor,

@@ -152,13 +152,23 @@ def _refuse_complex(input: Tensor, name: str) -> None:
         raise RuntimeError(f"{name}(): does not support complex input")
 
 
-@composite(name="max_all", oracle=np.max, vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(
+    internal=True,
+    name="max_all",
+    oracle=np.max,
+    vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+)
 def max_all(input: Tensor) -> Tensor:
     """The largest of all elements."""
     return amax_dims(input)
 
 
-@composite(name="min_all", oracle=np.min, vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(
+    internal=True,
+    name="min_all",
+    oracle=np.min,
+    vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+)
 def min_all(input: Tensor) -> Tensor:
     """The smallest of all elements."""
     return amin_dims(input)
@@ -177,7 +187,11 @@ def _oracle_both(value: Any, position: Any) -> Any:
 
 
 @composite(
-    name="max_dim", vjp={"input": _picked}, out="exact", oracle=_oracle_both(np.max, np.argmax)
+    internal=True,
+    name="max_dim",
+    vjp={"input": _picked},
+    out="exact",
+    oracle=_oracle_both(np.max, np.argmax),
 )
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest along a dimension, and where it is."""
@@ -187,7 +201,11 @@ def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
 
 
 @composite(
-    name="min_dim", vjp={"input": _picked}, out="exact", oracle=_oracle_both(np.min, np.argmin)
+    internal=True,
+    name="min_dim",
+    vjp={"input": _picked},
+    out="exact",
+    oracle=_oracle_both(np.min, np.argmin),
 )
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest along a dimension, and where it is."""
@@ -294,7 +312,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False, out: Any =
     return aminmax_dim(input, dim, keepdim, out=out)
 
 
-@composite(name="aminmax_dim", out="exact")
+@composite(internal=True, name="aminmax_dim", out="exact")
 def aminmax_dim(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     """Smallest and largest along one dimension, or of all elements."""
     dims = () if dim is None else (dim,)

@@ -40,6 +40,7 @@ def _c2c_meta(input: TensorMeta, dim: sh.Shape, scale: int, forward: bool) -> Te
 
 
 @structural(
+    internal=True,
     meta=_c2c_meta,
     vjp={"input": lambda g, dim, scale, forward: fft_c2c(g, dim, scale, not forward)},
     out=False,
@@ -61,7 +62,7 @@ def _r2c_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return fft_c2c(full, dim, scale, False).real
 
 
-@structural(meta=_r2c_meta, vjp={"input": _r2c_backward}, out=False)
+@structural(internal=True, meta=_r2c_meta, vjp={"input": _r2c_backward}, out=False)
 def fft_r2c(input: Tensor, dim: IntList, scale: int) -> Tensor:
     """Transform of real values; of the last of `dim` only the non-negative half is kept."""
 
@@ -90,7 +91,7 @@ def _c2r_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return resized(found, (last,), (input_meta.shape[last],))
 
 
-@structural(meta=_c2r_meta, vjp={"input": _c2r_backward}, out=False)
+@structural(internal=True, meta=_c2r_meta, vjp={"input": _c2r_backward}, out=False)
 def fft_c2r(input: Tensor, dim: IntList, scale: int, size: int) -> Tensor:
     """Inverse transform to real values; the last of `dim` holds the non-negative half of `size`."""
 
@@ -340,37 +341,49 @@ def ihfftn(
 
 
 @composite(namespace="fft", out="plain", oracle=np.fft.fft2)
-def fft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def fft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """Transform over two dimensions."""
     return fftn(input, s, dim, norm)
 
 
 @composite(namespace="fft", out="plain", oracle=np.fft.ifft2)
-def ifft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def ifft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """Inverse of `fft2`."""
     return ifftn(input, s, dim, norm)
 
 
 @composite(namespace="fft", out="plain", oracle=np.fft.rfft2)
-def rfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def rfft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """`fft2` of real values, half of the last dimension."""
     return rfftn(input, s, dim, norm)
 
 
 @composite(namespace="fft", out="plain", oracle=np.fft.irfft2)
-def irfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def irfft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """Inverse of `rfft2`."""
     return irfftn(input, s, dim, norm)
 
 
 @composite(namespace="fft", out="plain")
-def hfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def hfft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """`hfftn` over two dimensions."""
     return hfftn(input, s, dim, norm)
 
 
 @composite(namespace="fft", out="plain")
-def ihfft2(input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None) -> Tensor:
+def ihfft2(
+    input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
+) -> Tensor:
     """Inverse of `hfft2`."""
     return ihfftn(input, s, dim, norm)
 

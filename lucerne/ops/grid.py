@@ -131,9 +131,9 @@ def _bicubic(
     return _sum(parts)
 
 
-@composite(name="grid_sample_op", opmath=True, out=False)
+@composite(internal=True, name="grid_sample_op", opmath=True, out=False)
 def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
-    """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last dimension to the first."""
+    """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last to the first."""
     spatial = tuple(input.shape[2:])
     positions = [
         _unnormalized(grid[..., len(spatial) - 1 - d], n, align_corners)

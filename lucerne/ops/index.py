@@ -80,6 +80,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
 
 
 @structural(
+    internal=True,
     meta=_index_meta,
     name="index",
     vjp={

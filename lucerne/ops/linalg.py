@@ -131,7 +131,7 @@ def _needs_q(g: Tensor) -> Tensor:
     )
 
 
-@composite(name="qr_triangle", out=False, vjp={"A": _needs_q})
+@composite(internal=True, name="qr_triangle", out=False, vjp={"A": _needs_q})
 def qr_triangle(A: Tensor) -> Tensor:
     """R of the QR decomposition alone."""
     return dc.qr_factors(A, False)[1]
@@ -190,7 +190,8 @@ def eigvals(input: Tensor) -> Tensor:
 
 
 @composite(
-    namespace="linalg", out="exact",
+    namespace="linalg",
+    out="exact",
     oracle=lambda A, full_matrices, driver: np.linalg.svd(A, full_matrices),
 )
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
@@ -203,7 +204,9 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
 
 def _refuse_driver(name: str, driver: Any) -> None:
     if driver is not None:
-        raise RuntimeError(f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.")
+        raise RuntimeError(
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
 
 
 @composite(
@@ -308,7 +311,9 @@ def lu_solve(
     check_square(LU, "torch.linalg.lu_solve")
     check_system(LU, B, left, "linalg.lu_solve")
     if tuple(LU.shape[:-1]) != tuple(pivots.shape):
-        raise RuntimeError("linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix")
+        raise RuntimeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
+        )
     if not left:
         flipped = dc.adjoint(B)
         return dc.adjoint(lu_solve(LU, pivots, flipped, left=True, adjoint=not adjoint))
@@ -349,6 +354,7 @@ def _by_columns(x: Tensor) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="solve_unchecked",
     out=False,
     vjp={
@@ -362,9 +368,7 @@ def solve_unchecked(A: Tensor, B: Tensor, left: bool, name: str) -> Any:
 
 
 @composite(namespace="linalg", out="exact")
-def solve_ex(
-    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
-) -> Any:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """Solution of `A X = B` and an info number instead of an error."""
     found, info = solve_unchecked(A, B, left, "linalg.solve")
     if check_errors:
@@ -391,6 +395,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="inverse_unchecked",
     out=False,
     vjp={"A": lambda g, y: -(adjoint(y[0]) @ (g[0] @ adjoint(y[0])))},
@@ -457,7 +462,8 @@ def _sign_of_exchanges(pivots: Tensor, dtype: Dtype) -> Tensor:
 
 
 @composite(
-    namespace="linalg", out="exact",
+    namespace="linalg",
+    out="exact",
     vjp={"A": lambda g, A, y: _scaled_adjoint_inverse(A, g * conj_of(y))},
     oracle=np.linalg.det,
 )

@@ -93,7 +93,7 @@ def _masked(kind: str, input: Tensor, mask: Any) -> Tensor:
 
 def _sum_dtype(input: Tensor, dtype: Any) -> dt.dtype:
     if dtype is not None:
-        return dtype  # type: ignore[no-any-return]
+        return dtype
     found: dt.dtype = input.dtype
     return dt.int64 if found.category < dt.FLOAT else found
 

@@ -18,9 +18,7 @@ from lucerne.ops.arithmetic import conj_of
 
 def _product_meta(input: TensorMeta, other: TensorMeta) -> TensorMeta:
     batch = sh.broadcast_shapes(input.shape[:-2], other.shape[:-2])
-    return make_meta(
-        input.dtype, (*batch, input.shape[-2], other.shape[-1]), None, input.device
-    )
+    return make_meta(input.dtype, (*batch, input.shape[-2], other.shape[-1]), None, input.device)
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -29,6 +27,7 @@ def transposed(x: Tensor) -> Tensor:
 
 
 @structural(
+    internal=True,
     meta=_product_meta,
     vjp={
         "input": lambda g, other: batch_matmul(g, transposed(other)),
@@ -94,9 +93,7 @@ def check_scalar_types(input: Tensor, other: Tensor) -> None:
 
 def _check_dot(input: Tensor, other: Tensor) -> None:
     if input.ndim != 1 or other.ndim != 1:
-        raise RuntimeError(
-            f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors"
-        )
+        raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {other.ndim}D tensors")
     if input.dtype is not other.dtype:
         raise RuntimeError(
             "dot : expected both vectors to have same dtype, but found "
@@ -170,7 +167,9 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @composite(method=True, out="exact", oracle=np.matmul, samples=[((2, 3), (3,))])
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
-    first = vec._meta.like(shape=(input.shape[0],)) if input.ndim == 2 else vec._meta.like(shape=(0,))
+    first = (
+        vec._meta.like(shape=(input.shape[0],)) if input.ndim == 2 else vec._meta.like(shape=(0,))
+    )
     _check_mv(first, input, vec)
     return batch_matmul(input, vec.unsqueeze(1)).squeeze(1)
 
@@ -322,9 +321,7 @@ def addbmm(
             f"batch1 and batch2 must have same number of batches, got {a[0]} and {b[0]}"
         )
     if a[2] != b[1]:
-        raise RuntimeError(
-            f"Incompatible matrix sizes for bmm ({a[1]}x{a[2]} and {b[1]}x{b[2]})"
-        )
+        raise RuntimeError(f"Incompatible matrix sizes for bmm ({a[1]}x{a[2]} and {b[1]}x{b[2]})")
     start = _expanded(input, (a[1], b[2]))
     # The batch joins the summed dimension: one product instead of a sum of many.
     left = batch1.permute(1, 0, 2).reshape(a[1], a[0] * a[2])
@@ -341,7 +338,9 @@ def addbmm(
     oracle=lambda input, mat, vec, beta, alpha: beta * input + alpha * (mat @ vec),
     samples=[((2,), (2, 3), (3,), 1, 2)],
 )
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """`beta * input + alpha * (mat @ vec)`."""
     _check_mv(input, mat, vec)
     start = _expanded(input, (mat.shape[0],))
@@ -367,7 +366,9 @@ def _check_addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any
     oracle=lambda input, vec1, vec2, beta, alpha: beta * input + alpha * np.outer(vec1, vec2),
     samples=[((2, 3), (2,), (3,), 1, 2)],
 )
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
+) -> Tensor:
     """`beta * input + alpha * outer(vec1, vec2)`."""
     _check_addr(input, vec1, vec2, beta, alpha)
     start = _expanded(input, (vec1.shape[0], vec2.shape[0]))
@@ -445,7 +446,7 @@ def _sum_single(a: Tensor, b: Tensor, in_a: sh.Shape, in_b: sh.Shape) -> tuple[T
     return a, b
 
 
-@composite(name="tensordot_dims", out="exact")
+@composite(internal=True, name="tensordot_dims", out="exact")
 def tensordot_dims(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Tensor:
     """`tensordot` with both lists of dimensions given."""
     if len(dims_a) != len(dims_b):

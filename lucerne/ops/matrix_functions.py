@@ -37,9 +37,7 @@ def _order(name: str, ord: Any) -> Any:
 
 def _matrix_dims(A: Tensor, dim: Any, name: str) -> tuple[int, int]:
     if len(dim) != 2:
-        raise RuntimeError(
-            f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dim))}"
-        )
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, dim))}")
     a, b = (sh.wrap_dim(d, A.ndim) for d in dim)
     if a == b:
         raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
@@ -146,7 +144,7 @@ def _magnitudes(A: Tensor, hermitian: bool) -> Tensor:
     return eigh(A)[0].abs() if hermitian else svdvals(A)
 
 
-@composite(name="rank_of", namespace="linalg")
+@composite(internal=True, name="rank_of", namespace="linalg")
 def rank_of(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     """How many singular values exceed the tolerance."""
     if not input.numel():
@@ -202,7 +200,7 @@ def _pinv_backward(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     return -adjoint(k @ y) + (back - A @ k) @ y @ yh + yhk - (yhk @ y) @ A
 
 
-@composite(name="pseudo_inverse", out=True, vjp={"A": _pinv_backward})
+@composite(internal=True, name="pseudo_inverse", out=True, vjp={"A": _pinv_backward})
 def pseudo_inverse(A: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """Moore-Penrose inverse; singular values under the tolerance count as zero."""
     if not A.numel():
@@ -276,9 +274,7 @@ def _check_lstsq(A: Tensor, B: Tensor, driver: str) -> bool:
 
 
 @composite(namespace="linalg", out="lapack")
-def lstsq(
-    A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
-) -> Any:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Any:
     """X that makes `A X - B` smallest; of several the one with the smallest norm.
 
     Also the squared residuals, the rank and the singular values, where the driver gives them.
@@ -509,7 +505,11 @@ def multi_dot(tensors: TensorList) -> Tensor:
 @front()
 def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """Product of a chain of matrices (`linalg.multi_dot` is its newer form)."""
-    given = list(matrices[0]) if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)) else list(matrices)
+    given = (
+        list(matrices[0])
+        if len(matrices) == 1 and isinstance(matrices[0], (list, tuple))
+        else list(matrices)
+    )
     if len(given) == 1:
         return given[0]
     return multi_dot(given, out=out)

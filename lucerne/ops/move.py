@@ -23,7 +23,7 @@ def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
     return input
 
 
-@structural(meta=_copy_meta, vjp={"src": lambda g: g}, name="copy")
+@structural(internal=True, meta=_copy_meta, vjp={"src": lambda g: g}, name="copy")
 def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
 
@@ -37,7 +37,7 @@ def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
     return make_meta(dtype, tuple(input.shape), strides, input.device)
 
 
-@structural(meta=_cast_meta, vjp={"input": lambda g: g}, out=False)
+@structural(internal=True, meta=_cast_meta, vjp={"input": lambda g: g}, out=False)
 def cast(input: Tensor, dtype: Dtype) -> Tensor:
     """The values converted to another dtype."""
 
@@ -55,7 +55,7 @@ def _clone_meta(input: TensorMeta, memory_format: Any) -> TensorMeta:
     return input.like(strides=preserved_strides(input, memory_format))
 
 
-@structural(meta=_clone_meta, vjp={"input": lambda g: g}, name="clone_as", out=False)
+@structural(internal=True, meta=_clone_meta, vjp={"input": lambda g: g}, name="clone_as", out=False)
 def clone_as(input: Tensor, memory_format: Any) -> Tensor:
     """A copy in a memory format."""
 
@@ -85,7 +85,7 @@ def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> 
     return make_meta(dtype, tuple(size), strides, device)
 
 
-@structural(meta=_full_meta, out=False)
+@structural(internal=True, meta=_full_meta, out=False)
 def filled(
     size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None
 ) -> Tensor:
@@ -96,7 +96,7 @@ def _empty_meta(size: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
     return _full_meta(size, 0, dtype, device, strides)
 
 
-@structural(meta=_empty_meta, out=False)
+@structural(internal=True, meta=_empty_meta, out=False)
 def uninitialized(size: IntList, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
     """A new tensor whose contents are undefined."""
 
@@ -105,6 +105,6 @@ def _counted_meta(start: Any, step: Any, length: int, dtype: Any, device: Any) -
     return make_meta(dtype, (length,), None, device)
 
 
-@structural(meta=_counted_meta, out=False)
+@structural(internal=True, meta=_counted_meta, out=False)
 def counted(start: Scalar, step: Scalar, length: int, dtype: Dtype, device: Device) -> Tensor:
     """`start`, `start + step`, ...: `length` numbers."""

@@ -248,7 +248,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with several heads: the result (length, batch, embedding), and the weights if needed."""
+    """Attention with several heads: (length, batch, embedding), and the weights if needed."""
     batched = _is_batched(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = _unsqueezed(query, key, value)

@@ -1,4 +1,4 @@
-"""Normalisation over features: layer, group and root-mean-square norm, and what they are built on."""
+"""Normalisation over features: layer, group and root-mean-square norm, and their common part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def narrowed(x: Tensor, dtype: dt.dtype) -> Tensor:
 
 
 def _standardize_back(g: Any, y: Any, dims: sh.Shape, eps: float, needs: Any) -> Tensor:
-    """The gradient through value, mean and variance; the last two are folded in while still small."""
+    """The gradient through value, mean and variance; the last two folded in while still small."""
     unit, _, var = y
     count = math.prod(unit.shape[d] for d in dims)
     rstd = (var + eps).rsqrt()
@@ -38,6 +38,7 @@ def _standardize_back(g: Any, y: Any, dims: sh.Shape, eps: float, needs: Any) ->
 
 
 @composite(
+    internal=True,
     name="standardize",
     out=False,
     vjp={

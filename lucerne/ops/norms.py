@@ -90,7 +90,9 @@ def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     return np.sum(size**ord, axis=dim, keepdims=keepdim) ** (1 / ord)
 
 
-@composite(name="p_norm", vjp={"input": _norm_grad}, out="exact", oracle=_oracle_norm)
+@composite(
+    internal=True, name="p_norm", vjp={"input": _norm_grad}, out="exact", oracle=_oracle_norm
+)
 def p_norm(input: Tensor, ord: float, dim: IntList | None, keepdim: bool) -> Tensor:
     """`(sum |x|^ord)^(1/ord)` with its limits at 0 and infinity."""
     size = input.to(input.dtype.compute).abs()

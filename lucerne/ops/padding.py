@@ -32,7 +32,7 @@ def _pad_vjp(g: Tensor, input_meta: TensorMeta, low: Any, interior: Any) -> Tens
     return g
 
 
-@structural(meta=_pad_meta, vjp={"input": _pad_vjp}, out=False)
+@structural(internal=True, meta=_pad_meta, vjp={"input": _pad_vjp}, out=False)
 def padded(input: Tensor, value: Scalar, low: IntList, high: IntList, interior: IntList) -> Tensor:
     """`value` before, after and between the elements, per dimension (all counts non-negative)."""
 
@@ -152,7 +152,7 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
             raise RuntimeError(f"input (size: {n}) with padding {low[d]}, {high[d]} leaves nothing")
 
 
-@composite(namespace="nn.functional", name="pad_mode", out=False)
+@composite(internal=True, namespace="nn.functional", name="pad_mode", out=False)
 def pad_mode(input: Tensor, pad: IntList, mode: str) -> Tensor:
     """The tensor continued beyond its edges by its own values."""
     _check_mode(input, pad, mode)

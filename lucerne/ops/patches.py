@@ -45,6 +45,7 @@ def _check_settings(kernel: Any, dilation: Any, padding: Any, stride: Any) -> No
 
 
 @composite(
+    internal=True,
     name="im2col",
     out=False,
     vjp={
@@ -68,6 +69,7 @@ def im2col(
 
 
 @composite(
+    internal=True,
     name="col2im",
     out=False,
     vjp={

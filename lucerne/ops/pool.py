@@ -123,6 +123,7 @@ def _max_pool_meta(
 
 
 @structural(
+    internal=True,
     meta=_max_pool_meta,
     name="max_pool",
     out=False,
@@ -333,6 +334,7 @@ def _avg_back(
 
 
 @composite(
+    internal=True,
     name="avg_pool",
     opmath=True,
     out=False,
@@ -458,7 +460,7 @@ def into(found: Tensor, out: Any) -> Tensor:
     return found if out is None else _into(found, out=out)
 
 
-@composite(name="_into", out="exact")
+@composite(internal=True, name="_into", out="exact")
 def _into(input: Tensor) -> Tensor:
     """The tensor itself: gives a front its `out=`."""
     return input

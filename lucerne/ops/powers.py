@@ -57,6 +57,7 @@ def _log_number(base: Any, y: Tensor) -> Any:
 
 
 @pointwise(
+    internal=True,
     name="pow2",
     vjp={"input": _base_gradient, "exponent": _exponent_gradient},
     oracle=np.power,
@@ -97,13 +98,15 @@ def _root_gradient(exponent: float) -> Any:
     return lambda g, input: _base_gradient(g, input, exponent)
 
 
-@pointwise(vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt)
+@pointwise(internal=True, vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt)
 def sqrt_power(input: Tensor) -> Tensor:
     """`input ** 0.5`."""
     return s.sqrt(input)
 
 
-@pointwise(vjp={"input": _root_gradient(-0.5)}, oracle=lambda input: 1 / np.sqrt(input))
+@pointwise(
+    internal=True, vjp={"input": _root_gradient(-0.5)}, oracle=lambda input: 1 / np.sqrt(input)
+)
 def rsqrt_power(input: Tensor) -> Tensor:
     """`input ** -0.5`."""
     return s.rsqrt(input)

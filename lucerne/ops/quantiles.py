@@ -54,14 +54,14 @@ def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
     return picked_grad(g[0], y[1], dim, keepdim, input_meta)
 
 
-@composite(name="median_dim", vjp={"input": _picked})
+@composite(internal=True, name="median_dim", vjp={"input": _picked})
 def median_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The lower median along a dimension, and where it is."""
     d = check_dim(input, dim, "median")
     return named("median", "values indices")(*_median_along(input, d, keepdim, False))
 
 
-@composite(name="nanmedian_dim", vjp={"input": _picked})
+@composite(internal=True, name="nanmedian_dim", vjp={"input": _picked})
 def nanmedian_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The lower median of what is not nan along a dimension, and where it is."""
     d = check_dim(input, dim, "nanmedian")
@@ -79,13 +79,17 @@ def _lowest(dtype: dt.dtype) -> int:
     return int(np.iinfo(dtype.storage).min)
 
 
-@composite(name="median_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(
+    internal=True, name="median_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)}
+)
 def median_all(input: Tensor) -> Tensor:
     """The lower median of all elements."""
     return _median_of_all(input, ignore_nan=False)
 
 
-@composite(name="nanmedian_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)})
+@composite(
+    internal=True, name="nanmedian_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)}
+)
 def nanmedian_all(input: Tensor) -> Tensor:
     """The lower median of all elements that are not nan."""
     return _median_of_all(input, ignore_nan=True)
@@ -172,6 +176,7 @@ def _quantile_of_rows(rows: Tensor, q: Tensor, interpolation: str, ignore_nan: b
 
 
 @composite(
+    internal=True,
     name="quantile_rows",
     oracle=lambda input, q, dim, keepdim, interpolation, ignore_nan, packed: (
         np.nanquantile if ignore_nan else np.quantile

@@ -29,14 +29,14 @@ def _zeros(g: Tensor) -> Tensor:
     return creation.zeros_like(g)
 
 
-@random(meta=_same_meta, vjp={"input": _zeros})
+@random(internal=True, meta=_same_meta, vjp={"input": _zeros})
 def draw(
     input: Tensor, distribution: str, first: Scalar, second: Scalar, dtype: Dtype, generator: Opaque
 ) -> Tensor:
     """Values like `input` in shape and memory order, drawn from a named distribution."""
 
 
-@random(meta=_same_meta, vjp={"input": _zeros})
+@random(internal=True, meta=_same_meta, vjp={"input": _zeros})
 def draw_each(
     input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque
 ) -> Tensor:
@@ -420,7 +420,7 @@ def resize_with_warning(out: Tensor, shape: Any) -> None:
     creation.zeros(shape, dtype=out.dtype).add(0, out=out)
 
 
-@composite(vjp={"mean": _zeros, "std": _zeros}, out=False)
+@composite(internal=True, vjp={"mean": _zeros, "std": _zeros}, out=False)
 def normal_around(mean: Tensor, std: Tensor, generator: Opaque) -> Tensor:
     """Normal values, each with a mean and a standard deviation of its own."""
     if not hasattr(std, "_meta"):
@@ -438,7 +438,7 @@ def _multinomial_meta(
     return make_meta(dt.int64, shape, None, input.device)
 
 
-@random(meta=_multinomial_meta, name="draw_categories", vjp={})
+@random(internal=True, meta=_multinomial_meta, name="draw_categories", vjp={})
 def draw_categories(
     input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque
 ) -> Tensor:

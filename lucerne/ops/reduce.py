@@ -91,6 +91,7 @@ def others_product(x: Tensor, dim: int, *, reverse: bool) -> Tensor:
 
 
 @reduction(
+    internal=True,
     name="prod_dim",
     reduce="mul",
     promote="int64",
@@ -127,6 +128,7 @@ def prod(
 
 
 @reduction(
+    internal=True,
     name="any_dims",
     reduce="or",
     promote="bool",
@@ -138,6 +140,7 @@ def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -
 
 
 @reduction(
+    internal=True,
     name="all_dims",
     reduce="and",
     promote="bool",
@@ -240,6 +243,7 @@ def mean(
 
 
 @composite(
+    internal=True,
     name="nansum_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim),
 )
@@ -274,6 +278,7 @@ def nansum(
 
 
 @composite(
+    internal=True,
     name="nanmean_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nanmean(input, axis=dim, keepdims=keepdim),
 )

@@ -1,4 +1,4 @@
-"""Interpolation to another size: every mode is a weighted sum of a few taps along one dimension at a time."""
+"""Interpolation to another size: a weighted sum of a few taps, one dimension at a time."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _along(x: Tensor, dim: int, taps: Taps) -> Tensor:
     return total
 
 
-@composite(name="resample", out=False)
+@composite(internal=True, name="resample", out=False)
 def resample(input: Tensor, size: Any, mode: str, align_corners: bool, scales: Any) -> Tensor:
     """(N, C, n...) brought to `size` by a mode of the table above."""
     layout = sh.suggested_format(input.shape, input.stride())
@@ -157,6 +157,7 @@ def _computing(x: Tensor) -> Tensor:
 
 # ---- the public function ----------------------------------------------------------------------
 
+_FORMATS = ("output size in (o1, o2, ...,oK)", "scale_factor in (s1, s2, ...,sK)")
 _SPATIAL = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "lanczos": 2}
 
 
@@ -179,7 +180,7 @@ def _wanted_size(input: Tensor, size: Any, scale_factor: Any) -> tuple[Any, Any]
             "input "
             "tensor in (N, C, d1, d2, ...,dK) format and "
             ""
-            f"{'output size in (o1, o2, ...,oK)' if size is not None else 'scale_factor in (s1, s2, ...,sK)'}"
+            f"{_FORMATS[size is None]}"
             " format."
         )
     if size is None:

@@ -61,7 +61,7 @@ def frac(input: Tensor) -> Tensor:
     return input - s.trunc(input)
 
 
-@pointwise(out="exact", vjp={"input": flat}, oracle=np.rint)
+@pointwise(internal=True, out="exact", vjp={"input": flat}, oracle=np.rint)
 def round_even(input: Tensor) -> Tensor:
     """The nearest integer; halves go to the even one."""
     refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL)
@@ -69,7 +69,10 @@ def round_even(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    out="exact", vjp={"input": flat}, oracle=lambda input, decimals: np.round(input, decimals)
+    internal=True,
+    out="exact",
+    vjp={"input": flat},
+    oracle=lambda input, decimals: np.round(input, decimals),
 )
 def round_decimals(input: Tensor, decimals: int) -> Tensor:
     """The nearest number with so many decimals."""
@@ -160,7 +163,7 @@ def copysign(input: Tensor, other: Tensor) -> Tensor:
     return s.copysign(input, other)
 
 
-@pointwise(numbers="none", out="exact", vjp={}, oracle=np.heaviside)
+@pointwise(internal=True, numbers="none", out="exact", vjp={}, oracle=np.heaviside)
 def heaviside_op(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
     return s.where(input == 0, values, s.cast(input > 0, input.dtype))
@@ -217,13 +220,13 @@ def _largest(dtype: dt.dtype) -> float:
 # ---- mantissa and exponent ----------------------------------------------------------------------
 
 
-@pointwise(vjp={"input": lambda g, exponent: g / 2.0**exponent}, out=False)
+@pointwise(internal=True, vjp={"input": lambda g, exponent: g / 2.0**exponent}, out=False)
 def frexp_mantissa(input: Tensor, exponent: Tensor) -> Tensor:
     """The fraction m in [0.5, 1) with `input = m * 2 ** exponent`."""
     return s.frexp_mantissa(input)
 
 
-@pointwise(promote="int32", vjp={}, out=False)
+@pointwise(internal=True, promote="int32", vjp={}, out=False)
 def frexp_exponent(input: Tensor) -> Tensor:
     """The power of two that `frexp` takes out."""
     if input.dtype.category != dt.FLOAT:
@@ -249,7 +252,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
     return _FREXP(copied(mantissa, out=out[0]), copied(exponent, out=out[1]))
 
 
-@pointwise(vjp={"input": lambda g: g})
+@pointwise(internal=True, vjp={"input": lambda g: g})
 def copied(input: Tensor) -> Tensor:
     """The values as they are: for writing a result into `out=`."""
     return input

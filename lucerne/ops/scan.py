@@ -67,7 +67,7 @@ def _logaddexp_grad(g: Tensor, y: Tensor, input: Tensor, dim: int) -> Tensor:
 _GRADS: dict[str, Any] = {"mul": _product_grad, "logaddexp": _logaddexp_grad}
 
 
-@structural(meta=_scan_meta, vjp={"input": _scan_grad}, out=False)
+@structural(internal=True, meta=_scan_meta, vjp={"input": _scan_grad}, out=False)
 def scan(input: Tensor, dim: int, mode: str, reverse: bool, dtype: Dtype | None) -> Tensor:
     """Running fold along `dim`: "add", "mul", "logaddexp", or the position of the extreme so far.
 
@@ -88,6 +88,7 @@ def _decay_grad(g: Tensor, y: Tensor, decay: Tensor, dim: int, reverse: bool) ->
 
 
 @structural(
+    internal=True,
     meta=_linear_meta,
     vjp={
         "decay": _decay_grad,
@@ -119,7 +120,10 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
 
 
 @composite(
-    name="running_sum", out="exact", oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim)
+    internal=True,
+    name="running_sum",
+    out="exact",
+    oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim),
 )
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Sums of all elements up to each place."""
@@ -127,6 +131,7 @@ def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
 
 
 @composite(
+    internal=True,
     name="running_product",
     out="exact",
     oracle=lambda input, dim, dtype: np.cumprod(input, axis=dim),

@@ -19,6 +19,7 @@ def _search_meta(sorted_sequence: TensorMeta, input: TensorMeta, right: bool) ->
 
 
 @structural(
+    internal=True,
     meta=_search_meta,
     vjp={},
     name="binary_search",
@@ -84,7 +85,7 @@ def _check_search(boundaries: Tensor, input: Tensor, sorter: Any) -> None:
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
 
-@composite(name="search_rows", vjp={})
+@composite(internal=True, name="search_rows", vjp={})
 def search_rows(sorted_sequence: Tensor, input: Tensor, out_int32: bool, right: bool) -> Tensor:
     """Insertion points, in the common type of both."""
     common = dt.promote_types(sorted_sequence.dtype, input.dtype)
@@ -158,6 +159,7 @@ def bucketize(
 
 
 @composite(
+    internal=True,
     name="contained",
     vjp={},
     out="exact",

@@ -14,6 +14,7 @@ from lucerne.ops.checks import check_range, is_tensor, refuse
 
 
 @pointwise(
+    internal=True,
     out="exact",
     numbers="all",
     name="choose",
@@ -175,6 +176,7 @@ def _clamp_oracle(input: Any, min: Any, max: Any) -> Any:
 
 
 @pointwise(
+    internal=True,
     numbers="rest",
     vjp={"input": _inside_gradient, "min": _min_gradient, "max": _max_gradient},
     oracle=_clamp_oracle,

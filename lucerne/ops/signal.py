@@ -63,7 +63,7 @@ def _wants_complex(input: Tensor, window: Any, return_complex: bool | None) -> b
     return bool(return_complex)
 
 
-@composite(name="stft_frames", out=False)
+@composite(internal=True, name="stft_frames", out=False)
 def stft_frames(
     input: Tensor,
     window: Tensor | None,
@@ -132,7 +132,9 @@ def stft(
 # ---- istft ------------------------------------------------------------------------------------
 
 
-def _check_istft(input: Tensor, n_fft: int, hop: int, win: int, onesided: bool, window: Any) -> None:
+def _check_istft(
+    input: Tensor, n_fft: int, hop: int, win: int, onesided: bool, window: Any
+) -> None:
     said = f"istft({dt.cxx_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
     if not input.numel():
         raise RuntimeError(f"{said}: input tensor cannot be empty.")
@@ -182,7 +184,7 @@ def _frames_of(
     return fft_c2r(spectra, (2,), scale, n_fft)
 
 
-@composite(name="istft_signal", out=False)
+@composite(internal=True, name="istft_signal", out=False)
 def istft_signal(
     input: Tensor,
     window: Tensor,
@@ -251,7 +253,9 @@ def istft(
 # ---- frequencies ------------------------------------------------------------------------------
 
 
-def _frequencies(first: int, last: int, n: int, d: float, out: Any, options: dict[str, Any]) -> Tensor:
+def _frequencies(
+    first: int, last: int, n: int, d: float, out: Any, options: dict[str, Any]
+) -> Tensor:
     if options["dtype"] is None:
         options["dtype"] = late.fn("zeros")(0).dtype if out is None else out.dtype
     steps = late.fn("arange")(first, last, dtype=options["dtype"], device=options["device"])

@@ -38,6 +38,7 @@ def _oracle_sort(input: Any, dim: int, descending: bool, stable: bool) -> Any:
 
 
 @structural(
+    internal=True,
     meta=_sort_meta,
     vjp={"input": _unsorted},
     name="sort_along",
@@ -95,7 +96,7 @@ def argsort(
     return order_along(input, dim, descending, out=out)
 
 
-@composite(name="order_along", vjp={}, out="exact")
+@composite(internal=True, name="order_along", vjp={}, out="exact")
 def order_along(input: Tensor, dim: int, descending: bool) -> Tensor:
     """Positions that put the input in order; equal values keep theirs."""
     return sort_along(input, dim, descending, True)[1]

@@ -186,7 +186,9 @@ def digamma(input: Tensor) -> Tensor:
     return s.digamma(input)
 
 
-@pointwise(promote="float", vjp={"input": lambda g, n, input: g * polygamma(n + 1, input)})
+@pointwise(
+    internal=True, promote="float", vjp={"input": lambda g, n, input: g * polygamma(n + 1, input)}
+)
 def polygamma_of(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma, n at least 1."""
     if n == 1:  # by reflection below one half, where the series does not reach

@@ -51,13 +51,14 @@ def _oracle_var(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     return np.var(input, axis=dim, ddof=correction, keepdims=keepdim)
 
 
-@composite(name="variance", vjp={"input": _var_grad}, oracle=_oracle_var)
+@composite(internal=True, name="variance", vjp={"input": _var_grad}, oracle=_oracle_var)
 def variance(input: Tensor, dim: IntList | None, correction: float, keepdim: bool) -> Tensor:
     """Mean squared distance from the mean, divided by the count less `correction`."""
     return _spread_of(input, dim, correction, keepdim).to(input.dtype.to_real())
 
 
 @composite(
+    internal=True,
     name="deviation",
     vjp={"input": _std_grad},
     oracle=lambda input, dim, correction, keepdim: np.sqrt(

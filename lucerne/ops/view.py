@@ -28,7 +28,9 @@ def sizes(args: tuple[Any, ...], keyword: Any = None) -> Any:
 # ---- shape ------------------------------------------------------------------------------------
 
 
-@view_op(name="view", vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)})
+@view_op(
+    internal=True, name="view", vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)}
+)
 def view_shape(input: Tensor, size: IntList) -> Any:
     """The same elements under another shape; strides must allow it."""
     meta: TensorMeta = input
@@ -42,7 +44,7 @@ def view_shape(input: Tensor, size: IntList) -> Any:
     return Geometry(shape, strides)
 
 
-@view_op(name="view_dtype", vjp={})
+@view_op(internal=True, name="view_dtype", vjp={})
 def view_dtype(input: Tensor, dtype: Dtype) -> Any:
     """The same bytes read as another dtype."""
     meta: TensorMeta = input
@@ -275,7 +277,11 @@ def adjoint(input: Tensor) -> Tensor:
 # ---- size one ---------------------------------------------------------------------------------
 
 
-@view_op(name="expand", vjp={"input": lambda g, input_meta: sum_dims_to(g, input_meta.shape)})
+@view_op(
+    internal=True,
+    name="expand",
+    vjp={"input": lambda g, input_meta: sum_dims_to(g, input_meta.shape)},
+)
 def expand_shape(input: Tensor, size: IntList) -> Any:
     """Dimensions of size one read again and again (stride zero)."""
     meta: TensorMeta = input
@@ -427,7 +433,7 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     return sum_dims_to(input, shape)
 
 
-@view_op(vjp={"input": lambda g: g}, name="alias")
+@view_op(internal=True, vjp={"input": lambda g: g}, name="alias")
 def alias(input: Tensor) -> Any:
     """The tensor again, as a view of itself."""
     return Geometry(tuple(input.shape), input.strides)

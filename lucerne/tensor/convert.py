@@ -50,9 +50,10 @@ def tensor(
 
 def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
     """Always a copy; dtype inferred by torch's rules when not given."""
-    where = device or (data.device if isinstance(data, TensorBase) else DefaultDevice.get())
-    if isinstance(data, TensorBase):
-        return data.detach().to(where, dtype or data._meta.dtype, copy=True)  # type: ignore[attr-defined]
+    is_tensor = isinstance(data, TensorBase)
+    where = device or (data.device if is_tensor else DefaultDevice.get())
+    if is_tensor:
+        return data.detach().to(where, dtype or data._meta.dtype, copy=True)
     array, inferred = _array_of(data, dtype)
     target = dtype or inferred
     host = Device(backends.HOST)
@@ -245,8 +246,8 @@ def _uninitialised(shape: Sequence[Any], dtype: dt.dtype, device: Device) -> Any
 
 def as_subclass(t: Any, cls: type) -> Any:
     """An instance of `cls` with the state of `t`."""
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     bare = make_tensor(t._storage, t._offset, t._meta)
-    made._storage, made._offset, made._meta = bare._storage, bare._offset, bare._meta  # type: ignore[attr-defined]
-    made._auto, made._view, made._array = t._auto if needs_grad(t) else None, t._view, None  # type: ignore[attr-defined]
+    made._storage, made._offset, made._meta = bare._storage, bare._offset, bare._meta
+    made._auto, made._view, made._array = t._auto if needs_grad(t) else None, t._view, None
     return made

@@ -245,7 +245,7 @@ class DataPlan(Plan):
     def _wrap(self, found: Any) -> Any:
         """(array of stored bits, dtype) as a tensor."""
         bits, dtype = found
-        strides = tuple(n // bits.itemsize for n in bits.strides)
+        strides: sh.Shape | None = tuple(n // bits.itemsize for n in bits.strides)
         if not bits.size or not sh.is_dense(bits.shape, strides):
             bits, strides = np.ascontiguousarray(bits), None
         t = new_tensor(make_meta(dtype, bits.shape, strides, self.device))

@@ -68,7 +68,8 @@ def install_operators() -> None:
         over = getattr(Tensor, f"{name}_", None)
         if over is not None:
             setattr(Tensor, f"__i{dunder}__", over)
-    Tensor.__div__, Tensor.__idiv__ = Tensor.__truediv__, Tensor.__itruediv__  # type: ignore[attr-defined]
+    for prefix in ("", "i"):
+        setattr(Tensor, f"__{prefix}div__", getattr(Tensor, f"__{prefix}truediv__"))
     Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[attr-defined]
     for name in ("real", "imag"):
         setattr(Tensor, name, _part(fronts()[name].function))

@@ -19,7 +19,7 @@ from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne.tensor.storage import Storage
 
 
-@composite(vjp={"input": lambda g, input_meta: g.to(input_meta.device)}, out=False)
+@composite(internal=True, vjp={"input": lambda g, input_meta: g.to(input_meta.device)}, out=False)
 def to_device(input: Tensor, device: Device) -> Tensor:
     """The same values in the memory of another device."""
     meta = input._meta.like(device=device)

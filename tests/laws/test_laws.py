@@ -1,4 +1,4 @@
-"""Laws of all tensors: views alias, permutations invert, in-place equals out-of-place, and so on."""
+"""Laws of all tensors: views alias, permutations invert, in-place equals out-of-place."""
 
 from __future__ import annotations
 

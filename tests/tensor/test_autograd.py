@@ -360,7 +360,7 @@ def test_anomaly_mode_names_the_op_that_made_nan() -> None:
     x = leaf(0.0)
     with torch.autograd.detect_anomaly():
         y = (x.sqrt() * 0).sum()
-        with pytest.raises(RuntimeError, match="SqrtBackward0.*returned nan"):
+        with pytest.raises(RuntimeError, match=r"SqrtBackward0.*returned nan"):
             y.backward()
 
 

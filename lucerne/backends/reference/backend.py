@@ -104,7 +104,7 @@ def array(t: TensorState) -> np.ndarray[Any, Any]:
     buffer = t._storage.buffer
     cached = t._array
     if cached is not None and cached[0] is buffer:
-        return cached[1]  # type: ignore[no-any-return]
+        return cached[1]
     meta = t._meta
     storage = meta.dtype.storage
     if not meta.numel:  # nothing to point at, but NumPy would still check offset and strides
@@ -180,7 +180,7 @@ def _view_node(node: Node, values: dict[int, Any]) -> None:
     base = values[source.index]
     metas = map_values(lambda v: v.meta, node.args)
     found = node.op.body(*metas)
-    parts: list[Geometry] = found if isinstance(found, (list, tuple)) else [found]
+    parts: Sequence[Geometry] = found if isinstance(found, (list, tuple)) else [found]
     for v, g in zip(node.outputs, parts, strict=True):
         values[v.index] = _restride(base, g, source, v)
 

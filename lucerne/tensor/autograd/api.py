@@ -126,9 +126,7 @@ def _root_gradients(tensors: Sequence[Any], grads: Sequence[Any]) -> list[tuple[
     for t, g in zip(tensors, grads, strict=True):
         if not requires_grad(t):
             raise RuntimeError(
-                "element 0 of tensors does not require grad and does not have a grad_fn"
-                if len(tensors) == 1
-                else f"element {len(roots)} of tensors does not require grad and does not have a grad_fn"
+                f"element {len(roots)} of tensors does not require grad and does not have a grad_fn"
             )
         roots.append((gradient_edge(t), _root_gradient(t, g)))
     return roots

@@ -107,7 +107,7 @@ def jvp(
 ) -> Any:
     """(outputs, J v): by differentiating the vector-Jacobian product, linear in its vector."""
     with enable_grad():
-        several_in, given = _tuple(inputs, "inputs", "jvp")
+        given = _tuple(inputs, "inputs", "jvp")[1]
         xs = _fresh(given, create_graph)
         if v is None:
             if len(xs) != 1 or xs[0].numel() != 1:

@@ -68,10 +68,11 @@ class SavedOutput(SavedTensor):
 
     def unpack(self) -> Any:
         node = self.node()
+        bare: Any
         if self.hooked:
             bare = self.unpack_hook(self.packed)
         else:
-            bare: Any = self.tensor
+            bare = self.tensor
             if bare._storage.version != self.version:
                 raise RuntimeError(stale_message(bare, self.version, node))
         t = make_tensor(bare._storage, bare._offset, bare._meta)

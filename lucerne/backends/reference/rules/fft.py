@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from lucerne.backends.reference.table import rule
 
 Array = np.ndarray[Any, Any]
+Norm = Literal["backward", "ortho", "forward"]
 
 # NumPy names scales by the direction that carries them.
-_FORWARD = ("backward", "ortho", "forward")
-_INVERSE = ("forward", "ortho", "backward")
+_FORWARD: tuple[Norm, ...] = ("backward", "ortho", "forward")
+_INVERSE: tuple[Norm, ...] = ("forward", "ortho", "backward")
 
 
 @rule("fft_c2c")

@@ -177,7 +177,8 @@ def _first_bad(input: Array, solve: Callable[[Array], Any]) -> str:
 @rule("eigh_factors")
 def eigh_factors(input: Array, upper: bool) -> tuple[Array, Array]:
     try:
-        return tuple(np.linalg.eigh(input, "U" if upper else "L"))
+        values, vectors = np.linalg.eigh(input, "U" if upper else "L")
+        return values, vectors
     except np.linalg.LinAlgError as error:
         raise LinAlgError(
             f"linalg.eigh: {_first_bad(input, np.linalg.eigh)}The algorithm failed to converge "
@@ -190,13 +191,15 @@ def eigh_factors(input: Array, upper: bool) -> tuple[Array, Array]:
 def eig_factors(input: Array) -> tuple[Array, Array]:
     if not np.isfinite(input).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    return tuple(np.linalg.eig(input))
+    values, vectors = np.linalg.eig(input)
+    return values, vectors
 
 
 @rule("svd_factors")
 def svd_factors(input: Array, full: bool) -> tuple[Array, Array, Array]:
     try:
-        return tuple(np.linalg.svd(input, full))
+        u, s, vh = np.linalg.svd(input, full)
+        return u, s, vh
     except np.linalg.LinAlgError as error:
         where = _first_bad(input, np.linalg.svd)
         why = (

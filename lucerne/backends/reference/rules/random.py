@@ -72,15 +72,15 @@ def draw_each(
 ) -> Array:
     flat = np.ascontiguousarray(input).reshape(-1)
     if distribution == "bernoulli":
-        return generator.bernoulli_tensor(flat).reshape(input.shape)  # type: ignore[no-any-return]
+        return generator.bernoulli_tensor(flat).reshape(input.shape)
     if distribution == "binomial":
         assert other is not None
         probs = np.broadcast_to(other, input.shape).reshape(-1)
-        return generator.binomial(flat, probs, dtype.name).reshape(input.shape)  # type: ignore[no-any-return]
+        return generator.binomial(flat, probs, dtype.name).reshape(input.shape)
     if distribution == "dirichlet":
-        return generator.dirichlet(np.ascontiguousarray(input), dtype.name)  # type: ignore[no-any-return]
+        return generator.dirichlet(np.ascontiguousarray(input), dtype.name)
     draws = {"poisson": generator.poisson, "gamma": generator.standard_gamma}
-    return draws[distribution](flat, dtype.name).reshape(input.shape)  # type: ignore[no-any-return]
+    return draws[distribution](flat, dtype.name).reshape(input.shape)
 
 
 @rule("draw_categories")
@@ -89,4 +89,4 @@ def draw_categories(
 ) -> Array:
     rows = np.ascontiguousarray(input).reshape(-1, input.shape[-1])
     found = generator.multinomial(rows, num_samples, replacement, dtype.name)
-    return found if input.ndim == 2 else found[0]  # type: ignore[no-any-return]
+    return found if input.ndim == 2 else found[0]
