@@ -15,7 +15,7 @@ from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
 from lucerne.base.layout import channels_last as channels_last
 from lucerne.base.layout import channels_last_3d as channels_last_3d
 from lucerne.base.layout import contiguous_format as contiguous_format
-from lucerne.base.layout import contiguous_format as legacy_contiguous_format
+from lucerne.base.layout import contiguous_format as legacy_contiguous_format  # noqa: F401
 from lucerne.base.layout import jagged as jagged
 from lucerne.base.layout import layout as layout
 from lucerne.base.layout import memory_format as memory_format
@@ -74,8 +74,10 @@ from lucerne.tensor.interop import frombuffer as frombuffer
 from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
 from lucerne.tensor.legacy import TypedStorage as TypedStorage
 from lucerne.tensor.load import fill as _fill
-from lucerne.tensor.overrides import disable_all as DisableTorchFunction
-from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSubclass
+from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa: F401
+from lucerne.tensor.overrides import (
+    disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
+)
 from lucerne.tensor.queries import get_device as get_device
 from lucerne.tensor.queries import is_conj as is_conj
 from lucerne.tensor.queries import is_inference as is_inference

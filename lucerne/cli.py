@@ -10,6 +10,7 @@ from typing import Any
 
 from lucerne import backends, contract
 from lucerne.conformance import DataError, frozen_cases, oracle_cases, report, run
+from lucerne.conformance.page import page
 from lucerne.ir.scalar import REQUIRED
 
 
@@ -51,7 +52,7 @@ def _conformance(options: argparse.Namespace) -> int:
     found = run(chosen, options.device, progress=sys.stderr.isatty())
     print(report.text(found, options.device, failures=not options.summary))
     if options.html:
-        Path(options.html).write_text(report.page(found, options.device), encoding="utf-8")
+        Path(options.html).write_text(page(found, options.device), encoding="utf-8")
         print(f"page: {options.html}")
     return 0 if all(o.ok for o in found) else 1
 

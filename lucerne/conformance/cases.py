@@ -1,4 +1,7 @@
-"""A case: a call and the answer it must have. They come from frozen files and from entries' oracles."""
+"""A case: a call and the answer it must have.
+
+They come from frozen files and from entries' oracles.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Frozen cases: calls from torch's op database with torch's answers, in two files under `data/`.
 
-`cases.json` is a list: a head (format, torch version, size and hash of the arrays) and one object per
-call. Its arguments are plain JSON, with one-key objects for what JSON lacks ({"dtype": "int64"}) and
-places in the array file for tensors. `arrays.npz` holds one array of bytes. Nothing here is pickled, and
-a call may only name a public function of the package: reading a foreign file runs no foreign code.
+`cases.json` is a list: a head (format, torch version, size and hash of the arrays) and one object
+per call. Its arguments are plain JSON, with one-key objects for what JSON lacks
+({"dtype": "int64"}) and places in the array file for tensors. `arrays.npz` holds one array of
+bytes. Nothing here is pickled, and a call may only name a public function of the package: reading a
+foreign file runs no foreign code.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def frozen_cases(module: Any, folder: Path | None = None) -> Iterator[Case]:
             ) from error
 
 
-# ---- reading, without trust -----------------------------------------------------------------------
+# ---- reading, without trust --------------------------------------------------------------------
 
 
 def _read_calls(path: Path) -> list[dict[str, Any]]:
@@ -125,7 +126,7 @@ def _absent(path: str) -> Callable[..., Any]:
     return call
 
 
-# ---- one call -------------------------------------------------------------------------------------
+# ---- one call ----------------------------------------------------------------------------------
 
 
 def _cases(module: Any, call: dict[str, Any], blob: Array) -> Iterator[Case]:
@@ -157,7 +158,7 @@ def _cases(module: Any, call: dict[str, Any], blob: Array) -> Iterator[Case]:
 
 
 def _gradient(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Gradients of all floating arguments, for an incoming gradient that is neither flat nor symmetric."""
+    """Gradients of all floating arguments; the incoming one is neither flat nor symmetric."""
     inputs = [t for t in leaves([args, list(kwargs.values())]) if _is_real_float(t)]
     for t in inputs:
         t.requires_grad_()
@@ -210,7 +211,7 @@ def _tensor(x: dict[str, Any], blob: Array, device: str) -> Any:
         raise ValueError("a tensor lies outside arrays.npz")
     bits = blob[at : at + count * dtype.itemsize].view(dtype.storage).reshape(shape)
     made = tensor(bits, device="cpu") if dtype.native else _unnamed(bits, dtype)
-    return made.to(device) if device != "cpu" else made
+    return made if device == "cpu" or "host" in x else made.to(device)
 
 
 def _unnamed(bits: Array, dtype: dt.dtype) -> Any:

@@ -1,9 +1,10 @@
 """Cases from the table itself: each entry with an oracle, on its samples or on default ones.
 
-An entry's `samples=` is a list of calls. A call is a tuple of arguments in signature order (parameters with
-defaults may be left out at the end). Where a tensor is expected, a tuple is a shape, to be filled with
-values of the dtype under test, and a list is the data itself: integers stay int64 (indices), bools stay
-bool (masks), floats take the dtype under test. Anything else is passed as it is.
+An entry's `samples=` is a list of calls. A call is a tuple of arguments in signature order
+(parameters with defaults may be left out at the end). Where a tensor is expected, a tuple is a
+shape, to be filled with values of the dtype under test, and a list is the data itself: integers
+stay int64 (indices), bools stay bool (masks), floats take the dtype under test. Anything else is
+passed as it is.
 
     samples=[((2, 3), 1, [[0, 2], [1, 1]])]        # gather(input, dim, index)
 """
@@ -102,7 +103,7 @@ def _dim_variants(op: Op, plain: Call) -> Iterator[Call]:
         yield tuple(changed)
 
 
-# ---- one case -------------------------------------------------------------------------------------
+# ---- one case ----------------------------------------------------------------------------------
 
 
 def _case(op: Op, call: Call, dtype: dt.dtype, seed: int) -> Iterator[Case]:
@@ -195,7 +196,7 @@ def _applies(op: Op, args: Sequence[Any], expected: Any, dtype: dt.dtype) -> boo
             _apply(op, args, "reference")
     except (RuntimeError, TypeError):  # NotImplementedError, torch's usual refusal, is one of them
         return False
-    kinds = [isinstance(t, TensorBase) and t._meta.dtype.compute.storage.kind for t in found]
+    kinds = [t._meta.dtype.compute.storage.kind for t in found if isinstance(t, TensorBase)]
     return all(
         k in "fc" if e.dtype.kind in "fc" else k not in "fc" and (k != "b" or e.dtype.kind == "b")
         for k, e in zip(kinds, leaves(expected), strict=False)

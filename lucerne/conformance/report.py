@@ -1,18 +1,19 @@
-"""The result of a conformance run as a table for the terminal and as one HTML page."""
+"""The result of a conformance run as a table for the terminal."""
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 
 from lucerne.conformance.cases import TIERS
 from lucerne.conformance.run import Outcome
 
-_TIER_NAMES = {
-    "T0": "needed by nearly every model", "T1": "needed by some", "T2": "the rest of torch's op database",
+TIER_NAMES = {
+    "T0": "needed by nearly every model",
+    "T1": "needed by some",
+    "T2": "the rest of torch's op database",
     "entry": "table entries against their NumPy oracle",
-}  # fmt: skip
+}
 _DTYPE_ORDER = ("float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64")
 
 
@@ -22,14 +23,18 @@ def score(outcomes: Sequence[Outcome]) -> float:
 
 
 def next_op(outcomes: Sequence[Outcome]) -> str:
-    """What is worth writing next: in the most needed tier that fails, the primitive (or else the op)
-    that most failing pairs wait for. Empty when nothing fails."""
+    """What is worth writing next; empty when nothing fails.
+
+    In the most needed tier that fails, the primitive (or else the op) that most failing pairs wait
+    for.
+    """
     for tier in TIERS:
         failing = [o for o in outcomes if o.tier == tier and not o.ok]
         waiting = Counter(name for o in failing for name in sorted(o.needs))
         if waiting:
             name, count = waiting.most_common(1)[0]
-            return f"{name} (the device has no rule for it, and {count} failing pairs in {tier} use it)"
+            why = f"the device has no rule for it, and {count} failing pairs in {tier} use it"
+            return f"{name} ({why})"
         if failing:
             name, count = Counter(o.op for o in failing).most_common(1)[0]
             return f"{name} ({tier}; fails in {count} dtype{'s' if count > 1 else ''})"
@@ -63,57 +68,16 @@ def text(outcomes: Sequence[Outcome], device: str, *, failures: bool = True) -> 
     )
 
 
+def reason(o: Outcome) -> str:
+    """Why a pair fails: what the device lacks, or else the first disagreement."""
+    return f"no rule for {', '.join(sorted(o.needs))}" if o.needs else o.first_failure
+
+
 def _failure(o: Outcome) -> str:
-    reason = f"no rule for {', '.join(sorted(o.needs))}" if o.needs else o.first_failure
-    return f"  {o.tier:<6}{o.op:<36} {o.dtype:<10}{f'{o.passed}/{o.total}':>5}  {reason}"
+    return f"  {o.tier:<6}{o.op:<36} {o.dtype:<10}{f'{o.passed}/{o.total}':>5}  {reason(o)}"
 
 
 def _cell(outcomes: list[Outcome]) -> str:
     if not outcomes:
         return f"{'-':>12}"
     return f"{f'{sum(o.ok for o in outcomes)}/{len(outcomes)}':>12}"
-
-
-_STYLE = """
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; color: #1d2733 }
-h1 { font-size: 1.4rem } table { border-collapse: collapse; width: 100% }
-th, td { padding: .2rem .5rem; text-align: left; border-bottom: 1px solid #e3e8ee }
-td.ok { background: #e3f5e6 } td.bad { background: #fde4e1 } td.none { color: #b6c0cb }
-input { padding: .4rem; width: 20rem; margin: 1rem 0 } .score { font-size: 2.4rem; font-weight: 600 }
-"""
-_SCRIPT = """
-const box = document.querySelector('input');
-box.addEventListener('input', () => document.querySelectorAll('tbody tr').forEach(
-  row => row.style.display = row.textContent.includes(box.value) ? '' : 'none'));
-"""
-
-
-def page(outcomes: Sequence[Outcome], device: str) -> str:
-    """One self-contained page: op by dtype, coloured, with a filter."""
-    dtypes = sorted({o.dtype for o in outcomes})
-    by_op: dict[str, dict[str, Outcome]] = {}
-    for o in outcomes:
-        by_op.setdefault(o.op, {})[o.dtype] = o
-    head = "".join(f"<th>{d}</th>" for d in dtypes)
-    rows = "".join(
-        f"<tr><td>{html.escape(op)}</td><td>{next(iter(found.values())).tier}</td>"
-        + "".join(_html_cell(found.get(d)) for d in dtypes)
-        + "</tr>"
-        for op, found in by_op.items()
-    )
-    tiers = "".join(f"<li>{t}: {_TIER_NAMES[t]}</li>" for t in TIERS)
-    return (
-        f"<!doctype html><meta charset=utf-8><title>conformance of {html.escape(device)}</title>"
-        f"<style>{_STYLE}</style><h1>Conformance of device {html.escape(device)}</h1>"
-        f"<p class=score>{score(outcomes):.1f} %</p><p>of {len(outcomes)} (op, dtype) pairs agree in "
-        f"every case.</p><ul>{tiers}</ul><input placeholder='filter ops'>"
-        f"<table><thead><tr><th>op</th><th>tier</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        f"<script>{_SCRIPT}</script>"
-    )
-
-
-def _html_cell(o: Outcome | None) -> str:
-    if o is None:
-        return "<td class=none>&middot;</td>"
-    title = html.escape(o.first_failure, quote=True)
-    return f"<td class={'ok' if o.ok else 'bad'} title='{title}'>{o.passed}/{o.total}</td>"

@@ -75,7 +75,7 @@ _WITNESS = "reference"
 
 
 class _Names(Interpreter):
-    """Writes down which primitives run on the witness (the comparison of results runs on the host)."""
+    """Writes down which primitives run on the witness (results are compared on the host)."""
 
     level = "kernel"
 
@@ -84,7 +84,9 @@ class _Names(Interpreter):
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         result = proceed(op, args, out)
-        if any(isinstance(t, TensorBase) and t._meta.device.type == _WITNESS for t in leaves(result)):
+        if any(
+            isinstance(t, TensorBase) and t._meta.device.type == _WITNESS for t in leaves(result)
+        ):
             self.seen.add(op.qualified)
         return result
 
@@ -149,7 +151,7 @@ def _leaf(got: Any, expected: Any, device: str, up_to_sign: bool) -> str:
 
 
 def _host(got: Any) -> Any:
-    return interop.values(got.detach().cpu()) if isinstance(got, TensorBase) else np.asarray(got)
+    return interop.values(got.detach().cpu()) if hasattr(got, "_meta") else np.asarray(got)
 
 
 def _numbers(got: Any, expected: Any, up_to_sign: bool, dtype: str = "") -> str:
@@ -165,4 +167,9 @@ def _numbers(got: Any, expected: Any, up_to_sign: bool, dtype: str = "") -> str:
         return ""
     at = tuple(int(i) for i in np.argwhere(~close)[0])
     where = f" at {list(at)}" if at else ""
-    return f"{int((~close).sum())} of {close.size} numbers differ:{where} {got[at]}, expected {expected[at]}"
+    numbers = f"{_short(got[at])}, expected {_short(expected[at])}"
+    return f"{int((~close).sum())} of {close.size} numbers differ:{where} {numbers}"
+
+
+def _short(x: Any) -> str:
+    return f"{x:.6g}" if isinstance(x, np.inexact) else str(x)

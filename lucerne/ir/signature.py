@@ -26,8 +26,8 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
     code = function.__code__
     positional = code.co_argcount
     names = code.co_varnames[: positional + code.co_kwonlyargcount]
-    defaults = function.__defaults__ or ()  # type: ignore[attr-defined]
-    named = function.__kwdefaults__ or {}  # type: ignore[attr-defined]
+    defaults = function.__defaults__ or ()
+    named = function.__kwdefaults__ or {}
     first_default = positional - len(defaults)
     found = []
     for i, name in enumerate(names):

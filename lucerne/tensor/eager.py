@@ -245,10 +245,11 @@ class DataPlan(Plan):
     def _wrap(self, found: Any) -> Any:
         """(array of stored bits, dtype) as a tensor."""
         bits, dtype = found
-        strides: sh.Shape | None = tuple(n // bits.itemsize for n in bits.strides)
-        if not bits.size or not sh.is_dense(bits.shape, strides):
-            bits, strides = np.ascontiguousarray(bits), None
-        t = new_tensor(make_meta(dtype, bits.shape, strides, self.device))
+        strides = tuple(n // bits.itemsize for n in bits.strides)
+        dense = bits.size and sh.is_dense(bits.shape, strides)
+        if not dense:
+            bits = np.ascontiguousarray(bits)
+        t = new_tensor(make_meta(dtype, bits.shape, strides if dense else None, self.device))
         t._storage.host()[:] = bits.ravel(order="K").view(np.uint8)
         return t
 

@@ -1,4 +1,4 @@
-"""Members that programs ask every tensor for and that mean little here: flags of other layouts and devices."""
+"""Members that programs ask for and that mean little here: flags of other layouts and devices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.ir.convert import as_optional_device
 from lucerne.tensor import convert
 from lucerne.tensor.tensor import Tensor
 
@@ -108,9 +109,7 @@ def new_tensor(
     **_: Any,
 ) -> Any:
     """A copy of `data` with this tensor's dtype and device, unless others are given."""
-    made = convert.build(
-        data, dtype or self.dtype, convert.as_optional_device(device) or self.device
-    )
+    made = convert.build(data, dtype or self.dtype, as_optional_device(device) or self.device)
     return made.requires_grad_(requires_grad)
 
 

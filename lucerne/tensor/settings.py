@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 from typing import Any
 
 from lucerne import backends
@@ -61,7 +61,7 @@ class _Flags:
     warn_only = False
     matmul_precision = "highest"
     warn_always = False
-    threads = multiprocessing.cpu_count()
+    threads = os.cpu_count() or 1
     interop_threads = 1
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lucerne.tensor.random.kinds import U8
 from lucerne.tensor.random.methods import DrawMethods
 from lucerne.tensor.random.mt19937 import DEFAULT_SEED, Mersenne
 
@@ -48,7 +48,7 @@ class Generator(DrawMethods):
 
     def seed(self) -> int:
         """Restart from an unpredictable seed and return it."""
-        fresh = secrets.randbits(64)
+        fresh = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(fresh)
         return fresh
 
@@ -56,7 +56,7 @@ class Generator(DrawMethods):
         """The seed the stream started from."""
         return self._engine.initial_seed
 
-    def state_bytes(self) -> NDArray[np.uint8]:
+    def state_bytes(self) -> U8:
         """The state as torch.Generator.get_state() lays it out."""
         with self.lock:
             return self._engine.state_bytes()

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-U32 = NDArray[np.uint32]
-U64 = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
+# spelled out: importing numpy.typing would cost a tenth of the package's import time
+Array = np.ndarray[Any, np.dtype[Any]]
+F32 = np.ndarray[Any, np.dtype[np.float32]]
+F64 = np.ndarray[Any, np.dtype[np.float64]]
+I64 = np.ndarray[Any, np.dtype[np.int64]]
+U32 = np.ndarray[Any, np.dtype[np.uint32]]
+U64 = np.ndarray[Any, np.dtype[np.uint64]]
+U8 = np.ndarray[Any, np.dtype[np.uint8]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 LARGEST = {

@@ -7,9 +7,8 @@ import struct
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lucerne.tensor.random.kinds import U32, U64
+from lucerne.tensor.random.kinds import U8, U32, U64, Array
 
 DEFAULT_SEED = 67280421310721  # the seed of a new torch.Generator
 STATE_SIZE = 5056
@@ -59,7 +58,7 @@ class Mersenne:
         state, self._untouched = mark
         self._words.set_state(state)
 
-    def state_bytes(self) -> NDArray[np.uint8]:
+    def state_bytes(self) -> U8:
         """The 5,056 bytes that torch.Generator.get_state() would give."""
         _, words, used, *_ = self._words.get_state(legacy=True)
         following = 0 if self._untouched else int(used)
@@ -121,7 +120,7 @@ def _check_counts(left: int, seeded: int, following: int) -> None:
         )
 
 
-def _check_words(words: NDArray[Any]) -> None:
+def _check_words(words: Array) -> None:
     if int(words.max()) >= 1 << 32:
         raise ValueError(
             "generator state: a Mersenne word exceeds 32 bits; the bytes are shifted or damaged"

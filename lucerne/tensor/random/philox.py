@@ -9,15 +9,14 @@ gets the same bits.
 from __future__ import annotations
 
 import math
-import secrets
+import os
 import struct
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lucerne.tensor.random.generator import check_seed
-from lucerne.tensor.random.kinds import F64, U32, U64, Array, check_float, round_float
+from lucerne.tensor.random.kinds import F64, U8, U32, U64, Array, check_float, round_float
 from lucerne.tensor.random.methods import DrawMethods
 from lucerne.tensor.random.mt19937 import DEFAULT_SEED
 
@@ -30,7 +29,7 @@ _BLOCKS_AT_ONCE = 1 << 14  # keeps the temporaries in cache
 _STATE = struct.Struct("<QQQ")
 
 
-def philox_blocks(counters: NDArray[Any], key: tuple[int, int]) -> U32:
+def philox_blocks(counters: Array, key: tuple[int, int]) -> U32:
     """Encrypt counters of four 32-bit words: (n, 4) -> (n, 4)."""
     c0, c1, c2, c3 = np.asarray(counters).astype(np.uint64).T
     k0, k1 = key
@@ -166,7 +165,7 @@ class PhiloxGenerator(DrawMethods):
 
     def seed(self) -> int:
         """Restart from an unpredictable seed and return it."""
-        fresh = secrets.randbits(64)
+        fresh = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(fresh)
         return fresh
 
@@ -208,7 +207,7 @@ class PhiloxGenerator(DrawMethods):
         values = np.stack([radius * cosine, radius * sine], axis=1).ravel()[lead : lead + n]
         return round_float(values * std + mean, kind)
 
-    def state_bytes(self) -> NDArray[np.uint8]:
+    def state_bytes(self) -> U8:
         """Seed, stream and next block: 24 bytes."""
         engine = self._engine
         packed = _STATE.pack(engine.seed, engine.stream, engine.block)
