@@ -6,12 +6,13 @@ A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from functools import cache
+from typing import Any
 
 from lucerne.backends.api import Backend
 from lucerne.base import device as dev
 from lucerne.base.config import config
+from lucerne.base.device import HOST as HOST
 
 _IN_TREE = ("reference", "null")
 META = "meta"
@@ -26,18 +27,17 @@ def register(name: str, backend: Backend) -> None:
 
 
 @cache
-def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
-    return {e.name: e for e in importlib.metadata.entry_points(group="lucerne.backends")}
+def _entry_points() -> dict[str, Any]:
+    """Out-of-tree backends that are installed. Imported here: it costs a tenth of our own import."""
+    from importlib import metadata
+
+    return {e.name: e for e in metadata.entry_points(group="lucerne.backends")}
 
 
 def is_known(name: str) -> bool:
     return (
         name in _registered or name in (META, HOST) or name in _IN_TREE or name in _entry_points()
     )
-
-
-HOST = "cpu"
-"""The device whose memory Python and NumPy can see. `config.host_backend` serves it."""
 
 
 def get(name: str) -> Backend:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lucerne.base import dtype as dt
+from lucerne.base.device import HOST, entered
 from lucerne.base.device import device as Device
-from lucerne.base.device import entered
 
 
 class _Defaults:
@@ -64,4 +64,4 @@ class DefaultDevice:
 
     @classmethod
     def get(cls) -> Device:
-        return entered[-1] if entered else cls.value or Device("cpu")
+        return entered[-1] if entered else cls.value or Device(HOST)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+HOST = "cpu"
+"""The device whose memory Python and NumPy can see: the one device name that layers above may use."""
+
 
 class device:
     """A place for tensors: `device("cpu")`, `device("meta")`, `device("chip", 1)`.
@@ -82,7 +85,7 @@ def set_known_types(check: Callable[[str], bool]) -> None:
 
 
 def default_accelerator() -> str:
-    return "cpu"
+    return HOST
 
 
 def _interned(cls: type[device], kind: str, number: int | None) -> device:

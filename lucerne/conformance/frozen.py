@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
@@ -80,14 +81,7 @@ def _read_blob(path: Path) -> Array:
         raise DataError(
             f"conformance data: can't read {path}: {error.strerror or error}"
         ) from error
-    except (
-        ValueError,
-        KeyError,
-        EOFError,
-        TypeError,
-        zipfile.BadZipFile,
-        zipfile.zlib.error,
-    ) as error:  # type: ignore[attr-defined]
+    except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"conformance data: {path} is damaged: {error}") from error
     if blob.dtype != np.uint8 or blob.ndim != 1:
         raise DataError(f"conformance data: {path} must hold one array of bytes")

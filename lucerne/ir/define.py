@@ -29,7 +29,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
-from lucerne.base.device import device
+from lucerne.base.device import HOST, device
 from lucerne.ir import dispatch, promote
 from lucerne.ir import op as op_
 from lucerne.ir.convert import CONVERTERS
@@ -209,7 +209,7 @@ def common_device(metas: list[TensorMeta]) -> Any:
 def pointwise_meta(op: Op) -> Function:
     """Shape by broadcasting, dtype by the op's promotion rule, strides by the operands' order."""
     rule = op.promote
-    host = device("cpu")
+    host = device(HOST)
 
     def meta(*args: Any) -> TensorMeta:
         operands = [

@@ -11,6 +11,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
+from lucerne.base.device import HOST, device
 from lucerne.ir.convert import IntList, as_int, as_int_list
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta
@@ -336,7 +337,7 @@ def block_diag(*tensors: Any) -> Tensor:
             )
         blocks.append(x.reshape(1, -1) if x.ndim < 2 else x)
     if not blocks:
-        return filled((1, 0), 0, dt.float32, "cpu", None)
+        return filled((1, 0), 0, dt.float32, device(HOST), None)
     width = sum(b.shape[1] for b in blocks)
     rows, at = [], 0
     for b in blocks:

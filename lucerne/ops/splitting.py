@@ -9,6 +9,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
+from lucerne.base.device import HOST
 from lucerne.ir.convert import IntList, as_int, as_int_list, is_zero_dim
 from lucerne.ir.define import Geometry, front
 from lucerne.ir.define import view as view_op
@@ -168,7 +169,7 @@ def tensor_split(
 
 def _split_points(given: Any) -> Any:
     if hasattr(given, "_meta"):
-        if given.device.type != "cpu":
+        if given.device.type != HOST:
             raise RuntimeError(
                 "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
                 f"{given.device}"
