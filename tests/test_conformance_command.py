@@ -17,8 +17,16 @@ import pytest
 import lucerne as torch
 from lucerne import backends, cli
 from lucerne.backends import api
-from lucerne.conformance import Case, DataError, Outcome, frozen_cases, oracle, oracle_cases, run
-from lucerne.conformance import report
+from lucerne.conformance import (
+    Case,
+    DataError,
+    Outcome,
+    frozen_cases,
+    oracle,
+    oracle_cases,
+    report,
+    run,
+)
 from lucerne.conformance.page import page
 from lucerne.conformance.run import check, primitives_of
 from lucerne.ir import op as op_
@@ -47,7 +55,7 @@ def test_the_reference_device_agrees_in_everything() -> None:
     assert len(found) > 2500
     wrong = [o for o in found if not o.ok and o.op not in KNOWN_REST]
     assert not wrong, report.text(wrong, "reference")
-    assert KNOWN_REST == {o.op for o in found if not o.ok}, "take what works now off the list"
+    assert {o.op for o in found if not o.ok} == KNOWN_REST, "take what works now off the list"
 
 
 def test_every_tier_and_common_dtype_has_cases() -> None:
@@ -65,7 +73,7 @@ def test_every_entry_with_an_oracle_has_cases() -> None:
 
 
 def test_nearly_every_primitive_is_exercised() -> None:
-    """A backend that passes has been asked about its whole contract, but for what no answer fits."""
+    """A backend that passes has been asked about its whole contract."""
     used: set[str] = set()
     for case in all_cases():
         if case.dtype == "float32":
@@ -125,7 +133,7 @@ def test_a_falsified_op_is_caught_and_named(capsys: Any) -> None:
     command = ["conformance", "--device", "liar", "--op", "tanh", "--op", "sin"]
     assert cli.main(command) == 1
     printed = capsys.readouterr().out
-    assert re.search(r"T1 +tanh +float32 .* numbers differ", printed) or "tanh" in printed
+    assert re.search(r"T[012] +tanh +float32 .* numbers differ", printed)
     assert not re.search(r"^ .* sin ", printed, re.MULTILINE)
     assert "next op worth writing: tanh" in printed
 

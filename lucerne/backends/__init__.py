@@ -28,7 +28,7 @@ def register(name: str, backend: Backend) -> None:
 
 @cache
 def _entry_points() -> dict[str, Any]:
-    """Out-of-tree backends that are installed. Imported here: it costs a tenth of our own import."""
+    """Out-of-tree backends that are installed; imported late, because importing it is slow."""
     from importlib import metadata
 
     return {e.name: e for e in metadata.entry_points(group="lucerne.backends")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 HOST = "cpu"
-"""The device whose memory Python and NumPy can see: the one device name that layers above may use."""
+"""The device whose memory Python and NumPy can see: the one name that layers above may use."""
 
 
 class device:

@@ -1,8 +1,8 @@
-"""Matrix factorisations as primitives, with their derivatives. `lucerne.linalg` is written with these.
+"""Matrix factorisations as primitives, with derivatives; `lucerne.linalg` is written with these.
 
-Derivatives follow the usual literature: M. Giles, "Collected matrix derivative results"; J. Townsend,
-"Differentiating the singular value decomposition"; S. Walter et al. for QR. Results are column-major, as
-LAPACK leaves them.
+Derivatives follow the usual literature: M. Giles, "Collected matrix derivative results"; J.
+Townsend, "Differentiating the singular value decomposition"; S. Walter et al. for QR. Results are
+column-major, as LAPACK leaves them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lucerne.ir.define import structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import late
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 
 
 def adjoint(x: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def _cholesky_backward(g: Any, y: Any, upper: bool) -> Tensor:
 
 @structural(internal=True, meta=_cholesky_meta, vjp={"input": _cholesky_backward}, out=False)
 def cholesky_factor(input: Tensor, upper: bool) -> Any:
-    """Triangular factor of a positive-definite matrix, and the order of the minor that failed (or 0)."""
+    """Triangular factor of a positive-definite matrix, and the order of the failed minor (or 0)."""
 
 
 # ---- LU ---------------------------------------------------------------------------------------

@@ -201,7 +201,9 @@ def _pair_sum(left: Tensor, right: Tensor, summed: list[int]) -> Tensor:
         return left * right
     check_scalar_types(left, right)
     refuse_bool("bmm", left.dtype)
-    both, only_left, only_right = [], [], []
+    both: list[int] = []
+    only_left: list[int] = []
+    only_right: list[int] = []
     for d in range(left.ndim):
         if d in summed:
             continue
@@ -229,7 +231,7 @@ def _in_order(dims: list[int]) -> bool:
 
 
 def _matrix(x: Tensor, both: list[int], rows: list[int], columns: list[int]) -> Tensor:
-    """`x` as a batch of matrices with these groups of dimensions; other dimensions have size one."""
+    """`x` as a batch of matrices with these groups of dimensions; the others have size one."""
     groups = (both, rows, columns)
     order = [d for group in groups for d in group]
     rest = [d for d in range(x.ndim) if d not in order]
@@ -241,7 +243,9 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
     holders = [sum(x.shape[d] != 1 for x in operands) for d in range(count)]
     result = operands[0]
     for x in operands[1:]:
-        summed, only_left, only_right = [], [], []
+        summed: list[int] = []
+        only_left: list[int] = []
+        only_right: list[int] = []
         for d in range(length, count):
             if result.shape[d] != 1 and x.shape[d] != 1:
                 holders[d] -= 1

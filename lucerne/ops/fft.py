@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: three primitives (complex, real to half, half to real) and `lucerne.fft`."""
+"""Fourier transforms: three primitives (complex, real to half, half to real) and `lucerne.fft`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lucerne.ir.define import composite, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import join
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 
 # How a transform is scaled: not at all, by the root of the number of points, or by that number.
 UNSCALED, BY_ROOT, BY_COUNT = 0, 1, 2

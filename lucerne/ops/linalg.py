@@ -13,7 +13,7 @@ from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import decompositions as dc
 from lucerne.ops import late
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 from lucerne.ops.decompositions import adjoint, tri_solve
 from lucerne.ops.linalg_checks import (
     check_float,
@@ -144,8 +144,8 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     check_float(A, "linalg.qr")
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
-            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or "
-            "'complete'"
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', "
+            "or 'complete'"
         )
     if mode == "r":
         return _QR(A.new_empty(0), qr_triangle(A))
@@ -205,7 +205,8 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
 def _refuse_driver(name: str, driver: Any) -> None:
     if driver is not None:
         raise RuntimeError(
-            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER "
+            "backend."
         )
 
 
@@ -251,8 +252,8 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         )
     if tuple(LD.shape[:-1]) != tuple(pivots.shape):
         raise RuntimeError(
-            "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got "
-            f"pivots with shape {list(pivots.shape)} instead"
+            "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but "
+            f"got pivots with shape {list(pivots.shape)} instead"
         )
     if pivots.dtype.category != dt.INTEGER:
         raise RuntimeError(
@@ -312,7 +313,8 @@ def lu_solve(
     check_system(LU, B, left, "linalg.lu_solve")
     if tuple(LU.shape[:-1]) != tuple(pivots.shape):
         raise RuntimeError(
-            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the "
+            "matrix"
         )
     if not left:
         flipped = dc.adjoint(B)
@@ -338,8 +340,8 @@ def _solved(A: Tensor, B: Tensor, left: bool, name: str) -> tuple[Tensor, Tensor
     vector = is_vector_case(A, B)
     if vector and not left:
         raise RuntimeError(
-            f"{name}: Vector broadcasting of the left hand side is not supported for left=False. In "
-            "this case linalg.solve is equivalent to B / A.squeeze(-1)"
+            f"{name}: Vector broadcasting of the left hand side is not supported for left=False. "
+            "In this case linalg.solve is equivalent to B / A.squeeze(-1)"
         )
     right = B.unsqueeze(-1) if vector else B
     check_system(A, right, left, name)

@@ -11,7 +11,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 
 # ---- the primitive ----------------------------------------------------------------------------
 
@@ -102,8 +102,8 @@ def _check_dot(input: Tensor, other: Tensor) -> None:
     n, m = input.shape[0], other.shape[0]
     if n != m:
         raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number "
-            f"of elements, but got {n} and {m} elements respectively"
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
+            f"number of elements, but got {n} and {m} elements respectively"
         )
     refuse_bool("dot", input.dtype)
 
@@ -355,7 +355,8 @@ def _check_addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any
         for name, v in (("beta", beta), ("alpha", alpha)):
             if not isinstance(v, (bool, int)):
                 raise RuntimeError(
-                    f"For integral input tensors, argument {name} must not be a floating point number."
+                    f"For integral input tensors, argument {name} must not be a floating point "
+                    "number."
                 )
 
 

@@ -14,7 +14,7 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ir.results import named
 from lucerne.ops import late
-from lucerne.ops.arithmetic import conj_of
+from lucerne.ops.checks import conj_of
 from lucerne.ops.decompositions import adjoint, svd_factors
 from lucerne.ops.fft import resized
 from lucerne.ops.linalg import eigh, identity, inv, inv_ex, solve, svdvals

@@ -291,7 +291,7 @@ def multi_head_attention_forward(
         mixed = _attended(q, k, v, mask, rate, causal, batch, num_heads)
         result = linear(mixed, out_proj_weight, out_proj_bias)
         return (result if batched else result.squeeze(1)), None
-    _assert(not (causal and mask is None), "FIXME: is_causal not implemented for need_weights")
+    _assert(not (causal and mask is None), "is_causal not implemented for need_weights")
     mixed, seen = _weighted(q, k, v, mask, rate)
     mixed = mixed.transpose(0, 1).reshape(target, batch, embed)
     result = linear(mixed, out_proj_weight, out_proj_bias)

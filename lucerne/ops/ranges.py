@@ -33,9 +33,9 @@ def _delivered(made: Tensor, requires_grad: bool, out: Any, dtype: Any) -> Tenso
 def _common_dtype(values: tuple[Any, ...], dtype: Any, out: Any) -> dt.dtype:
     """The dtype of a range: as told, else int64 for integers and the default float for the rest."""
     if dtype is not None:
-        return dtype  # type: ignore[no-any-return]
+        return dtype
     if out is not None:
-        return out.dtype  # type: ignore[no-any-return]
+        return out.dtype
     kinds = [v.dtype if hasattr(v, "_meta") else type(v) for v in values]
     if all(k is int or getattr(k, "category", dt.FLOAT) <= dt.INTEGER for k in kinds):
         return dt.int64

@@ -14,7 +14,8 @@ from lucerne.ops.fft import BY_COUNT, BY_ROOT, UNSCALED, fft_c2c, fft_c2r, fft_r
 
 
 def _check_stft(input: Tensor, n_fft: int, hop: int, win: int, window: Any) -> None:
-    said = f"stft({dt.cxx_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
+    given = f"{dt.cxx_name(input.dtype)}{list(input.shape)}"
+    said = f"stft({given}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
     if input.dtype.category not in (dt.FLOAT, dt.COMPLEX):
         raise RuntimeError(f"{said}: expected a tensor of floating point or complex values")
     if input.ndim not in (1, 2):
@@ -28,8 +29,8 @@ def _check_stft(input: Tensor, n_fft: int, hop: int, win: int, window: Any) -> N
         raise RuntimeError(f"{said}: expected 0 < win_length <= n_fft, but got win_length={win}")
     if window is not None and tuple(window.shape) != (win,):
         raise RuntimeError(
-            f"{said}: expected a 1D window tensor of size equal to win_length={win}, but got window "
-            f"with size {list(window.shape)}"
+            f"{said}: expected a 1D window tensor of size equal to win_length={win}, but got "
+            f"window with size {list(window.shape)}"
         )
 
 
@@ -135,7 +136,8 @@ def stft(
 def _check_istft(
     input: Tensor, n_fft: int, hop: int, win: int, onesided: bool, window: Any
 ) -> None:
-    said = f"istft({dt.cxx_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
+    given = f"{dt.cxx_name(input.dtype)}{list(input.shape)}"
+    said = f"istft({given}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
     if not input.numel():
         raise RuntimeError(f"{said}: input tensor cannot be empty.")
     if input.ndim not in (2, 3):
@@ -146,8 +148,8 @@ def _check_istft(
     if input.shape[-2] != wanted:
         kind = "n_fft / 2 + 1 when onesided=True" if onesided else "n_fft when onesided=False"
         raise RuntimeError(
-            f"{said}: expected the frequency dimension (3rd to the last) of the input tensor to match "
-            f"{kind}, but got {input.shape[-2]}"
+            f"{said}: expected the frequency dimension (3rd to the last) of the input tensor to "
+            f"match {kind}, but got {input.shape[-2]}"
         )
     if not 0 < hop <= win:
         raise RuntimeError(f"{said}: expected 0 < hop_length <= win_length")
@@ -230,7 +232,7 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Tensor:
-    """Inverse of `stft`: frames are added where they overlap, and divided by the windows' weight."""
+    """Inverse of `stft`: frames are added where they overlap, divided by the windows' weight."""
     if input.dtype.category != dt.COMPLEX:
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with "
