@@ -29,6 +29,7 @@ _SLOGDET = named("slogdet", "sign logabsdet")
 _SVD = named("svd", "U S V")
 _QR = named("qr", "Q R")
 _GEQRF = named("geqrf", "a tau")
+_LU_INFO = named("_lu_with_info", "LU pivots info")
 _LU_UNPACK = named("lu_unpack", "P L U")
 _TRIANGULAR = named("triangular_solve", "solution cloned_coefficient")
 
@@ -229,7 +230,7 @@ def _apply_q(input: Tensor, tau: Tensor, x: Tensor, turned: bool) -> Tensor:
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """`lucerne.linalg.lu_factor_ex` as a plain tuple."""
     found = la.lu_factor_ex(A, pivot=pivot)
-    made = tuple(found) if get_infos else tuple(found)[:2]
+    made = _LU_INFO(*found) if get_infos else tuple(found)[:2]
     if out is None:
         return made
     for target, source in zip(out, made, strict=True):

@@ -318,12 +318,14 @@ def _all_full(rank: Tensor, n: int) -> bool:
 # ---- powers and exponentials ------------------------------------------------------------------
 
 
-@composite(namespace="linalg", method=False, oracle=np.linalg.matrix_power)
+@composite(namespace="linalg", out="plain", oracle=np.linalg.matrix_power)
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A multiplied with itself n times; negative powers are those of the inverse."""
     check_square(A, "linalg.matrix_power")
     if n == 0:
-        return identity(A.shape[-1], A.shape[-1], A).expand(A.shape).contiguous()
+        # The empty sum is zero: it ties the result to the graph.
+        one = identity(A.shape[-1], A.shape[-1], A).expand(A.shape)
+        return one + A.narrow(-1, 0, 0).sum(dtype=A.dtype)
     if n == 1:
         return A.clone()
     if n == -1:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from tests.conformance import metrics, runner
+from tests.conformance import catalog, metrics, runner
 from tests.conformance.bridge import torch_bridge
 from tests.conformance.catalog import Entry
 from tests.conformance.context import Limits
-from tests.conformance.faults import FAULTS, SAMPLES, faulty_bridge
+from tests.conformance.faults import FAULTS, SAMPLES, TIER, faulty_bridge
 from tests.conformance.metrics import METRICS
 from tests.conformance.result import Tally
 
@@ -20,10 +20,10 @@ def clean_run(entries: Iterable[Entry], limits: Limits, jobs: int) -> list[Tally
     return runner.run(tasks, options)
 
 
-def caught(name: str, entries: Iterable[Entry], jobs: int) -> tuple[int, int]:
+def caught(name: str, jobs: int) -> tuple[int, int]:
     """Entries on which a fault is noticed by the right check, of those that count."""
     fault = FAULTS[name]
-    tasks = metrics.plan(entries, [fault.metric])
+    tasks = metrics.plan(catalog.entries_of([TIER]), [fault.metric])
     options = runner.Options(jobs=jobs, limits=LIMITS, make_bridge=faulty_bridge(name))
     tallies = [tally for tally in runner.run(tasks, options) if tally.metric == fault.metric]
     seen = [any(f.check == fault.check for f in tally.failures) for tally in tallies]
@@ -40,7 +40,7 @@ def selfcheck(entries: list[Entry], limits: Limits, jobs: int) -> list[str]:
     print(f"torch against torch: {clean}/{len(tallies)} pass, {samples} samples", flush=True)
     problems += [f"torch against torch: {t.entry} {t.metric} {t.failures[0]}" for t in failed]
     for name, fault in FAULTS.items():
-        found, total = caught(name, entries, jobs)
+        found, total = caught(name, jobs)
         counts = f"caught on {found}/{total}, at least {fault.caught}"
         print(f"fault {name:<26} {fault.metric:<4} {counts}", flush=True)
         if found < fault.caught:
