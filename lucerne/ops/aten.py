@@ -5,3 +5,6 @@ from __future__ import annotations
 from lucerne.ir.export import fill as _fill
 
 _fill(globals(), "ops.aten")
+
+for _fn in [f for f in globals().values() if hasattr(f, "__code__")]:
+    _fn.default = _fn  # an overload of torch's is spelled `aten.name.default`

@@ -441,9 +441,9 @@ def _sum_single(a: Tensor, b: Tensor, in_a: sh.Shape, in_b: sh.Shape) -> tuple[T
     """A contracted dimension of size one on one side broadcasts: sum the other side first."""
     for i, j in zip(in_a, in_b, strict=True):
         if b.shape[j] == 1 and a.shape[i] != 1:
-            a = a.sum(i, keepdim=True)
+            a = a.sum(i, keepdim=True, dtype=a.dtype)
         elif a.shape[i] == 1 and b.shape[j] != 1:
-            b = b.sum(j, keepdim=True)
+            b = b.sum(j, keepdim=True, dtype=b.dtype)
     return a, b
 
 

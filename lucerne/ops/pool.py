@@ -266,7 +266,21 @@ for _n in (1, 2, 3):
     front()(_fn)
 
 
-@front(namespace="ops.aten")
+def _picked(g: Tensor, indices: Tensor) -> Tensor:
+    """The entries of `g` (..., H, W) that the flat indices name."""
+    lead = tuple(g.shape[:-2])
+    flat = indices.reshape(*lead, math.prod(indices.shape[-2:]))
+    return g.reshape(*lead, math.prod(g.shape[-2:])).gather(-1, flat).reshape(indices.shape)
+
+
+@composite(
+    namespace="ops.aten",
+    out=False,
+    vjp={
+        "grad_output": lambda g, indices: _picked(g, indices),
+        "self": lambda g: g.new_zeros(g.shape),
+    },
+)
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
     self: Tensor,
@@ -281,7 +295,8 @@ def max_pool2d_with_indices_backward(
     if self.ndim == 3:
         wide = spread_back(grad_output.unsqueeze(0), indices.unsqueeze(0), (1, *self.shape))
         return wide.squeeze(0)
-    return spread_back(grad_output, indices, self.shape)
+    found = spread_back(grad_output, indices, self.shape)
+    return found.contiguous(memory_format=suggested(self._meta))
 
 
 # ---- means ------------------------------------------------------------------------------------
