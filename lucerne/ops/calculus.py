@@ -10,7 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import join
 
 
 @composite(
@@ -71,7 +71,7 @@ def diff(
     pieces = [e for e in (prepend, input, append) if e is not None]
     if n == 0:
         return undifferenced(input, out=out)
-    joined = late.fn("cat")(pieces, dim) if len(pieces) > 1 else input
+    joined = join.cat(pieces, dim) if len(pieces) > 1 else input
     return neighbour_difference(joined, n, dim, out=out)
 
 
@@ -184,7 +184,7 @@ def _even_gradient(x: Tensor, step: Any, dim: int, edge_order: int) -> Tensor:
     else:
         first = (-1.5 * at(0) + 2 * at(1) - 0.5 * at(2)) / step
         last = (0.5 * at(-3) - 2 * at(-2) + 1.5 * at(-1)) / step
-    return late.fn("cat")([first, center / 2, last], dim)
+    return join.cat([first, center / 2, last], dim)
 
 
 def _uneven_gradient(x: Tensor, points: Tensor, dim: int, edge_order: int) -> Tensor:
@@ -210,7 +210,7 @@ def _uneven_gradient(x: Tensor, points: Tensor, dim: int, edge_order: int) -> Te
     inner = [x.narrow(dim, i, size - 2) for i in range(3)]
     center = a * inner[0] + b * inner[1] + c * inner[2]
     first, last = _edges(at, steps, edge_order)
-    return late.fn("cat")([first, center, last], dim)
+    return join.cat([first, center, last], dim)
 
 
 def _edges(at: Any, steps: Tensor, edge_order: int) -> tuple[Tensor, Tensor]:

@@ -8,8 +8,8 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ops import activation, matmul
 from lucerne.ops.index import index_nd
-from lucerne.ops.late import fn
 from lucerne.ops.loss import FUNCTIONAL, legacy_reduction, reduced
 
 # ---- class indices -------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def linear_cross_entropy(
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = fn("nn.functional.linear")(input, flat, bias).reshape(shape)
+    logits = matmul.linear(input, flat, bias).reshape(shape)
     return cross_entropy(
         logits,
         target,
@@ -338,7 +338,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
-    log_p = fn("nn.functional.logsigmoid")(input)
+    log_p = activation.logsigmoid(input)
     if pos_weight is not None:
         log_p = log_p * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * input - log_p

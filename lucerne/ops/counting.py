@@ -12,7 +12,8 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
-from lucerne.ops import late
+from lucerne.ops import creation, join, select
+from lucerne.ops.ranges import arange, linspace
 from lucerne.ops.searching import binary_search
 from lucerne.ops.sorting import sort_along
 
@@ -31,7 +32,7 @@ class Groups:
         if size > 1:
             later = rows.narrow(0, 1, size - 1).ne(rows.narrow(0, 0, size - 1))
             later = later.reshape(size - 1, -1).any(1) if rows.ndim > 1 else later
-            self.changes = late.fn("cat")([self.changes, later])
+            self.changes = join.cat([self.changes, later])
         self.starts = self.changes.nonzero().reshape(-1)
 
     def values(self) -> Tensor:
@@ -43,7 +44,7 @@ class Groups:
 
     def counts(self) -> Tensor:
         end = self.starts.new_full([1], self.rows.shape[0])
-        bounds = late.fn("cat")([self.starts, end])
+        bounds = join.cat([self.starts, end])
         return bounds.diff() if self.starts.shape[0] else self.starts
 
 
@@ -53,12 +54,12 @@ def _results(values: Tensor, inverse: Tensor, counts: Tensor, chosen: tuple[bool
 
 
 def _unpermuted(numbers: Tensor, order: Tensor) -> Tensor:
-    return late.fn("zeros_like")(numbers).scatter(0, order, numbers)
+    return creation.zeros_like(numbers).scatter(0, order, numbers)
 
 
 def _lexical_order(rows: Tensor) -> Tensor:
     """Order of rows by first column, then second, ...: stable sorts from the last column on."""
-    order = late.fn("arange")(rows.shape[0], device=rows.device)
+    order = arange(rows.shape[0], device=rows.device)
     columns = rows.reshape(rows.shape[0], -1).unbind(1) if rows.numel() else ()
     for column in reversed(columns):
         step = sort_along(column.index_select(0, order), 0, False, True)[1]
@@ -155,7 +156,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     size = max(minlength, int(input.max()) + 1 if input.numel() else 0)
     if weights is None:
-        weights = late.fn("ones_like")(input, dtype=dt.int64)
+        weights = creation.ones_like(input, dtype=dt.int64)
     elif weights.dtype is not dt.float32:
         weights = weights.to(dt.float64)
     return weights.new_zeros([size]).index_add(0, input.to(dt.int64), weights)
@@ -205,16 +206,16 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
 def _edges(column: Tensor, bins: Any, low: float, high: float) -> Tensor:
     if hasattr(bins, "_meta"):
         return bins
-    return late.fn("linspace")(low, high, bins + 1, dtype=column.dtype, device=column.device)
+    return linspace(low, high, bins + 1, dtype=column.dtype, device=column.device)
 
 
 def _bins_of(column: Tensor, edges: Tensor) -> Tensor:
     """The bin of each value (its upper edge belongs to the last one); -1 outside of all."""
     last = edges.shape[0] - 1
     at = binary_search(edges, column, True) - 1
-    at = late.fn("where")(column.eq(edges.narrow(0, last, 1)), last - 1, at)
+    at = select.where(column.eq(edges.narrow(0, last, 1)), last - 1, at)
     inside = column.ge(edges.narrow(0, 0, 1)).logical_and(column.le(edges.narrow(0, last, 1)))
-    return late.fn("where")(inside, at, -1)
+    return select.where(inside, at, -1)
 
 
 def _weighted_bins(input: Tensor, edges: list[Tensor], weight: Any, density: bool) -> Tensor:
@@ -229,7 +230,7 @@ def _weighted_bins(input: Tensor, edges: list[Tensor], weight: Any, density: boo
         flat = flat * size + place.clamp_min(0)
         outside = outside.logical_or(place.lt(0))
     flat = flat.masked_fill(outside, total)
-    weight = late.fn("ones_like")(columns[0]) if weight is None else weight.reshape(-1)
+    weight = creation.ones_like(columns[0]) if weight is None else weight.reshape(-1)
     hist = weight.new_zeros([total + 1]).index_add(0, flat, weight).narrow(0, 0, total)
     hist = hist.reshape(sizes)
     if density:

@@ -12,8 +12,8 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ops import join
 from lucerne.ops.index import index_nd, index_put_nd
-from lucerne.ops.late import fn
 from lucerne.ops.loss import FUNCTIONAL
 from lucerne.ops.move import filled
 from lucerne.ops.scatter import scatter_fold
@@ -58,8 +58,8 @@ def _shift(x: Tensor, by: int, fill: float) -> Tensor:
     step = min(abs(by), width)
     gap = filled((x.shape[0], step), fill, x.dtype, x.device, None)
     if by > 0:
-        return fn("cat")([gap, x.narrow(1, 0, width - step)], 1)
-    return fn("cat")([x.narrow(1, step, width - step), gap], 1)
+        return join.cat([gap, x.narrow(1, 0, width - step)], 1)
+    return join.cat([x.narrow(1, step, width - step), gap], 1)
 
 
 def _forward(emitted: Tensor, states: Tensor, skip: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def _forward(emitted: Tensor, states: Tensor, skip: Tensor) -> Tensor:
         jump = _shift(alpha, 2, NEVER).masked_fill(~skip, NEVER)
         alpha = _log_add(alpha, _shift(alpha, 1, NEVER), jump) + emitted.select(0, t)
         found.append(alpha)
-    return fn("stack")(found, 0)
+    return join.stack(found, 0)
 
 
 def _backward(
@@ -90,7 +90,7 @@ def _backward(
         starts = (lengths == t + 1).unsqueeze(1)
         beta = here.masked_fill(~last, NEVER).where(starts, beta)
         found.append(beta)
-    return fn("stack")(found[::-1], 0)
+    return join.stack(found[::-1], 0)
 
 
 def _emissions(log_probs: Tensor, states: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import join, ranges, select
 from lucerne.ops.norms import p_norm
 
 
@@ -76,8 +76,8 @@ def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     """|a|^2 - 2ab + |b|^2: one matrix product instead of a table of differences."""
     square1, square2 = ((x * x).sum(-1, True) for x in (x1, x2))
     ones1, ones2 = square1.new_ones(square1.shape), square2.new_ones(square2.shape)
-    left = late.fn("cat")([x1.mul(-2), square1, ones1], -1)
-    right = late.fn("cat")([x2, ones2, square2], -1)
+    left = join.cat([x1.mul(-2), square1, ones1], -1)
+    right = join.cat([x2, ones2, square2], -1)
     square = left.matmul(right.transpose(-2, -1)).clamp_min(0)
     # The root of zero has an infinite slope; the distance of a point to itself has none.
     zero = square.eq(0)
@@ -110,7 +110,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     rows = input.shape[0]
-    first, second = late.fn("triu_indices")(rows, rows, 1, device=input.device).unbind(0)
+    first, second = ranges.triu_indices(rows, rows, 1, device=input.device).unbind(0)
     away = input.index_select(0, first) - input.index_select(0, second)
     return p_norm(away, p, (-1,), False) if away.shape[-1] else away.sum(-1)
 
@@ -173,5 +173,5 @@ def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     d = sh.wrap_dim(dim, input.ndim)
     others = tuple(i for i in range(input.ndim) if i != d)
     length = p_norm(input, p, others, True)
-    factor = late.fn("where")(length.gt(maxnorm), maxnorm / (length + 1e-7), 1.0)
+    factor = select.where(length.gt(maxnorm), maxnorm / (length + 1e-7), 1.0)
     return input * factor

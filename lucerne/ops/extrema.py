@@ -12,7 +12,7 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduction
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
-from lucerne.ops import late
+from lucerne.ops import select
 from lucerne.ops.reduce import restore
 
 
@@ -266,9 +266,9 @@ def min(
     return _extreme("min", input, dim, keepdim, other, out)
 
 
-_FORMS: dict[str, tuple[Any, Any, str]] = {
-    "max": (max_all, max_dim, "maximum"),
-    "min": (min_all, min_dim, "minimum"),
+_FORMS: dict[str, tuple[Any, Any, Any]] = {
+    "max": (max_all, max_dim, select.maximum),
+    "min": (min_all, min_dim, select.minimum),
 }
 
 
@@ -279,7 +279,7 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any, out: An
     if hasattr(dim, "_meta"):
         other = dim
     if other is not None:
-        return late.fn(pairwise)(input, other, out=out)
+        return pairwise(input, other, out=out)
     if dim is _UNSET:
         if not input.numel():
             raise RuntimeError(

@@ -7,7 +7,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops.late import fn
+from lucerne.ops import activation, distances
 from lucerne.ops.loss import FUNCTIONAL, legacy_reduction, reduced
 from lucerne.ops.move import filled
 from lucerne.ops.scatter import scatter_fold
@@ -76,7 +76,7 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     """Binary cross entropy of each class' score, averaged over the classes."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    log_sigmoid = fn("nn.functional.logsigmoid")
+    log_sigmoid = activation.logsigmoid
     loss = -(target * log_sigmoid(input) + (1 - target) * log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
@@ -151,7 +151,7 @@ def triplet_margin_loss(
 ) -> Tensor:
     """`max(0, margin + |anchor - positive| - |anchor - negative|)` in the p-norm."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    distance = fn("nn.functional.pairwise_distance")
+    distance = distances.pairwise_distance
     return triplet_margin_with_distance_loss(
         anchor,
         positive,
@@ -178,7 +178,7 @@ def triplet_margin_with_distance_loss(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     _check_triplet(anchor, positive, negative, margin)
-    distance = distance_function or fn("nn.functional.pairwise_distance")
+    distance = distance_function or distances.pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = far.minimum(distance(positive, negative))

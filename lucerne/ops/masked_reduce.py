@@ -14,7 +14,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import creation, norms, select
 
 _LOWEST = frozenset(("amax", "argmax", "logaddexp", "logsumexp"))
 _HIGHEST = frozenset(("amin", "argmin"))
@@ -88,7 +88,7 @@ def _masked(kind: str, input: Tensor, mask: Any) -> Tensor:
     if mask is None:
         return input
     fill = input.new_full((), _fill(kind, input))
-    return late.fn("where")(_input_mask(input, mask=mask), input, fill)
+    return select.where(_input_mask(input, mask=mask), input, fill)
 
 
 def _sum_dtype(input: Tensor, dtype: Any) -> dt.dtype:
@@ -170,9 +170,7 @@ def argmin(
 
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Any) -> Tensor:
     here = (
-        late.fn("ones_like")(input, dtype=dt.int64)
-        if mask is None
-        else _input_mask(input, mask=mask)
+        creation.ones_like(input, dtype=dt.int64) if mask is None else _input_mask(input, mask=mask)
     )
     return here.sum(_dims(dim, input.ndim), keepdim)
 
@@ -245,9 +243,7 @@ def norm(
 ) -> Tensor:
     """Norm of vectors without their masked elements."""
     x = _masked("amin" if ord == float("-inf") else "sum", input, mask)
-    return late.fn("linalg.vector_norm")(
-        x, ord, _dims(dim, input.ndim), keepdim, dtype=dtype or input.dtype
-    )
+    return norms.vector_norm(x, ord, _dims(dim, input.ndim), keepdim, dtype=dtype or input.dtype)
 
 
 def _spread(

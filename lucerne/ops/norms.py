@@ -11,7 +11,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduced_dims
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import matrix_functions
 from lucerne.ops.reduce import restore
 
 INF = math.inf
@@ -160,7 +160,7 @@ def norm(
     """
     if isinstance(p, str) and p != "fro":
         dims = tuple(range(input.ndim)) if dim is None else _norm_dims(input, dim)
-        return late.fn("linalg.matrix_norm")(input, p, dims, keepdim, dtype=dtype, out=out)
+        return matrix_functions.matrix_norm(input, p, dims, keepdim, dtype=dtype, out=out)
     order = 2.0 if p is None or p == "fro" else p
     return vector_norm(input, order, _norm_dims(input, dim), keepdim, dtype=dtype, out=out)
 
@@ -178,7 +178,7 @@ def nuclear_norm(
     """Sum of the singular values of matrices."""
     if isinstance(dim, bool):
         dim, keepdim = (-2, -1), dim
-    return late.fn("linalg.matrix_norm")(input, "nuc", dim, keepdim, out=out)
+    return matrix_functions.matrix_norm(input, "nuc", dim, keepdim, out=out)
 
 
 @front(name="norm", namespace="linalg")
@@ -206,7 +206,7 @@ def linalg_norm(
     matrix = ord is not None and (len(dims) == 2 if dims is not None else A.ndim == 2)
     if matrix:
         dims = (0, 1) if dims is None else dims
-        return late.fn("linalg.matrix_norm")(A, ord, dims, keepdim, dtype=dtype, out=out)
+        return matrix_functions.matrix_norm(A, ord, dims, keepdim, dtype=dtype, out=out)
     return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
 
 

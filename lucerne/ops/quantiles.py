@@ -11,7 +11,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
-from lucerne.ops import late
+from lucerne.ops import join, ranges, select
 from lucerne.ops.extrema import check_dim, even_grad, picked_grad
 from lucerne.ops.sorting import sort_along
 
@@ -34,7 +34,7 @@ def _median_rank(values: Tensor, dim: int, ignore_nan: bool) -> Tensor:
     nans = values.isnan().sum(dim, True)
     if ignore_nan:
         return (size - 1 - nans).clamp_min(0).div(2, rounding_mode="floor")
-    return late.fn("where")(nans.gt(0), size - nans, (size - 1) // 2)
+    return select.where(nans.gt(0), size - nans, (size - 1) // 2)
 
 
 def _median_along(
@@ -264,9 +264,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     if not input.ndim:
         return result(values, order)
     size = input.shape[d]
-    place = late.fn("arange")(size, device=input.device)
+    place = ranges.arange(size, device=input.device)
     place = place.reshape([size if i == d else 1 for i in range(input.ndim)])
-    starts = late.fn("cat")(
+    starts = join.cat(
         [values.narrow(d, 0, 1).eq(values.narrow(d, 0, 1)),
          values.narrow(d, 1, size - 1).ne(values.narrow(d, 0, size - 1))], d
     )  # fmt: skip

@@ -462,6 +462,8 @@ def multinomial(
             "multinomial only supports floating-point dtypes for input, got: "
             f"{dt.cxx_name(input.dtype)}"
         )
+    if input.shape[-1] > 1 << 24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > input.shape[-1]:

@@ -13,7 +13,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
 from lucerne.ir.define import composite, front, reduced_dims, reduction
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import join
 
 
 def restore(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
@@ -87,7 +87,7 @@ def others_product(x: Tensor, dim: int, *, reverse: bool) -> Tensor:
         return others_product(x.flip(dim), dim, reverse=False).flip(dim)
     one = x.new_ones([1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)])
     before = x.narrow(dim, 0, builtins.max(x.shape[dim] - 1, 0)).cumprod(dim)
-    return late.fn("cat")([one, before], dim) if x.shape[dim] else x
+    return join.cat([one, before], dim) if x.shape[dim] else x
 
 
 @reduction(

@@ -13,7 +13,7 @@ from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
-from lucerne.ops import late
+from lucerne.ops import join
 from lucerne.ops.checks import conj_of
 
 POSITIONS = ("argmax", "argmin")
@@ -46,7 +46,7 @@ def shifted(x: Tensor, dim: int, fill: Any) -> Tensor:
         return x
     first = x.narrow(dim, 0, 1)
     rest = x.narrow(dim, 0, x.shape[dim] - 1)
-    return late.fn("cat")([first.new_full(first.shape, fill), rest], dim)
+    return join.cat([first.new_full(first.shape, fill), rest], dim)
 
 
 def _product_grad(g: Tensor, y: Tensor, input: Tensor, dim: int) -> Tensor:

@@ -10,7 +10,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import creation
 from lucerne.ops.sorting import sort_along
 
 
@@ -39,9 +39,7 @@ def binary_search(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor
 def _number_tensor(value: Any, like: Tensor) -> Tensor:
     if hasattr(value, "_meta"):
         return value
-    return late.fn("scalar_tensor")(
-        value, dtype=_number_dtype(value, like.dtype), device=like.device
-    )
+    return creation.scalar_tensor(value, dtype=_number_dtype(value, like.dtype), device=like.device)
 
 
 def _number_dtype(value: Any, other: dt.dtype) -> dt.dtype:
@@ -171,7 +169,7 @@ def contained(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
     row = sort_along(test_elements.to(common).reshape(-1), 0, False, False)[0]
     wanted = elements.to(common)
     if not row.shape[0]:
-        return late.fn("full_like")(wanted, invert, dtype=dt.bool_)
+        return creation.full_like(wanted, invert, dtype=dt.bool_)
     at = binary_search(row, wanted, False).clamp_max(row.shape[0] - 1)
     found = row.index_select(0, at.reshape(-1)).reshape(wanted.shape)
     return found.ne(wanted) if invert else found.eq(wanted)

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import join
 
 _EMPTY = {"sum": 0.0, "mean": float("nan"), "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
@@ -37,7 +37,7 @@ def _rows(data: Tensor, lengths: list[int], reduce: str, axis: int, initial: Any
     for n in lengths:
         found.append(_segment(data.narrow(axis, start, n), reduce, axis, initial))
         start += n
-    return late.fn("stack")(found, axis)
+    return join.stack(found, axis)
 
 
 def _batched(data: Tensor, lengths: Any, reduce: str, axis: int, initial: Any) -> Tensor:
@@ -47,7 +47,7 @@ def _batched(data: Tensor, lengths: Any, reduce: str, axis: int, initial: Any) -
     parts = [
         _batched(data.select(0, i), row, reduce, axis - 1, initial) for i, row in enumerate(lengths)
     ]
-    return late.fn("stack")(parts, 0)
+    return join.stack(parts, 0)
 
 
 def _differences(offsets: Any) -> Any:

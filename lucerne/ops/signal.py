@@ -7,7 +7,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import complexes, creation, join, padding, ranges
 from lucerne.ops.fft import BY_COUNT, BY_ROOT, UNSCALED, fft_c2c, fft_c2r, fft_r2c, resized
 
 # ---- stft -------------------------------------------------------------------------------------
@@ -41,14 +41,14 @@ def centered(window: Tensor, n: int) -> Tensor:
         return window
     left = (n - have) // 2
     parts = [window.new_zeros(left), window, window.new_zeros(n - have - left)]
-    return late.fn("cat")(parts)
+    return join.cat(parts)
 
 
 def _padded(input: Tensor, n_fft: int, mode: str) -> Tensor:
     """Half a frame more on each side, so that frames are centred on their times."""
     extended = input.reshape([1] * (3 - input.ndim) + list(input.shape))
     half = n_fft // 2
-    wide = late.fn("nn.functional.pad")(extended, [half, half], mode)
+    wide = padding.pad_function(extended, [half, half], mode)
     return wide.reshape(wide.shape[3 - input.ndim :])
 
 
@@ -121,13 +121,13 @@ def stft(
         input = _padded(input, n_fft, pad_mode)
     elif align_to_window and input.ndim:
         side = (n_fft - win) // 2
-        input = late.fn("nn.functional.pad")(input, [side, side])
+        input = padding.pad_function(input, [side, side])
     wants_complex = _wants_complex(input, window, return_complex)
     _check_stft(input, n_fft, hop, win, window)
     if window is None and win != n_fft:
         window = input.new_ones(win)
     found = stft_frames(input, window, n_fft, hop, win, normalized, onesided)
-    return found if wants_complex else late.fn("view_as_real")(found)
+    return found if wants_complex else complexes.view_as_real(found)
 
 
 # ---- istft ------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _check_istft(
 def overlap_add(frames: Tensor, hop: int) -> Tensor:
     """Frames (batch, count, size) summed at their places in a signal."""
     batch, count, size = frames.shape
-    arange = late.fn("arange")
+    arange = ranges.arange
     starts = arange(count, device=frames.device) * hop
     places = starts.unsqueeze(1) + arange(size, device=frames.device)
     signal = frames.new_zeros((batch, size + hop * (count - 1)))
@@ -259,8 +259,8 @@ def _frequencies(
     first: int, last: int, n: int, d: float, out: Any, options: dict[str, Any]
 ) -> Tensor:
     if options["dtype"] is None:
-        options["dtype"] = late.fn("zeros")(0).dtype if out is None else out.dtype
-    steps = late.fn("arange")(first, last, dtype=options["dtype"], device=options["device"])
+        options["dtype"] = creation.zeros(0).dtype if out is None else out.dtype
+    steps = ranges.arange(first, last, dtype=options["dtype"], device=options["device"])
     return steps * (1.0 / (n * d))
 
 

@@ -12,7 +12,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import complexes
 from lucerne.ops.reduce import folded_count, restore
 
 
@@ -243,5 +243,5 @@ def corrcoef(input: Tensor) -> Tensor:
     deviations = (deviations.real if deviations.is_complex() else deviations).sqrt()
     c = c / deviations.reshape(-1, 1) / deviations.reshape(1, -1)
     if c.is_complex():
-        return late.fn("complex")(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
+        return complexes.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
     return c.clamp(-1, 1)

@@ -11,7 +11,7 @@ from lucerne.base import layout as lo
 from lucerne.base.defaults import get_default_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import creation, join, ranges, select, special
 
 # What every window function of `lucerne.signal.windows` also takes.
 Options = dict[str, Any]
@@ -34,12 +34,12 @@ def _options(
 def _line(start: float, constant: float, length: int, options: Options) -> Tensor:
     """`length` points from `start`, one apart, times `constant`."""
     end = (start + (length - 1)) * constant
-    return late.fn("linspace")(start * constant, end, length, **options)
+    return ranges.linspace(start * constant, end, length, **options)
 
 
 def _short(length: int, options: Options) -> Tensor:
     """Windows of no or one element."""
-    return late.fn("ones")((length,), **options)
+    return creation.ones((length,), **options)
 
 
 @front(namespace="signal.windows")
@@ -124,11 +124,11 @@ def kaiser(
     if M < 2:
         return _short(M, options)
     # Rounded to the dtype first: else the root below may see a negative number.
-    edge = late.fn("full")((), beta, dtype=options["dtype"], device=device)
+    edge = creation.full((), beta, dtype=options["dtype"], device=device)
     step = 2.0 * edge / (M if not sym else M - 1)
-    end = late.fn("minimum")(edge, -edge + (M - 1) * step)
-    k = late.fn("linspace")(-edge, end, M, **options)
-    i0 = late.fn("i0")
+    end = select.minimum(edge, -edge + (M - 1) * step)
+    k = ranges.linspace(-edge, end, M, **options)
+    i0 = special.i0
     return i0((edge * edge - k * k).sqrt()) / i0(edge)
 
 
@@ -147,7 +147,7 @@ def bartlett(
     if M < 2:
         return _short(M, options)
     step = 2 / (M if not sym else M - 1)
-    k = late.fn("linspace")(-1, -1 + (M - 1) * step, M, **options)
+    k = ranges.linspace(-1, -1 + (M - 1) * step, M, **options)
     return 1 - k.abs()
 
 
@@ -172,7 +172,7 @@ def general_cosine(
         raise ValueError("Coefficients cannot be empty")
     k = _line(0, 2 * math.pi / (M if not sym else M - 1), M, options)
     parts = [(k * i).cos() * ((-1) ** i * w) for i, w in enumerate(a)]
-    return late.fn("stack")(parts).sum(0)
+    return join.stack(parts).sum(0)
 
 
 @front(namespace="signal.windows")
@@ -313,7 +313,7 @@ def _old_options(
 def _steps(length: int, periodic: bool, options: Options) -> tuple[Tensor, int]:
     """0, 1, 2, ... and the last of the symmetric window: a periodic one leaves that out."""
     plain = {k: v for k, v in options.items() if k != "requires_grad"}
-    return late.fn("arange")(length, **plain), length if periodic else length - 1
+    return ranges.arange(length, **plain), length if periodic else length - 1
 
 
 def _finished(window: Tensor, options: Options) -> Tensor:
@@ -401,7 +401,7 @@ def bartlett_window(
         return _short(window_length, options)
     n, last = _steps(window_length, periodic, options)
     rising = n * (2.0 / last)
-    return _finished(late.fn("minimum")(rising, 2 - rising), options)
+    return _finished(select.minimum(rising, 2 - rising), options)
 
 
 @front()
@@ -422,6 +422,6 @@ def kaiser_window(
         return _short(window_length, options)
     n, last = _steps(window_length, periodic, options)
     x = n * (2.0 / last) - 1
-    i0 = late.fn("i0")
-    height = i0(late.fn("full")((), beta, dtype=options["dtype"], device=device))
+    i0 = special.i0
+    height = i0(creation.full((), beta, dtype=options["dtype"], device=device))
     return _finished(i0((1 - x * x).clamp(min=0).sqrt() * beta) / height, options)

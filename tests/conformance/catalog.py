@@ -29,6 +29,8 @@ FROZEN = {
     "gradient": {"T0": 161, "T1": 181, "T2": 198},
     "in-place": {"T0": 71, "T1": 57, "T2": 35},
     "out": {"T0": 108, "T1": 111, "T2": 138},
+    "errors": {"T0": 65, "T1": 67, "T2": 92},
+    "double backward": {"T0": 160, "T1": 178, "T2": 193},
 }
 
 # Memory that nobody has written: only shape, dtype and strides can be compared.
@@ -93,6 +95,10 @@ class Entry:
         return op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
 
     @property
+    def twice_differentiable(self) -> bool:
+        return self.differentiable(torch.float64) and bool(self.op.supports_gradgrad)
+
+    @property
     def has_errors(self) -> bool:
         return self.op.error_inputs_func is not None
 
@@ -139,6 +145,8 @@ def denominators(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
         "gradient": count_by_tier(e for e in every if e.differentiable(torch.float32)),
         "in-place": count_by_tier(e for e in every if e.op.inplace_variant is not None),
         "out": count_by_tier(e for e in every if e.op.supports_out),
+        "errors": count_by_tier(e for e in every if e.has_errors),
+        "double backward": count_by_tier(e for e in every if e.twice_differentiable),
     }
 
 

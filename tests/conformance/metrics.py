@@ -44,7 +44,7 @@ def _has_gradients(entry: Entry) -> bool:
 
 
 def _has_double_backward(entry: Entry) -> bool:
-    return entry.differentiable(torch.float64) and bool(entry.op.supports_gradgrad)
+    return entry.twice_differentiable
 
 
 def _has_inplace(entry: Entry) -> bool:

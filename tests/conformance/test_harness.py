@@ -206,10 +206,10 @@ def test_denominators_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
         catalog.load.__wrapped__()
 
 
-def test_error_cases_are_counted() -> None:
-    entries = [entry for entry in catalog.load().values() if entry.has_errors]
-    assert len(entries) == 224
-    assert len(catalog.error_samples(catalog.load()["cat"])) >= 10
+def test_dtype_pairs_are_counted() -> None:
+    entries = list(catalog.load().values())
+    assert len(metrics.plan(entries, ["M4"])) == 2696
+    assert len(metrics.plan(entries, ["M4"], dtypes=None)) == 6053
 
 
 @pytest.mark.parametrize("name", [*DTYPES, *UNSIGNED, *ODD])

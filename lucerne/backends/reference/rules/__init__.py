@@ -9,9 +9,7 @@ from lucerne.backends.reference.rules import join as join
 from lucerne.backends.reference.rules import linalg as linalg
 from lucerne.backends.reference.rules import matmul as matmul
 from lucerne.backends.reference.rules import move as move
-from lucerne.backends.reference.rules import pointwise as pointwise
 from lucerne.backends.reference.rules import pool as pool
 from lucerne.backends.reference.rules import random as random
-from lucerne.backends.reference.rules import resample as resample
 from lucerne.backends.reference.rules import scan as scan
 from lucerne.backends.reference.rules import sorting as sorting

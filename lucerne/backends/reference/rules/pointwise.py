@@ -1,3 +1,0 @@
-"""Rules of the pointwise family."""
-
-from __future__ import annotations

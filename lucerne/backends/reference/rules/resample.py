@@ -1,3 +1,0 @@
-"""Rules of the resample family."""
-
-from __future__ import annotations
