@@ -310,17 +310,9 @@ def reduced_dims(dim: Any, ndim: int) -> sh.Shape:
 
 
 def reduced_meta(input: TensorMeta, dims: sh.Shape, keepdim: bool, dtype: dt.dtype) -> TensorMeta:
-    """Result of a reduction; with kept dimensions the input's memory order is kept too."""
-    full = tuple(1 if d in dims else n for d, n in enumerate(input.shape))
-    order = sh.memory_order(full, [_folded(input.strides, dims)])
-    strides = sh.ordered_strides(full, order)
+    """Result of a reduction: contiguous, as torch leaves it, whatever the input's strides."""
     if keepdim or not input.ndim:
-        return make_meta(dtype, full, strides, input.device)
-    keep = [d for d in range(input.ndim) if d not in dims]
-    return make_meta(
-        dtype, tuple(full[d] for d in keep), tuple(strides[d] for d in keep), input.device
-    )
-
-
-def _folded(strides: sh.Shape, dims: sh.Shape) -> sh.Shape:
-    return tuple(0 if d in dims else s for d, s in enumerate(strides))
+        shape = tuple(1 if d in dims else n for d, n in enumerate(input.shape))
+    else:
+        shape = tuple(n for d, n in enumerate(input.shape) if d not in dims)
+    return make_meta(dtype, shape, None, input.device)

@@ -16,7 +16,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
-from lucerne.ops import late
+from lucerne.ops import join, late
 from lucerne.ops.checks import conj_of
 
 
@@ -156,7 +156,7 @@ def _lu_backward(g: Any, y: Any) -> Tensor:
 
 
 def _joined(parts: list[Any], dim: int) -> Tensor:
-    return parts[0] if len(parts) == 1 else late.fn("cat")(parts, dim)
+    return parts[0] if len(parts) == 1 else join.cat(parts, dim)
 
 
 @structural(internal=True, meta=_lu_meta, vjp={"input": _lu_backward}, out=False)

@@ -1,4 +1,4 @@
-"""Functions of other families found by name at the time of the call."""
+"""Functions found by name at the time of the call: for families that need each other both ways."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from lucerne.ir.convert import Dtype
 from lucerne.ir.define import composite
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
+from lucerne.ops import complexes, ranges
 from lucerne.ops import decompositions as dc
-from lucerne.ops import late
 from lucerne.ops.checks import conj_of
 from lucerne.ops.decompositions import adjoint, tri_solve
 from lucerne.ops.linalg_checks import (
@@ -43,7 +43,7 @@ _LDL_FACTOR_EX = named("linalg_ldl_factor_ex", "LD pivots info")
 
 def identity(n: int, m: int, like: Tensor) -> Tensor:
     """The identity in the dtype and on the device of another tensor."""
-    return late.fn("eye")(n, m, dtype=like.dtype, device=like.device)
+    return ranges.eye(n, m, dtype=like.dtype, device=like.device)
 
 
 # ---- factorisations ---------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def permutation_matrix(packed: Tensor, pivots: Tensor) -> Tensor:
     """P with `P @ L @ U` equal to the factorised matrix."""
     m = packed.shape[-2]
     order = dc.pivots_to_permutation(pivots, m)
-    columns = late.fn("arange")(m, device=packed.device).unsqueeze(-1)
+    columns = ranges.arange(m, device=packed.device).unsqueeze(-1)
     return (order.unsqueeze(-2) == columns).to(packed.dtype)
 
 
@@ -458,7 +458,7 @@ def _scaled_adjoint_inverse(A: Tensor, factor: Tensor) -> Tensor:
 
 def _sign_of_exchanges(pivots: Tensor, dtype: Dtype) -> Tensor:
     """-1 for an odd number of row exchanges."""
-    own = late.fn("arange")(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)
+    own = ranges.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)
     odd = (pivots != own).sum(-1) % 2
     return (1 - 2 * odd).to(dtype)
 
@@ -481,7 +481,7 @@ def _slogdet_backward(g: Any, A: Tensor, y: Any) -> Tensor:
     factor = g[1]
     if A.dtype.category == dt.COMPLEX:
         turn = (g[0] * conj_of(y[0])).imag
-        factor = late.fn("complex")(factor, turn)
+        factor = complexes.complex(factor, turn)
     return _scaled_adjoint_inverse(A, factor)
 
 

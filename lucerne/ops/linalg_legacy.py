@@ -13,8 +13,8 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import decompositions as dc
-from lucerne.ops import late
 from lucerne.ops import linalg as la
+from lucerne.ops import random, select
 from lucerne.ops.decompositions import adjoint, tri_solve
 from lucerne.ops.linalg_checks import (
     check_float,
@@ -56,7 +56,7 @@ def logdet(input: Tensor) -> Tensor:
     sign, size = la.slogdet(input)
     if input.dtype.category == dt.COMPLEX:
         return sign.log() + size
-    return late.fn("where")(sign == -1, math.nan, size)
+    return select.where(sign == -1, math.nan, size)
 
 
 # ---- Cholesky ---------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def triangular_solve(
 
 def _approximate_basis(A: Tensor, q: int, niter: int, M: Any) -> Tensor:
     """Orthonormal columns that nearly span the range of `A - M` (Halko et al., 2009)."""
-    start = late.fn("randn")(A.shape[-1], q, dtype=A.dtype, device=A.device)
+    start = random.randn(A.shape[-1], q, dtype=A.dtype, device=A.device)
     shifted = A if M is None else A - M
     basis = la.qr(shifted @ start)[0]
     for _ in range(niter):

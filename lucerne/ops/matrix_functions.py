@@ -13,7 +13,7 @@ from lucerne.ir.convert import Dtype, IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ir.results import named
-from lucerne.ops import late
+from lucerne.ops import join, late, matmul, select
 from lucerne.ops.checks import conj_of
 from lucerne.ops.decompositions import adjoint, svd_factors
 from lucerne.ops.fft import resized
@@ -126,7 +126,7 @@ def _tolerances(A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
         if atol is None:
             rtol = eps
         elif hasattr(atol, "_meta"):
-            rtol = late.fn("where")(atol > 0, 0.0, eps)
+            rtol = select.where(atol > 0, 0.0, eps)
         else:
             rtol = 0.0 if atol > 0 else eps
     return (0.0 if atol is None else atol), rtol
@@ -136,7 +136,7 @@ def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
     """max(atol, rtol * largest), one per matrix."""
     relative = values.amax(-1) * rtol
     if hasattr(atol, "_meta"):
-        return late.fn("maximum")(relative, atol.to(relative.dtype))
+        return select.maximum(relative, atol.to(relative.dtype))
     return relative.clamp(min=atol)
 
 
@@ -145,7 +145,7 @@ def _magnitudes(A: Tensor, hermitian: bool) -> Tensor:
 
 
 @composite(internal=True, name="rank_of", namespace="linalg")
-def rank_of(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
+def rank_of(input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """How many singular values exceed the tolerance."""
     if not input.numel():
         return input.new_zeros(input.shape[:-2], dtype=dt.int64)
@@ -182,11 +182,7 @@ def matrix_rank(
     if tol is not None:
         atol, rtol = tol, 0.0
     _check_rank_arguments("linalg.matrix_rank", A, hermitian, atol, rtol)
-    return rank_of(A, _static(atol), _static(rtol), hermitian, out=out)
-
-
-def _static(value: Any) -> Any:
-    return value
+    return rank_of(A, atol, rtol, hermitian, out=out)
 
 
 def _pinv_backward(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
@@ -214,7 +210,7 @@ def pseudo_inverse(A: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitia
         left, values, right_h = svd_factors(A, False)
         left_h, right, size = adjoint(left), adjoint(right_h), values
     keep = size > _threshold(size, absolute, relative).unsqueeze(-1)
-    inverted = late.fn("where")(keep, values.reciprocal(), 0.0).to(A.dtype)
+    inverted = select.where(keep, values.reciprocal(), 0.0).to(A.dtype)
     return (right * inverted.unsqueeze(-2)) @ left_h
 
 
@@ -360,7 +356,7 @@ def _exp_backward(g: Tensor, A: Tensor) -> Tensor:
     """The derivative stands in the corner of the exponential of a block matrix."""
     n = A.shape[-1]
     turned = adjoint(A)
-    cat = late.fn("cat")
+    cat = join.cat
     below = cat([turned.new_zeros(turned.shape), turned], -1)
     block = cat([cat([turned, g], -1), below], -2)
     return matrix_exp(block)[..., :n, n:]
@@ -383,7 +379,7 @@ def matrix_exp(A: Tensor) -> Tensor:
         total = one + (scaled @ total) / k
     for i in range(int(halvings.max())):
         again = (halvings > i).unsqueeze(-1).unsqueeze(-1)
-        total = late.fn("where")(again, total @ total, total)
+        total = select.where(again, total @ total, total)
     return total
 
 
@@ -545,7 +541,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     before = (2, 0, 1)
     a, b = [input.select(dim, i) for i in range(3)], [other.select(dim, i) for i in range(3)]
     parts = [a[i] * b[j] - a[j] * b[i] for i, j in zip(after, before, strict=True)]
-    return late.fn("stack")(parts, sh.wrap_dim(dim, input.ndim))
+    return join.stack(parts, sh.wrap_dim(dim, input.ndim))
 
 
 @front(name="cross", method=True)
@@ -566,7 +562,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     check_float(x, "linalg.vecdot", low=True)
     check_same_dtype("linalg.vecdot", x=x, y=y)
     if x.ndim == 1 and y.ndim == 1:
-        return late.fn("vdot")(x, y)
+        return matmul.vdot(x, y)
     return (conj_of(x) * y).sum(dim)
 
 
@@ -590,7 +586,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
         raise RuntimeError(f"N must be greater than 1. Got {n}")
     spread = x.unsqueeze(-1).expand(*x.shape, n - 1)
     powers = spread.cumprod(-1)
-    return late.fn("cat")([x.new_ones((*x.shape, 1), dtype=powers.dtype), powers], -1)
+    return join.cat([x.new_ones((*x.shape, 1), dtype=powers.dtype), powers], -1)
 
 
 @front(namespace="linalg")

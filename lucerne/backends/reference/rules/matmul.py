@@ -15,4 +15,5 @@ Array = np.ndarray[Any, Any]
 def batch_matmul(input: Array, other: Array) -> Array:
     if input.dtype == np.float16:
         input, other = input.astype(np.float32), other.astype(np.float32)
-    return np.matmul(input, other)
+    product: Array = np.matmul(input, other)
+    return product
