@@ -1,7 +1,7 @@
 """Our own rows for what op_db lacks: each is run with torch and with Lucerne, and compared.
 
 A row is a function of the module: `lambda t: t.tensor([1, 2])`. It returns any nest of tensors and
-Python values; tensors must agree in dtype, shape, requires_grad, value and (mostly) strides.
+Python values; tensors must agree in dtype, shape, strides, requires_grad and value.
 """
 
 from types import ModuleType
@@ -30,7 +30,6 @@ from tests.conformance.own_cases.tools import NOT_IMPLEMENTED, Rows
 from tests.conformance.result import Sample, Tally
 
 TIER = "own"
-UNSTRIDED = ("autograd.", "functional.", "hooks.")  # nobody relies on the strides of a gradient
 MODULES: list[ModuleType] = [
     autograd,
     creation,
@@ -77,14 +76,13 @@ def _compare(comparison: Comparison, expected: Any, got: Any) -> None:
     sample = comparison.sample
     if not sample.expect(want == have, "structure", lambda: f"{want} got {have}"):
         return
-    strided = not sample.tally.entry.startswith(UNSTRIDED)
     for (place, left), (_, right) in zip(tree.paths(expected), tree.paths(got), strict=True):
         if isinstance(left, str) and left == NOT_IMPLEMENTED:
             continue  # torch has no kernel: whatever the other side does is allowed
         if isinstance(left, np.ndarray):
             _compare_arrays(sample, place, left, right)
         elif comparison.leaf(place, left, right) and isinstance(left, torch.Tensor):
-            _compare_facts(sample, place, left, right, strided=strided)
+            _compare_facts(sample, place, left, right)
 
 
 def _compare_arrays(sample: Sample, place: str, want: np.ndarray, have: Any) -> None:
@@ -93,10 +91,8 @@ def _compare_arrays(sample: Sample, place: str, want: np.ndarray, have: Any) -> 
     sample.expect(same, "array", f"[{place}] {want!r} got {have!r}")
 
 
-def _compare_facts(
-    sample: Sample, place: str, want: torch.Tensor, have: Any, *, strided: bool
-) -> None:
-    if strided and want.layout == torch.strided and want.numel() > 0:
+def _compare_facts(sample: Sample, place: str, want: torch.Tensor, have: Any) -> None:
+    if want.layout == torch.strided and want.numel() > 0:
         strides = significant_strides(want) == significant_strides(have)
         sample.expect(strides, "stride", f"[{place}] {want.stride()} got {have.stride()}")
     flags = want.requires_grad == have.requires_grad
