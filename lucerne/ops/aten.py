@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lucerne.ir.export import fill as _fill
+from lucerne.ops.softmax import _log_softmax_backward_data as _log_softmax_backward_data
+from lucerne.ops.softmax import _softmax_backward_data as _softmax_backward_data
 
 _fill(globals(), "ops.aten")
 
