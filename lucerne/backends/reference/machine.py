@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.reference import codec
+from lucerne.backends.reference.standins import STANDINS, elementwise
 from lucerne.base import dtype as dt
 from lucerne.ir.scalar import Scalar, Value
 
@@ -21,16 +22,6 @@ _SCIPY = frozenset((
     "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
     "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
 ))  # fmt: skip
-
-
-def _vectorized(fn: Any) -> Any:
-    ufunc = np.frompyfunc(fn, 1, 1)
-
-    def run(x: Any) -> Any:
-        x = np.asarray(x)
-        return ufunc(x).astype(x.dtype if x.dtype.kind == "f" else np.float64)
-
-    return run
 
 
 def _lgamma(x: float) -> float:
@@ -111,9 +102,9 @@ class NumpyScalar(Scalar):
         erfc = instruction(special.erfc)
         lgamma = instruction(special.gammaln)
     else:
-        erf = instruction(_vectorized(math.erf))
-        erfc = instruction(_vectorized(math.erfc))
-        lgamma = instruction(_vectorized(_lgamma))
+        erf = instruction(elementwise(math.erf))
+        erfc = instruction(elementwise(math.erfc))
+        lgamma = instruction(elementwise(_lgamma))
 
     sub = instruction(np.subtract)
     neg = instruction(np.negative)
@@ -195,6 +186,8 @@ class NumpyScalar(Scalar):
 
 def _scipy(name: str) -> Any:
     if special is None:
+        if name in STANDINS:
+            return STANDINS[name]
         raise NotImplementedError(
             f"this function needs scipy.special.{name} on the reference backend: pip install scipy"
         )
