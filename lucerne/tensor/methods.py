@@ -96,7 +96,7 @@ _FOREIGN = (str, bytes, list, dict, set, tuple, type(None), np.ndarray)
 
 def _binary(fn: Function, name: str, stands_for: Function | None = None) -> Function:
     def operator(self: Any, other: Any) -> Any:
-        if isinstance(other, _FOREIGN):
+        if type(other) is not Tensor and isinstance(other, _FOREIGN):
             return NotImplemented
         return fn(self, other)
 
