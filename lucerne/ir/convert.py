@@ -91,10 +91,6 @@ def as_str(value: Any) -> str:
     return value
 
 
-def as_is(value: Any) -> Any:
-    return value
-
-
 def as_tensor_list(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(value)

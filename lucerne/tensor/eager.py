@@ -139,9 +139,7 @@ class KernelPlan(Plan):
 
     __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots", "whole")
 
-    def __init__(
-        self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], single: bool
-    ) -> None:
+    def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]) -> None:
         self.op = op
         self.metas = metas
         self.slots = [
@@ -225,7 +223,7 @@ class ViewPlan(Plan):
 class DataPlan(Plan):
     """Results whose shape depends on the data: the rule returns arrays, which become tensors."""
 
-    __slots__ = ("device", "execute", "inner", "op")
+    __slots__ = ("device", "execute", "op")
 
     def __init__(self, op: Op, args: tuple[Any, ...], device: Any) -> None:
         if device.type == backends.META:
@@ -269,8 +267,7 @@ def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
         return DataPlan(op, args, _first_meta(metas).device)
     assert op.meta is not None, f"{op.name} has no meta function"
     found = op.meta(*metas)
-    single = isinstance(found, TensorMeta)
-    return KernelPlan(op, args, (found,) if single else tuple(found), single)
+    return KernelPlan(op, args, (found,) if isinstance(found, TensorMeta) else tuple(found))
 
 
 def _first_meta(metas: tuple[Any, ...]) -> TensorMeta:

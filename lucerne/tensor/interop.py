@@ -12,6 +12,7 @@ from lucerne import backends
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.base.memory import array_over
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
@@ -201,14 +202,8 @@ def _byte_view(array: Array, nbytes: int) -> Array:
     """The bytes from the first element to the last, as one writable uint8 array."""
     if nbytes == 0:
         return np.empty(0, np.uint8)
-    interface = {
-        "data": (array.__array_interface__["data"][0], False),
-        "shape": (nbytes,),
-        "typestr": "|u1",
-        "version": 3,
-    }
-    holder = type("_Memory", (), {"__array_interface__": interface, "owner": array})()
-    return np.asarray(holder)
+    address = array.__array_interface__["data"][0]
+    return array_over(address, (nbytes,), np.dtype(np.uint8), None, array)
 
 
 # ---- text -------------------------------------------------------------------------------------
@@ -341,9 +336,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         ext_tensor = _Capsule(ext_tensor)
     found = np.from_dlpack(ext_tensor)
     if not found.flags.writeable:
-        interface = dict(found.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        holder = type("_Memory", (), {"__array_interface__": interface, "owner": found})()
-        found = np.asarray(holder)
+        address = found.__array_interface__["data"][0]
+        found = array_over(address, found.shape, found.dtype, found.strides, found)
     t = from_numpy(found)
     return t.clone() if copy else t

@@ -73,14 +73,19 @@ def write_out(result: Any, out: Any, name: str = "", *, plain: bool = False) -> 
             f"Expected all tensors to be on the same device, but found at least two devices, "
             f"{want.device} and {have.device}!"
         )
+    _refuse_cast(want, have)
+    if have.shape != want.shape:
+        resize_output(out, want.like(shape=tuple(want.shape)) if plain else want)
+    write(out, result)
+
+
+def _refuse_cast(want: Any, have: Any) -> None:
+    """A result may not lose its kind in the tensor it is written to."""
     if not dt.can_cast(want.dtype, have.dtype):
         raise RuntimeError(
             f"result type {dt.cxx_name(want.dtype)} can't be cast to the desired output type "
             f"{dt.cxx_name(have.dtype)}"
         )
-    if have.shape != want.shape:
-        resize_output(out, want.like(shape=tuple(want.shape)) if plain else want)
-    write(out, result)
 
 
 def resize_output(out: Any, want: Any) -> None:
@@ -262,11 +267,7 @@ def _check_fits(op: Op, want: Any, have: Any) -> None:
             f"output with shape {list(have.shape)} doesn't match the broadcast shape "
             f"{list(want.shape)}"
         )
-    if not dt.can_cast(want.dtype, have.dtype):
-        raise RuntimeError(
-            f"result type {dt.cxx_name(want.dtype)} can't be cast to the desired output type "
-            f"{dt.cxx_name(have.dtype)}"
-        )
+    _refuse_cast(want, have)
 
 
 def _composite_in_place(op: Op, args: tuple[Any, ...], target: Any, recorded: bool) -> Any:

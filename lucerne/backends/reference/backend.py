@@ -14,6 +14,7 @@ from lucerne.backends.reference import rules as rules
 from lucerne.backends.reference.kernels import Kernel, make_kernel
 from lucerne.backends.reference.table import RULES
 from lucerne.base.device import device
+from lucerne.base.memory import array_over
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
 from lucerne.ir.graph import Graph, Node, Value, map_values
@@ -188,11 +189,5 @@ def _view_node(node: Node, values: dict[int, Any]) -> None:
 def _restride(base: np.ndarray[Any, Any], g: Geometry, source: Value, out: Value) -> Any:
     storage = out.meta.dtype.storage
     start = base.__array_interface__["data"][0] + g.offset * storage.itemsize
-    interface = {
-        "data": (start, False),
-        "shape": tuple(g.shape),
-        "strides": tuple(st * storage.itemsize for st in g.strides),
-        "typestr": storage.str,
-        "version": 3,
-    }
-    return np.asarray(type("_View", (), {"__array_interface__": interface, "owner": base})())
+    strides = tuple(st * storage.itemsize for st in g.strides)
+    return array_over(start, tuple(g.shape), storage, strides, base)

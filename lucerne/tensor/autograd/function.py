@@ -10,7 +10,7 @@ from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.autograd.node import Edge, Node, fit, gradient_edge, zeros_for
-from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
+from lucerne.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
 
@@ -68,13 +68,7 @@ class FunctionNode(Node):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         if self._released:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Saved intermediate values of the "
-                "graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True if you need to backward through the graph a second time or if "
-                "you need to access saved tensors after calling backward."
-            )
+            raise RuntimeError(USED_UP)
         if self._saved is None:
             return self._to_save
         return tuple(None if x is None else x.unpack() for x in self._saved)

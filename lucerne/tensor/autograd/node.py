@@ -17,7 +17,7 @@ from lucerne.ir.op import Op
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.names import grad_name as grad_name
-from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
+from lucerne.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import requires_grad, state_of
 from lucerne.tensor.base import TensorBase
 
@@ -144,13 +144,7 @@ class OpNode(Node):
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self.released:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Saved intermediate values of the "
-                "graph are freed when you call .backward() or autograd.grad(). Specify "
-                "retain_graph=True if you need to backward through the graph a second time or if "
-                "you need to access saved tensors after calling backward."
-            )
+            raise RuntimeError(USED_UP)
         known = self._known()
         known["g"] = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
         found: dict[str, Any] = {}
@@ -336,7 +330,7 @@ def refresh_view(t: Any) -> None:
     if state_of(view.base).grad_fn is None:
         return
     view.version = t._storage.version
-    again = view.replay()
+    again = view.replay(view.base)
     state = state_of(t)
     state.grad_fn, state.output_nr = state_of(again).grad_fn, state_of(again).output_nr
     state.requires_grad = True

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
-from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.names import label
@@ -132,7 +131,7 @@ def rebase(target: Any, node: Node) -> None:
     else:
         base = view.base
         edge = gradient_edge(base) if requires_grad(base) else None
-        slices = CopySlices(base, edge, view, node, target._meta)
+        slices = CopySlices(base, edge, view, node)
         _set_history(base, slices)
         view.version = -1
         state_of(target).requires_grad = True
@@ -159,29 +158,21 @@ def _tell_views(base: Any) -> None:
 class CopySlices(Node):
     """A write into part of a tensor: its gradient goes through the writer, the rest passes."""
 
-    __slots__ = ("inner", "self_slot", "view", "view_meta")
+    __slots__ = ("inner", "self_slot", "view")
 
-    def __init__(self, base: Any, edge: Edge | None, view: Any, inner: Node, meta: Any) -> None:
+    def __init__(self, base: Any, edge: Edge | None, view: Any, inner: Node) -> None:
         self.self_slot = inner.written_slot()
         others = [e for i, e in enumerate(inner.next_edges) if i != self.self_slot]
         super().__init__([edge, *others], (base._meta,))
         self.inner = inner
         self.view = view
-        self.view_meta = meta
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         g = _laid_out(grads[0], self.out_metas[0])
-        part = self._part(g)
+        part = self.view.replay(g)
         found = list(self.inner.apply([part.clone()]))
         mine = None if self.self_slot is None else found.pop(self.self_slot)
         return [_overwritten(g, part, mine), *found]
-
-    def _part(self, g: Any) -> Any:
-        for op, args, index in self.view.steps:
-            g = dispatch.entry.run(op, (g, *args))
-            if index is not None:
-                g = g[index]
-        return g
 
     def release(self) -> None:
         self.inner.release()

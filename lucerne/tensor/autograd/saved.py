@@ -21,6 +21,16 @@ class _Hooks(threading.local):
 hooks = _Hooks()
 
 
+USED_UP = (
+    "Trying to backward through the graph a second time (or directly access saved "
+    "tensors after they have already been freed). Saved intermediate values of the "
+    "graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if "
+    "you need to access saved tensors after calling backward."
+)
+"""What a second backward pass over one graph hears."""
+
+
 class SavedTensor:
     """An input of an op, with the version its storage had."""
 

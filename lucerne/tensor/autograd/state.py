@@ -41,9 +41,8 @@ class ViewState:
         self.several = several
         self.no_grad = no_grad
 
-    def replay(self) -> Any:
-        """The same view made anew from the base, recorded by autograd."""
-        x = self.base
+    def replay(self, x: Any) -> Any:
+        """The same view of another tensor laid out as the base, recorded by autograd."""
         for op, args, index in self.steps:
             x = dispatch.entry.run(op, (x, *args))
             if index is not None:
