@@ -14,7 +14,7 @@ from lucerne.base import device as dev
 from lucerne.base.config import config
 from lucerne.base.device import HOST as HOST
 
-_IN_TREE = ("reference", "null")
+_IN_TREE = ("reference", "null", "cpu")
 META = "meta"
 """Tensors without bytes: only shapes are computed. Served by no backend."""
 _registered: dict[str, Backend] = {}

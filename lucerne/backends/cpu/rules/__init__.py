@@ -1,0 +1,1 @@
+"""One module per family of primitives; importing this package fills the table."""

@@ -1,0 +1,101 @@
+"""Kernel: compiled code with everything a call needs, the executable of the CPU backend.
+
+The code is `i64 entry(ptr block)`. The block is an array of 8-byte words:
+
+    [pointers of outputs] [pointers of tensor inputs] [workspace] [numbers, 2 words each] [extra]
+
+Pointers point at the first element (offset applied). `workspace` points at `workspace` bytes of
+scratch, 64-aligned, for this call alone. A number is a double ("f"), an i64 ("i") or two doubles
+("c"). `extra` are fixed words: sizes, strides, counts. A nonzero result means failure: `fail` is
+called with it and with word 0 of the block, where the kernel left a detail, and raises.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+class Kernel:
+    """How to run one compiled function on tensors."""
+
+    __slots__ = ("call", "entry", "extra", "fail", "numbers", "outputs", "tensors", "words", "work", "workspace")
+
+    def __init__(
+        self,
+        entry: int,
+        outputs: int,
+        tensors: int,
+        numbers: str = "",
+        extra: Sequence[int] = (),
+        workspace: int = 0,
+        work: float = 0.0,
+        fail: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """`numbers`: one letter each. `work`: about how many nanoseconds it runs (0: unknown)."""
+        self.entry, self.outputs, self.tensors = entry, outputs, tensors
+        self.numbers, self.extra, self.workspace = numbers, tuple(extra), workspace
+        self.work, self.fail = work, fail
+        self.call = _CALL(entry)
+        self.words = outputs + tensors + 1 + 2 * len(numbers) + len(self.extra)
+
+    def block(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """The filled block of a call, and what must be kept alive while it runs."""
+        words = (ctypes.c_int64 * self.words)()
+        tensors = [x for x in inputs if hasattr(x, "_meta")]
+        values = [x for x in inputs if not hasattr(x, "_meta")]
+        at = 0
+        for t in (*outputs, *tensors):
+            words[at] = address_of(t)
+            at += 1
+        space = np.empty(self.workspace + 64, np.uint8) if self.workspace else None
+        if space is not None:
+            start = space.__array_interface__["data"][0]
+            words[at] = start + (-start % 64)
+        at += 1
+        for letter, v in zip(self.numbers, values, strict=True):
+            words[at : at + 2] = encode_number(letter, v)
+            at += 2
+        words[at:] = self.extra
+        return words, space
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        words, space = self.block(inputs, outputs)
+        status = self.call(ctypes.addressof(words))
+        if status:
+            assert self.fail is not None, f"kernel failed with {status} and no one to tell"
+            self.fail(status, words[0])
+        del space
+
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], int]:
+        """The call with its block filled once: for measuring the kernel alone."""
+        words, space = self.block(inputs, outputs)
+        call, address, kept = self.call, ctypes.addressof(words), (words, space, inputs, outputs)
+
+        def run(kept: Any = kept) -> int:
+            return call(address)
+
+        return run
+
+
+def address_of(t: Any) -> int:
+    """Where the first element of a tensor is."""
+    start: int = t._storage.data_ptr()
+    return start + t._offset * t._meta.dtype.itemsize
+
+
+def encode_number(letter: str, value: Any) -> tuple[int, int]:
+    """A Python number as two words."""
+    if letter == "i":
+        word = int(value) & (1 << 64) - 1
+        return (word - (1 << 64) if word >> 63 else word), 0
+    if letter == "f":
+        return struct.unpack("<q", struct.pack("<d", value))[0], 0
+    both = struct.unpack("<qq", struct.pack("<dd", complex(value).real, complex(value).imag))
+    return both[0], both[1]
