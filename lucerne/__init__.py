@@ -74,6 +74,12 @@ from lucerne.tensor.interop import frombuffer as frombuffer
 from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
 from lucerne.tensor.legacy import TypedStorage as TypedStorage
 from lucerne.tensor.load import fill as _fill
+from lucerne.tensor.memory import empty_cache as empty_cache
+from lucerne.tensor.memory import max_memory_allocated as max_memory_allocated
+from lucerne.tensor.memory import memory_allocated as memory_allocated
+from lucerne.tensor.memory import memory_reserved as memory_reserved
+from lucerne.tensor.memory import memory_stats as memory_stats
+from lucerne.tensor.memory import reset_peak_memory_stats as reset_peak_memory_stats
 from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa: F401
 from lucerne.tensor.overrides import (
     disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401

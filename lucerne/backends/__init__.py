@@ -60,4 +60,13 @@ def _load(name: str) -> Backend:
     return loaded
 
 
+def fast_path() -> Any:
+    """What the host's engine puts in front of the Python path (see `FastPath` in api.py), or None:
+    the Python path then does everything."""
+    if not config.fast_path:
+        return None
+    make = getattr(get(HOST), "fast_path", None)
+    return None if make is None else make()
+
+
 dev.set_known_types(is_known)

@@ -12,7 +12,7 @@ from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
 """Raised when this file changes in a way that an existing backend would notice."""
 
 Buffer = Any
@@ -62,3 +62,18 @@ class Backend(Protocol):
 
     def supports(self, op: Op) -> bool:
         """Whether `compile` takes this op."""
+
+
+class Fusing(Protocol):
+    """What a backend may have besides: composites as one kernel.
+
+    A composite is an op written with other ops; without this ability eager runs them one by one. A
+    composite with a `meta` of its own arrives as a graph of that one node, any other as the graph
+    of the primitives its body calls.
+    """
+
+    def fuses(self, op: Op) -> bool:
+        """Whether calls of this composite should be offered at all. Must not depend on data."""
+
+    def fuse(self, graph: Graph) -> Executable | None:
+        """One executable for the whole graph, or None: its ops then run one by one."""

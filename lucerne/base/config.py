@@ -6,16 +6,35 @@ import dataclasses
 import os
 
 
+def _user_cache_folder(environment: dict[str, str]) -> str:
+    """`lucerne` in the user's folder for caches, as the XDG convention says."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "lucerne") if os.path.isabs(base) else ""
+
+
 @dataclasses.dataclass
 class Config:
     """What a user may switch. `LUCERNE_<NAME>` in the environment sets a field at import."""
 
     host_backend: str = "reference"
     """Which backend serves the device named `cpu`."""
+    fast_path: bool = True
+    """Let the host's engine put machine code in front of the Python path of eager calls."""
     plan_cache_size: int = 65536
     """How many eager plans are kept before the cache starts anew."""
     user_lines: bool = True
     """Remember the user's line for saved tensors and in-place writes (for error messages)."""
+    threads: int = 0
+    """How many threads kernels use at first; 0: one for each core."""
+    cache_dir: str = _user_cache_folder(dict(os.environ))
+    """Where compiled kernels are kept between processes; empty: nowhere."""
+    cache_megabytes: int = 512
+    """How much the compiled kernels on disk may take; the ones unused for longest go first."""
+    guard_pages: int = 0
+    """Debugging: if not 0, every allocation stands between inaccessible pages, aligned to so much
+    (64 as usual, 16 to catch reads that go a little too far)."""
 
 
 def _read(environment: dict[str, str]) -> Config:

@@ -11,12 +11,17 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 Place = tuple[CodeType, int]
 
 
+def is_users(code: CodeType) -> bool:
+    """Whether code stands in a file outside the package."""
+    return not code.co_filename.startswith(_PACKAGE) and code.co_filename[0] != "<"
+
+
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE) and code.co_filename[0] != "<":
+        if is_users(code):
             return code, frame.f_lineno
         frame = frame.f_back
     return None

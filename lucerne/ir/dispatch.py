@@ -22,16 +22,38 @@ from lucerne.ir.op import Op
 class State(threading.local):
     """Per-thread switches. `active` is true when some interpreter wants to see calls."""
 
+    changed: Callable[[bool, bool], None] | None = None
+    """Told (gradients are recorded, calls must take the complete path) after every change: an
+    engine's fast path keeps a copy."""
+
     def __init__(self) -> None:
         self.active = False
         self.call_level: list[Interpreter] = []
         self.kernel_level: list[Interpreter] = []
         self.overrides_enabled = True
-        self.grad_enabled = True
+        self._grad_enabled = True
         self.inference = False
+        self.special = 0
+        """How many things are on that only the complete path knows (saved-tensor hooks, ...)."""
+
+    @property
+    def grad_enabled(self) -> bool:
+        return self._grad_enabled
+
+    @grad_enabled.setter
+    def grad_enabled(self, value: bool) -> None:
+        self._grad_enabled = value
+        if State.changed is not None:
+            State.changed(value, self.active or self.special > 0)
 
     def refresh(self) -> None:
         self.active = bool(self.call_level or self.kernel_level or self.inference)
+        if State.changed is not None:
+            State.changed(self._grad_enabled, self.active or self.special > 0)
+
+    def add_special(self, count: int) -> None:
+        self.special += count
+        self.refresh()
 
 
 state = State()

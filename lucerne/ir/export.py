@@ -29,6 +29,18 @@ def public_names(namespace: str) -> dict[str, Any]:
     return found
 
 
+class Wrapping:
+    """What stands in front of public functions: an engine may install a faster caller."""
+
+    public: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+
+
+@functools.cache
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A public function as users call it, the same object each time."""
+    return function if Wrapping.public is None else Wrapping.public(function)
+
+
 @functools.cache
 def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
     """A front as users call it: overriding types and function modes see it, as they see ops."""
@@ -37,10 +49,11 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if state.active or (args and type(args[0]) not in familiar):
-            return entry.front(call, function, args, kwargs)
+            return entry.front(shown, function, args, kwargs)
         return function(*args, **kwargs)
 
-    return call
+    shown = wrapped(call)
+    return shown
 
 
 def fill(module: dict[str, Any], namespace: str) -> None:

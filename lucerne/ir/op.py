@@ -59,7 +59,7 @@ class Op:
     __slots__ = (
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
         "explicit", "inplace", "internal", "kind", "kinds", "meta", "method", "name", "namespace",
-        "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
+        "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
         "samples", "save_names",
     )  # fmt: skip
 
@@ -91,6 +91,8 @@ class Op:
         self.needs_opmath: bool = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body
+        self.native: int | None = None
+        """What an engine's fast path knows about the op: the address of its own description."""
 
     def __repr__(self) -> str:
         return f"<op {self.qualified}>"
@@ -117,15 +119,33 @@ class Op:
 Derivatives = Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]
 
 
-def _derivatives(vjp: Mapping[str, Callable[..., Any]] | None) -> Derivatives:
+class Part:
+    """One result of a formula that gives the gradients of several inputs at once.
+
+    Who evaluates several parts of one `whole` should call it once and pick.
+    """
+
+    __slots__ = ("index", "whole")
+
+    def __init__(self, whole: Callable[..., Any], index: int) -> None:
+        self.whole, self.index = whole, index
+
+    def __call__(self, *args: Any) -> Any:
+        return self.whole(*args)[self.index]
+
+
+def _derivatives(vjp: Mapping[Any, Callable[..., Any]] | None) -> Derivatives:
     """For each differentiable input: the formula, and the names of what it reads."""
-    if not vjp:
-        return {}
-    return {
-        name: (formula, parameter_names(formula))
-        for name, formula in vjp.items()
-        if formula is not None
-    }
+    found: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+    for name, formula in (vjp or {}).items():
+        if formula is None:
+            continue
+        reads = parameter_names(formula)
+        if isinstance(name, tuple):
+            found.update((n, (Part(formula, i), reads)) for i, n in enumerate(name))
+        else:
+            found[name] = (formula, reads)
+    return found
 
 
 def _save_names(derivatives: Derivatives, args: tuple[str, ...]) -> frozenset[str]:

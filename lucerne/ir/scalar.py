@@ -116,6 +116,21 @@ class Scalar:
     def sigmoid(self, x: Any) -> Any:
         return self.div(1, self.add(1, self.exp(self.neg(x))))
 
+    def silu(self, x: Any) -> Any:
+        """`x * sigmoid(x)`."""
+        return self.div(x, self.add(1, self.exp(self.neg(x))))
+
+    def gelu(self, x: Any) -> Any:
+        """`x` times the share of a normal distribution below it."""
+        below = self.add(1, self.erf(self.mul(x, math.sqrt(0.5))))
+        return self.mul(self.mul(x, 0.5), below)
+
+    def gelu_tanh(self, x: Any) -> Any:
+        """`gelu` by the tanh formula."""
+        cube = self.mul(self.mul(self.mul(x, x), x), 0.044715)
+        inner = self.mul(self.add(x, cube), math.sqrt(2 / math.pi))
+        return self.mul(self.mul(x, 0.5), self.add(1, self.tanh(inner)))
+
     def erfc(self, x: Any) -> Any:
         return self.sub(1, self.erf(x))
 

@@ -245,11 +245,10 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """
     refuse(input, "GeluKernelImpl", dt.INTEGER, dt.BOOL, dt.COMPLEX)
     if approximate == "tanh":
-        inner = (input + input * input * input * 0.044715) * _GELU_TANH
-        return input * 0.5 * (1 + s.tanh(inner))
+        return s.gelu_tanh(input)
     if approximate != "none":
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return input * 0.5 * (1 + s.erf(input * math.sqrt(0.5)))
+    return s.gelu(input)
 
 
 def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
@@ -261,7 +260,7 @@ def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
 def silu_op(input: Tensor) -> Tensor:
     """`x * sigmoid(x)`."""
     refuse(input, "silu_cpu", dt.INTEGER, dt.BOOL)
-    return input / (1 + s.exp(-input))
+    return s.silu(input)
 
 
 @front(namespace="nn.functional")

@@ -9,8 +9,9 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
-from lucerne.ops.pool import avg_pool, max_pool, suggested
+from lucerne.ops.pool import avg_pool, max_pool, pooled_meta, suggested
 
 
 def _bounds(size: int, out: int) -> list[tuple[int, int]]:
@@ -30,7 +31,28 @@ def _is_even(input: Tensor, size: sh.Shape) -> bool:
     return all(m and n % m == 0 for n, m in zip(input.shape[2:], size, strict=True))
 
 
-@composite(internal=True, name="adaptive_avg_pool", opmath=True, out=False)
+def _spread_means(g: Tensor, size: sh.Shape, input_meta: TensorMeta) -> Tensor:
+    """Every element of a window gets its share of the gradient."""
+    x = g
+    for d in reversed(range(len(size))):
+        index, counts, wide = _window_indices(input_meta.shape[2 + d], size[d])
+        tail = (1,) * (x.ndim - 3 - d)
+        x = (x / x.new_tensor(counts).reshape(-1, *tail)).unsqueeze(3 + d)
+        inside = x.new_tensor([[j < c for j in range(wide)] for c in counts])
+        parts = (x * inside.reshape(size[d], wide, *tail)).flatten(2 + d, 3 + d)
+        nothing = parts.new_zeros((*x.shape[: 2 + d], input_meta.shape[2 + d], *x.shape[4 + d :]))
+        x = nothing.index_add(2 + d, parts.new_tensor(index, dtype=dt.int64), parts)
+    return x
+
+
+@composite(
+    internal=True,
+    name="adaptive_avg_pool",
+    opmath=True,
+    out=False,
+    meta=pooled_meta,
+    vjp={"input": lambda g, size, input_meta: _spread_means(g, size, input_meta)},
+)
 def adaptive_avg_pool(input: Tensor, size: IntList) -> Tensor:
     """(N, C, n...) to (N, C, size...), each the mean of its window."""
     x = input

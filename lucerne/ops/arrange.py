@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
+from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.base.device import HOST, device
 from lucerne.ir.convert import IntList, as_int, as_int_list
@@ -355,7 +355,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     given = sizes(tensors) if tensors and not hasattr(tensors[0], "_meta") else tensors
     given = tuple(given)
     if indexing is None:
-        warnings.warn(
+        notices.warn(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
             "argument.",
             stacklevel=2,

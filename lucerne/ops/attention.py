@@ -7,9 +7,11 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.convolution import CXX_TYPES
 from lucerne.ops.dropout import dropout
+from lucerne.ops.join import cat
 
 
 def _name(t: Tensor) -> str:
@@ -34,13 +36,17 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) 
         )
 
 
-def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Grouped-query attention: each head of key and value serves several of the query."""
+def _check_sharing(query: Tensor, key: Tensor, value: Tensor) -> None:
     heads = query.shape[-3]
     if heads % key.shape[-3] or heads % value.shape[-3]:
         raise RuntimeError(
             "Number of heads in key and value must divide the number of heads in query"
         )
+
+
+def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Grouped-query attention: each head of key and value serves several of the query."""
+    heads = query.shape[-3]
     return (
         key.repeat_interleave(heads // key.shape[-3], -3),
         value.repeat_interleave(heads // value.shape[-3], -3),
@@ -58,6 +64,23 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return x.masked_fill(hidden, 0.0).softmax(dim).masked_fill(hidden, 0.0)
 
 
+def _scores(
+    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float
+) -> Tensor:
+    """`query @ key.mT * scale`, with minus infinity where a key is hidden from a query."""
+    half = math.sqrt(abs(scale))
+    # Both factors scaled before the product: as torch does it, against overflow.
+    scores = (query * math.copysign(half, scale)) @ (key * half).transpose(-2, -1)
+    if is_causal:
+        rows = scores.new_ones(scores.shape[-2:], dtype=dt.bool_)
+        scores = scores.masked_fill(rows.tril().logical_not(), -math.inf)
+    if attn_mask is None:
+        return scores
+    if attn_mask.dtype is dt.bool_:
+        return scores.masked_fill(attn_mask.logical_not(), -math.inf)
+    return scores + attn_mask
+
+
 @composite(internal=True, name="attend", opmath=True, out=False)
 def attend(
     query: Tensor,
@@ -69,22 +92,135 @@ def attend(
     scale: float,
 ) -> Tensor:
     """`softmax(query @ key.mT * scale + mask) @ value`."""
-    half = math.sqrt(abs(scale))
-    # Both factors scaled before the product: as torch does it, against overflow.
-    scores = (query * math.copysign(half, scale)) @ (key * half).transpose(-2, -1)
-    hidden = None
-    if is_causal:
-        rows = scores.new_ones(scores.shape[-2:], dtype=dt.bool_)
-        scores = scores.masked_fill(rows.tril().logical_not(), -math.inf)
-    if attn_mask is not None and attn_mask.dtype is dt.bool_:
-        hidden = attn_mask.logical_not()
-        scores = scores.masked_fill(hidden, -math.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
+    scores = _scores(query, key, attn_mask, is_causal, scale)
     weights = scores.softmax(-1) if attn_mask is None else _safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = dropout(weights, dropout_p, True)
     return weights @ value
+
+
+# ---- as one kernel forward and one backward -----------------------------------------------------
+
+
+def _layout_like(shape: tuple[int, ...], meta: TensorMeta) -> TensorMeta:
+    """A result in the memory order of an operand: what follows is often a view of that order."""
+    if tuple(meta.shape) == shape and meta.is_dense and meta.strides[-1] == 1:
+        return meta
+    if len(shape) == meta.ndim == 4 and meta.strides[1] < meta.strides[2]:
+        _, h, t, d = shape
+        return meta.like(shape, strides=(t * h * d, d, h * d, 1))
+    return meta.like(shape)
+
+
+def _flash_meta(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: Any
+) -> tuple[TensorMeta, TensorMeta]:
+    shape = (*query.shape[:-1], value.shape[-1])
+    stats = (*query.shape[:-2], 2, query.shape[-2])
+    return _layout_like(shape, query), query.like(stats, dtype=dt.float32)
+
+
+def _flash_backward_meta(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: Any
+) -> tuple[TensorMeta, ...]:
+    return tuple(_layout_like(tuple(t.shape), t) for t in (query, key, value))
+
+
+@composite(internal=True, opmath=True, out=False, meta=_flash_backward_meta)
+def flash_attention_backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    grad: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `flash_attention` for query, key and value.
+
+    `out` and `stats` spare a kernel the first half of its work. The meaning doesn't need them, and
+    without them second derivatives are those of the plain formula.
+    """
+    wide_key, wide_value = _expanded_heads(query, key, value)
+    scores = _scores(query, wide_key, attn_mask, is_causal, scale)
+    weights = scores.softmax(-1) if attn_mask is None else _safe_softmax(scores, -1)
+    by_weight = grad @ wide_value.transpose(-2, -1)
+    by_score = weights * (by_weight - (by_weight * weights).sum(-1, True)) * scale
+    by_key = by_score.transpose(-2, -1) @ query
+    by_value = weights.transpose(-2, -1) @ grad
+    return by_score @ wide_key, _summed_heads(by_key, key), _summed_heads(by_value, value)
+
+
+def _expanded_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    grouped = min(query.ndim, key.ndim, value.ndim) > 2 and (
+        1 < key.shape[-3] != query.shape[-3] or 1 < value.shape[-3] != query.shape[-3]
+    )
+    return _shared_heads(query, key, value) if grouped else (key, value)
+
+
+def _summed_heads(g: Tensor, shared: Tensor) -> Tensor:
+    """The sum over the query heads that one head of `shared` served."""
+    if g.ndim < 3 or shared.ndim < 3 or shared.shape[-3] in (1, g.shape[-3]):
+        return g
+    return g.unflatten(-3, (shared.shape[-3], -1)).sum(-3)
+
+
+def _flash_vjp(
+    g: Any,
+    y: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any,
+    is_causal: bool,
+    scale: float,
+) -> Any:
+    return flash_attention_backward(query, key, value, attn_mask, g[0], *y, is_causal, scale)
+
+
+@composite(
+    internal=True,
+    opmath=True,
+    out=False,
+    meta=_flash_meta,
+    vjp={("query", "key", "value"): _flash_vjp},
+)
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """Attention, and for each query its largest score (in powers of two) and the inverse of the sum
+    of `exp(score - largest)`: from these a kernel makes the weights again in the backward pass.
+
+    Heads of key and value may each serve several of the query.
+    """
+    key, value = _expanded_heads(query, key, value)
+    scores = _scores(query, key, attn_mask, is_causal, scale)
+    largest = scores.amax(-1, True)
+    if attn_mask is not None:
+        largest = largest.masked_fill(largest == -math.inf, 0.0)
+    weights = (scores - largest).exp()
+    inverse = weights.sum(-1, True).reciprocal()
+    if attn_mask is not None:
+        inverse = inverse.masked_fill(inverse == math.inf, 0.0)
+    stats = cat([largest / math.log(2), inverse], -1).transpose(-2, -1)
+    return (weights * inverse) @ value, stats
+
+
+def _in_one_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout_p: float) -> bool:
+    """Whether nothing is asked that the fused form lacks."""
+    return (
+        not dropout_p
+        and query.dtype in (dt.float32, dt.bfloat16, dt.float16)
+        and (mask is None or not mask.requires_grad)
+        and bool(query.numel() and key.numel() and value.numel())
+    )
 
 
 def _in_query_layout(result: Tensor, query: Tensor) -> Tensor:
@@ -113,8 +249,13 @@ def scaled_dot_product_attention(
     torch.Size([1, 2, 5])
     """
     _check(query, key, value, attn_mask)
-    if enable_gqa:
-        key, value = _shared_heads(query, key, value)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None and query.shape[-1] else scale or 1.0
-    result = attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
+    if enable_gqa:
+        _check_sharing(query, key, value)
+    if _in_one_kernel(query, key, value, attn_mask, dropout_p):
+        result = flash_attention(query, key, value, attn_mask, is_causal, factor)[0]
+    else:
+        if enable_gqa:
+            key, value = _shared_heads(query, key, value)
+        result = attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
     return _in_query_layout(result, query)

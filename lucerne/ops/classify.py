@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops import activation, matmul
 from lucerne.ops.index import index_nd
@@ -156,7 +157,75 @@ def _smoothed(
     return (1 - smoothing) * sharp + even * (smoothing / classes)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+def _classes_meta(
+    input: TensorMeta, target: TensorMeta, weight: Any, reduction: str, ignore_index: int
+) -> TensorMeta:
+    return input.like(tuple(target.shape) if reduction == "none" else ())
+
+
+def _widened(x: Any) -> Any:
+    return x if x is None or x.dtype.compute is x.dtype else x.to(x.dtype.compute)
+
+
+def _classes_back_meta(g: TensorMeta, input: TensorMeta, *rest: Any) -> TensorMeta:
+    return input.like(tuple(input.shape))
+
+
+@composite(internal=True, out=False, meta=_classes_back_meta)
+def cross_entropy_classes_backward(
+    g: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+) -> Tensor:
+    """Gradient of `cross_entropy_classes`: (softmax - one at the target) times the row's weight."""
+    ignored = target == ignore_index
+    safe = target.masked_fill(ignored, 0)
+    x = _widened(input)
+    counted = (~ignored).to(x.dtype)
+    if weight is not None:
+        counted = index_nd(_widened(weight), (safe,)) * counted
+    g = _widened(g)
+    row = (g * counted if reduction != "mean" else g * (counted / counted.sum())).unsqueeze(1)
+    dense = x.softmax(1) * row
+    picked = dense.new_zeros(dense.shape).scatter(1, safe.unsqueeze(1), row)
+    found = (dense - picked).masked_fill(ignored.unsqueeze(1), 0)
+    return found if found.dtype is input.dtype else found.to(input.dtype)
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=_classes_meta,
+    vjp={
+        "input": lambda g, input, target, weight, reduction, ignore_index: (
+            cross_entropy_classes_backward(g, input, target, weight, reduction, ignore_index)
+        )
+    },
+)
+def cross_entropy_classes(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
+) -> Tensor:
+    """Cross entropy of scores (N, C, ...) against int64 classes (N, ...): one kernel each way."""
+    scores = _widened(input).log_softmax(1)
+    found = nll(scores, target, _widened(weight), reduction, ignore_index)
+    return found if found.dtype is input.dtype else found.to(input.dtype)
+
+
+def _is_plain(input: Tensor, target: Tensor, weight: Any) -> bool:
+    """Scores of samples against class numbers: the case with a kernel of its own."""
+    return (
+        input.ndim > 1
+        and target.dtype is dt.int64
+        and input.is_floating_point()
+        and (weight is None or (weight.dtype is input.dtype and not weight.requires_grad))
+        and bool(input.numel())
+    )
+
+
+@front(namespace=FUNCTIONAL)
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -179,6 +248,22 @@ def cross_entropy(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if not label_smoothing and input.shape != target.shape and _is_plain(input, target, weight):
+        _check_classes(input, target, weight)
+        return cross_entropy_classes(input, target, weight, reduction, ignore_index)
+    return cross_entropy_any(input, target, weight, reduction, ignore_index, label_smoothing)
+
+
+@composite(internal=True, opmath=True, out=False)
+def cross_entropy_any(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Tensor:
+    """Cross entropy in all its forms."""
     dim = 1 if input.ndim > 1 else 0
     if input.shape == target.shape:
         _check_soft(input, target, weight, ignore_index)
@@ -357,7 +442,7 @@ def kl_div(
     """Kullback-Leibler divergence of log probabilities `input` from `target`."""
     legacy = legacy_reduction(size_average, reduce, "")
     if not legacy and reduction == "mean":
-        warnings.warn(
+        notices.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support "
             "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition.'mean' will be changed to behave the same as 'batchmean' in the next "

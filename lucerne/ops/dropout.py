@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
+from lucerne.base import notices
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ops.move import preserved_strides
 
 # Constants of SELU: alpha dropout sets elements to the value SELU tends to at minus infinity.
 _SATURATION = 1.7580993408473766
@@ -29,7 +31,7 @@ def _noise(input: Tensor, by_feature: bool) -> Tensor:
 
 
 def _dense(input: Tensor) -> Any:
-    return input.detach().clone().stride()
+    return preserved_strides(input._meta, lo.preserve_format)
 
 
 def _drop(
@@ -106,7 +108,7 @@ def _by_channel(input: Tensor, p: float, training: bool, inplace: bool, batched:
 
 
 def _deprecated(name: str, ndim: int, spatial: int) -> None:
-    warnings.warn(
+    notices.warn(
         f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an "
         "error in a future release. To retain the behavior and silence this warning, please use "
         f"dropout instead. Note that {name} exists to provide channel-wise dropout on inputs with "
@@ -125,7 +127,7 @@ def dropout2d(
     if input.ndim not in (3, 4):
         _deprecated("dropout2d", input.ndim, 2)
     if input.ndim == 3:
-        warnings.warn(
+        notices.warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
             "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
             "dim. This behavior will change in a future release to interpret the input as one "
@@ -192,7 +194,7 @@ def gumbel_softmax(
 ) -> Tensor:
     """A sample of the Gumbel-softmax distribution; `hard`: one-hot values, soft gradients."""
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        notices.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     gumbels = -logits.detach().new_empty(logits.shape).exponential_().log()
     soft = ((logits + gumbels) / tau).softmax(dim)
     if not hard:

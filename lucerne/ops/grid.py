@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
@@ -215,7 +215,7 @@ def grid_sampler_3d(
 
 def _corners(align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(
+        notices.warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
             "1.3.0. Please specify align_corners=True if the old behavior is desired. See the "
             "documentation of grid_sample for details.",
@@ -302,7 +302,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
             f"{theta.shape}."
         )
     if corners and min(size[2:]) == 1:
-        warnings.warn(
+        notices.warn(
             "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
             "align_corners=True. This is not an intended use case of affine_grid. See the "
             "documentation of affine_grid for details.",

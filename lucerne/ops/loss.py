@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
+from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite
 from lucerne.ir.op import Tensor
@@ -21,7 +21,7 @@ def legacy_reduction(size_average: Any, reduce: Any, reduction: str) -> str:
         return reduction
     average = True if size_average is None else size_average
     chosen = "none" if reduce is False else "mean" if average else "sum"
-    warnings.warn(
+    notices.warn(
         "size_average and reduce args will be deprecated, please use "
         f"reduction='{chosen}' instead.",
         stacklevel=3,
@@ -43,7 +43,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 def _same_size(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if input.shape == target.shape:
         return input, target
-    warnings.warn(
+    notices.warn(
         f"Using a target size ({target.shape}) that is different to the input size "
         f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
         "Please ensure they have the same size.",

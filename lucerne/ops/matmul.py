@@ -244,6 +244,41 @@ def scaled_sum(input: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     return product + (input if beta == 1 else input * beta)
 
 
+def _sum_meta(input: TensorMeta, left: TensorMeta, right: TensorMeta) -> TensorMeta:
+    return _product_meta(left, right)
+
+
+@composite(
+    internal=True,
+    opmath=True,
+    out=False,
+    meta=_sum_meta,
+    vjp={
+        "input": lambda g: g,
+        "left": lambda g, right: batch_matmul(g, transposed(right)),
+        "right": lambda g, left: batch_matmul(transposed(left), g),
+    },
+    samples=[((3, 5), (3, 4), (4, 5))],
+)
+def add_product(input: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """`input + left @ right` of one dtype, where `input` has the shape of the product."""
+    return batch_matmul(left, right) + input
+
+
+@composite(internal=True, opmath=True, out=False)
+def add_scaled_product(
+    input: Tensor, left: Tensor, right: Tensor, beta: Scalar, alpha: Scalar
+) -> Tensor:
+    """`beta * input + alpha * (left @ right)`."""
+    return scaled_sum(input, batch_matmul(left, right), beta, alpha)
+
+
+def _sum_with_product(input: Tensor, left: Tensor, right: Tensor, beta: Any, alpha: Any) -> Tensor:
+    if beta == 1 and alpha == 1:
+        return add_product(input, left, right)
+    return add_scaled_product(input, left, right, beta, alpha)
+
+
 def _expanded(input: Tensor, shape: sh.Shape) -> Tensor:
     return input if tuple(input.shape) == shape else input.expand(shape)
 
@@ -263,7 +298,6 @@ def _check_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
 @composite(
     method=True,
     inplace=True,
-    opmath=True,
     out="exact",
     oracle=lambda input, mat1, mat2, beta, alpha: beta * input + alpha * (mat1 @ mat2),
 )
@@ -273,13 +307,12 @@ def addmm(
     """`beta * input + alpha * (mat1 @ mat2)`."""
     _check_addmm(input, mat1, mat2)
     start = _expanded(input, (mat1.shape[0], mat2.shape[1]))
-    return scaled_sum(start, batch_matmul(mat1, mat2), beta, alpha)
+    return _sum_with_product(start, mat1, mat2, beta, alpha)
 
 
 @composite(
     method=True,
     inplace=True,
-    opmath=True,
     out="exact",
     oracle=lambda input, batch1, batch2, beta, alpha: beta * input + alpha * (batch1 @ batch2),
     samples=[((2, 3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
@@ -296,7 +329,7 @@ def baddbmm(
             f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, "
             f"batch2: {names[2]}"
         )
-    return scaled_sum(start, batch_matmul(batch1, batch2), beta, alpha)
+    return _sum_with_product(start, batch1, batch2, beta, alpha)
 
 
 @composite(
@@ -478,10 +511,43 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     return tensordot_dims(a, b, tuple(range(-dims, 0)), tuple(range(dims)), out=out)
 
 
+def _linear_meta(
+    input: TensorMeta, weight: TensorMeta, bias: TensorMeta | None
+) -> TensorMeta | None:
+    """Of the usual case, which backends may take as one kernel; None: the body says."""
+    if weight.ndim != 2 or input.ndim < 2 or input.shape[-1] != weight.shape[1]:
+        return None
+    same = input.dtype is weight.dtype and (bias is None or bias.dtype is weight.dtype)
+    if not same or input.dtype.category == dt.BOOL:
+        return None
+    n = weight.shape[0]
+    if bias is not None and tuple(bias.shape) != (n,):
+        return None
+    return make_meta(input.dtype, (*input.shape[:-1], n), None, input.device)
+
+
+def _as_rows(x: Tensor, width: int) -> Tensor:
+    """All but the last dimension as one; a result of `linear` with a vector has no last one."""
+    return x.reshape(x.numel() // width if width else sh.numel(x.shape[:-1]), width)
+
+
+def _linear_input_vjp(g: Tensor, weight: Tensor, input_meta: TensorMeta) -> Tensor:
+    flat = conj_of(weight).reshape(-1, weight.shape[-1]) if weight.ndim == 1 else conj_of(weight)
+    return batch_matmul(_as_rows(g, flat.shape[0]), flat).reshape(input_meta.shape)
+
+
+def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Tensor:
+    outputs = weight_meta.shape[0] if weight_meta.ndim == 2 else 1
+    rows = _as_rows(conj_of(input), weight_meta.shape[-1])
+    return batch_matmul(_as_rows(g, outputs).transpose(0, 1), rows).reshape(weight_meta.shape)
+
+
 @composite(
     namespace="nn.functional",
     opmath=True,
     out="exact",
+    meta=_linear_meta,
+    vjp={"input": _linear_input_vjp, "weight": _linear_weight_vjp, "bias": lambda g: g},
     oracle=lambda input, weight, bias: input @ weight.T + (0 if bias is None else bias),
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ops.attention import scaled_dot_product_attention
@@ -71,7 +71,7 @@ def _additive(mask: Tensor | None, name: str, dtype: dt.dtype, other: Tensor | N
         f"only bool and floating types of {name} are supported",
     )
     if other is not None and other.dtype is not mask.dtype:
-        warnings.warn(
+        notices.warn(
             f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both "
             "instead.",
             stacklevel=3,

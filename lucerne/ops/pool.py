@@ -114,12 +114,8 @@ def _max_pool_meta(
     dilation: sh.Shape,
     size: sh.Shape,
 ) -> tuple[TensorMeta, TensorMeta]:
-    shape = (*input.shape[:2], *size)
-    strides = sh.format_strides(shape, suggested(input, flat_only=False))
-    return (
-        make_meta(input.dtype, shape, strides, input.device),
-        make_meta(dt.int64, shape, strides, input.device),
-    )
+    values = pooled_meta(input, size)
+    return values, values.like(dtype=dt.int64)
 
 
 @structural(
@@ -324,6 +320,21 @@ def _averaged(total: Tensor, counts: list[list[int]], divisor: int | None) -> Te
     return total / by
 
 
+def _fills(g: Tensor, kernel: sh.Shape, shape: sh.Shape) -> bool:
+    """Whether windows laid side by side cover the input exactly."""
+    return all(m * k == n for m, k, n in zip(g.shape[2:], kernel, shape[2:], strict=True))
+
+
+def _repeated(g: Tensor, kernel: sh.Shape) -> Tensor:
+    """Every element as a block of the kernel's size."""
+    for d, k in enumerate(kernel):
+        at, shape = 3 + d, list(g.shape)
+        wide = g.unsqueeze(at).expand(*shape[:at], k, *shape[at:])
+        shape[at - 1] *= k
+        g = wide.reshape(shape)
+    return g
+
+
 def _avg_back(
     g: Tensor,
     input_meta: TensorMeta,
@@ -335,6 +346,8 @@ def _avg_back(
 ) -> Tensor:
     """Every element gets its share of each window: a transposed convolution with ones."""
     share = _averaged(g, counts, divisor)
+    if kernel == stride and not any(padding) and _fills(share, kernel, input_meta.shape):
+        return _repeated(share, kernel)
     rows = share.reshape(share.shape[0] * share.shape[1], 1, *share.shape[2:])
     ones = g.new_ones((1, 1, *kernel))
     # With ceil_mode the last windows hang over the edge: make room for them, then cut.
@@ -348,11 +361,30 @@ def _avg_back(
     return crop(back, (*back.shape[:2], *input_meta.shape[2:])).reshape(input_meta.shape)
 
 
+def _avg_meta(
+    input: TensorMeta,
+    kernel: sh.Shape,
+    stride: sh.Shape,
+    padding: sh.Shape,
+    counts: Any,
+    divisor: int | None,
+) -> TensorMeta:
+    return pooled_meta(input, tuple(len(row) for row in counts))
+
+
+def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
+    """(N, C, size...) in the memory format of the input."""
+    shape = (*input.shape[:2], *size)
+    strides = sh.format_strides(shape, suggested(input, flat_only=False))
+    return make_meta(input.dtype, shape, strides, input.device)
+
+
 @composite(
     internal=True,
     name="avg_pool",
     opmath=True,
     out=False,
+    meta=_avg_meta,
     vjp={
         "input": lambda g, input_meta, kernel, stride, padding, counts, divisor: _avg_back(
             g, input_meta, kernel, stride, padding, counts, divisor

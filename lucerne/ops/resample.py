@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
@@ -315,7 +315,7 @@ def _upsample_bilinear2d_aa(
 
 
 def _warn(name: str) -> None:
-    warnings.warn(
+    notices.warn(
         f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=3,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.dropout import dropout as drop
+from lucerne.ops.gates import gru_gates, lstm_gates, sum_relu, sum_tanh
 from lucerne.ops.join import cat, stack
 from lucerne.ops.matmul import linear
 
@@ -38,26 +39,21 @@ Step = Callable[[Tensor, Hidden, Weights], Hidden]
 
 def _lstm_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
     h, c = state
-    i, f, g, o = (gates + linear(h, w.w_hh, w.b_hh)).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
+    h, c = lstm_gates(gates, linear(h, w.w_hh, w.b_hh), c)
     return (h if w.w_hr is None else linear(h, w.w_hr, None)), c
 
 
 def _gru_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
     (h,) = state
-    reset, update, new = gates.chunk(3, -1)
-    h_reset, h_update, h_new = linear(h, w.w_hh, w.b_hh).chunk(3, -1)
-    n = (new + (reset + h_reset).sigmoid() * h_new).tanh()
-    return ((h - n) * (update + h_update).sigmoid() + n,)
+    return (gru_gates(gates, linear(h, w.w_hh, w.b_hh), h),)
 
 
 def _tanh_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
-    return ((gates + linear(state[0], w.w_hh, w.b_hh)).tanh(),)
+    return (sum_tanh(gates, linear(state[0], w.w_hh, w.b_hh)),)
 
 
 def _relu_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
-    return ((gates + linear(state[0], w.w_hh, w.b_hh)).relu(),)
+    return (sum_relu(gates, linear(state[0], w.w_hh, w.b_hh)),)
 
 
 # ---- sequences --------------------------------------------------------------------------------

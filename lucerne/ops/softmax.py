@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from lucerne.base import defaults
+from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
@@ -90,7 +89,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
 
 
 def _implicit_dim(name: str, ndim: int, stacklevel: int) -> int:
-    warnings.warn(
+    notices.warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
         stacklevel=stacklevel,

@@ -108,6 +108,20 @@ def msort(input: Tensor) -> Tensor:
     return sort_along(input, 0, False, False)[0]
 
 
+def _top_meta(input: TensorMeta, k: int, dim: int, largest: bool) -> TensorMeta:
+    shape = list(input.shape)
+    if shape:
+        shape[dim] = k
+    return make_meta(dt.int64, tuple(shape), None, input.device)
+
+
+@composite(internal=True, name="top_positions", meta=_top_meta, vjp={}, out=False)
+def top_positions(input: Tensor, k: int, dim: int, largest: bool) -> Tensor:
+    """Where the `k` largest (or smallest) along `dim` are; among equals the first come first."""
+    order = sort_along(input, dim, largest, True)[1]
+    return order.narrow(dim, 0, k).clone().contiguous() if input.ndim else order
+
+
 @composite(method=True, out="exact")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) elements along `dim`, and where they are.
@@ -119,8 +133,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     size = input.shape[sh.wrap_dim(dim, input.ndim)] if input.ndim else 1
     if not 0 <= k <= size:
         raise RuntimeError("selected index k out of range")
-    order = sort_along(input.detach(), dim, largest, True)[1]
-    index = order.narrow(dim, 0, k).clone() if input.ndim else order
+    index = top_positions(input.detach(), k, dim, largest)
     return named("topk", "values indices")(input.gather(dim, index), index)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
@@ -191,7 +191,7 @@ def _freedom(weights: Any, aweights: Any, total: Any, correction: float) -> Any:
     else:
         found = total - correction
     if found <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
+        notices.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
                       "the number of observations.", stacklevel=4)  # fmt: skip
         return found * 0
     return found

@@ -1,18 +1,20 @@
 """TensorBase: the few fixed fields a tensor is made of.
 
-Everything above uses these fields and nothing else, so an engine can replace this type with one
-whose slots are machine code, and the Python path beside it stays complete.
+Everything above uses these fields and nothing else. Where the host's engine has a fast path, it
+brings a type with the same fields whose slots are machine code (`backends.fast_path`); the Python
+path beside it stays complete, and is what runs where no machine code may.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from lucerne import backends
 from lucerne.ir.meta import TensorMeta
-from lucerne.tensor.storage import Storage
+from lucerne.tensor.storage import FAST, Storage
 
 
-class TensorBase:
+class PlainTensorBase:
     """Storage, offset, meta; autograd state and view state when there are any."""
 
     __slots__ = ("__weakref__", "_array", "_auto", "_meta", "_offset", "_storage", "_view")
@@ -28,6 +30,13 @@ class TensorBase:
     _array: Any
     """The backend's handle of this tensor, kept between calls."""
 
+    @property
+    def _needs_grad(self) -> bool:
+        auto = self._auto
+        return auto is not None and auto.requires_grad
+
+
+TensorBase: Any = PlainTensorBase if FAST is None else FAST.TensorBase
 
 plain_types: set[type] = set()
 """Tensor types without an override of op calls: eager takes these without asking."""
@@ -39,7 +48,7 @@ _new = object.__new__
 class Maker:
     """How the layers below `Tensor` make one: `Tensor` is installed here once it exists."""
 
-    cls: type[TensorBase] = TensorBase
+    cls: type[Any] = TensorBase
 
     @staticmethod
     def make(storage: Storage, offset: int, meta: TensorMeta) -> Any:
@@ -51,10 +60,12 @@ class Maker:
         return t
 
 
-make_tensor = Maker.make
+make_tensor: Any = Maker.make if FAST is None else FAST.make_tensor
 
 
 def new_tensor(meta: TensorMeta) -> Any:
     """A tensor on fresh bytes, contents undefined."""
-    storage = Storage.allocate(meta.span * meta.dtype.itemsize, meta.device)
-    return make_tensor(storage, 0, meta)
+    nbytes = meta.span * meta.dtype.itemsize
+    if FAST is not None and meta.device.type == backends.HOST:
+        return FAST.fresh_tensor(meta, nbytes)
+    return make_tensor(Storage.allocate(nbytes, meta.device), 0, meta)

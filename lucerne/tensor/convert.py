@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lucerne import backends
-from lucerne.base import defaults
+from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.defaults import DefaultDevice as DefaultDevice
@@ -38,7 +37,7 @@ def tensor(
             [3, 4]])
     """
     if isinstance(data, TensorBase):
-        warnings.warn(
+        notices.warn(
             "To copy construct from a tensor, it is recommended to use "
             "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
             "rather than torch.tensor(sourceTensor).",

@@ -20,12 +20,15 @@ from lucerne.ir.define import Geometry
 from lucerne.ir.graph import one_op_graph
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
-from lucerne.tensor import overrides
+from lucerne.tensor import fast, overrides
 from lucerne.tensor.autograd import record
+from lucerne.tensor.autograd.names import is_named
 from lucerne.tensor.autograd.state import AutogradState, ViewState
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
 from lucerne.tensor.into import InPlace, Plans, run_into
-from lucerne.tensor.storage import Storage
+from lucerne.tensor.observe import Observation
+from lucerne.tensor.storage import FAST, Storage
+from lucerne.tensor.trace import traced
 
 _NUMBERS = frozenset((bool, int, float, complex, type(None)))
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -47,8 +50,7 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
             cls = type(a)
             if cls in plain_types:
                 key.append(a._meta)
-                if a._auto is not None and a._auto.requires_grad:
-                    grad = True
+                grad = grad or a._needs_grad
             elif cls in _NUMBERS:
                 key.append(cls)
             else:
@@ -61,11 +63,15 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
             for x in a:
                 if type(x) not in plain_types and x is not None:
                     return _run_unusual(op, args, None)
-                grad = grad or (x is not None and x._auto is not None and x._auto.requires_grad)
+                grad = grad or (x is not None and x._needs_grad)
             key.append(tuple([None if x is None else x._meta for x in a]))
     found = tuple(key)
     plan = _plans.get(found) or _make_plan(found, op, args)
     result = plan.run(args)
+    if FAST is not None:
+        fast.remember(op, args, plan)
+        if Observation.current is not None:
+            Observation.current.saw(op, args, plan, result)
     if grad and _state.grad_enabled:
         record.record(op, args, result)
     return result
@@ -79,20 +85,24 @@ def _run_pair(op: Op, args: tuple[Any, ...]) -> Any:
     if kind_a in plain_types:
         if kind_b in plain_types:
             key = (op, a._meta, b._meta)
-            grad = a._auto is not None or b._auto is not None
+            grad = a._needs_grad or b._needs_grad
         elif kind_b in _NUMBERS:
             key = (op, a._meta, kind_b)
-            grad = a._auto is not None
+            grad = a._needs_grad
         else:
             return _run_unusual(op, args, None)
     elif kind_a in _NUMBERS and kind_b in plain_types:
         key = (op, kind_a, b._meta)
-        grad = b._auto is not None
+        grad = b._needs_grad
     else:
         return _run_unusual(op, args, None)
     plan = _plans.get(key) or _make_plan(key, op, args)
     result = plan.run(args)
-    if grad and _state.grad_enabled and record.needs_grad(op, args):
+    if FAST is not None:
+        fast.remember(op, args, plan)
+        if Observation.current is not None:
+            Observation.current.saw(op, args, plan, result)
+    if grad and _state.grad_enabled:
         record.record(op, args, result)
     return result
 
@@ -100,6 +110,8 @@ def _run_pair(op: Op, args: tuple[Any, ...]) -> Any:
 def clear_plans() -> None:
     """Forget all plans (a default they depend on has changed)."""
     _plans.clear()
+    if FAST is not None:
+        FAST.forget()
 
 
 def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
@@ -124,7 +136,9 @@ def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
 class Plan:
     """What to do for one key."""
 
-    __slots__ = ()
+    __slots__ = ("native",)
+    native: Any
+    """The plan as the fast path reads it: None before it was tried, False when it does not fit."""
 
     def run(self, args: tuple[Any, ...]) -> Any:
         raise NotImplementedError
@@ -137,9 +151,16 @@ def _no_bytes(nbytes: int) -> None:
 class KernelPlan(Plan):
     """Allocate the results and run an executable that writes them."""
 
-    __slots__ = ("allocate", "device", "execute", "flat", "metas", "op", "sizes", "slots", "whole")
+    __slots__ = ("allocate", "device", "execute", "flat", "metas", "on_host", "op", "sizes", "slots", "whole")
 
-    def __init__(self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]) -> None:
+    def __init__(
+        self,
+        op: Op,
+        args: tuple[Any, ...],
+        metas: tuple[TensorMeta, ...],
+        execute: Any = None,
+    ) -> None:
+        self.native = None
         self.op = op
         self.metas = metas
         self.slots = [
@@ -150,13 +171,16 @@ class KernelPlan(Plan):
         self.flat = op_.TENSOR_LIST not in op.kinds
         self.whole = self.flat and len(self.slots) == len(args)
         self.device = metas[0].device
+        self.on_host = FAST is not None and self.device.type == backends.HOST
         self.sizes = [(m, m.span * m.dtype.itemsize) for m in metas]
-        self.execute: Any = None
+        self.execute: Any = execute
         self.allocate: Any = _no_bytes
         if self.device.type != backends.META:
-            graph = one_op_graph(op, _metas_of(op, args), metas)
             backend = backends.get(self.device.type)
-            self.execute, self.allocate = backend.compile(graph), backend.allocate
+            self.allocate = backend.allocate
+            if execute is None:
+                graph = one_op_graph(op, _metas_of(op, args), metas)
+                self.execute = backend.compile(graph)
 
     def inputs(self, args: tuple[Any, ...]) -> list[Any]:
         if self.flat:
@@ -164,11 +188,14 @@ class KernelPlan(Plan):
         return flat_inputs(self.op, args)
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        allocate, device = self.allocate, self.device
-        outs = [
-            make_tensor(Storage(allocate(nbytes), nbytes, device), 0, meta)
-            for meta, nbytes in self.sizes
-        ]
+        if self.on_host:
+            outs = [FAST.fresh_tensor(meta, nbytes) for meta, nbytes in self.sizes]
+        else:
+            allocate, device = self.allocate, self.device
+            outs = [
+                make_tensor(Storage(allocate(nbytes), nbytes, device), 0, meta)
+                for meta, nbytes in self.sizes
+            ]
         if self.execute is not None:
             self.execute(args if self.whole else self.inputs(args), outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -184,6 +211,7 @@ class ViewPlan(Plan):
     __slots__ = ("op", "parts", "several")
 
     def __init__(self, op: Op, parts: list[tuple[TensorMeta, int]], several: bool) -> None:
+        self.native = None
         self.op = op
         self.parts = parts
         self.several = several
@@ -212,10 +240,10 @@ class ViewPlan(Plan):
             several=self.several or (parent is not None and parent.several),
             no_grad=not _state.grad_enabled,
         )
-        if source._auto is None:
+        if not source._needs_grad and source._auto is None:
             if _state.grad_enabled:
                 source._storage.note_view(t)
-        elif source._auto.requires_grad and not _state.grad_enabled:
+        elif source._needs_grad and not _state.grad_enabled:
             t._auto = AutogradState(requires_grad=True)  # a leaf of its own, as in torch
         return t
 
@@ -230,6 +258,7 @@ class DataPlan(Plan):
             raise NotImplementedError(
                 f"{op.name}: the shape of the result depends on the data, which a meta tensor lacks"
             )
+        self.native = False
         self.op = op
         self.device = device
         self.execute = backends.get(device.type).compile(one_op_graph(op, _metas_of(op, args), ()))
@@ -323,6 +352,8 @@ def flat_inputs(op: Op, args: tuple[Any, ...]) -> list[Any]:
 
 def _run_watched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Interpreters above autograd see the call first."""
+    if Observation.current is not None and type(out) is not InPlace:
+        Observation.current.spoiled = True
     if _state.call_level:
         return dispatch.through(_state.call_level, op, args, out, _run_unwatched)
     return _run_unwatched(op, args, out)
@@ -358,6 +389,8 @@ def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
 
 def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Arguments neither plain tensors nor numbers: overriding types, NumPy scalars, mistakes."""
+    if Observation.current is not None:
+        Observation.current.spoiled = True
     handled, result = overrides.offer(op, args, out)
     if handled:
         return result
@@ -389,7 +422,23 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run the body; if the entry names its own derivative, the body itself is not recorded."""
     if overrides.any_override(op, args):
         return _run_unusual(op, args, None)
-    if op.explicit and _state.grad_enabled and record.needs_grad(op, args):
+    recorded = _state.grad_enabled and record.needs_grad(op, args)
+    fused = None if recorded and not op.explicit else _fused_plan(op, args)
+    if fused is not None:
+        result = fused.run(args)
+        if FAST is not None:
+            if op.explicit:
+                fast.remember(op, args, fused)
+            if Observation.current is not None:
+                Observation.current.saw(op, args, fused, result)
+        if _state.inference:
+            _mark_inference(result)
+        if recorded:
+            record.record(op, args, result)
+        return result
+    if Observation.current is not None and (op.explicit or is_named(op)):
+        Observation.current.recordable = False
+    if recorded and op.explicit:
         _state.grad_enabled = False
         try:
             result = _body(op, args)
@@ -399,6 +448,84 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
         record.record(op, args, result)
         return result
     return _body(op, args)
+
+
+# ---- composites as one kernel -----------------------------------------------------------------
+
+
+class FusedPlan(KernelPlan):
+    """A composite whose device runs it as one kernel."""
+
+    __slots__ = ("result_type",)
+
+    def __init__(
+        self, op: Op, args: tuple[Any, ...], metas: tuple[TensorMeta, ...], execute: Any, kind: Any
+    ) -> None:
+        super().__init__(op, args, metas, execute)
+        self.result_type = kind if hasattr(kind, "_fields") else None
+        if self.result_type is not None:
+            self.native = False
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        result = super().run(args)
+        return result if self.result_type is None else self.result_type(*result)
+
+
+def _fused_plan(op: Op, args: tuple[Any, ...]) -> Any:
+    """The plan of a composite that its device takes as a whole; None: run its body."""
+    if _state.kernel_level:
+        return None
+    key: list[Any] = [op]
+    for kind, a in zip(op.kinds, args):  # noqa: B905 - hot path, lengths agree by construction
+        if kind == "t":
+            if type(a) in plain_types:
+                key.append(a._meta)
+            elif a is None:
+                key.append(None)
+            else:
+                return None
+        elif kind == "s":
+            key.append(a)
+        else:
+            return None
+    try:
+        return _plans[tuple(key)]
+    except KeyError:
+        return _make_fused_plan(tuple(key), op, args)
+    except TypeError:  # a static that can't be a key
+        return None
+
+
+def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any:
+    if len(_plans) >= config.plan_cache_size:
+        _plans.clear()
+    plan: Any = None
+    devices = {a._meta.device for a in args if isinstance(a, TensorBase)}
+    target = next(iter(devices), None)
+    if len(devices) == 1 and target is not None and target.type != backends.META:
+        backend = backends.get(target.type)
+        claims = getattr(backend, "fuses", None)
+        if claims is not None and claims(op):
+            plan = _built_fused_plan(op, args, target, backend)
+    _plans[key] = plan
+    return plan
+
+
+def _built_fused_plan(op: Op, args: tuple[Any, ...], target: Any, backend: Any) -> Any:
+    if op.meta is not None:
+        found = op.meta(*_metas_of(op, args))
+        if found is None:  # an unusual case, which only the body knows
+            return None
+        metas = (found,) if isinstance(found, TensorMeta) else tuple(found)
+        graph, kind = one_op_graph(op, _metas_of(op, args), metas), tuple
+    else:
+        seen = traced(op, args, target, _body)
+        if seen is None:
+            return None
+        graph, kind = seen[0], type(seen[1])
+        metas = tuple(v.meta for v in graph.outputs)
+    execute = backend.fuse(graph)
+    return None if execute is None else FusedPlan(op, args, metas, execute, kind)
 
 
 def _body(op: Op, args: tuple[Any, ...]) -> Any:

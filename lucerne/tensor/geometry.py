@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import layout as lo
+from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir import dispatch
 from lucerne.ir.convert import as_int_list
@@ -15,7 +15,7 @@ from lucerne.ops.move import copy
 from lucerne.ops.slicing import as_strided
 from lucerne.ops.view import sizes, squeeze, t, transpose, unsqueeze
 from lucerne.tensor.autograd import record
-from lucerne.tensor.autograd.state import requires_grad, state_of
+from lucerne.tensor.autograd.state import requires_grad, set_history, state_of
 from lucerne.tensor.base import Maker, TensorBase
 from lucerne.tensor.into import InPlace, bump, set_geometry
 
@@ -28,8 +28,8 @@ def become(target: Any, view: Any) -> Any:
     if target._view is not None:
         target._view = view._view
     if requires_grad(view):
-        mine, new = state_of(target), state_of(view)
-        mine.grad_fn, mine.output_nr, mine.requires_grad = new.grad_fn, new.output_nr, True
+        new = state_of(view)
+        set_history(target, new.grad_fn, new.output_nr)
     bump(target)
     return target
 
@@ -104,7 +104,7 @@ def resize_as_(input: Any, other: Any, *, memory_format: Any = None) -> Any:
 def reversed_dims(x: Any) -> Any:
     """All dimensions in reverse (`x.T`)."""
     if x.ndim not in (0, 2):
-        warnings.warn(
+        notices.warn(
             f"The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
             f"deprecated (got {x.ndim} dimensions). Use `x.mT` to transpose batches of matrices or "
             "`x.permute(*range(x.ndim)[::-1])`.",
@@ -140,7 +140,7 @@ def _matrices(x: Any, name: str) -> bool:
             "tensor."
         )
     if not x.ndim:
-        warnings.warn(
+        notices.warn(
             f"Tensor.{name} is deprecated on 0-D tensors. This function is the identity in these "
             "cases.",
             stacklevel=3,

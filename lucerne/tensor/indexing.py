@@ -6,13 +6,14 @@ handed to the `index` primitive at the end, one per dimension of the view that i
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
+from lucerne.ir import export
 from lucerne.ops.creation import checked_number
 from lucerne.ops.index import index as index_op
 from lucerne.ops.move import copy, filled
@@ -75,7 +76,7 @@ def _items(index: Any) -> tuple[Any, ...]:
     if isinstance(index, tuple):
         return tuple(index)
     if _means_tuple(index):
-        warnings.warn(
+        notices.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated and will be "
             "changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will "
             "be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an "
@@ -260,4 +261,4 @@ _METHODS = {
 def install() -> None:
     """Give Tensor its square brackets."""
     for name, fn in _METHODS.items():
-        setattr(Maker.cls, name, fn)
+        setattr(Maker.cls, name, export.wrapped(fn) if fn is getitem else fn)

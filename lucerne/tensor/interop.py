@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
 
 from lucerne import backends
-from lucerne.base import defaults
+from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.base.memory import array_over
@@ -162,7 +161,7 @@ def frombuffer(
     raw = np.frombuffer(buffer, np.uint8) if len(memoryview(buffer)) else np.empty(0, np.uint8)
     count = _buffer_count(raw.nbytes, kind.itemsize, count, offset)
     if not raw.flags.writeable:
-        warnings.warn(
+        notices.warn(
             "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
             "This means you can write to the underlying (supposedly non-writable) buffer using the "
             "tensor.",

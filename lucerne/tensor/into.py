@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.base.where import user_place
 from lucerne.ir import dispatch
@@ -16,6 +16,7 @@ from lucerne.ops.move import copy
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+from lucerne.tensor.observe import Observation, spoil
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]
@@ -90,7 +91,7 @@ def _refuse_cast(want: Any, have: Any) -> None:
 
 def resize_output(out: Any, want: Any) -> None:
     if out._meta.numel:
-        warnings.warn(
+        notices.warn(
             f"An output with one or more elements was resized since it had shape "
             f"{list(out._meta.shape)}, which does not match the required output shape "
             f"{list(want.shape)}. This behavior is deprecated, and in a future PyTorch release "
@@ -112,6 +113,7 @@ def set_geometry(t: Any, meta: Any) -> None:
 
 def write(target: Any, source: Any) -> None:
     """Raw copy of values, without autograd; counts as a write to the storage."""
+    spoil()
     if target._meta.numel:
         refuse_internal_overlap(target)
         plan_copy(target, source)
@@ -211,6 +213,7 @@ def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
     )
     if recorded:
         record.check_in_place(target)
+        spoil()
     if op.kind == op_.COMPOSITE:
         return _composite_in_place(op, args, target, recorded)
     original = target
@@ -239,7 +242,10 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
         refuse_internal_overlap(target)
         plan.run_into(args, [target])
         bump(target)
+        if Observation.current is not None:
+            Observation.current.saw(op, args, plan, target, over=target)
         return
+    spoil()
     before = _state.grad_enabled
     _state.grad_enabled = False
     try:
@@ -252,7 +258,8 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
 
 def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -> bool:
     """Whether a kernel may write over `target` while it reads: only if no other input shares it."""
-    if (op.kind != op_.POINTWISE and op is not _copy) or plan.metas[0] is not target._meta:
+    elementwise = op.kind in (op_.POINTWISE, op_.RANDOM) or op is _copy
+    if not elementwise or plan.metas[0] is not target._meta:
         return False
     buffer = target._storage.buffer
     return all(

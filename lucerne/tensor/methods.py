@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.ir import export
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
-from lucerne.ops import arithmetic
+from lucerne.ops import arithmetic, compare, matmul, slicing
 from lucerne.tensor.into import InPlace
 from lucerne.tensor.tensor import Tensor
 
@@ -29,9 +30,9 @@ def _install(
 ) -> None:
     for spelled in (name, *aliases):
         if method and spelled not in Tensor.__dict__:
-            setattr(Tensor, spelled, fn)
+            setattr(Tensor, spelled, export.wrapped(fn))
         if inplace and f"{spelled}_" not in Tensor.__dict__:
-            setattr(Tensor, f"{spelled}_", in_place(fn, f"{spelled}_"))
+            setattr(Tensor, f"{spelled}_", export.wrapped(in_place(fn, f"{spelled}_")))
 
 
 def in_place(fn: Function, name: str) -> Function:
@@ -57,6 +58,16 @@ _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"
 
 # `a + b` has no alpha and `a / b` no rounding mode: go straight to the op.
 _SHORTCUTS: dict[str, Function] = {"add": arithmetic.add2, "div": arithmetic.true_divide}
+
+
+def fast_operators() -> dict[str, Any]:
+    """The primitives behind operators, for an engine that runs them without Python."""
+    found = {
+        "add": arithmetic.add2, "sub": arithmetic.sub2, "mul": arithmetic.mul,
+        "truediv": arithmetic.true_divide, "neg": arithmetic.neg, "matmul": matmul.batch_matmul,
+        "getitem": slicing.select_at, **{name: getattr(compare, name) for name in _COMPARE},
+    }  # fmt: skip
+    return {name: fn.op for name, fn in found.items()}
 
 
 def install_operators() -> None:

@@ -112,10 +112,15 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_num_threads(n: int) -> None:
-    """How many threads kernels may use (the reference backend uses NumPy's own)."""
+    """How many threads kernels may use (the reference backend uses NumPy's own). Results never
+    depend on it."""
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     _Flags.threads = int(n)
+    tell = getattr(backends.get(backends.HOST), "set_threads", None)
+    if tell is not None:
+        tell(_Flags.threads)
+        eager.clear_plans()
 
 
 def get_num_threads() -> int:
@@ -133,8 +138,10 @@ def get_num_interop_threads() -> int:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: the reference backend keeps denormals, as NumPy does."""
-    return False
+    """Treat denormal numbers as zero in this thread and in workers that work for it. False where
+    the backend can't: the reference backend keeps them, as NumPy does."""
+    tell = getattr(backends.get(backends.HOST), "set_flush_denormal", None)
+    return False if tell is None else bool(tell(bool(mode)))
 
 
 def get_device_module(device: Any = None) -> Any:

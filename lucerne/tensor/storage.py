@@ -10,27 +10,47 @@ import numpy as np
 from lucerne import backends
 from lucerne.base.device import device as Device
 from lucerne.base.where import Place
+from lucerne.tensor.observe import spoil
+
+FAST: Any = backends.fast_path()
+"""The host engine's fast path, or None."""
 
 
-class Storage:
-    """Bytes on a device. `version` counts writes; `writer` is the user's line of the last one."""
+class PlainStorageBase:
+    """The fields of a storage, in Python."""
 
     # Defaults live on the class: a storage is made for every result, and most never change them.
     version = 0
     writer: Place | None = None
     saved = False
-    """Whether some backward pass keeps it."""
     inference = False
-    """Whether it was made in inference mode."""
     views: list[Any] | None = None
-    """Weak references to views made while nothing here required grad: see `note_view`."""
     owner: Any = None
-    """Whatever keeps the bytes alive when they are not ours."""
+    buffer: Any
+    nbytes: int
+    address: int
+    device: Device
+
+
+_Base: Any = PlainStorageBase if FAST is None else FAST.StorageBase
+
+
+class Storage(_Base):  # type: ignore[misc]
+    """Bytes on a device.
+
+    `version` counts writes; `writer` is the user's line of the last one; `saved` tells whether some
+    backward pass keeps it, `inference` whether it was made in inference mode; `views` are weak
+    references to views made while nothing here required grad (see `note_view`); `owner` keeps the
+    bytes alive when they are not ours; `address` is where they are, 0 when they are nowhere.
+    """
+
+    __slots__ = ()
 
     def __init__(self, buffer: Any, nbytes: int, device: Device, owner: Any = None) -> None:
         self.buffer = buffer
         self.nbytes = nbytes
         self.device = device
+        self.address = 0 if buffer is None else backends.get(device.type).address(buffer)
         if owner is not None:
             self.owner = owner
 
@@ -63,12 +83,11 @@ class Storage:
 
     def host(self) -> np.ndarray[Any, Any]:
         """The bytes as a uint8 array on the host."""
+        spoil()
         return backends.get(self.device.type).to_host(self.buffer)
 
     def data_ptr(self) -> int:
-        if self.buffer is None or self.nbytes == 0:
-            return 0
-        return backends.get(self.device.type).address(self.buffer)
+        return self.address if self.nbytes else 0
 
     def resize(self, nbytes: int) -> None:
         """Grow or shrink; bytes that fit are kept."""
@@ -78,7 +97,7 @@ class Storage:
         if self.buffer is not None:
             keep = min(nbytes, self.nbytes)
             grown.host()[:keep] = self.host()[:keep]
-        self.buffer, self.nbytes = grown.buffer, nbytes
+        self.buffer, self.nbytes, self.address = grown.buffer, nbytes, grown.address
 
 
 def rebuild_storage(stored: bytes | None, nbytes: int, device: str) -> Storage:

@@ -18,7 +18,7 @@ from lucerne.ir import dispatch
 from lucerne.tensor import convert, interop, overrides
 from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import as_shown, refresh_view
-from lucerne.tensor.autograd.state import requires_grad
+from lucerne.tensor.autograd.state import requires_grad, set_history
 from lucerne.tensor.base import Maker, TensorBase, make_tensor, plain_types
 
 
@@ -146,8 +146,8 @@ class Tensor(TensorBase):
 
     @property
     def requires_grad(self) -> bool:
-        auto = self._auto
-        return auto is not None and auto.requires_grad
+        answer: bool = self._needs_grad
+        return answer
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -219,7 +219,7 @@ class Tensor(TensorBase):
                 "DistributedDataParallel, make sure that all views are detached."
             )
         if self._auto is not None:
-            self._auto.grad_fn, self._auto.output_nr, self._auto.requires_grad = None, 0, False
+            set_history(self, None, 0, requires_grad=False)
         return self
 
     @property

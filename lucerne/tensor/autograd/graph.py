@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne.ir.dispatch import state
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.node import Node as Node
 from lucerne.tensor.autograd.node import anomaly, gradient_edge
@@ -43,9 +44,11 @@ class saved_tensors_hooks:
         if hooks.disabled is not None:
             raise RuntimeError(hooks.disabled)
         hooks.stack.append((self.pack_hook, self.unpack_hook))
+        state.add_special(1)
 
     def __exit__(self, *exc: object) -> None:
         hooks.stack.pop()
+        state.add_special(-1)
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -119,18 +122,23 @@ class _Several(RemovableHandle):
             h.remove()
 
 
+def _switch_anomaly(enabled: bool, check_nan: bool) -> None:
+    state.add_special(int(enabled) - int(anomaly.enabled))
+    anomaly.enabled, anomaly.check_nan = enabled, check_nan
+
+
 class set_detect_anomaly:
     """Anomaly mode: errors in backward show the forward line, nan gradients raise."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self._before = (anomaly.enabled, anomaly.check_nan)
-        anomaly.enabled, anomaly.check_nan = bool(mode), bool(check_nan)
+        _switch_anomaly(bool(mode), bool(check_nan))
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exc: object) -> None:
-        anomaly.enabled, anomaly.check_nan = self._before
+        _switch_anomaly(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):

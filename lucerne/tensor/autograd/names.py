@@ -26,7 +26,7 @@ _SPELLED = {
     "conjugate": "Conj0", "ops.aten.slice": "Slice0", "solve_unchecked": "LinalgSolveEx0",
     "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
-    "LinalgSolveTriangular0", "pow2": "Pow0",
+    "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",
 }  # fmt: skip
 
 
@@ -52,6 +52,10 @@ _BY_ARGUMENTS: dict[str, Callable[[Sequence[Any]], str]] = {
     ),
     "clamp_between": lambda plain: f"Clamp{0 if any(map(_is_tensor, plain[1:])) else 1}",
     "batch_matmul": lambda plain: "Mm0" if plain[0].ndim == 2 else "Bmm0",
+    "nn.functional.linear": lambda plain: (
+        "View0" if plain[0].ndim > 2 else "Mm0" if plain[2] is None else "Addmm0"
+    ),
+    "add_product": lambda plain: "Addmm0" if plain[1].ndim == 2 else "Baddbmm0",
     "sub2": lambda plain: "Sub0" if _is_tensor(plain[0]) else "Rsub1",
     "max_pool": _pooled("MaxPool", "WithIndices"),
     "avg_pool": _pooled("AvgPool", ""),
@@ -61,10 +65,15 @@ _COMPOSITES = {
     "addmm": "Addmm0", "baddbmm": "Baddbmm0", "addbmm": "Addbmm0", "addmv": "Addmv0", "dot":
     "Dot0", "mv": "Mv0", "trace": "Trace0", "topk": "Topk0", "masked_fill": "MaskedFill0",
     "square": "Pow0", "index_select": "IndexSelect0", "mse_loss": "MseLoss0", "nll_loss":
-    "NllLoss0", "cross_entropy": "NllLoss0", "smooth_l1_loss": "SmoothL1Loss0", "huber_loss":
+    "NllLoss0", "cross_entropy_any": "NllLoss0", "smooth_l1_loss": "SmoothL1Loss0", "huber_loss":
     "HuberLoss0", "binary_cross_entropy": "BinaryCrossEntropy0", "group_norm": "NativeGroupNorm0",
     "binary_cross_entropy_with_logits": "BinaryCrossEntropyWithLogits0", "linear": "Addmm0",
 }  # fmt: skip
+
+
+def is_named(op: Op) -> bool:
+    """Whether a composite gives its last node its own name."""
+    return op.name in _COMPOSITES
 
 
 def label(op: Op, args: tuple[Any, ...], result: Any) -> None:

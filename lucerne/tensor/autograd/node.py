@@ -13,12 +13,12 @@ from lucerne.base import dtype as dt
 from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
+from lucerne.ir.op import Op, Part
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.names import grad_name as grad_name
 from lucerne.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
-from lucerne.tensor.autograd.state import requires_grad, state_of
+from lucerne.tensor.autograd.state import requires_grad, set_history, state_of
 from lucerne.tensor.base import TensorBase
 
 Edge = tuple["Node", int]
@@ -44,10 +44,19 @@ class Node:
     )  # fmt: skip
 
     def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
+        self.start(next_edges, out_metas, user_place() if config.user_lines else None)
+
+    def start(
+        self,
+        next_edges: list[Edge | None],
+        out_metas: tuple[TensorMeta, ...],
+        place: Place | None,
+    ) -> None:
+        """Fill the fields every node has; `place` is the user's line of the forward call."""
         self.next_edges = next_edges
         self.out_metas = out_metas
         self.sequence = next(_sequence)
-        self.place: Place | None = user_place() if config.user_lines else None
+        self.place = place
         self.trace = "".join(traceback.format_stack()[:-4]) if anomaly.enabled else ""
         self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None
         self.pre_hooks: dict[int, Callable[..., Any]] | None = None
@@ -111,7 +120,7 @@ class OpNode(Node):
         for name, arg in zip(op.args, args):  # noqa: B905 - hot path, lengths agree
             if isinstance(arg, TensorBase):
                 plain.append(arg._meta)
-                if arg._auto is not None and arg._auto.requires_grad and name in op.derivatives:
+                if name in op.derivatives and arg._needs_grad:
                     self.inputs.append((name, None, arg._meta))
                     edges.append(gradient_edge(arg))
             elif type(arg) is tuple and arg and name in op.derivatives:
@@ -120,7 +129,7 @@ class OpNode(Node):
                 plain.append(arg)
         super().__init__(edges, tuple([o._meta for o in outs]))
         self.plain = plain
-        self.reads = _reads(op, tuple([name for name, _, _ in self.inputs]))
+        self.reads = reads_of(op, tuple([name for name, _, _ in self.inputs]))
         self.saved: dict[str, Any] = {}
         for name, arg in zip(op.args, args):  # noqa: B905
             if name in self.reads and _holds_tensor(arg):
@@ -173,9 +182,13 @@ class OpNode(Node):
             zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
         )
 
-    def _formula(self, name: str, known: dict[str, Any]) -> Any:
+    def _formula(self, name: str, known: dict[Any, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
-        return formula(*[known[r] for r in reads])
+        if type(formula) is not Part:
+            return formula(*[known[r] for r in reads])
+        if formula.whole not in known:  # the gradients of several inputs, made once
+            known[formula.whole] = formula.whole(*[known[r] for r in reads])
+        return known[formula.whole][formula.index]
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -213,7 +226,7 @@ def as_shown(node: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-def _reads(op: Op, names: tuple[str, ...]) -> frozenset[str]:
+def reads_of(op: Op, names: tuple[str, ...]) -> frozenset[str]:
     """What the formulas of these inputs read: nothing else is kept for backward."""
     return frozenset(r for name in names for r in op.derivatives[name][1])
 
@@ -331,6 +344,4 @@ def refresh_view(t: Any) -> None:
         return
     view.version = t._storage.version
     again = view.replay(view.base)
-    state = state_of(t)
-    state.grad_fn, state.output_nr = state_of(again).grad_fn, state_of(again).output_nr
-    state.requires_grad = True
+    set_history(t, state_of(again).grad_fn, state_of(again).output_nr)

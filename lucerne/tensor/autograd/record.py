@@ -10,7 +10,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.names import label
 from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
-from lucerne.tensor.autograd.state import AutogradState, requires_grad, state_of
+from lucerne.tensor.autograd.state import AutogradState, requires_grad, set_history, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
 
 
@@ -18,7 +18,7 @@ def needs_grad(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether any tensor argument requires grad."""
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t":
-            if isinstance(a, TensorBase) and a._auto is not None and a._auto.requires_grad:
+            if isinstance(a, TensorBase) and a._needs_grad:
                 return True
         elif kind == "l" and any(isinstance(x, TensorBase) and requires_grad(x) for x in a):
             return True
@@ -141,10 +141,9 @@ def rebase(target: Any, node: Node) -> None:
 
 
 def _set_history(t: Any, node: Node) -> None:
-    state = state_of(t)
-    if not state.requires_grad:
+    if not requires_grad(t):
         _tell_views(t)
-    state.grad_fn, state.output_nr, state.requires_grad = node, 0, True
+    set_history(t, node, 0)
 
 
 def _tell_views(base: Any) -> None:

@@ -56,6 +56,13 @@ class SavedTensor:
         else:
             self.tensor = tensor
 
+    @classmethod
+    def at_version(cls, tensor: Any, node: Any, version: int) -> SavedTensor:
+        """A tensor that was saved earlier (no hooks were on), when its storage had `version`."""
+        made = cls.__new__(cls)
+        made.version, made.node, made.hooked, made.tensor = version, node, False, tensor
+        return made
+
     def unpack(self) -> Any:
         if self.hooked:
             return self.unpack_hook(self.packed)
@@ -75,6 +82,14 @@ class SavedOutput(SavedTensor):
         super().__init__(bare, None)
         self.node = _weak(node)
         self.output_nr = output_nr
+
+    @classmethod
+    def at_start(cls, bare: Any, node: Any) -> SavedOutput:
+        """A fresh result, saved when nothing had written to it yet."""
+        made = cls.__new__(cls)
+        made.version, made.node, made.hooked, made.tensor = 0, _weak(node), False, bare
+        made.output_nr = 0
+        return made
 
     def unpack(self) -> Any:
         node = self.node()

@@ -58,6 +58,15 @@ def state_of(t: Any) -> AutogradState:
     return found
 
 
+def set_history(t: Any, grad_fn: Any, output_nr: int, requires_grad: bool = True) -> AutogradState:
+    """Give a tensor another history. The state is a new one: records made earlier keep the old."""
+    old = state_of(t)
+    new = t._auto = AutogradState(grad_fn, output_nr, requires_grad)
+    new.grad, new.accumulator, new.retains_grad = old.grad, old.accumulator, old.retains_grad
+    new.hooks, new.post_hooks = old.hooks, old.post_hooks
+    return new
+
+
 def requires_grad(t: Any) -> bool:
-    auto = t._auto
-    return auto is not None and auto.requires_grad
+    answer: bool = t._needs_grad
+    return answer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from lucerne.base import notices
 from lucerne.tensor.random.draws import Words
 from lucerne.tensor.random.kinds import (
     DIGITS,
@@ -97,7 +96,7 @@ def _check_bounds(first: int, last: int, kind: str) -> None:
     digits = DIGITS.get(kind, 64)
     for name, bound in (("from", first), ("to - 1", last)):
         if abs(bound) > 1 << digits:
-            warnings.warn(
+            notices.warn(
                 f"{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision "
                 f"limitations {SPELLING[kind][0]} can support discrete uniform distribution only "
                 "within this range.",

@@ -49,6 +49,12 @@ class Mersenne:
         pairs = self.words32(2 * n).astype(np.uint64)
         return (pairs[0::2] << np.uint64(32)) | pairs[1::2]
 
+    def native_state(self) -> int:
+        """Where the state lies in memory, for whoever draws from it there: 624 words of 32 bits,
+        then an int that counts those used up."""
+        self._untouched = False
+        return int(self._words._bit_generator.ctypes.state_address)
+
     def mark(self) -> Any:
         """A point of the word sequence to return to with `rewind`."""
         return self._words.get_state(legacy=True), self._untouched

@@ -15,13 +15,12 @@ optimisation passes. Integer arithmetic on constants is folded here.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne.backends.cpu.emit.flow import Branch, Loop, While
 from lucerne.backends.cpu.emit.types import BF16, F16, F32, F64, I1, I8, I32, I64, PTR, VOID, Type
-
-Number = bool | int | float
+from lucerne.backends.cpu.emit.values import Number, Value, float_literal
 
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -32,88 +31,6 @@ _FOLD = {
 }
 
 
-class Value:
-    """A typed SSA value or constant. `literal` is the Python number of an integer constant."""
-
-    __slots__ = ("f", "literal", "text", "type")
-
-    def __init__(self, f: Function, type: Type, text: str, literal: int | None = None) -> None:
-        self.f, self.type, self.text, self.literal = f, type, text, literal
-
-    def __repr__(self) -> str:
-        return f"{self.type.text} {self.text}"
-
-    def __add__(self, other: Any) -> Value:
-        return self.f.arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.f.arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.f.arithmetic("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.f.arithmetic("sub", other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.f.arithmetic("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.f.arithmetic("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.f.arithmetic("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self.f.arithmetic("div", other, self)
-
-    def __floordiv__(self, other: Any) -> Value:
-        """Signed division, truncating: index arithmetic on non-negative numbers."""
-        return self.f.arithmetic("div", self, other)
-
-    def __mod__(self, other: Any) -> Value:
-        return self.f.arithmetic("rem", self, other)
-
-    def __and__(self, other: Any) -> Value:
-        return self.f.bits("and", self, other)
-
-    def __or__(self, other: Any) -> Value:
-        return self.f.bits("or", self, other)
-
-    def __xor__(self, other: Any) -> Value:
-        return self.f.bits("xor", self, other)
-
-    def __lshift__(self, other: Any) -> Value:
-        return self.f.bits("shl", self, other)
-
-    def __rshift__(self, other: Any) -> Value:
-        """Arithmetic shift; `f.bits("lshr", ...)` is the logical one."""
-        return self.f.bits("ashr", self, other)
-
-    def __invert__(self) -> Value:
-        return self.f.bits("xor", self, -1)
-
-    def __neg__(self) -> Value:
-        return self.f.neg(self)
-
-    def __lt__(self, other: Any) -> Value:
-        return self.f.compare("lt", self, other)
-
-    def __le__(self, other: Any) -> Value:
-        return self.f.compare("le", self, other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self.f.compare("gt", self, other)
-
-    def __ge__(self, other: Any) -> Value:
-        return self.f.compare("ge", self, other)
-
-    # `==` and `!=` stay Python's: use f.compare("eq", a, b).
-
-    def __bool__(self) -> bool:
-        raise TypeError("a value inside a kernel has no truth: use f.if_ or f.select")
-
-
 class Module:
     """Functions, globals and declarations: the text of one LLVM module."""
 
@@ -122,6 +39,7 @@ class Module:
         self._globals: dict[str, str] = {}
         self._bodies: list[str] = []
         self._defined: set[str] = set()
+        self._outside: list[str] = []
         self.exports: list[str] = []
 
     def function(
@@ -139,6 +57,9 @@ class Module:
             raise ValueError(f"function {name!r} is defined twice in one module")
         self._defined.add(name)
         self._declared.pop(name, None)
+        if name in self._outside:
+            self._outside.remove(name)
+            del self._globals[name]
         if not internal:
             self.exports.append(name)
         return Function(self, name, params, returns, internal, attributes)
@@ -157,7 +78,9 @@ class Module:
 
     def external(self, name: str) -> None:
         """An external variable, or a function used by its address alone."""
-        self._globals.setdefault(name, f"@{name} = external global i8")
+        if name not in self._globals:
+            self._globals[name] = f"@{name} = external global i8"
+            self._outside.append(name)
 
     def variable(
         self,
@@ -180,6 +103,11 @@ class Module:
         self._globals[name] = f"@{name} = internal constant {type} {value}, align {align}"
         return f"@{name}"
 
+    def imports(self) -> list[str]:
+        """Names of the external functions and variables, which the loader binds."""
+        functions = [name for name in self._declared if not name.startswith("llvm.")]
+        return functions + self._outside
+
     def text(self) -> str:
         lines = [*self._declared.values(), *self._globals.values(), *self._bodies]
         if any("!nontemporal" in b for b in self._bodies):
@@ -188,25 +116,6 @@ class Module:
 
     def add_body(self, text: str) -> None:
         self._bodies.append(text)
-
-
-def float_literal(value: float, type: Type) -> str:
-    """LLVM's exact spelling of a float constant."""
-    element = type.element
-    if element is F64:
-        return "0x" + struct.pack(">d", value).hex().upper()
-    if element is F32:
-        try:
-            rounded = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            rounded = float("inf") if value > 0 else float("-inf")
-        return "0x" + struct.pack(">d", rounded).hex().upper()
-    if element is F16:
-        return "0xH" + struct.pack(">e", value).hex().upper()
-    assert element is BF16, element
-    word = struct.unpack("<I", struct.pack("<f", value))[0]
-    rounded_word = (word + 0x7FFF + ((word >> 16) & 1)) >> 16 if value == value else 0x7FC0
-    return f"0xR{rounded_word:04X}"
 
 
 class Function:
@@ -290,7 +199,12 @@ class Function:
         if type.is_float:
             text, literal = float_literal(float(x), type), None
         elif type is PTR:
-            text, literal = ("null", None) if x == 0 else (f"inttoptr (i64 {int(x)} to ptr)", None)
+            if x != 0:
+                raise TypeError(
+                    "an address in the text of a kernel would be wrong in the next process: pass "
+                    "it in the block, or provide it as a symbol"
+                )
+            text, literal = "null", None
         else:
             literal = int(x)
             text = ("true" if literal & 1 else "false") if type.element is I1 else str(literal)
@@ -379,10 +293,7 @@ class Function:
 
     def select(self, condition: Value, a: Any, b: Any) -> Value:
         a, b = self._pair(a, b)
-        return self.value(
-            a.type,
-            f"select {condition.type.text} {condition.text}, {a.type.text} {a.text}, {b.type.text} {b.text}",
-        )
+        return self.value(a.type, f"select {condition!r}, {a!r}, {b!r}")
 
     def minimum(self, a: Any, b: Any) -> Value:
         """Of integers, signed; of floats `a < b ? a : b` (one instruction; b when unordered)."""
@@ -502,9 +413,7 @@ class Function:
         new = self.constant(new, old.type)
         pair = f"{{ {old.type.text}, i1 }}"
         name = f"%{self.fresh()}"
-        self.emit(
-            f"{name} = cmpxchg ptr {pointer.text}, {old.type.text} {old.text}, {old.type.text} {new.text} {order}"
-        )
+        self.emit(f"{name} = cmpxchg ptr {pointer.text}, {old!r}, {new!r} {order}")
         return (
             self.value(old.type, f"extractvalue {pair} {name}, 0"),
             self.value(I1, f"extractvalue {pair} {name}, 1"),
@@ -557,10 +466,8 @@ class Function:
             return v
         wide = v.type.vector(lanes)
         one = self.value(wide, f"insertelement {wide.text} poison, {v.type.text} {v.text}, i32 0")
-        return self.value(
-            wide,
-            f"shufflevector {wide.text} {one.text}, {wide.text} poison, <{lanes} x i32> zeroinitializer",
-        )
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.value(wide, f"shufflevector {one!r}, {wide.text} poison, {zeros}")
 
     def shuffle(self, a: Value, b: Value | None, mask: Sequence[int]) -> Value:
         """Lanes picked from `a` then `b` (numbered on)."""
@@ -568,7 +475,7 @@ class Function:
         picked = ", ".join(f"i32 {k}" for k in mask)
         return self.value(
             a.type.vector(len(mask)),
-            f"shufflevector {a.type.text} {a.text}, {a.type.text} {other}, <{len(mask)} x i32> <{picked}>",
+            f"shufflevector {a!r}, {a.type.text} {other}, <{len(mask)} x i32> <{picked}>",
         )
 
     def extract(self, v: Value, lane: Any) -> Value:
@@ -579,10 +486,7 @@ class Function:
 
     def insert(self, v: Value, x: Value, lane: Any) -> Value:
         lane = self.constant(lane, I32)
-        return self.value(
-            v.type,
-            f"insertelement {v.type.text} {v.text}, {x.type.text} {x.text}, {lane.type.text} {lane.text}",
-        )
+        return self.value(v.type, f"insertelement {v!r}, {x!r}, {lane!r}")
 
     def low_mask(self, count: Any, lanes: int) -> Value:
         """The first `count` lanes on (an i64; any value: clamped to 0..lanes)."""
@@ -675,193 +579,6 @@ def _both_literal(a: Any, b: Any) -> bool:
     first = a.literal if isinstance(a, Value) else None
     second = b.literal if isinstance(b, Value) else (b if isinstance(b, int) else None)
     return first is not None and second is not None and isinstance(a, Value) and a.type is I64
-
-
-class Loop:
-    """A rotated counting loop. After it `results` holds the final carried values."""
-
-    def __init__(
-        self, f: Function, start: Value, stop: Value, step: Value, carry: list[Value], sure: bool
-    ) -> None:
-        self.f, self.start, self.stop, self.step, self._first, self.sure = (
-            f,
-            start,
-            stop,
-            step,
-            carry,
-            sure,
-        )
-        self.results: list[Value] = []
-        self._next: list[Value] | None = None
-
-    def __enter__(self) -> Loop:
-        f = self.f
-        self._body, self._exit = f.fresh("loop"), f.fresh("done")
-        if self.sure:
-            f.jump(self._body)
-        else:
-            f.branch(f.compare("lt", self.start, self.stop), self._body, self._exit)
-        self._before = f.block
-        f.label(self._body)
-        self.index = Value(f, I64, f"%{f.fresh('i')}")
-        self._index_line = f.reserve()
-        self.carried = [Value(f, v.type, f"%{f.fresh('c')}") for v in self._first]
-        self._carry_lines = [f.reserve() for _ in self._first]
-        return self
-
-    def next(self, *values: Any) -> None:
-        """The carried values of the next round."""
-        self._next = [self.f.constant(v, c.type) for v, c in zip(values, self.carried, strict=True)]
-
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is not None:
-            return
-        f = self.f
-        after = self._next if self._next is not None else ([] if not self._first else None)
-        if after is None:
-            raise ValueError("a loop with carried values must call loop.next(...)")
-        following = f.value(I64, f"add nsw i64 {self.index.text}, {self.step.text}")
-        again = f.compare("lt", following, self.stop)
-        last = f.block
-        f.branch(again, self._body, self._exit)
-        before = self._before
-        f.fill(
-            self._index_line,
-            f"{self.index.text} = phi i64 [{self.start.text}, %{before}], [{following.text}, %{last}]",
-        )
-        for line, c, v0, v1 in zip(
-            self._carry_lines, self.carried, self._first, after, strict=True
-        ):
-            f.fill(
-                line, f"{c.text} = phi {c.type.text} [{v0.text}, %{before}], [{v1.text}, %{last}]"
-            )
-        f.label(self._exit)
-        if self.sure:
-            self.results = after
-        else:
-            self.results = [
-                f.value(v0.type, f"phi {v0.type.text} [{v0.text}, %{before}], [{v1.text}, %{last}]")
-                for v0, v1 in zip(self._first, after, strict=True)
-            ]
-
-
-class While:
-    """A loop that runs at least once and goes on while `again`'s condition holds."""
-
-    def __init__(self, f: Function, carry: list[Value]) -> None:
-        self.f, self._first = f, carry
-        self.results: list[Value] = []
-
-    def __enter__(self) -> While:
-        f = self.f
-        self._body, self._exit = f.fresh("while"), f.fresh("over")
-        f.jump(self._body)
-        self._before = f.block
-        f.label(self._body)
-        self.carried = [Value(f, v.type, f"%{f.fresh('c')}") for v in self._first]
-        self._lines = [f.reserve() for _ in self._first]
-        self._again: tuple[Value, list[Value]] | None = None
-        return self
-
-    def again(self, condition: Value, *values: Any) -> None:
-        """Go round again with these values if `condition`; else they are the results."""
-        made = [self.f.constant(v, c.type) for v, c in zip(values, self.carried, strict=True)]
-        self._again = (condition, made)
-
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is not None:
-            return
-        if self._again is None:
-            raise ValueError("a while loop must call again(condition, ...)")
-        f = self.f
-        condition, values = self._again
-        last = f.block
-        f.branch(condition, self._body, self._exit)
-        for line, c, v0, v1 in zip(self._lines, self.carried, self._first, values, strict=True):
-            f.fill(
-                line,
-                f"{c.text} = phi {c.type.text} [{v0.text}, %{self._before}], [{v1.text}, %{last}]",
-            )
-        f.label(self._exit)
-        self.results = values
-
-
-class Branch:
-    """An if with an optional else; both sides may give values."""
-
-    def __init__(self, f: Function, condition: Value) -> None:
-        self.f, self.condition = f, condition
-        self._given: list[list[Value]] = []
-        self._ends: list[tuple[str, bool]] = []
-        self.results: list[Value] = []
-        self._no: str | None = None
-
-    def __enter__(self) -> Branch:
-        f = self.f
-        yes, self._no, self._join = f.fresh("yes"), f.fresh("no"), f.fresh("join")
-        f.branch(self.condition, yes, self._no)
-        f.label(yes)
-        self._given.append([])
-        return self
-
-    def give(self, *values: Value) -> None:
-        """The values of this side."""
-        self._given[-1] = list(values)
-
-    def _close(self) -> None:
-        f = self.f
-        self._ends.append((f.block, not f._ended))
-        f.jump(self._join)
-
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is not None:
-            return
-        self._close()
-        f = self.f
-        assert self._no is not None
-        f.label(self._no)
-        # Without an else this empty block falls through to the join.
-        self._pending = len(f._lines)
-        f.emit(f"br label %{self._join}")
-        f.label(self._join)
-
-    def else_(self) -> _Else:
-        return _Else(self)
-
-
-class _Else:
-    def __init__(self, branch: Branch) -> None:
-        self.b = branch
-
-    def __enter__(self) -> Branch:
-        b, f = self.b, self.b.f
-        if len(f._lines) != b._pending + 2:
-            raise ValueError("else_ must follow its if_ directly")
-        del f._lines[b._pending :]
-        assert b._no is not None
-        f.block, f._ended = b._no, False
-        b._given.append([])
-        return b
-
-    def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is not None:
-            return
-        b, f = self.b, self.b.f
-        b._close()
-        (one, one_lives), (two, two_lives) = b._ends
-        f.label(b._join)
-        if not one_lives and not two_lives:
-            f.emit("unreachable")
-            f._ended = True
-            return
-        first, second = b._given
-        if one_lives and two_lives:
-            b.results = [
-                f.value(x.type, f"phi {x.type.text} [{x.text}, %{one}], [{y.text}, %{two}]")
-                for x, y in zip(first, second, strict=True)
-            ]
-        else:
-            b.results = first if one_lives else second
 
 
 __all__ = [

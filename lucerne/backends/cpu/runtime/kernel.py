@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from lucerne.backends.cpu.runtime import memory
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
@@ -25,7 +25,18 @@ _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 class Kernel:
     """How to run one compiled function on tensors."""
 
-    __slots__ = ("call", "entry", "extra", "fail", "numbers", "outputs", "tensors", "words", "work", "workspace")
+    __slots__ = (
+        "call",
+        "entry",
+        "extra",
+        "fail",
+        "numbers",
+        "outputs",
+        "tensors",
+        "words",
+        "work",
+        "workspace",
+    )
 
     def __init__(
         self,
@@ -54,15 +65,14 @@ class Kernel:
         for t in (*outputs, *tensors):
             words[at] = address_of(t)
             at += 1
-        space = np.empty(self.workspace + 64, np.uint8) if self.workspace else None
+        space = memory.Block(self.workspace) if self.workspace else None
         if space is not None:
-            start = space.__array_interface__["data"][0]
-            words[at] = start + (-start % 64)
+            words[at] = space.address
         at += 1
         for letter, v in zip(self.numbers, values, strict=True):
-            words[at : at + 2] = encode_number(letter, v)
+            words[at : at + 2] = list(encode_number(letter, v))
             at += 2
-        words[at:] = self.extra
+        words[at:] = list(self.extra)
         return words, space
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

@@ -1,0 +1,1 @@
+"""Measurements against PyTorch: `python benchmarks/suite.py`."""

@@ -1,0 +1,1 @@
+"""The eager fast path: object types whose slots are machine code, and a native dispatcher."""

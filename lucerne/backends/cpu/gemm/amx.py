@@ -1,0 +1,253 @@
+"""Products with AMX tiles: bfloat16 (sums in float32) and int8 (sums in int32).
+
+    for each block of columns:
+        pack it, all k                               (tasks of some panels)
+        for each block of rows and columns:          (tasks, `amx_tile.py`)
+            for each block of k: pack A where it is not usable in place, run tile kernels
+
+The argument struct and the handling of batches are those of `driver.py`; k is counted in bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from lucerne.backends.cpu.emit.builder import Function, Module, Value
+from lucerne.backends.cpu.emit.target import HOST
+from lucerne.backends.cpu.emit.types import I64, PTR, VOID
+from lucerne.backends.cpu.gemm.amx_pack import (
+    A_DENSE,
+    A_TURNED,
+    B_DENSE,
+    B_TURNED,
+    PANEL,
+    STEP,
+    pack_panel,
+    write_amx_packing,
+)
+from lucerne.backends.cpu.gemm.amx_tile import SCRATCH, amx_task
+from lucerne.backends.cpu.gemm.args import PLANNED, Args
+from lucerne.backends.cpu.gemm.driver import (
+    ENTRIES,
+    PARALLEL_BATCH,
+    PARALLEL_PRODUCT,
+    SERIAL,
+    filled_args,
+    write_batch_task,
+    write_entry,
+    write_select_batch,
+)
+from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
+from lucerne.backends.cpu.gemm.kinds import Kind
+from lucerne.backends.cpu.gemm.plan import Planned, Product, batch_words
+from lucerne.backends.cpu.runtime.code import Code, compiled
+from lucerne.backends.cpu.runtime.pool import MAX_THREADS, threads
+
+_TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+_SHORT_STRIDE = 4096
+_PACKED_BLOCK_BYTES = 16 << 20
+_COLUMN_BLOCK = 2048
+_SERIAL_FLOPS, _LARGE_FLOPS = 1e7, 1e9
+
+
+@cache
+def has_amx() -> bool:
+    """Whether this processor has tiles and the system lets this process use them."""
+    if not HOST.has("amx_tile", "amx_bf16", "amx_int8") or not HOST.has_avx512:
+        return False
+    asked = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA)
+    return bool(asked == 0)
+
+
+def amx_driver(kind: Kind) -> Code:
+    return compiled(("gemm.amx", *kind.key), lambda m: _write(m, kind))
+
+
+# ---- code -------------------------------------------------------------------------------------
+
+
+def _write(m: Module, kind: Kind) -> None:
+    write_amx_packing(m, kind)
+    _write_pack_task(m, kind)
+    _write_pack_rows(m, kind)
+    for parallel in (False, True):
+        _write_product(m, parallel)
+    write_select_batch(m, kind)
+    write_batch_task(m)
+    for name, words in ENTRIES.items():
+        write_entry(m, name, words)
+    _write_prepack(m)
+
+
+def _k_blocks(f: Function, args: Args) -> Any:
+    return f.loop(0, args.K_ROOM, args.K_BLOCK, at_least_once=True)
+
+
+def _write_pack_task(m: Module, kind: Kind) -> None:
+    """Some column panels of B, all blocks of k."""
+    size = kind.source.size
+    with m.function("pack_task", _TASK, internal=True) as f:
+        args = Args(f, f.args[0])
+        first = args.PANEL_START + f.args[1] * args.PACK_GROUP
+        stop = f.minimum(first + args.PACK_GROUP, args.PANEL_STOP)
+        panels = args.PANEL_STOP - args.PANEL_START
+        b_k, b_col, columns = args.B_K * size, args.B_COL * size, args.N
+        with _k_blocks(f, args) as blocks:
+            k = blocks.index
+            room = f.minimum(args.K_BLOCK, args.K_ROOM - k)
+            count = f.minimum(room, args.K * size - k)
+            with f.loop(first, stop) as loop:
+                column = loop.index * PANEL
+                valid = f.minimum(columns - column, PANEL)
+                offset = (k * panels + (loop.index - args.PANEL_START) * room) * PANEL
+                to = f.at(args.PACKED_B, offset)
+                with f.if_(args.is_set("B_HOW")) as turned:
+                    source = f.at(args.B, (k // size) * b_k + column * size)
+                    pack_panel(f, B_TURNED, source, b_k, to, valid, count, room)
+                with turned.else_():
+                    source = f.at(args.B, column * b_col + k)
+                    pack_panel(f, B_DENSE, source, b_col, to, valid, count, room)
+
+
+def _write_pack_rows(m: Module, kind: Kind) -> None:
+    """Row panels of A for one block of k: called by tasks by address."""
+    size = kind.source.size
+    params: list[Any] = [
+        ("args", PTR), ("k", I64), ("room", I64), ("first", I64), ("stop", I64), ("space", PTR),
+        ("origin", I64),
+    ]  # fmt: skip
+    with m.function("pack_rows", params) as f:
+        place, k, room, first, stop, space, origin = f.args
+        args = Args(f, place)
+        count = f.minimum(room, args.K * size - k)
+        a_row, a_k = args.A_ROW * size, args.A_K * size
+        with f.loop(first, stop) as loop:
+            row = loop.index * PANEL
+            valid = f.minimum(args.M - row, PANEL)
+            to = f.at(space, (loop.index - origin) * room * PANEL)
+            with f.if_(args.is_set("A_HOW")) as turned:
+                source = f.at(args.A, (k // size) * a_k + row * size)
+                pack_panel(f, A_TURNED, source, a_k, to, valid, count, room)
+            with turned.else_():
+                pack_panel(f, A_DENSE, f.at(args.A, row * a_row + k), a_row, to, valid, count, room)
+
+
+def _column_blocks(f: Function, args: Args) -> Any:
+    return f.loop(0, args.COLUMN_PANELS, args.COLUMN_BLOCK)
+
+
+def _set_block(f: Function, args: Args, start: Value) -> Value:
+    stop = f.minimum(start + args.COLUMN_BLOCK, args.COLUMN_PANELS)
+    args.set("PANEL_START", start)
+    args.set("PANEL_STOP", stop)
+    return stop - start
+
+
+def _write_product(m: Module, parallel: bool) -> None:
+    name = "product_parallel" if parallel else "product_serial"
+    with m.function(name, [("args", PTR)], internal=True) as f:
+        args = Args(f, f.args[0])
+
+        def run(task: Value, count: Value) -> None:
+            if parallel:
+                f.call("lucerne_pfor", VOID, [task, args.place, count])
+                return
+            with f.loop(0, count) as loop:
+                f.call_at(task, VOID, [args.place, loop.index, args.THREAD])
+
+        base = args.PACKED_B
+        with _column_blocks(f, args) as blocks:
+            panels = _set_block(f, args, blocks.index)
+            with f.if_(args.is_set("B_READY")) as ready:
+                args.set("PACKED_B", f.at(base, blocks.index * args.K_ROOM * PANEL))
+            with ready.else_():
+                run(f.symbol("pack_task"), f.ceil_div(panels, args.PACK_GROUP))
+            run(args.KERNEL, f.ceil_div(panels, args.BLOCK_COLUMNS) * args.ROW_BLOCKS)
+        args.set("PACKED_B", base)
+
+
+def _write_prepack(m: Module) -> None:
+    """Pack all of B into the output: [packed] [B] [workspace] [extra]."""
+    with m.function("prepack", [("block", PTR)], I64) as f:
+        args = filled_args(f, f.args[0], {"B": 1, "space": 2, "extra": 3})
+        args.set("B", args.BASE_B)
+        with _column_blocks(f, args) as blocks:
+            panels = _set_block(f, args, blocks.index)
+            args.set("PACKED_B", f.at(args.BASE_C, blocks.index * args.K_ROOM * PANEL))
+            count = f.ceil_div(panels, args.PACK_GROUP)
+            f.call("lucerne_pfor", VOID, [f.symbol("pack_task"), args.place, count])
+        f.ret(0)
+
+
+# ---- plans ------------------------------------------------------------------------------------
+
+
+def amx_takes(p: Product) -> bool:
+    """Whether tiles suit a product: large enough, and each operand dense one way."""
+    if min(p.m, p.n) < 8 or p.k < 16 or p.flops < 1e5:
+        return False
+    return 1 in (p.a_row, p.a_k) and 1 in (p.b_k, p.b_col) and has_amx()
+
+
+def amx_plan(
+    kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = False
+) -> Planned:
+    assert has_amx(), "tiles need the system's permission"
+    size = kind.source.size
+    room = -(-p.k * size // STEP) * STEP
+    k_block, row_most, column_most = _blocks(p.k, room)
+    panels, column_panels = -(-p.m // PANEL), -(-p.n // PANEL)
+    column_block = min(column_panels, _COLUMN_BLOCK // PANEL)
+    while column_block > 1 and column_block * room * PANEL > _PACKED_BLOCK_BYTES:
+        column_block = -(-column_block // 2)
+    parallel = _parallel(p)
+    wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
+    rows, across = min(panels, row_most // PANEL), min(column_block, column_most // PANEL)
+    while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
+        if across >= rows:
+            across = -(-across // 2)
+        else:
+            rows = -(-rows // 2)
+    in_place = p.a_k == 1 and p.k * size % STEP == 0 and p.a_row * size < _SHORT_STRIDE
+    owners = MAX_THREADS if parallel == PARALLEL_BATCH else 1
+    tiles = 2 if k_block == room else rows * across
+    sums_space = tiles * SCRATCH
+    b_space = 0 if b_ready else column_block * room * PANEL
+    a_space = sums_space + rows * k_block * PANEL
+    a_offset = b_space * owners
+    words = {
+        "M": p.m, "N": p.n, "K": p.k, "K_ROOM": room,
+        "A_ROW": p.a_row, "A_K": p.a_k, "B_K": p.b_k, "B_COL": p.b_col, "C_ROW": p.c_row,
+        "E_ROW": p.e_row, "PANELS": panels, "COLUMN_PANELS": column_panels,
+        "BLOCK_ROWS": rows, "ROW_BLOCKS": -(-panels // rows), "BLOCK_COLUMNS": across,
+        "K_BLOCK": k_block, "COLUMN_BLOCK": column_block,
+        "PACK_GROUP": max(1, min(4, column_block // (4 * threads()))),
+        "KERNEL": amx_task(kind, epilogue), "KERNEL_TALLER": amx_driver(kind)["pack_rows"],
+        "A_IN_PLACE": int(in_place), "B_READY": int(b_ready),
+        "A_HOW": int(p.a_k != 1), "B_HOW": int(p.b_k != 1),
+        "A_OFFSET": a_offset, "A_SPACE": a_space, "B_OFFSET": 0, "B_SPACE": b_space,
+        "SUMS_OFFSET": -1, "SUMS_SPACE": sums_space,
+        "PARALLEL": parallel, "BATCHES": p.batches, "BATCH_DIMS": len(p.batch),
+        "BATCH_GROUP": max(1, int(_SERIAL_FLOPS // p.flops)),
+    } | batch_words(p)  # fmt: skip
+    listed = tuple(words.get(name, 0) for name in PLANNED)
+    return Planned(listed, a_offset + a_space * MAX_THREADS, column_panels * room * PANEL)
+
+
+def _blocks(k: int, room: int) -> tuple[int, int, int]:
+    """Bytes of k, rows and columns of a block: what is used again stays in the second cache."""
+    if room <= 2048:
+        return room, 1024, max(256, min(1152, (1 << 19) // k // PANEL * PANEL))
+    count = -(-room // 1024)
+    return -(-room // STEP // count) * STEP, 256, 384
+
+
+def _parallel(p: Product) -> int:
+    if p.flops * p.batches < _SERIAL_FLOPS or threads() == 1:
+        return SERIAL
+    if p.batches == 1 or p.flops >= _LARGE_FLOPS:
+        return PARALLEL_PRODUCT
+    return PARALLEL_PRODUCT if p.batches < 4 and p.flops > 1e8 else PARALLEL_BATCH

@@ -1,0 +1,76 @@
+"""From tensor metadata to the sizes and strides of a product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.backends.cpu.gemm.args import MAX_BATCH_DIMS
+from lucerne.backends.cpu.gemm.plan import Batch, Product
+from lucerne.ir.meta import TensorMeta
+
+
+def describe(
+    a: TensorMeta, b: TensorMeta, c: TensorMeta, e_strides: Sequence[int] | None = None
+) -> Product | None:
+    """The product a @ b -> c of metas with two dimensions or more; None if it is too crooked.
+
+    `e_strides`: strides of the epilogue's tensor expanded to c's shape.
+    """
+    if c.strides[-1] != 1 and c.shape[-1] > 1:
+        return None
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    e = e_strides or (0,) * c.ndim
+    batch = merged(
+        Batch(size, *_steps((a, b), c, d), c.strides[d], e[d])
+        for d, size in enumerate(c.shape[:-2])
+    )
+    a_row, c_row, e_row = a.strides[-2], c.strides[-2], e[-2]
+    if len(batch) == 1 and batch[0].b == 0:
+        d = batch[0]
+        if m == 1 or (d.a, d.c, d.e) == (m * a_row, m * c_row, m * e_row):
+            # One B for the whole batch: its matrices are one tall matrix.
+            if m == 1:
+                a_row, c_row, e_row = d.a, d.c, d.e
+            m, batch = m * d.size, []
+    if len(batch) > MAX_BATCH_DIMS:
+        return None
+    return Product(
+        m, n, k, a_row, a.strides[-1], b.strides[-2], b.strides[-1], c_row, e_row, tuple(batch)
+    )
+
+
+def _steps(metas: Sequence[TensorMeta], c: TensorMeta, d: int) -> list[int]:
+    """Strides of the operands along dimension d of the result; 0 where they broadcast."""
+    found = []
+    for meta in metas:
+        own = d - (c.ndim - meta.ndim)
+        found.append(0 if own < 0 or meta.shape[own] == 1 else meta.strides[own])
+    return found
+
+
+def expanded_strides(meta: TensorMeta, shape: Sequence[int]) -> list[int]:
+    """Strides of a tensor read in a larger shape: 0 where it broadcasts."""
+    missing = len(shape) - meta.ndim
+    own = zip(meta.shape, meta.strides, shape[missing:], strict=True)
+    return [0] * missing + [0 if n == 1 and want > 1 else s for n, s, want in own]
+
+
+def merged(dims: Any) -> list[Batch]:
+    """Dimensions of size one dropped, neighbours that step alike made one."""
+    found: list[Batch] = []
+    for d in dims:
+        if d.size == 1:
+            continue
+        if found and _follows(found[-1], d):
+            last = found.pop()
+            d = Batch(last.size * d.size, d.a, d.b, d.c, d.e)
+        found.append(d)
+    return found
+
+
+def _follows(outer: Batch, inner: Batch) -> bool:
+    n = inner.size
+    return (outer.a, outer.b, outer.c, outer.e) == (
+        inner.a * n, inner.b * n, inner.c * n, inner.e * n
+    )  # fmt: skip

@@ -1,0 +1,52 @@
+"""From a graph of element-wise ops and folds to one kernel, or a word that it can't be one."""
+
+from __future__ import annotations
+
+from lucerne.backends.cpu.loops.layout import Layout
+from lucerne.backends.cpu.loops.passes import Schedule, describe
+from lucerne.backends.cpu.loops.program import Fold, Program
+from lucerne.backends.cpu.loops.reduce import monoid
+from lucerne.backends.cpu.loops.rows import Words, write
+from lucerne.backends.cpu.math.number import NotTaken
+from lucerne.backends.cpu.runtime.code import compiled
+from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne.ir.graph import Graph
+
+
+def fused_kernel(graph: Graph) -> Kernel | None:
+    """One kernel that computes all outputs of the graph; None: it does not have that form."""
+    try:
+        program = Program(graph)
+        layout = Layout(program)
+        schedule = Schedule(layout)
+        words = Words(layout)
+        code = compiled(_key(schedule), lambda m: write(m, schedule, words))
+    except NotImplementedError:  # NotTaken, or a function the machine lacks
+        return None
+    return Kernel(
+        code["entry"],
+        outputs=len(graph.outputs),
+        tensors=len(graph.inputs),
+        extra=words.values,
+        workspace=words.space,
+        work=layout.work,
+    )
+
+
+def _key(schedule: Schedule) -> tuple[object, ...]:
+    """Everything the text depends on."""
+    layout, program = schedule.layout, schedule.program
+    at = {e: k for k, e in enumerate(program.exprs)}
+    kept = tuple(at[e] for e in schedule.in_scratch), tuple(at[e] for e in schedule.in_result)
+    wide = any(
+        monoid(e.how, e.compute, layout.fold_size).types[-1].bits == 64
+        for e in program.exprs
+        if isinstance(e, Fold) and e.is_position
+    )
+    full = tuple(schedule.is_full(e) for e in program.exprs)
+    shape = (layout.way, layout.lanes, layout.unroll, layout.splits > 1, len(layout.kept))
+    shape += (program.inputs,)
+    return "rows", describe(program), layout.classes(), shape, len(layout.folded), kept, wide, full
+
+
+__all__ = ["NotTaken", "fused_kernel"]

@@ -1,0 +1,88 @@
+"""Logarithms in float32: x = m * 2 ** e with m in [2/3, 4/3), log(x) = e log(2) + log(1 + (m - 1)).
+
+The coefficients are minimax fits of the relative error (2 ** -25) of (log(1 + t) - t) / (t t) in
+the base, rounded to float32 one by one from the lowest power, the rest refitted.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lucerne.backends.cpu.emit.builder import Function, Value
+from lucerne.backends.cpu.math.vector import absolute, polynomial, scale, split_exponent
+
+_LOG = (
+    0.14020392298698425, -0.1538359820842743, 0.13997168838977814, -0.1641702950000763,
+    0.20011071860790253, -0.250077486038208, 0.33333200216293335, -0.49999937415122986,
+)  # fmt: skip
+_LOG2 = (
+    0.20230574905872345, -0.22193898260593414, 0.20192845165729523, -0.23684744536876678,
+    0.28869932889938354, -0.360785573720932, 0.4808964133262634, -0.7213466167449951,
+)  # fmt: skip
+_LOG10 = (
+    0.06089944392442703, -0.06683377176523209, 0.06078652665019035, -0.07129316031932831,
+    0.08690717071294785, -0.10860760509967804, 0.144764244556427, -0.21714696288108826,
+)  # fmt: skip
+_LOG10_2_HIGH = 0.301025390625  # 14 bits: its products with the exponents are exact
+_LOG10_2_LOW = 4.605038981195214e-06
+_LOG2_E = (1.4426950216293335, 1.925963033500011e-08)
+_LOG10_E = (0.4342944920063019, -1.0103049952192578e-08)
+
+
+def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+    """(t, e): x = (1 + t) * 2 ** e with t in [-1/3, 1/3]."""
+    mantissa, exponent = split_exponent(f, x)
+    large = f.compare("ge", mantissa, 4.0 / 3.0)
+    mantissa = f.select(large, mantissa * 0.5, mantissa)
+    return mantissa - 1.0, f.select(large, exponent + 1.0, exponent)
+
+
+def log(f: Function, x: Value) -> Value:
+    t, exponent = _reduced(f, x)
+    found = f.fma(polynomial(f, t, _LOG), t * t, t)
+    return f.fma(exponent, math.log(2.0), found)
+
+
+def log1p(f: Function, x: Value) -> Value:
+    """As log(u) with u = 1 + x; what u lost in rounding, c / u = c (1 - t), goes into the tail."""
+    u = x + 1.0
+    t, exponent = _reduced(f, u)
+    lost = x - (u - 1.0)
+    usual = f.compare("lt", absolute(f, exponent), 100.0)
+    lost = scale(f, lost, -exponent, usual)
+    lost = f.fma(-lost, t, lost)
+    found = f.fma(polynomial(f, t, _LOG), t * t, lost) + t
+    found = f.fma(exponent, math.log(2.0), found)
+    return f.select(f.compare("eq", x, 0.0), x, found)
+
+
+def log2(f: Function, x: Value) -> Value:
+    t, exponent = _reduced(f, x)
+    return _in_base(f, t, exponent, f.zero(x.type), _LOG2_E, _LOG2)
+
+
+def log10(f: Function, x: Value) -> Value:
+    t, exponent = _reduced(f, x)
+    whole, low = exponent * _LOG10_2_HIGH, exponent * _LOG10_2_LOW
+    return _in_base(f, t, whole, low, _LOG10_E, _LOG10)
+
+
+def _in_base(
+    f: Function,
+    t: Value,
+    whole: Value,
+    low: Value,
+    factor: tuple[float, float],
+    tail: tuple[float, ...],
+) -> Value:
+    """whole + low + t * factor + ..., what the first two sums lose added at the end.
+
+    Infinite exponents (of 0 and infinity) would lose nan: they are kept out of it.
+    """
+    first = t * factor[0]
+    rest = f.fma(t, factor[1], f.fma(t, factor[0], -first))
+    rest = f.fma(polynomial(f, t, tail), t * t, rest + low)
+    total = whole + first
+    lost = first - (total - whole)
+    usual = f.compare("ult", absolute(f, whole), math.inf)
+    return total + f.select(usual, rest + lost, 0.0)

@@ -1,0 +1,37 @@
+"""Composites that become one kernel.
+
+Listed are those whose bodies are element-wise ops, folds over one set of dimensions, casts and
+views, and which check nothing but shapes and types: a body runs once, on tensors without bytes.
+Composites with a rule of their own in the table are taken too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.backends.cpu.loops.fuse import fused_kernel
+from lucerne.backends.cpu.rules.table import RULES
+from lucerne.ir import op as op_
+from lucerne.ir.graph import Graph
+from lucerne.ir.op import Op
+
+FUSED = frozenset((
+    "softmax", "log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "logsumexp",
+    "mean", "nansum_dims", "nanmean_dims", "count_nonzero", "variance", "deviation", "p_norm",
+    "standardize", "native_layer_norm", "nn.functional.rms_norm",
+    "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss",
+    "nn.functional.huber_loss", "nn.functional.poisson_nll_loss", "nn.functional.kl_div",
+    "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
+    "nn.functional.softsign", "nn.functional.tanhshrink",
+))  # fmt: skip
+
+
+def fuses(op: Op) -> bool:
+    return op.kind == op_.COMPOSITE and (op.qualified in FUSED or op.qualified in RULES)
+
+
+def fuse(graph: Graph) -> Any:
+    """The kernel of a traced composite, or of one that has a rule."""
+    if len(graph.nodes) == 1 and graph.nodes[0].op.kind == op_.COMPOSITE:
+        return RULES[graph.nodes[0].op.qualified](graph.nodes[0])
+    return fused_kernel(graph)

@@ -1,0 +1,68 @@
+"""Matrix products, alone and with a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.backends.cpu.gemm.choose import product_kernel
+from lucerne.backends.cpu.gemm.complex import REAL_KINDS, complex_product
+from lucerne.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, Combine
+from lucerne.backends.cpu.gemm.kinds import KINDS
+from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
+from lucerne.backends.cpu.rules.table import rule
+from lucerne.ir.graph import Node
+from lucerne.ir.meta import TensorMeta
+
+
+def nothing(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """The executable of a product without results."""
+
+
+@rule("batch_matmul")
+def batch_matmul(node: Node) -> Any:
+    a, b = (v.meta for v in node.args)
+    return _product(a, b, node.outputs[0].meta)
+
+
+@rule("nn.functional.linear")
+def linear(node: Node) -> Any:
+    """`input @ weight.T + bias`: the weight is read as it lies, as a transposed operand."""
+    input, weight, bias = (None if v is None else v.meta for v in node.args)
+    turned = weight.like(shape=weight.shape[::-1], strides=weight.strides[::-1])
+    return _product(input, turned, node.outputs[0].meta, bias, "linear")
+
+
+@rule("add_product")
+def add_product(node: Node) -> Any:
+    start, left, right = (v.meta for v in node.args)
+    return _product(left, right, node.outputs[0].meta, start, "add_product")
+
+
+def _product(
+    a: TensorMeta, b: TensorMeta, c: TensorMeta, e: TensorMeta | None = None, entry: str = "product"
+) -> Any:
+    if c.numel == 0:
+        return nothing
+    strides = None if e is None else expanded_strides(e, c.shape)
+    product = describe(a, b, c, strides)
+    if product is None:
+        return None
+    kind = KINDS.get(c.dtype.name)
+    if strides is None:
+        if c.dtype.name in REAL_KINDS:
+            return complex_product(c.dtype.name, product)
+        return None if kind is None else product_kernel(kind, product)
+    spread = _spread(strides, c.shape[-1])
+    if kind is None or spread is None:
+        return None
+    return product_kernel(kind, product, Combine(spread), entry)
+
+
+def _spread(strides: Sequence[int], columns: int) -> str | None:
+    """How an added tensor lies over the result; None if its rows are not dense."""
+    if strides[-1] == 0 and columns > 1:
+        return DOWN
+    if strides[-1] != 1 and columns > 1:
+        return None
+    return FULL if any(strides[:-1]) else ACROSS

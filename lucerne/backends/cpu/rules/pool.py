@@ -1,0 +1,101 @@
+"""Rules for pooling and resampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from math import prod
+from typing import Any
+
+from lucerne.backends.cpu.loops.pool_avg import AvgForm, AvgPool, Window, table_words
+from lucerne.backends.cpu.loops.pool_frame import CHANNELS, COLUMNS, Geometry, frame_words
+from lucerne.backends.cpu.loops.pool_max import MaxForm, MaxPool
+from lucerne.backends.cpu.math.storage import STORED
+from lucerne.backends.cpu.rules.table import rule
+from lucerne.backends.cpu.runtime.code import compiled
+from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne.base import dtype as dt
+from lucerne.ir.graph import Node
+from lucerne.ir.meta import TensorMeta
+
+
+def _poolable(meta: TensorMeta) -> bool:
+    plain = meta.dtype in STORED and meta.dtype.category in (dt.FLOAT, dt.INTEGER)
+    return plain and prod(meta.shape[2:]) < 1 << 31
+
+
+def _by_columns(meta: TensorMeta, out: TensorMeta, stride: int) -> bool:
+    """Whether rows of input and output lie together, and their columns are loaded as vectors."""
+    return meta.strides[-1] == 1 and out.strides[-1] == 1 and stride in (1, 2)
+
+
+@rule("max_pool")
+def max_pool(node: Node) -> Any:
+    source, kernel, stride, padding, dilation, _ = node.args
+    meta, out = source.meta, node.outputs[0].meta
+    if not _poolable(meta):
+        return None
+    at = Geometry.of(kernel, stride, padding, dilation)
+    together = meta.strides[1] == 1 and out.strides[1] == 1
+    by_columns = _by_columns(meta, out, stride[-1]) and not (together and meta.shape[1] > 1)
+    shape = COLUMNS if by_columns else CHANNELS
+    form = MaxForm(shape, meta.dtype.name, stride[-1] if by_columns else 0, together)
+    code = compiled(("max pool", *astuple(form)), lambda m: MaxPool(m, form).write())
+    work = out.numel * prod(kernel) * 0.5
+    return Kernel(
+        code["entry"], 2, 1, extra=frame_words(meta, out, at, shape), work=work
+    )
+
+
+# ---- means ---------------------------------------------------------------------------------------
+
+
+def _sliding(size: int, counts: Sequence[int], kernel: int, stride: int, padding: int) -> list[Window]:
+    """Begin, end and count of sliding windows, cut at the borders of the input."""
+    starts = [i * stride - padding for i in range(len(counts))]
+    return [
+        (max(s, 0), max(0, min(s + kernel, size)), count)
+        for s, count in zip(starts, counts, strict=True)
+    ]
+
+
+def _mean_kernel(node: Node, at: Geometry, tables: list[list[Window]], stride: int) -> Any:
+    """`stride` of the columns when windows slide evenly, else 0."""
+    meta, out = node.args[0].meta, node.outputs[0].meta
+    if not _poolable(meta) or meta.dtype.category != dt.FLOAT:
+        return None
+    together = meta.strides[1] == 1 and out.strides[1] == 1 and meta.shape[1] > 1
+    flat = meta.strides[-1] == 1 and out.strides[-1] == 1
+    shape = COLUMNS if flat and not together else CHANNELS
+    if at.kernel[-1] > 4 * stride or stride > 2:
+        stride = 0  # wide windows: vectors along the window
+    form = AvgForm(shape, meta.dtype.name, stride if shape == COLUMNS else 0, together)
+    code = compiled(("avg pool", *astuple(form)), lambda m: AvgPool(m, form).write())
+    words = frame_words(meta, out, at, shape)
+    extra = [*words, *table_words(tables, len(words))]
+    return Kernel(code["entry"], 1, 1, extra=extra, work=meta.numel * 0.5)
+
+
+@rule("avg_pool")
+def avg_pool(node: Node) -> Any:
+    source, kernel, stride, padding, counts, divisor = node.args
+    if divisor is not None:
+        ones = [[1] * len(row) for row in counts]
+        counts = [*ones[:-1], [divisor] * len(counts[-1])]
+    tables = [
+        _sliding(*row)
+        for row in zip(source.meta.shape[2:], counts, kernel, stride, padding, strict=True)
+    ]
+    at = Geometry.of(kernel, stride, padding, (1,) * len(kernel))
+    return _mean_kernel(node, at, tables, stride[-1])
+
+
+@rule("adaptive_avg_pool")
+def adaptive_avg_pool(node: Node) -> Any:
+    source, size = node.args
+    tables = []
+    for n, m in zip(source.meta.shape[2:], size, strict=True):
+        bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+        tables.append([(start, stop, stop - start) for start, stop in bounds])
+    ones = (1,) * len(size)
+    return _mean_kernel(node, Geometry.of(ones, ones, (0,) * len(size), ones), tables, 0)

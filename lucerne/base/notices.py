@@ -1,0 +1,27 @@
+"""Warnings to the user, through one door that counts them and names the user's line.
+
+A call that warned must warn again when it is repeated, so nothing may skip it: whoever remembers
+calls looks whether the count has moved.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from lucerne.base.where import is_users
+
+count = 0
+
+
+def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """`warnings.warn` for the innermost line outside the package.
+
+    `stacklevel` (counted from the caller) is what is used when there is none.
+    """
+    global count
+    count += 1
+    level, frame = 2, sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code):
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level if frame is not None else stacklevel + 1)

@@ -1,0 +1,261 @@
+"""What the tensor layer and an engine's fast path tell each other.
+
+The engine (`FAST`, see `backends.fast_path`) runs calls it has a plan for in machine code; every
+other call arrives at `eager.run`, whose plans are handed over here. Without an engine nothing in
+this module is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
+from lucerne.base import notices
+from lucerne.base import shape as sh
+from lucerne.base.config import config
+from lucerne.base.device import HOST, device
+from lucerne.base.where import user_place
+from lucerne.ir import dispatch, export
+from lucerne.ir import op as op_
+from lucerne.ir.op import Op
+from lucerne.tensor.autograd import pending
+from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.base import TensorBase
+from lucerne.tensor.observe import Observation
+from lucerne.tensor.storage import FAST, Storage
+
+RECORDS, VIEW, POINTWISE, SAVES_RESULT = 1, 2, 4, 8
+_MASKED = 4
+"""Arguments whose need of a gradient fits in a mask."""
+
+
+def remember(op: Op, args: tuple[Any, ...], plan: Any) -> None:
+    """Hand a plan to the fast path, unless it has it or cannot take it."""
+    native = plan.native
+    if native is False or (native is not None and FAST.holds(native)):
+        return
+    if native is None:
+        native = plan.native = _native_plan(op, args, plan) or False
+    if native is not False and not FAST.remember(op, args, native):
+        plan.native = False
+
+
+def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = True) -> Any:
+    if op_.OPAQUE in op.kinds or len(op.kinds) > 12:
+        return None
+    if op.kind == op_.VIEW:
+        return _view(op, args, plan)
+    if type(plan.execute) is not FAST.kernel_type or plan.device.type != HOST:
+        return None
+    inputs = _inputs(op, args, plan.execute.numbers)
+    if inputs is None:
+        return None
+    flags, derivable = _recording(op, args, plan.metas) if records else (0, 0)
+    flags |= POINTWISE if op.kind == op_.POINTWISE else 0
+    masks = _save_masks(op, args)
+    count = len(args)
+    return FAST.kernel_plan(op, count, plan.execute, inputs, plan.metas, flags, derivable, masks)
+
+
+def _view(op: Op, args: tuple[Any, ...], plan: Any) -> Any:
+    meta, delta = plan.parts[0]
+    source = args[0]._meta
+    if plan.several or meta.dtype.itemsize != source.dtype.itemsize or source.device.type != HOST:
+        return None
+    if not op.derivatives:
+        return None
+    _, derivable = _recording(op, args, (meta,))
+    steps = ((op, args[1:], None),)
+    return FAST.view_plan(op, len(args), meta, delta, steps, derivable, _save_masks(op, args))
+
+
+def _inputs(op: Op, args: tuple[Any, ...], letters: str) -> list[tuple[int, int, int, str]] | None:
+    """How the kernel's inputs are found among the arguments."""
+    left = iter(letters)
+    found: list[tuple[int, int, int, str]] = []
+    for i, (kind, a) in enumerate(zip(op.kinds, args, strict=True)):
+        if kind == op_.TENSOR_LIST:
+            items = [(j, x) for j, x in enumerate(a) if x is not None]
+            found.extend((i, j, x._meta.dtype.itemsize, "t") for j, x in items)
+        elif kind in "tn" and a is not None:
+            if isinstance(a, TensorBase):
+                found.append((i, -1, a._meta.dtype.itemsize, "t"))
+            else:
+                found.append((i, -1, 0, next(left, "?")))
+    fits = next(left, None) is None and all(f[3] in "tfic" for f in found)
+    return found if fits else None
+
+
+def _recording(op: Op, args: tuple[Any, ...], metas: Sequence[Any]) -> tuple[int, int]:
+    """Flags and the mask of arguments with a derivative."""
+    if not any(m.dtype.category in (dt.FLOAT, dt.COMPLEX) for m in metas):
+        return RECORDS, 0
+    if not op.derivatives:
+        return (RECORDS if op.explicit else 0), 0
+    if len(metas) > 1:
+        return 0, 0
+    derivable = 0
+    for i, name in enumerate(op.args[:_MASKED]):
+        if name in op.derivatives and op.kinds[i] == op_.TENSOR:
+            derivable |= 1 << i
+    saves = any("y" in reads for _, reads in op.derivatives.values())
+    return RECORDS | (SAVES_RESULT if saves else 0), derivable
+
+
+def _save_masks(op: Op, args: tuple[Any, ...]) -> list[int]:
+    """For each set of arguments that need a gradient: the arguments their formulas read."""
+    masks = []
+    for needing in range(1 << _MASKED):
+        reads = {
+            r
+            for i, name in enumerate(op.args[:_MASKED])
+            if needing >> i & 1 and name in op.derivatives
+            for r in op.derivatives[name][1]
+        }
+        tensors = (i for i, n in enumerate(op.args) if n in reads and isinstance(args[i], TensorBase))
+        masks.append(sum(1 << i for i in tensors))
+    return masks
+
+
+# ---- watching the first call of a kind ----------------------------------------------------------
+
+
+def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
+    """Run a public function and, if one kernel was all it took, tell the engine."""
+    count = len(given) - len(names or ())
+    kwargs = dict(zip(names or (), given[count:], strict=True))
+    if Observation.current is not None:
+        return public.__wrapped__(*given[:count], **kwargs)
+    seen = Observation.current = Observation()
+    state = dispatch.state
+    state.add_special(1)
+    warned = notices.count
+    try:
+        result = public.__wrapped__(*given[:count], **kwargs)
+    finally:
+        Observation.current = None
+        state.add_special(-1)
+    good = not seen.spoiled and bool(seen.steps) and warned == notices.count
+    call = _call(seen, given, result) if good else None
+    FAST.remember_call(public, given, names, *(call or (None,)))
+    return result
+
+
+def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, ...] | None:
+    """Plan, sources, constants, target of a call that did one thing; None otherwise."""
+    op, args, plan, made = seen.steps[-1]
+    if made is not result or any(result is g for g in given) != (seen.over is not None):
+        return None
+    if len(seen.steps) > 1:
+        chain = _view_chain(seen)
+        if chain is None:
+            return None
+        native, args = chain
+    else:
+        remember(op, args, plan)
+        native = plan.native or None
+        if native is not None and not seen.recordable:
+            native = _native_plan(op, args, plan, records=False)
+    if native is None:
+        return None
+    placed = _sources(args, given)
+    if placed is None:
+        return None
+    target = -1
+    if seen.over is not None:
+        target = next((i for i, g in enumerate(given) if g is seen.over), -1)
+        if target < 0 or seen.over is not args[0]:
+            return None
+    return native, placed, args, target
+
+
+def _view_chain(seen: Observation) -> Any:
+    """Views of views as one: (plan, arguments of the first)."""
+    if seen.over is not None or any(op.kind != op_.VIEW for op, _, _, _ in seen.steps):
+        return None
+    first = seen.steps[0][1]
+    delta, steps = 0, []
+    for i, (op, args, plan, _) in enumerate(seen.steps):
+        if i and args[0] is not seen.steps[i - 1][3]:
+            return None
+        meta, more = plan.parts[0]
+        if plan.several or meta.dtype.itemsize != args[0]._meta.dtype.itemsize:
+            return None
+        if meta.device.type != HOST:
+            return None
+        delta += more
+        steps.append((op, args[1:], None))
+    meta = seen.steps[-1][2].parts[0][0]
+    plan = FAST.view_plan(seen.steps[0][0], 1, meta, delta, tuple(steps), 0, [0] * (1 << _MASKED))
+    return plan, first[:1]
+
+
+def _sources(args: tuple[Any, ...], given: tuple[Any, ...]) -> list[int] | None:
+    """Where each argument of the plan stands in the call; -1: it does not change."""
+    found, floats = [], {i for i, g in enumerate(given) if type(g) is float}
+    for a in args:
+        place = -1
+        if isinstance(a, TensorBase) or type(a) is float:
+            place = next((i for i, g in enumerate(given) if g is a), -1)
+            if place < 0 and (isinstance(a, TensorBase) or floats):
+                return None
+        elif type(a) is tuple and any(isinstance(x, TensorBase) for x in a):
+            return None
+        floats.discard(place)
+        found.append(place)
+    # A float that went elsewhere may have decided something: its value is not part of the key.
+    return None if floats else found
+
+
+# ---- connecting -------------------------------------------------------------------------------
+
+
+def _place() -> Any:
+    """The user's line; when the caller itself is the user's code, the engine is told so."""
+    place = user_place()
+    caller = sys._getframe(1)
+    if place is not None and caller.f_code is place[0]:
+        FAST.note_user_code(caller.f_code)
+    return place
+
+
+def wrap_public_functions() -> None:
+    """Let the engine take calls of public functions: before methods and names are handed out."""
+    export.Wrapping.public = FAST.public
+    for op in op_.table().values():
+        op.public = export.wrapped(op.public)
+
+
+def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
+    """Put the fast path in front: called once, when the Tensor class is complete."""
+    FAST.connect(
+        tensor=tensor,
+        storage=Storage,
+        state=AutogradState,
+        in_place=dispatch.InPlace,
+        op_class=Op,
+        host_device=device(HOST),
+        identity_types={
+            "dtype": dt.dtype,
+            "device_class": device,
+            "layout": lo.layout,
+            "memory_format": lo.memory_format,
+            "size": sh.Size,
+        },
+        callbacks={
+            "expand_auto": pending.expand_auto,
+            "expand_view": pending.expand_view,
+            "slow_run": slow_run,
+            "user_place": _place,
+            "note_view": Storage.note_view,
+            "observe": observe,
+        },
+    )
+    FAST.record_lines(config.user_lines)
+    FAST.patch(tensor, operators)
+    FAST.patch_dealloc(tensor)
+    dispatch.State.changed = staticmethod(FAST.mode_changed)  # type: ignore[assignment]
+    dispatch.install(FAST.run)
