@@ -23,7 +23,7 @@ conformance-full:
 	$(PYTHON) -m tests.conformance full
 
 bench:
-	$(PYTHON) benchmarks/overhead.py
+	$(PYTHON) benchmarks/suite.py
 
 fmt:
 	$(PYTHON) -m ruff format .

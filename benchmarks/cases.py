@@ -66,6 +66,14 @@ class Result:
     rate_unit: str = ""
     way: str = ""
     note: str = ""
+    busy: float = 0.0
+    """Share of the timings that began while something else was running on the machine."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether too few timings were undisturbed. torch's threads wait for one another, so a busy
+        machine slows it many times more than Lucerne: such a ratio flatters."""
+        return self.busy > 0.5
 
     @property
     def ratio(self) -> float | None:
@@ -109,7 +117,9 @@ def measure(section: str, case: Case, modules: Mapping[str, Any], effort: Effort
         return result
     if case.check and not result.note:
         result.note = _disagreement(calls)
+    noisy, taken = effort.noisy, effort.taken
     times = best_times(calls, effort)
+    result.busy = (effort.noisy - noisy) / max(1, effort.taken - taken)
     result.ours, result.way = _best(times, OURS)
     result.theirs, their_way = _best(times, THEIRS)
     if their_way != result.way:

@@ -31,7 +31,10 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def verdict(r: Result) -> str:
-    return {True: "PASS", False: "MISS", None: "absent" if r.ours is None else ""}[r.passed]
+    """PASS or MISS, with a question mark when the machine was too busy to tell."""
+    if r.passed is None:
+        return "absent" if r.ours is None else ""
+    return ("PASS" if r.passed else "MISS") + ("?" if r.doubtful else "")
 
 
 def required(r: Result) -> str:
@@ -70,10 +73,13 @@ def summary(results: Sequence[Result], facts: Facts) -> None:
     absent = sum(r.ours is None for r in results)
     print(f"\n{passed} of {len(judged)} within their limit, {absent} absent; ", end="")
     print(f"{facts['seconds']:.0f} s, {facts['noisy']:.0%} of the timings on a busy machine")
+    if doubtful := sum(r.doubtful for r in judged):
+        print(f"{doubtful} verdicts marked '?' mean nothing: measure again on a quiet machine")
 
 
 def _entry(r: Result) -> dict[str, Any]:
-    return {**dataclasses.asdict(r), "ratio": r.ratio, "passed": r.passed}
+    verdicts = {"ratio": r.ratio, "passed": r.passed, "doubtful": r.doubtful}
+    return {**dataclasses.asdict(r), **verdicts}
 
 
 def write_json(path: str, results: Sequence[Result], facts: Facts) -> None:
@@ -167,6 +173,6 @@ def _row(r: Result) -> str:
     return (
         f"<tr><td>{html.escape(r.name)} <small>{note}</small></td>"
         + "".join(f"<td>{html.escape(c)}</td>" for c in cells)
-        + f"<td class={verdict(r) or 'none'}>{verdict(r)}</td><td>{rate}</td>"
+        + f"<td class={verdict(r).rstrip('?') or 'none'}>{verdict(r)}</td><td>{rate}</td>"
         + f"<td class=bar>{bar}</td></tr>"
     )

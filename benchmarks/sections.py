@@ -383,9 +383,9 @@ def _cells() -> list[Case]:
         return lambda: m.gru_cell(x, h, w_ih, w_hh, b, b)
 
     return [
-        Case("lstm_cell 64x128->256", one(lstm), 0.9),
-        Case("lstm_cell forward+backward", one(lstm_backward), 0.9),
-        Case("gru_cell 64x128->256", one(gru), 0.9),
+        Case("lstm_cell 64x128->256", one(lstm)),
+        Case("lstm_cell forward+backward", one(lstm_backward)),
+        Case("gru_cell 64x128->256", one(gru)),
     ]
 
 

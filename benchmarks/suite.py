@@ -3,6 +3,7 @@
     python benchmarks/suite.py                      all sections
     python benchmarks/suite.py --section gemm       those whose name starts so (may be repeated)
     python benchmarks/suite.py --smoke              under a minute, loose limits, for CI
+    python benchmarks/suite.py --one-thread         processor time of one thread (busy machines)
     python benchmarks/suite.py --json F --plot F.png --html F.html
 
 This file only starts the real run in a process of its own: torch is measured with the malloc

@@ -33,10 +33,15 @@ def quiet(limit: float) -> bool:
 
 
 class Effort:
-    """How long one comparison may take. `pause` lets the other side's idle workers fall asleep."""
+    """How long one comparison may take. `pause` lets the other side's idle workers fall asleep.
+
+    `one_thread`: both sides use one thread, and what counts is its processor time: other processes
+    then disturb far less, so nothing is waited for.
+    """
 
     def __init__(self, rounds: int, repeats: int, pause: float, seconds: float) -> None:
         self.rounds, self.repeats, self.pause, self.seconds = rounds, repeats, pause, seconds
+        self.one_thread = False
         self.noisy, self.taken = 0, 0
         """How many timings began on a busy machine, and how many there were."""
 
@@ -58,17 +63,19 @@ def best_times(
     when the time allowed is over.
     """
     inner = {name: _repetitions(call, shortest) for name, call in calls.items()}
+    clock = time.thread_time if effort.one_thread else time.perf_counter
     best = dict.fromkeys(calls, float("inf"))
     end = time.perf_counter() + effort.seconds
     for _ in range(effort.rounds):
         for name, call in calls.items():
-            time.sleep(effort.pause)
-            left = end - time.perf_counter()
-            effort.taken += 1
-            effort.noisy += not quiet(min(0.5, max(left / 4, 0.005)))
+            if not effort.one_thread:
+                time.sleep(effort.pause)
+                left = end - time.perf_counter()
+                effort.taken += 1
+                effort.noisy += not quiet(min(0.5, max(left / 4, 0.005)))
             call()
             for _ in range(effort.repeats):
-                best[name] = min(best[name], _once(call, inner[name]))
+                best[name] = min(best[name], _once(call, inner[name], clock))
         if time.perf_counter() > end:
             break
     return best
@@ -83,8 +90,8 @@ def _repetitions(call: Call, shortest: float) -> int:
     return max(1, int(shortest / took))
 
 
-def _once(call: Call, number: int) -> float:
-    start = time.perf_counter()
+def _once(call: Call, number: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     for _ in range(number):
         call()
-    return (time.perf_counter() - start) / number
+    return (clock() - start) / number

@@ -67,6 +67,9 @@ from lucerne.tensor.functions import sym_not as sym_not
 from lucerne.tensor.functions import sym_sqrt as sym_sqrt
 from lucerne.tensor.functions import sym_sum as sym_sum
 from lucerne.tensor.functions import to_dlpack as to_dlpack
+from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
+from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
+from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
 from lucerne.tensor.interop import UntypedStorage as UntypedStorage
 from lucerne.tensor.interop import from_dlpack as from_dlpack
 from lucerne.tensor.interop import from_numpy as from_numpy

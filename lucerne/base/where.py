@@ -10,10 +10,14 @@ _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 Place = tuple[CodeType, int]
 
+GENERATED = "<op>"
+"""The file name of functions made from text."""
+
 
 def is_users(code: CodeType) -> bool:
-    """Whether code stands in a file outside the package."""
-    return not code.co_filename.startswith(_PACKAGE) and code.co_filename[0] != "<"
+    """Whether code stands outside the package (a prompt's or a notebook's cell included)."""
+    name = code.co_filename
+    return not name.startswith(_PACKAGE) and name != GENERATED
 
 
 def user_place() -> Place | None:

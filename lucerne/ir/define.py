@@ -31,6 +31,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.device import HOST, device
+from lucerne.base.where import GENERATED
 from lucerne.ir import dispatch, promote
 from lucerne.ir import op as op_
 from lucerne.ir.convert import CONVERTERS
@@ -151,7 +152,7 @@ class Geometry:
 @functools.cache
 def _compiled(text: str) -> CodeType:
     """Many ops share a signature, so they share the code."""
-    return compile(text, "<op>", "exec")
+    return compile(text, GENERATED, "exec")
 
 
 def public_function(op: Op) -> Function:

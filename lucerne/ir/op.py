@@ -137,7 +137,8 @@ class Part:
 def _derivatives(vjp: Mapping[Any, Callable[..., Any]] | None) -> Derivatives:
     """For each differentiable input: the formula, and the names of what it reads."""
     found: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
-    for name, formula in (vjp or {}).items():
+    given: Mapping[Any, Any] = vjp or {}
+    for name, formula in given.items():
         if formula is None:
             continue
         reads = parameter_names(formula)

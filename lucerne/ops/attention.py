@@ -177,7 +177,9 @@ def _flash_vjp(
     is_causal: bool,
     scale: float,
 ) -> Any:
-    return flash_attention_backward(query, key, value, attn_mask, g[0], *y, is_causal, scale)
+    # The gradient of a sum has strides of zero, which a kernel would read one by one.
+    grad = g[0] if g[0].stride(-1) == 1 else g[0].contiguous()
+    return flash_attention_backward(query, key, value, attn_mask, grad, *y, is_causal, scale)
 
 
 @composite(

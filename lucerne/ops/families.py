@@ -57,6 +57,7 @@ from lucerne.ops import resample as resample
 from lucerne.ops import rnn as rnn
 from lucerne.ops import rounding as rounding
 from lucerne.ops import rows as rows
+from lucerne.ops import optimizers as optimizers
 from lucerne.ops import scan as scan
 from lucerne.ops import scatter as scatter
 from lucerne.ops import searching as searching

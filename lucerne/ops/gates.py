@@ -54,7 +54,9 @@ def lstm_gates_backward(
 
 
 def _lstm_vjp(g: Any, y: Any, input_gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> Any:
-    gates, before = lstm_gates_backward(input_gates, hidden_gates, cell, y[1], *g)
+    # The gradient of a sum has strides of zero.
+    grads = [x.contiguous() for x in g]
+    gates, before = lstm_gates_backward(input_gates, hidden_gates, cell, y[1], *grads)
     return gates, gates, before
 
 
@@ -103,7 +105,7 @@ def gru_gates_backward(
 
 
 def _gru_vjp(g: Tensor, input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Any:
-    return gru_gates_backward(input_gates, hidden_gates, hidden, g)
+    return gru_gates_backward(input_gates, hidden_gates, hidden, g.contiguous())
 
 
 @composite(

@@ -19,8 +19,8 @@ INDEX_TYPES = (dt.int64, dt.int32)
 
 
 def zeros_like_meta(meta: TensorMeta) -> Tensor:
-    """A dense tensor of zeros with the shape, dtype and device of a meta."""
-    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
+    """Zeros in the shape, dtype and device of a meta, for an op that copies them: one in memory."""
+    return filled((), 0, meta.dtype, meta.device, None).expand(meta.shape)
 
 
 # ---- the geometry of an indexing ----------------------------------------------------------------

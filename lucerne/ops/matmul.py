@@ -528,18 +528,22 @@ def _linear_meta(
 
 def _as_rows(x: Tensor, width: int) -> Tensor:
     """All but the last dimension as one; a result of `linear` with a vector has no last one."""
+    if x.ndim == 2:
+        return x
     return x.reshape(x.numel() // width if width else sh.numel(x.shape[:-1]), width)
 
 
 def _linear_input_vjp(g: Tensor, weight: Tensor, input_meta: TensorMeta) -> Tensor:
     flat = conj_of(weight).reshape(-1, weight.shape[-1]) if weight.ndim == 1 else conj_of(weight)
-    return batch_matmul(_as_rows(g, flat.shape[0]), flat).reshape(input_meta.shape)
+    found = batch_matmul(_as_rows(g, flat.shape[0]), flat)
+    return found if input_meta.ndim == 2 else found.reshape(input_meta.shape)
 
 
 def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Tensor:
     outputs = weight_meta.shape[0] if weight_meta.ndim == 2 else 1
     rows = _as_rows(conj_of(input), weight_meta.shape[-1])
-    return batch_matmul(_as_rows(g, outputs).transpose(0, 1), rows).reshape(weight_meta.shape)
+    found = batch_matmul(_as_rows(g, outputs).transpose(0, 1), rows)
+    return found if weight_meta.ndim == 2 else found.reshape(weight_meta.shape)
 
 
 @composite(

@@ -11,6 +11,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.padding import constant_pad_nd
 from lucerne.ops.pool import avg_pool2d
@@ -108,6 +109,51 @@ def _normalized_dims(
     return tuple(range(input.ndim - len(shape), input.ndim))
 
 
+def _back_meta(
+    g: TensorMeta, input: TensorMeta, weight: TensorMeta, *rest: Any
+) -> tuple[TensorMeta, ...]:
+    return (
+        input.like(tuple(input.shape)),
+        weight.like(tuple(weight.shape)),
+        weight.like(tuple(weight.shape)),
+    )
+
+
+@composite(internal=True, out=False, meta=_back_meta)
+def layer_norm_backward(g: Tensor, input: Tensor, weight: Tensor, dims: IntList, eps: float) -> Any:
+    """Gradients of `layer_norm_rows` for input, weight and bias."""
+    g, x, w = widened(g), widened(input).contiguous(), widened(weight)
+    centred = x - x.mean(dims, keepdim=True)
+    rstd = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    unit, arriving = centred * rstd, g * w
+    level, slope = (t.mean(dims, keepdim=True) for t in (arriving, arriving * unit))
+    found = rstd * (arriving - level - unit * slope)
+    rows = tuple(range(input.ndim - len(dims)))
+    by_weight, by_bias = (t.sum(rows) if rows else t for t in (g * unit, g.contiguous()))
+    return (
+        narrowed(found.contiguous(), input.dtype),
+        narrowed(by_weight, weight.dtype),
+        narrowed(by_bias, weight.dtype),
+    )
+
+
+def _layer_norm_back(g: Tensor, input: Tensor, weight: Tensor, dims: sh.Shape, eps: float) -> Any:
+    return layer_norm_backward(g.contiguous(), input.contiguous(), weight, dims, eps)
+
+
+@composite(
+    internal=True,
+    out=False,
+    vjp={("input", "weight", "bias"): _layer_norm_back},
+)
+def layer_norm_rows(
+    input: Tensor, weight: Tensor, bias: Tensor | None, dims: IntList, eps: float
+) -> Tensor:
+    """Layer norm over the trailing `dims`, all arguments checked."""
+    unit, _, _ = standardize(widened(input).contiguous(), dims, eps)
+    return narrowed(scaled(unit, widened(weight), widened(bias)), input.dtype)
+
+
 @composite(out=False)
 def native_layer_norm(
     input: Tensor, normalized_shape: IntList, weight: Tensor | None, bias: Tensor | None, eps: float
@@ -137,7 +183,13 @@ def layer_norm(
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
     tensor([[-1.0000,  1.0000]])
     """
-    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+    if weight is None or not input.numel():
+        return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    dims = _normalized_dims(input, shape, weight, bias)
+    check_float(input, "LayerNormKernelImpl")
+    check_same_type(input, weight, bias)
+    return layer_norm_rows(input, weight, bias, dims, eps)
 
 
 @front(name="layer_norm")

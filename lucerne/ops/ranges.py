@@ -11,7 +11,9 @@ from lucerne.base.defaults import DefaultDevice, get_default_dtype
 from lucerne.ir.convert import as_device, as_int, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ops.arithmetic import add_scaled
 from lucerne.ops.creation import make_filled, sized_out, strided_only
+from lucerne.ops.join import cat
 from lucerne.ops.move import cast, counted
 
 
@@ -175,12 +177,13 @@ def _spaced(start: Any, end: Any, count: int, target: dt.dtype, device: Any) -> 
     first, last = number(start), number(end)
     if target.category == dt.INTEGER:
         first, last = int(first), int(last)
-    i = counted(0, 1, count, work.compute.to_real(), _device(device))
+    real, place = work.compute.to_real(), _device(device)
     if count < 2:
-        return cast(i * 0 + first, target)
-    step = (last - first) / (count - 1)
-    rising, falling = first + i * step, last - (count - 1 - i) * step
-    return cast(rising.where(i < count // 2, falling), target)
+        return cast(counted(0, 1, count, real, place) * 0 + first, target)
+    step, half = (last - first) / (count - 1), count // 2
+    rising = add_scaled(first, counted(0, 1, half, real, place), step)
+    falling = add_scaled(last, counted(count - 1 - half, -1, count - half, real, place), -step)
+    return cast(cat([rising, falling]), target)
 
 
 @front()

@@ -12,6 +12,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
@@ -134,15 +135,64 @@ def _along(x: Tensor, dim: int, taps: Taps) -> Tensor:
     return total
 
 
-@composite(internal=True, name="resample", out=False)
+def _along_back(g: Tensor, dim: int, taps: Taps, size: int) -> Tensor:
+    """The transpose of `_along`: each output goes back to its taps, by their weights."""
+    total = g.new_zeros((*g.shape[:dim], size, *g.shape[dim + 1 :]))
+    for index, weight in taps:
+        part = g
+        if weight is not None:
+            part = g * g.new_tensor(weight.tolist()).reshape(-1, *(1,) * (g.ndim - dim - 1))
+        total = total.index_add(dim, g.new_tensor(index.tolist(), dtype=dt.int64), part)
+    return total
+
+
+def axis_taps(
+    meta: TensorMeta, size: Any, mode: str, align_corners: bool, scales: Any
+) -> list[Taps]:
+    """The taps of each spatial dimension."""
+    kind = np.float64 if meta.dtype is dt.float64 else np.float32
+    return [
+        _MODES[mode](n, out, align_corners, scale, kind)
+        for n, out, scale in zip(meta.shape[2:], size, scales, strict=True)
+    ]
+
+
+def _resample_meta(
+    input: TensorMeta, size: Any, mode: str, align_corners: bool, scales: Any
+) -> TensorMeta:
+    shape = (*input.shape[:2], *size)
+    strides = sh.format_strides(shape, sh.suggested_format(input.shape, input.strides))
+    return make_meta(input.dtype, shape, strides, input.device)
+
+
+def _resample_vjp(
+    g: Tensor, input_meta: TensorMeta, size: Any, mode: str, align_corners: bool, scales: Any
+) -> Tensor:
+    taps = axis_taps(input_meta, size, mode, align_corners, scales)
+    x = g if mode.startswith("nearest") else _computing(g)
+    for d in reversed(range(len(taps))):
+        x = _along_back(x, 2 + d, taps[d], input_meta.shape[2 + d])
+    return x.to(g.dtype)
+
+
+@composite(
+    internal=True,
+    name="resample",
+    out=False,
+    meta=_resample_meta,
+    vjp={
+        "input": lambda g, input_meta, size, mode, align_corners, scales: _resample_vjp(
+            g, input_meta, size, mode, align_corners, scales
+        )
+    },
+)
 def resample(input: Tensor, size: Any, mode: str, align_corners: bool, scales: Any) -> Tensor:
     """(N, C, n...) brought to `size` by a mode of the table above."""
     layout = sh.suggested_format(input.shape, input.stride())
     kept = mode.startswith("nearest")
     x = input if kept else _computing(input)
-    kind = np.float64 if input.dtype is dt.float64 else np.float32
-    for d, (out, scale) in enumerate(zip(size, scales, strict=True)):
-        x = _along(x, 2 + d, _MODES[mode](x.shape[2 + d], out, align_corners, scale, kind))
+    for d, taps in enumerate(axis_taps(input._meta, size, mode, align_corners, scales)):
+        x = _along(x, 2 + d, taps)
     if input.dtype.category < dt.FLOAT and not kept:
         x = x.round().clamp(0, 255)
     x = x if x.dtype is input.dtype else x.to(input.dtype)

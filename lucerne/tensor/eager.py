@@ -151,7 +151,18 @@ def _no_bytes(nbytes: int) -> None:
 class KernelPlan(Plan):
     """Allocate the results and run an executable that writes them."""
 
-    __slots__ = ("allocate", "device", "execute", "flat", "metas", "on_host", "op", "sizes", "slots", "whole")
+    __slots__ = (
+        "allocate",
+        "device",
+        "execute",
+        "flat",
+        "metas",
+        "on_host",
+        "op",
+        "sizes",
+        "slots",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -486,6 +497,10 @@ def _fused_plan(op: Op, args: tuple[Any, ...]) -> Any:
                 return None
         elif kind == "s":
             key.append(a)
+        elif kind == "n":
+            key.append(type(a))
+        elif kind == "l" and all(type(x) in plain_types for x in a):
+            key.append(tuple([x._meta for x in a]))
         else:
             return None
     try:
@@ -500,7 +515,8 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
     if len(_plans) >= config.plan_cache_size:
         _plans.clear()
     plan: Any = None
-    devices = {a._meta.device for a in args if isinstance(a, TensorBase)}
+    tensors = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
+    devices = {x._meta.device for x in tensors if isinstance(x, TensorBase)}
     target = next(iter(devices), None)
     if len(devices) == 1 and target is not None and target.type != backends.META:
         backend = backends.get(target.type)
@@ -518,6 +534,8 @@ def _built_fused_plan(op: Op, args: tuple[Any, ...], target: Any, backend: Any) 
             return None
         metas = (found,) if isinstance(found, TensorMeta) else tuple(found)
         graph, kind = one_op_graph(op, _metas_of(op, args), metas), tuple
+    elif op_.SCALAR in op.kinds or op_.TENSOR_LIST in op.kinds:
+        return None
     else:
         seen = traced(op, args, target, _body)
         if seen is None:
@@ -536,4 +554,5 @@ def _body(op: Op, args: tuple[Any, ...]) -> Any:
 
 dispatch.install(run)
 Plans.get = staticmethod(plan_for)
+Plans.fused = staticmethod(_fused_plan)
 __all__ = ["InPlace", "clear_plans", "plan_for", "run"]

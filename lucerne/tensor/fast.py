@@ -115,7 +115,9 @@ def _save_masks(op: Op, args: tuple[Any, ...]) -> list[int]:
             if needing >> i & 1 and name in op.derivatives
             for r in op.derivatives[name][1]
         }
-        tensors = (i for i, n in enumerate(op.args) if n in reads and isinstance(args[i], TensorBase))
+        tensors = (
+            i for i, n in enumerate(op.args) if n in reads and isinstance(args[i], TensorBase)
+        )
         masks.append(sum(1 << i for i in tensors))
     return masks
 
@@ -250,12 +252,12 @@ def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
             "expand_view": pending.expand_view,
             "slow_run": slow_run,
             "user_place": _place,
-            "note_view": Storage.note_view,
+            "adopt": pending.adopt,
             "observe": observe,
         },
     )
     FAST.record_lines(config.user_lines)
     FAST.patch(tensor, operators)
     FAST.patch_dealloc(tensor)
-    dispatch.State.changed = staticmethod(FAST.mode_changed)  # type: ignore[assignment]
+    dispatch.State.changed = FAST.set_mode
     dispatch.install(FAST.run)

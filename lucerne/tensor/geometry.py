@@ -18,12 +18,14 @@ from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad, set_history, state_of
 from lucerne.tensor.base import Maker, TensorBase
 from lucerne.tensor.into import InPlace, bump, set_geometry
+from lucerne.tensor.observe import spoil
 
 Function = Callable[..., Any]
 
 
 def become(target: Any, view: Any) -> Any:
     """Give a tensor the geometry (and the history) of a view of itself."""
+    spoil()
     target._offset, target._meta, target._array = view._offset, view._meta, None
     if target._view is not None:
         target._view = view._view

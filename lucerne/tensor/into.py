@@ -121,9 +121,11 @@ def write(target: Any, source: Any) -> None:
 
 
 class Plans:
-    """Late-bound `plan_for`: plans are made above this module."""
+    """Late-bound `plan_for` and kin: plans are made above this module."""
 
     get: Any = None
+    fused: Any = None
+    """The plan of a composite that its device takes whole, or None."""
 
 
 def plan_copy(target: Any, source: Any) -> None:
@@ -256,12 +258,19 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
     write(target, result)
 
 
+_UPDATES = ("scatter", "index_put")
+"""Ops that give back their first input changed in places: kernels may write those alone."""
+
+
 def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -> bool:
     """Whether a kernel may write over `target` while it reads: only if no other input shares it."""
     elementwise = op.kind in (op_.POINTWISE, op_.RANDOM) or op is _copy
-    if not elementwise or plan.metas[0] is not target._meta:
+    updates = op.name in _UPDATES and args[0] is target
+    if not (elementwise or updates) or plan.metas[0] is not target._meta:
         return False
     buffer = target._storage.buffer
+    if updates:
+        args = tuple(x for a in args for x in (a if isinstance(a, tuple) else (a,)))
     return all(
         not isinstance(a, TensorBase) or a is target or a._storage.buffer is not buffer
         for a in args

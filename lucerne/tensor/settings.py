@@ -48,6 +48,7 @@ def set_default_tensor_type(t: Any) -> None:
 def set_default_device(device: Any) -> None:
     """New tensors go to `device` unless told otherwise; None restores the host."""
     DefaultDevice.value = None if device is None else Device(device)
+    eager.clear_plans()
 
 
 def get_default_device() -> Device:

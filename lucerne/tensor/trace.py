@@ -18,7 +18,7 @@ from lucerne.tensor.base import TensorBase, new_tensor
 _META = Device(backends.META)
 
 
-class NotTraced(Exception):
+class TraceError(Exception):
     """The body does something a graph does not hold."""
 
 
@@ -51,12 +51,12 @@ class Recorder(Interpreter):
             return x
         found = self.values.get(id(x)) or self.places.get(_place(x))
         if found is None:
-            raise NotTraced("a tensor from elsewhere")
+            raise TraceError("a tensor from elsewhere")
         return found
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         if out is not None or op.data_dependent:
-            raise NotTraced(op.qualified)
+            raise TraceError(op.qualified)
         placed = tuple(
             tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
         )

@@ -19,6 +19,8 @@ DTYPES = (
     dt.uint8, dt.uint16, dt.uint32, dt.uint64, dt.bool_, dt.complex64, dt.complex128, dt.complex32,
     dt.float8_e4m3fn, dt.float8_e5m2, dt.float8_e4m3fnuz, dt.float8_e5m2fnuz, dt.float8_e8m0fnu,
 )  # fmt: skip
+RARE = frozenset(t for t in DTYPES if t.name.startswith(("float8", "complex", "uint1", "uint3")))
+"""Dtypes that are cast from and to the commonest ones only."""
 SIZES = (dt.uint8, dt.int16, dt.float32, dt.complex64, dt.complex128)
 SHAPES = ((), (1,), (5,), (2, 0, 3), (9, 40), (33, 17), (3, 5, 4, 9), (2, 3, 20, 18), (70, 130))
 
@@ -33,7 +35,8 @@ def same(name: str, args: list[Any]) -> None:
 def test_cast_from_each_dtype_to_each(source: dt.dtype) -> None:
     rng = np.random.default_rng(0)
     for target in DTYPES:
-        if source is not target:
+        rare = source in RARE or target in RARE
+        if source is not target and (not rare or {source, target} & {dt.float32, dt.int64}):
             with np.errstate(all="ignore"):
                 check_same(Both("cast", [tensor(rng, source, (67,)), target]), exact=True)
 

@@ -216,7 +216,7 @@ def test_a_thousand_damaged_and_foreign_entries_are_never_run(bench: Bench) -> N
 
 def _race(folder: Path, rounds: int) -> dict[str, int]:
     command = [sys.executable, "-m", "tests.cpu.race", str(folder), str(rounds), "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     found: dict[str, int] = json.loads(done.stdout)
     return found
 
@@ -347,3 +347,24 @@ def test_use_keeps_an_entry_young(bench: Bench) -> None:
     os.utime(bench.path(1), (1000, 1000))
     bench.ask(1)
     assert time.time() - bench.path(1).stat().st_mtime < 100
+
+
+def test_digest_of_sources_is_kept_and_follows_the_text(bench: Bench, tmp_path: Path) -> None:
+    """The remembered digest is that of the text, and an edit of equal length is noticed."""
+    package = tmp_path / "lucerne"
+    for part in disk._SOURCES:
+        (package / part).mkdir(parents=True)
+    source = package / "ir" / "x.py"
+    source.write_text("a = 1\n")
+    bench.patch.setattr(disk, "_process_start", lambda: time.time() + 100)
+    first = disk._digest_of_sources(package)
+    assert list(bench.folder.glob("*.kernel")) == [], "too young to be remembered"
+    bench.patch.setattr(disk, "_SETTLED_SECONDS", -1.0)
+    assert disk._digest_of_sources(package) == first
+    hits = bench.cache.hits
+    assert disk._digest_of_sources(package) == first
+    assert bench.cache.hits == hits + 1
+    time.sleep(0.02)
+    source.write_text("a = 2\n")
+    os.utime(source, ns=(0, 0))
+    assert disk._digest_of_sources(package) not in (None, first)

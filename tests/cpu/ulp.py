@@ -147,11 +147,24 @@ def _overflowed(truth: Array, dtype: dt.dtype) -> Array:
 def sweep(row: Row, dtype: dt.dtype, step: int, lanes: int = LANES) -> Errors:
     """All inputs of a dtype through one function."""
     stored = stored_inputs(dtype, step)
-    found = codec.widen(over_lanes(row.body, [dtype], dtype, lanes)(stored), dtype)
-    inputs = codec.widen(stored, dtype).astype(np.float64)
+    run = over_lanes(row.body, [dtype], dtype, lanes)
+    parts = [stored[k : k + _PART] for k in range(0, len(stored), _PART)]
+    found = [_sweep_part(row, dtype, run, part) for part in parts]
+    worst = max(found, key=lambda e: e.worst)
+    wrong = max(found, key=lambda e: e.special)
+    count = sum(e.special for e in found)
+    return Errors(worst.worst, worst.where, count, wrong.first_special)
+
+
+_PART = 1 << 20
+
+
+def _sweep_part(row: Row, dtype: dt.dtype, run: Any, stored: Array) -> Errors:
     with np.errstate(all="ignore"):
+        found = codec.widen(run(stored), dtype).astype(np.float64)
+        inputs = codec.widen(stored, dtype).astype(np.float64)
         truth = _overflowed(row.truth(inputs), dtype)
-    return measure(found.astype(np.float64), truth, inputs, dtype.digits, _LIMITS[dtype])
+    return measure(found, truth, inputs, dtype.digits, _LIMITS[dtype])
 
 
 def bound_of(row: Row, dtype: dt.dtype) -> float:
@@ -175,9 +188,8 @@ def main() -> None:
             e = sweep(row, dtype, 64 if given.full else 4096, given.lanes)
             mark = " <-- too large" if e.worst > bound_of(row, dtype) else ""
             at = f" first at {e.first_special:g}" if e.special else ""
-            print(
-                f"{row.name:12}{dtype.name:10}{e.worst:9.3f}  {e.where:14.7g}  {e.special:14}{at}{mark}"
-            )
+            found = f"{e.worst:9.3f}  {e.where:14.7g}  {e.special:14}"
+            print(f"{row.name:12}{dtype.name:10}{found}{at}{mark}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import numpy as np
 
 from lucerne import backends
 from lucerne.backends.api import CONTRACT_VERSION, Buffer, Executable
-from lucerne.backends.cpu import rules as rules
 from lucerne.backends.cpu.eager import native
 from lucerne.backends.cpu.rules import fused
 from lucerne.backends.cpu.rules.table import RULES

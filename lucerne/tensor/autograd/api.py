@@ -13,11 +13,13 @@ from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
 from lucerne.tensor.autograd.state import ViewState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
+from lucerne.tensor.observe import spoil
 
 
 def set_requires_grad(t: Any, value: bool) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"requires_grad must be a bool, got {value!r}")
+    spoil()
     if t._auto is not None and t._auto.grad_fn is not None:
         if not value:
             raise RuntimeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
@@ -284,7 +285,7 @@ class AccumulateGrad(Node):
         return f"<AccumulateGrad object at {hex(id(self))}>"
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
-        g = grads[0]
+        g, grads = grads[0], ()  # from here on only `g` holds it, unless somebody else does
         if g is not None:
             accumulate(self.variable, g)
         return []
@@ -307,9 +308,24 @@ def _own(g: Any, meta: TensorMeta) -> Any:
     """A gradient that nothing else aliases, in the leaf's layout."""
     if requires_grad(g):
         return g.clone()
+    if _is_ours_alone(g) and g._meta is meta:
+        return g
     g = g.detach()
     layout_ok = g._meta.strides == meta.strides or not meta.is_dense
     return g.clone() if layout_ok else _in_layout(g, meta)
+
+
+_HOLDERS = 4
+"""References of a gradient nobody else holds, as `_is_ours_alone` sees them: the variables of
+`apply`, `accumulate` and `_own`, and its own argument (a test would tell if that changed)."""
+
+
+def _is_ours_alone(g: Any) -> bool:
+    """Whether neither the tensor nor its memory is reachable from anywhere else."""
+    if g._view is not None or sys.getrefcount(g) > _HOLDERS + 2:
+        return False
+    storage = g._storage
+    return storage.owner is None and sys.getrefcount(storage) <= 3
 
 
 def _in_layout(g: Any, meta: TensorMeta) -> Any:

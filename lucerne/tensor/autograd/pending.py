@@ -16,7 +16,7 @@ from typing import Any
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge, reads_of
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
-from lucerne.tensor.autograd.state import AutogradState, ViewState
+from lucerne.tensor.autograd.state import AutogradState, ViewState, requires_grad, state_of
 
 Record = list[Any]
 
@@ -71,11 +71,19 @@ def _edge(arg: Any, auto: Any) -> Edge:
     return gradient_edge(arg)
 
 
-def expand_view(t: Any, record: tuple[Any, tuple[Any, ...], int]) -> None:
-    """Make the view state of a view that machine code made (with gradients on)."""
-    source, steps, version = record
+def adopt(view: Any) -> None:
+    """A view made when its base needed no gradient: its memory was written to since, and if that
+    made the base part of a graph, the view is part of it too (its history is replayed)."""
+    base = view._view.base
+    if requires_grad(base) and state_of(base).grad_fn is not None:
+        view._auto = AutogradState(requires_grad=True)
+
+
+def expand_view(t: Any, record: tuple[Any, tuple[Any, ...], int, bool]) -> None:
+    """Make the view state of a view that machine code made."""
+    source, steps, version, no_grad = record
     parent = source._view
     base = source if parent is None else parent.base
     steps = steps if parent is None else (*parent.steps, *steps)
     several = parent is not None and parent.several
-    t._view = ViewState(base, steps, version, several=several, no_grad=False)
+    t._view = ViewState(base, steps, version, several=several, no_grad=no_grad)

@@ -250,8 +250,8 @@ class _Task:
             source = f.at(self.stats, start + v * LANES, F32)
             top = f.masked_load(VECTOR, source, mask)
             inverse = f.masked_load(VECTOR, f.at(source, a.queries, F32), mask)
-            for i, x in enumerate((top, inverse, loop.results[v])):
-                f.store(x, f.at(stats, i * LINE + v * VECTOR.nbytes))
+            for i, found in enumerate((top, inverse, loop.results[v])):
+                f.store(found, f.at(stats, i * LINE + v * VECTOR.nbytes))
 
     def _deliver_query(self, q0: Value, tile: Value) -> None:
         f, a, s = self.f, self.a, self.s

@@ -53,6 +53,10 @@ from lucerne.backends.cpu.attention.rows import (
 from lucerne.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
 
 _MINUS_INF = float("-inf")
+
+State = tuple[list[Value], list[Value]]
+"""For each query the largest score so far and the sum of weights, as vectors."""
+Change = tuple[list[Value], list[Value], list[Value]]
 NUMBERS = (
     "scale", "heads", "sharing", "queries", "keys", "width", "value_width", "columns", "parts",
     "part", "tasks", "scratch", *steps("q", "bhtd"), *steps("k", "bhtd"), *steps("v", "bhtd"),
@@ -92,26 +96,40 @@ def write(m: Module, s: Structure) -> None:
     write_deliver(m, s.type, s.row_bytes)
     if s.mask is not None:
         write_mask_rows(m, s.mask, MASK_STEP)
-    _Task(m, s).write()
+    _VectorTask(m, s, words(s.mask is not None), scratch(s)).write()
+    write_entry(m, words(s.mask is not None))
+
+
+def write_entry(m: Module, words: Words) -> None:
     with m.function("attend", [("block", PTR)], I64) as f:
-        count = words(s.mask is not None).read(f, f.args[0], "tasks")
+        count = words.read(f, f.args[0], "tasks")
         f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], count])
         f.ret(0)
 
 
-class _Task:
-    """Writes the function of one task."""
+class Task:
+    """Writes the function of one task: some tiles of the queries of one head.
 
-    def __init__(self, m: Module, s: Structure) -> None:
-        self.m, self.s = m, s
-        self.layout = scratch(s)
+    What is common to all ways to multiply is here; `tiled` has another way.
+    """
+
+    keys_at_once: int
+    mask_step = MASK_STEP
+    query: Value
+    result: Value
+    keys: Value
+    values: Value
+
+    def __init__(self, m: Module, s: Structure, words: Words, layout: Scratch) -> None:
+        self.m, self.s, self.words, self.layout = m, s, words, layout
+        self.row_bytes = s.row_bytes
 
     def write(self) -> None:
         params = [("block", PTR), ("chunk", I64), ("tid", I64)]
         with self.m.function("task", params, internal=True) as f:
             self.f = f
             block, chunk, tid = f.args
-            self.a = a = Arguments(f, block, words(self.s.mask is not None))
+            self.a = a = Arguments(f, block, self.words)
             self.base = f.at(a.workspace, tid * a.scratch)
             pair, part = chunk // a.parts, chunk % a.parts
             self._locate(pair // a.heads, pair % a.heads)
@@ -121,6 +139,10 @@ class _Task:
             self._copy_keys(f.minimum(stop, a.keys) if self.s.causal else a.keys)
             with f.loop(start, stop, WIDTH) as tile:
                 self._tile(tile.index)
+            self._end()
+
+    def _end(self) -> None:
+        """Whatever must be done when all tiles are."""
 
     def _part(self, name: str) -> Value:
         return self.layout.place(self.f, self.base, name)
@@ -129,45 +151,44 @@ class _Task:
         """Pointers of this head."""
         f, a = self.f, self.a
         shared = h // a.sharing
-        self.query = f.at(a.query, b * a.q_b + h * a.q_h)
-        self.key = f.at(a.key, b * a.k_b + shared * a.k_h)
-        self.value = f.at(a.value, b * a.v_b + shared * a.v_h)
+        self.query_from = f.at(a.query, b * a.q_b + h * a.q_h)
+        self.key_from = f.at(a.key, b * a.k_b + shared * a.k_h)
+        self.value_from = f.at(a.value, b * a.v_b + shared * a.v_h)
         self.out = f.at(a.out, b * a.o_b + h * a.o_h)
         self.stats = f.at(a.stats, (b * a.heads + h) * a.queries * 2, F32)
         if self.s.mask is not None:
             self.mask = f.at(a.mask, b * a.m_b + h * a.m_h)
         self.factor = single(f, a.scale * LOG2_E)
-        self.value_steps = a.columns * self.s.group
 
     def _copy_keys(self, count: Value) -> None:
-        f, a = self.f, self.a
-        whole = f.ceil_div(count, ROWS) * ROWS
-        self.keys = f.at(self.base, self.layout.size)
-        self.values = f.at(self.keys, whole * self.s.row_bytes)
-        one = f.constant(1.0, F32)
-        fetch(f, self.keys, self.key, count, whole, a.width, a.k_t, a.k_d, one)
-        fetch(f, self.values, self.value, count, whole, a.value_width, a.v_t, a.v_d, one)
+        raise NotImplementedError
+
+    def _take_query(self, q0: Value, valid: Value) -> None:
+        """Bring WIDTH queries into the form of the right operand; clear the result."""
+        raise NotImplementedError
+
+    def _block(
+        self, q0: Value, k0: Value, count: Value, limits: list[Value], state: State
+    ) -> State:
+        """A block of keys: the new (largest scores, sums)."""
+        raise NotImplementedError
 
     def _tile(self, q0: Value) -> None:
         """WIDTH queries through all their keys."""
         f, a = self.f, self.a
         valid = f.minimum(a.queries - q0, WIDTH)
-        rows, query, result = self._part("rows"), self._part("query"), self._part("result")
-        place = f.at(self.query, q0 * a.q_t)
-        fetch(f, rows, place, valid, WIDTH, a.width, a.q_t, a.q_d, self.factor)
-        turn(f, query, LINE, rows, self.s.row_bytes, WIDTH, a.width)
-        f.fill_bytes(result, 0, self.value_steps * LINE)
-        end = f.minimum(q0 + WIDTH, a.keys) if self.s.causal else a.keys
+        self._take_query(q0, valid)
+        end = f.minimum(q0 + valid, a.keys) if self.s.causal else a.keys
         limits = self._limits(q0)
         start = [f.constant(_MINUS_INF, VECTOR)] * VECTORS + [f.zero(VECTOR)] * VECTORS
-        with f.loop(0, end, KEYS_AT_ONCE, start, at_least_once=True) as block:
+        with f.loop(0, end, self.keys_at_once, start, at_least_once=True) as block:
             k0 = block.index
-            count = f.minimum(end - k0, KEYS_AT_ONCE)
+            count = f.minimum(end - k0, self.keys_at_once)
             if self.s.mask is not None:
                 self._copy_mask(q0, k0, valid, count)
-            top, sums = block.carried[:VECTORS], block.carried[VECTORS:]
-            highest = self._scores(q0, k0, count, limits)
-            block.next(*self._accumulate(k0, count, top, sums, highest))
+            state = block.carried[:VECTORS], block.carried[VECTORS:]
+            top, sums = self._block(q0, k0, count, limits, state)
+            block.next(*top, *sums)
         self._finish(q0, valid, block.results[:VECTORS], block.results[VECTORS:])
 
     def _limits(self, q0: Value) -> list[Value]:
@@ -184,12 +205,75 @@ class _Task:
         f, a = self.f, self.a
         rows, place = self._part("mask_rows"), f.at(self.mask, q0 * a.m_t + k0 * a.m_d)
         mask_rows(f, rows, place, valid, count, a.m_t, a.m_d)
-        turn(f, self._part("mask"), LINE, rows, MASK_STEP, WIDTH, count)
+        turn(f, self._part("mask"), LINE, rows, self.mask_step, WIDTH, count)
+
+    def _new_base(self, top: list[Value], highest: list[Value]) -> Change:
+        """The new largest scores, what to subtract from scores, what to multiply old sums with."""
+        f = self.f
+        new = [larger(f, a, b) for a, b in zip(top, highest, strict=True)]
+        # Where everything is hidden so far the top is minus infinity: any finite number will do.
+        base = [f.select(f.compare("oeq", x, _MINUS_INF), 0.0, x) for x in new]
+        return new, base, [exp2(f, a - b) for a, b in zip(top, base, strict=True)]
+
+    def _multiply_line(self, line: Value, factors: list[Value]) -> None:
+        found = load_tile(self.f, line, LINE, 1)[0]
+        store_tile(self.f, [[x * y for x, y in zip(found, factors, strict=True)]], line, LINE)
+
+    def _finish(self, q0: Value, valid: Value, top: list[Value], sums: list[Value]) -> None:
+        """Divide by the sums, turn to rows, write; keep top and inverse sum for backward."""
+        f, a = self.f, self.a
+        inverse = [f.constant(1.0, VECTOR) / x for x in sums]
+        if self.s.mask is not None:  # a query that sees nothing gets zeros
+            inverse = [
+                f.select(f.compare("oeq", x, 0.0), 0.0, y)
+                for x, y in zip(sums, inverse, strict=True)
+            ]
+        with f.loop(0, a.value_width) as loop:
+            self._multiply_line(f.at(self.result, loop.index * LINE), inverse)
+        rows = self._part("rows")
+        turn(f, rows, self.row_bytes, self.result, LINE, a.value_width, WIDTH)
+        place = f.at(self.out, q0 * a.o_t)
+        deliver(f, place, rows, valid, a.value_width, a.o_t, f.constant(1.0, F32))
+        base = [f.select(f.compare("oeq", x, _MINUS_INF), 0.0, x) for x in top]
+        for v in range(VECTORS):
+            mask = f.low_mask(valid - v * LANES, LANES)
+            at = f.at(self.stats, q0 + v * LANES, F32)
+            f.masked_store(base[v], at, mask)
+            f.masked_store(inverse[v], f.at(at, a.queries, F32), mask)
+
+
+class _VectorTask(Task):
+    """Products by vector registers, on float32 copies."""
+
+    keys_at_once = KEYS_AT_ONCE
+
+    def _copy_keys(self, count: Value) -> None:
+        f, a = self.f, self.a
+        whole = f.ceil_div(count, ROWS) * ROWS
+        self.query, self.result = self._part("query"), self._part("result")
+        self.keys = f.at(self.base, self.layout.size)
+        self.values = f.at(self.keys, whole * self.row_bytes)
+        one = f.constant(1.0, F32)
+        fetch(f, self.keys, self.key_from, count, whole, a.width, a.k_t, a.k_d, one)
+        fetch(f, self.values, self.value_from, count, whole, a.value_width, a.v_t, a.v_d, one)
+
+    def _take_query(self, q0: Value, valid: Value) -> None:
+        f, a = self.f, self.a
+        rows, place = self._part("rows"), f.at(self.query_from, q0 * a.q_t)
+        fetch(f, rows, place, valid, WIDTH, a.width, a.q_t, a.q_d, self.factor)
+        turn(f, self.query, LINE, rows, self.row_bytes, WIDTH, a.width)
+        f.fill_bytes(self.result, 0, a.columns * (self.s.group * LINE))
+
+    def _block(
+        self, q0: Value, k0: Value, count: Value, limits: list[Value], state: State
+    ) -> State:
+        top, sums = state
+        return self._accumulate(k0, count, top, sums, self._scores(q0, k0, count, limits))
 
     def _scores(self, q0: Value, k0: Value, count: Value, limits: list[Value]) -> list[Value]:
         """Fill the block of scores; the largest of each query."""
         f, a, s = self.f, self.a, self.s
-        query, scores = self._part("query"), self._part("scores")
+        query, scores = self.query, self._part("scores")
         step = Step(s.row_bytes, 4, LINE)
         least = f.minimum(q0, a.keys - 1) if s.causal else a.keys - 1
         with f.loop(0, count, ROWS, [f.constant(_MINUS_INF, VECTOR)] * VECTORS) as panel:
@@ -233,13 +317,10 @@ class _Task:
 
     def _accumulate(
         self, k0: Value, count: Value, top: list[Value], sums: list[Value], highest: list[Value]
-    ) -> list[Value]:
+    ) -> State:
         """Weights of a block from its scores, their sums, and the weighted values."""
         f, s = self.f, self.s
-        new = [larger(f, a, b) for a, b in zip(top, highest, strict=True)]
-        # Where everything is hidden so far the top is minus infinity: any finite number will do.
-        base = [f.select(f.compare("oeq", x, _MINUS_INF), 0.0, x) for x in new]
-        shrink = [exp2(f, a - b) for a, b in zip(top, base, strict=True)]
+        new, base, shrink = self._new_base(top, highest)
         scores = self._part("scores")
         scaled = [x * y for x, y in zip(sums, shrink, strict=True)]
         with f.loop(0, f.ceil_div(count, ROWS) * ROWS, 2, scaled) as loop:
@@ -255,34 +336,10 @@ class _Task:
             loop.next(*sums)
         values = f.at(self.values, k0 * s.row_bytes)
         with f.loop(0, self.a.columns) as group:
-            place = f.at(self._part("result"), group.index * (s.group * LINE))
+            place = f.at(self.result, group.index * (s.group * LINE))
             before = load_tile(f, place, LINE, s.group)
             start = [[x * y for x, y in zip(row, shrink, strict=True)] for row in before]
             left = f.at(values, group.index * (s.group * 4))
             step = Step(4, s.row_bytes, LINE)
             store_tile(f, product(f, left, scores, count, step, start), place, LINE)
-        return [*new, *loop.results]
-
-    def _finish(self, q0: Value, valid: Value, top: list[Value], sums: list[Value]) -> None:
-        """Divide by the sums, turn to rows, write; keep top and inverse sum for backward."""
-        f, a = self.f, self.a
-        inverse = [f.constant(1.0, VECTOR) / x for x in sums]
-        if self.s.mask is not None:  # a query that sees nothing gets zeros
-            inverse = [
-                f.select(f.compare("oeq", x, 0.0), 0.0, y)
-                for x, y in zip(sums, inverse, strict=True)
-            ]
-        result, rows = self._part("result"), self._part("rows")
-        with f.loop(0, a.value_width) as loop:
-            line = f.at(result, loop.index * LINE)
-            found = load_tile(f, line, LINE, 1)[0]
-            store_tile(f, [[x * y for x, y in zip(found, inverse, strict=True)]], line, LINE)
-        turn(f, rows, self.s.row_bytes, result, LINE, a.value_width, WIDTH)
-        place = f.at(self.out, q0 * a.o_t)
-        deliver(f, place, rows, valid, a.value_width, a.o_t, f.constant(1.0, F32))
-        base = [f.select(f.compare("oeq", x, _MINUS_INF), 0.0, x) for x in top]
-        for v in range(VECTORS):
-            mask = f.low_mask(valid - v * LANES, LANES)
-            at = f.at(self.stats, q0 + v * LANES, F32)
-            f.masked_store(base[v], at, mask)
-            f.masked_store(inverse[v], f.at(at, a.queries, F32), mask)
+        return new, loop.results

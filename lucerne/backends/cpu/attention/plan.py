@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lucerne.backends.cpu.attention.micro import LANES, ROWS, WIDTH
 from lucerne.backends.cpu.emit.builder import F32, F64, I64, PTR, Function, Type, Value
 
-_ROW_FLOATS = (80, 144, 272, 528)
+_ROW_FLOATS = (48, 80, 144, 272, 528)
 """Floats of a row in scratch. Odd multiples of a cache line: rows spread over the cache's sets."""
 MOST_WIDTH = _ROW_FLOATS[-1]
 KEYS_AT_ONCE = 9 * ROWS

@@ -41,26 +41,18 @@ def write_fetch(m: Module, type: Type, row_bytes: int) -> None:
     with m.function("fetch", params, internal=True) as f:
         target, source, rows, all_rows, width, row_step, item_step, factor = f.args
         many = f.splat(factor, LANES)
-        whole = (width // LANES) * LANES
-        padded = f.ceil_div(width, LANES) * LANES
+        together = f.compare("eq", item_step, type.size)
         with f.loop(0, rows) as row:
             read, write = f.at(source, row.index * row_step), f.at(target, row.index * row_bytes)
-            with f.if_(f.compare("eq", item_step, type.size)) as together:
-                with f.loop(0, whole, LANES) as loop:
-                    v = f.load(type.vector(LANES), f.at(read, loop.index, type))
-                    f.store(widened(f, v) * many, f.at(write, loop.index, F32))
-                with f.if_(whole < width):
-                    mask = f.low_mask(width - whole, LANES)
-                    v = load_part(f, type, f.at(read, whole, type), mask)
-                    f.store(widened(f, v) * many, f.at(write, whole, F32))
-            with together.else_():
-                with f.if_(whole < width):
-                    f.store(f.zero(VECTOR), f.at(write, whole, F32))
+            with f.if_(together) as branch, f.loop(0, row_bytes // 4, LANES) as loop:
+                mask = f.low_mask(width - loop.index, LANES)
+                v = load_part(f, type, f.at(read, loop.index, type), mask)
+                f.store(widened(f, v) * many, f.at(write, loop.index, F32))
+            with branch.else_():
+                f.fill_bytes(write, 0, row_bytes)
                 with f.loop(0, width) as loop:
                     v = f.load(type, f.at(read, loop.index * item_step))
                     f.store(widened(f, v) * factor, f.at(write, loop.index, F32))
-            with f.loop(padded, row_bytes // 4, LANES) as loop:
-                f.store(f.zero(VECTOR), f.at(write, loop.index, F32))
         with f.loop(rows, all_rows) as row:
             f.fill_bytes(f.at(target, row.index * row_bytes), 0, row_bytes)
 
@@ -75,17 +67,13 @@ def write_deliver(m: Module, type: Type, row_bytes: int) -> None:
     with m.function("deliver", params, internal=True) as f:
         target, source, rows, width, row_step, factor = f.args
         many = f.splat(factor, LANES)
-        whole = (width // LANES) * LANES
-        mask = f.low_mask(width - whole, LANES)
         with f.loop(0, rows) as row:
             read, write = f.at(source, row.index * row_bytes), f.at(target, row.index * row_step)
-            with f.loop(0, whole, LANES) as loop:
-                v = f.load(VECTOR, f.at(read, loop.index, F32)) * many
-                f.store(narrowed(f, v, type), f.at(write, loop.index, type))
-            with f.if_(whole < width):
-                v = f.load(VECTOR, f.at(read, whole, F32)) * many
-                bits = f.bitcast(narrowed(f, v, type), int_of(type).vector(LANES))
-                f.masked_store(bits, f.at(write, whole, type), mask)
+            with f.loop(0, width, LANES) as loop:
+                v = narrowed(f, f.load(VECTOR, f.at(read, loop.index, F32)) * many, type)
+                mask = f.low_mask(width - loop.index, LANES)
+                bits = f.bitcast(v, int_of(type).vector(LANES))
+                f.masked_store(bits, f.at(write, loop.index, type), mask)
 
 
 def additive(f: Function, v: Value) -> Value:

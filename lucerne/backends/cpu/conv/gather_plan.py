@@ -16,7 +16,7 @@ from lucerne.backends.cpu.conv.gather import (
 )
 from lucerne.backends.cpu.conv.launch import Phase, Space, Table, make_kernel
 from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describe, layout_of
-from lucerne.backends.cpu.conv.problem import SPATIAL, Class, Gather, flattened
+from lucerne.backends.cpu.conv.problem import SPATIAL, Class, Gather
 from lucerne.backends.cpu.conv.tile import EVEN, FREE, LOW, TALL, VECTORS, Form, tile_code
 from lucerne.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
 from lucerne.backends.cpu.emit.types import F32, F64, Type
@@ -78,13 +78,10 @@ def _even_parts(total: int, size: int) -> int:
 
 
 def plan_gather(p: Gather, bias_step: int = 1) -> Kernel | None:
-    """The kernel of a convolution, or None when this engine does not take it."""
-    compute = SUMS.get(p.source.dtype)
-    if compute is None or 0 in (*p.source.shape, *p.target.shape, *p.taps):
-        return None
+    """The kernel of a convolution, or None when there are too many classes."""
     if math.prod(map(len, p.classes)) > MAX_CLASSES:
         return None
-    return _Planner(flattened(p), compute, bias_step).plan()
+    return _Planner(p, SUMS[p.source.dtype], bias_step).plan()
 
 
 class _Planner:

@@ -26,7 +26,7 @@ def layout_of(a: Array) -> str:
 
 
 def copy_words(letter: str) -> list[str]:
-    """Strides and sizes of the array, channels to copy, strides of the copy, code to turn planes."""
+    """Strides and sizes of the array, channels copied, strides of the copy, code to turn planes."""
     words = "N C D H W SIZE_D SIZE_H SIZE_W CHANNELS PIXEL ROW SLICE IMAGE TRANSPOSE"
     return [f"{letter}_{word}" for word in words.split()]
 

@@ -79,6 +79,8 @@ class _Writer:
         self.n = lanes_of(form.compute)
         self.wide = form.compute.vector(self.n)
         self.row_step = self._word("ROW_STEP")
+        # Registers left over hold the sums of one run apart: shorter chains round less.
+        self.two_levels = form.rows != INNER and form.height * form.vectors <= TALL
         self.k_step = self._word("K_STEP") if form.rows == INNER else f.constant(form.compute.size)
         self.w_step = (
             self._word("W_STEP") if form.rows == INNER else f.constant(VECTORS * VECTOR_BYTES)
@@ -92,6 +94,9 @@ class _Writer:
         n = self.n
         self.masks = [f.low_mask(self.lanes - j * n, n) for j in range(form.vectors)]
         sums = self._starts()
+        if form.rows == EVEN:
+            for place in self._each(self.out, self._word("OUT_STEP")):
+                f.prefetch(place, 3, write=True)
         runs, table = self._word("RUNS"), f.at(self.job, self.offsets * 8)
         w_run = self._word("W_RUN") if form.rows == INNER else None
         first = self._row_pointers()
@@ -99,7 +104,12 @@ class _Writer:
             offset = f.load(I64, f.at(table, loop.index, I64))
             weights, ahead, *kept = loop.carried
             rows = [f.at(p, offset) for p in first]
-            weights, ahead, *kept = self._run(rows, weights, ahead, kept)
+            if self.two_levels:
+                zeros = [f.zero(self.wide)] * len(kept)
+                weights, ahead, *more = self._run(rows, weights, ahead, zeros)
+                kept = [a + b for a, b in zip(kept, more, strict=True)]
+            else:
+                weights, ahead, *kept = self._run(rows, weights, ahead, kept)
             loop.next(weights if w_run is None else f.at(weights, w_run), ahead, *kept)
         self._store(loop.results[2:])
 

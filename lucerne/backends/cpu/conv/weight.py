@@ -6,7 +6,7 @@
 up tiles [channels of x][lanes of g] while k runs over pixels. It goes through its part in blocks:
 the padded block of x is copied to cached scratch (and g, unless it can be read where it is), then
 every tile of every strip runs over a few rows of pixels at a time, so that g stays in the first
-cache. A *strip* is what is adjacent in the copy: the channels of one tap, or of all along the width.
+cache. A *strip* is what is adjacent in the copy: the channels of one tap, or of all along a row.
 
 `collect` tasks: add the parts in order and lay the result out as the target wants it. Parts and
 blocks follow from the shape alone, so results do not depend on the number of threads.
@@ -51,7 +51,13 @@ class Way:
 
 
 def sum_code(way: Way) -> int:
-    key = ("conv.weight", way.element.dtype.name, way.element.compute.name, way.reads_x, way.reads_g)
+    key = (
+        "conv.weight",
+        way.element.dtype.name,
+        way.element.compute.name,
+        way.reads_x,
+        way.reads_g,
+    )
     return task_code(key, lambda m: _SumWriter(m, way).write())
 
 

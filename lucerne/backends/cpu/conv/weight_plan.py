@@ -10,8 +10,8 @@ from lucerne.backends.cpu.conv.launch import Phase, Space, Table, make_kernel
 from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describe, layout_of
 from lucerne.backends.cpu.conv.problem import SPATIAL, Array, Setting, conv_gather
 from lucerne.backends.cpu.conv.tile import INNER, TALL, VECTORS, Form, tile_code
-from lucerne.backends.cpu.conv.weight import OFFSETS, TAPS, WEIGHT, Way, collect_code, sum_code
 from lucerne.backends.cpu.conv.weight import CHANNELS as BY_CHANNELS
+from lucerne.backends.cpu.conv.weight import OFFSETS, TAPS, WEIGHT, Way, collect_code, sum_code
 from lucerne.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
 from lucerne.backends.cpu.emit.types import Type
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -28,9 +28,6 @@ _NANOSECONDS_PER_PRODUCT = 0.014
 
 def plan_weight(x: Array, w: Array, g: Array, s: Setting) -> Kernel | None:
     """The kernel of `conv_weight` (w: its result), or None when this engine does not take it."""
-    compute = SUMS.get(x.dtype)
-    if compute is None or 0 in (*x.shape, *w.shape, *g.shape):
-        return None
     taps = math.prod(w.space)
     dense = [math.prod(w.space[d + 1 :]) for d in range(SPATIAL)]
     adjacent = all(a == b or n == 1 for a, b, n in zip(dense, w.strides[2:], w.space, strict=True))
@@ -40,7 +37,7 @@ def plan_weight(x: Array, w: Array, g: Array, s: Setting) -> Kernel | None:
         target = TAPS
     else:
         return None
-    return _Planner(x, w, g, s, compute, target).plan()
+    return _Planner(x, w, g, s, SUMS[x.dtype], target).plan()
 
 
 class _Planner:
@@ -140,9 +137,7 @@ class _Planner:
         p = self.p
         trio = [row[0] for row in p.classes]
         low = (0, 0, 0) if self.way.reads_x == IN_PLACE else p.low
-        offsets = [
-            [(o - low[d]) * self.pitch[d] for _, o in trio[d].taps] for d in range(SPATIAL)
-        ]
+        offsets = [[(o - low[d]) * self.pitch[d] for _, o in trio[d].taps] for d in range(SPATIAL)]
         length = p.reduced
         if trio[2].adjacent and self.pitch[2] == p.reduced:
             length *= len(trio[2].taps)

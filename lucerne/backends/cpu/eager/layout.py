@@ -29,6 +29,8 @@ class Tensor:
     OFFSET = HEAD + 16
     DATA = HEAD + 24
     NBYTES = HEAD + 32
+    SEEN_VERSION = NBYTES
+    """Of a view (which owns no block): its storage's version when that was last looked at."""
     AUTO = HEAD + 40
     VIEW = HEAD + 48
     ARRAY = HEAD + 56
@@ -176,7 +178,11 @@ def c_array(kind: Any, items: list[tuple[Any, ...]]) -> Any:
 
 
 def make_type(
-    name: str, size: int, flags: int, slots: list[tuple[int, int]], members: list[tuple[Any, ...]],
+    name: str,
+    size: int,
+    flags: int,
+    slots: list[tuple[int, int]],
+    members: list[tuple[Any, ...]],
     getsets: list[tuple[Any, ...]] = [],  # noqa: B006 - read only
 ) -> type:
     """A heap type made of machine code."""

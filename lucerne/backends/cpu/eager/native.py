@@ -10,14 +10,8 @@ import ctypes
 from typing import Any
 
 from lucerne.backends.cpu.eager import plans
-from lucerne.backends.cpu.eager.dispatch import (
-    ENTRY_WORDS,
-    GRAD_ON,
-    LINE_CACHE,
-    MAX_KEY,
-    UNUSUAL,
-    write_dispatch,
-)
+from lucerne.backends.cpu.eager.dispatch import write_dispatch
+from lucerne.backends.cpu.eager.keys import ENTRY_WORDS, MAX_KEY
 from lucerne.backends.cpu.eager.layout import (
     BOOL,
     FLAG_BASETYPE,
@@ -53,6 +47,7 @@ from lucerne.backends.cpu.eager.layout import (
 )
 from lucerne.backends.cpu.eager.objects import KNOWN, write_objects
 from lucerne.backends.cpu.eager.public import CALL_MAP, MAX_ARGUMENTS, write_public
+from lucerne.backends.cpu.eager.records import LINE_CACHE
 from lucerne.backends.cpu.eager.slots import BINARY, COMPARE, UNARY, write_slots
 from lucerne.backends.cpu.emit.builder import Module
 from lucerne.backends.cpu.runtime.code import Code, compiled
@@ -97,7 +92,7 @@ class Native:
         self._make_public = builtin("make_public", code["make_public"])
         self.Public = self._public_type()
         builtin("claim_thread", code["claim_thread"])()
-        self.set_mode(GRAD_ON)
+        self.set_mode(True, False)
 
     # -- words of the module ----------------------------------------------------------------
 
@@ -211,9 +206,6 @@ class Native:
         self._set_word("op_native_offset", slot_offset(op_class, "native"))
         self._set_word("target_offset", slot_offset(in_place, "target"))
 
-    def mode_changed(self, grad_enabled: bool, unusual: bool) -> None:
-        self.set_mode(GRAD_ON * grad_enabled | UNUSUAL * unusual)
-
     def set_plain_type(self, cls: type) -> None:
         """A second type (Parameter) whose instances the fast path takes."""
         self._set_known(plain_type=cls)
@@ -256,9 +248,7 @@ class Native:
         constant), over argument `target` if that isn't -1; None: ask Python each time."""
         words = (ctypes.c_int64 * (CALL_MAP + MAX_ARGUMENTS))()
         if plan is not None:
-            words[:CALL_MAP] = [
-                plan.address, len(sources), id(constants), int(target >= 0), target
-            ]
+            words[:CALL_MAP] = [plan.address, len(sources), id(constants), int(target >= 0), target]
             words[CALL_MAP : CALL_MAP + len(sources)] = sources
         key = (ctypes.c_int64 * MAX_KEY)()
         address = ctypes.addressof(words)
@@ -323,7 +313,6 @@ class Native:
     def _patch_slot(self, place: int, name: str, op: Any) -> None:
         self._set_word(f"info_{name}", self.info_of(op))
         self._swap(place, f"slot_{name}", f"old_{name}")
-
 
     def _swap(self, place: int, new: str, old: str) -> None:
         word = ctypes.c_void_p.from_address(place)

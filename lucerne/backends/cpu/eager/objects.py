@@ -14,7 +14,7 @@ KNOWN = (
     "tensor_type", "plain_type", "storage_type", "memory_type", "none", "true", "false", "float",
     "int", "bool", "tuple", "str", "dtype", "device_class", "layout", "memory_format",
     "expand_auto", "expand_view", "free_list", "free_count", "host_device", "in_place_type",
-    "mode", "owner_thread", "slow_run", "zero", "user_place", "note_view", "observe", "ellipsis",
+    "mode", "owner_thread", "slow_run", "zero", "user_place", "adopt", "observe", "ellipsis",
     "slice", "list", "size",
 )  # fmt: skip
 """Names of the words of the table `known`."""
@@ -63,9 +63,7 @@ def type_of(f: Function, object: Value) -> Value:
 
 def call_python(f: Function, callable: Value, *args: Value) -> Value:
     """Call a Python function; null when it raised."""
-    return f.call(
-        "PyObject_CallFunctionObjArgs", PTR, [callable, *args, f.zero(PTR)], more_after=1
-    )
+    return f.call("PyObject_CallFunctionObjArgs", PTR, [callable, *args, f.zero(PTR)], more_after=1)
 
 
 def write_objects(m: Module) -> None:
@@ -262,6 +260,14 @@ def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> Non
     """An attribute that may be a record: a Python function replaces it when it is looked at."""
     with m.function(f"get_{name}", [("t", PTR), ("closure", PTR)], PTR) as f:
         t, _ = f.args
+        if name == "auto":
+            unknown = f.bits(
+                "and",
+                is_null(f, field(f, t, Tensor.AUTO)),
+                not_null(f, field(f, t, Tensor.VIEW)),
+            )
+            with f.if_(unknown):
+                f.call("look_at_base", VOID, [t])
         pending = field(f, t, Tensor.FLAGS, I64) & bit
         with f.if_(f.compare("ne", pending, 0)):
             done = call_python(f, known(f, expand), t, field(f, t, offset))
@@ -365,6 +371,10 @@ def _write_makers(m: Module) -> None:
     # needs_grad(t) -> 0 or 1, without turning a record into a state
     with m.function("needs_grad", [("t", PTR)], I64, internal=True) as f:
         (t,) = f.args
+        with f.if_(is_null(f, field(f, t, Tensor.AUTO))):
+            with f.if_(is_null(f, field(f, t, Tensor.VIEW))):
+                f.ret(f.constant(0))
+            f.call("look_at_base", VOID, [t])
         auto = field(f, t, Tensor.AUTO)
         with f.if_(is_null(f, auto)):
             f.ret(f.constant(0))
@@ -375,6 +385,21 @@ def _write_makers(m: Module) -> None:
         answer = f.load(PTR, f.at(auto, at), align=8)
         f.ret(f.convert("zext", f.compare("eq", answer, known(f, "true")), I64))
     m.variable("requires_grad_offset", "i64", "0", shown=True)
+    # look_at_base(t): if the memory of a view was written to since, Python sees whether its base
+    # needs gradients now, and then gives the view a state
+    with m.function("look_at_base", [("t", PTR)], VOID, internal=True) as f:
+        (t,) = f.args
+        storage = field(f, t, Tensor.STORAGE)
+        with f.if_(is_null(f, storage)):
+            f.ret()
+        now = field(f, storage, Storage.VERSION, I64)
+        with f.if_(f.compare("ne", now, field(f, t, Tensor.SEEN_VERSION, I64))):
+            set_field(f, t, Tensor.SEEN_VERSION, now)
+            done = call_python(f, known(f, "adopt"), t)
+            with f.if_(is_null(f, done)) as b:
+                f.call("PyErr_Clear", VOID, [])
+            with b.else_():
+                drop(f, done)
     with m.function("get_needs_grad", [("t", PTR), ("closure", PTR)], PTR) as f:
         t, _ = f.args
         needs = f.compare("ne", f.call("needs_grad", I64, [t]), 0)

@@ -49,8 +49,14 @@ class NativePlan:
 
 
 def kernel_plan(
-    op: Any, arguments: int, kernel: Any, inputs: Sequence[tuple[int, int, int, str]],
-    metas: Sequence[Any], flags: int, derivable: int, save_masks: Sequence[int],
+    op: Any,
+    arguments: int,
+    kernel: Any,
+    inputs: Sequence[tuple[int, int, int, str]],
+    metas: Sequence[Any],
+    flags: int,
+    derivable: int,
+    save_masks: Sequence[int],
 ) -> NativePlan | None:
     """The words of a plan that runs `kernel`, or None when it does not fit the dispatcher.
 
@@ -81,7 +87,12 @@ def kernel_plan(
 
 
 def view_plan(
-    op: Any, arguments: int, meta: Any, delta: int, steps: Any, derivable: int,
+    op: Any,
+    arguments: int,
+    meta: Any,
+    delta: int,
+    steps: Any,
+    derivable: int,
     save_masks: Sequence[int],
 ) -> NativePlan:
     """The words of a plan that makes a view; of one step only can autograd keep a record."""

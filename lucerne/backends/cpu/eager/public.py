@@ -13,10 +13,11 @@ in the call, or -1: the constant at the same place.
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.eager.dispatch import MAX_KEY, NOT_MINE
+from lucerne.backends.cpu.eager.dispatch import NOT_MINE
+from lucerne.backends.cpu.eager.keys import MAX_KEY, word
 from lucerne.backends.cpu.eager.layout import TUPLE_ITEMS, VAR_SIZE, Public, Tensor
 from lucerne.backends.cpu.eager.objects import drop, field, is_null, known, not_null, take, type_of
-from lucerne.backends.cpu.emit.builder import I1, I64, PTR, Function, Module, Value
+from lucerne.backends.cpu.emit.builder import I1, I64, PTR, Module
 
 CALL_PLAN, CALL_COUNT, CALL_CONSTANTS, CALL_OVER, CALL_TARGET, CALL_MAP = range(6)
 MAX_ARGUMENTS = 16
@@ -40,7 +41,7 @@ def write_public(m: Module) -> None:
         call = f.call("look_up", PTR, [key, words])
         with f.if_(is_null(f, call)):
             f.ret(f.call("watch", PTR, [callable, args, count, names]))
-        with f.if_(not_null(f, _word(f, call, CALL_PLAN, PTR))):
+        with f.if_(not_null(f, word(f, call, CALL_PLAN, PTR))):
             result = f.call("follow", PTR, [call, args])
             with f.if_(f.compare("ne", result, f.convert("inttoptr", f.constant(NOT_MINE), PTR))):
                 f.ret(result)
@@ -71,10 +72,6 @@ def write_public(m: Module) -> None:
         f.ret(result)
     _write_descriptor(m)
     _write_entering(m)
-
-
-def _word(f: Function, base: Value, index: object, type: object = I64) -> Value:
-    return f.load(type, f.at(base, index, I64), align=8)  # type: ignore[arg-type]
 
 
 def _write_words(m: Module) -> None:
@@ -126,8 +123,8 @@ def _write_follow(m: Module) -> None:
     with m.function("follow", [("call", PTR), ("args", PTR)], PTR, internal=True) as f:
         call, args = f.args
         gathered = f.stack(MAX_ARGUMENTS * 8)
-        constants = _word(f, call, CALL_CONSTANTS, PTR)
-        count = _word(f, call, CALL_COUNT)
+        constants = word(f, call, CALL_CONSTANTS, PTR)
+        count = word(f, call, CALL_COUNT)
         with f.loop(0, count) as loop:
             source = f.load(I64, f.at(call, (loop.index + CALL_MAP) * 8), align=8)
             with f.if_(source >= 0) as b:
@@ -135,10 +132,10 @@ def _write_follow(m: Module) -> None:
             with b.else_():
                 b.give(f.load(PTR, f.at(f.at(constants, TUPLE_ITEMS), loop.index, I64), align=8))
             f.store(b.results[0], f.at(gathered, loop.index, I64), align=8)
-        plan = _word(f, call, CALL_PLAN, PTR)
-        with f.if_(f.compare("eq", _word(f, call, CALL_OVER), 0)):
+        plan = word(f, call, CALL_PLAN, PTR)
+        with f.if_(f.compare("eq", word(f, call, CALL_OVER), 0)):
             f.ret(f.call("finish", PTR, [plan, gathered, count]))
-        target = f.load(PTR, f.at(args, _word(f, call, CALL_TARGET), I64), align=8)
+        target = f.load(PTR, f.at(args, word(f, call, CALL_TARGET), I64), align=8)
         f.ret(f.call("finish_over", PTR, [plan, gathered, count, target]))
 
 

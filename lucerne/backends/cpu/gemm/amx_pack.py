@@ -1,9 +1,9 @@
 """Operands in the order of AMX tiles.
 
 A tile of A is 16 rows of 64 bytes along k. A tile of B is 16 rows too, each for as many k as make
-up 4 bytes (a *word*: two bfloat16 or four int8), holding that word of 16 columns. A panel is 32 rows
-of A or 32 columns of B: for each 64 bytes of k, two tiles one after the other (2048 bytes). What
-lies beyond the matrix is zero.
+up 4 bytes (a *word*: two bfloat16 or four int8), holding that word of 16 columns. A panel is 32
+rows of A or 32 columns of B: for each 64 bytes of k, two tiles one after the other (2048 bytes).
+What lies beyond the matrix is zero.
 
 Everything here counts bytes along k, so one code serves both element sizes where k is dense; where
 it is not, words are made by interleaving rows of the matrix.
@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
-from lucerne.backends.cpu.emit.types import I8, I16, I64, PTR, VOID, Type
 from lucerne.backends.cpu.emit.types import F32 as WORD
+from lucerne.backends.cpu.emit.types import I8, I16, I64, PTR, VOID, Type
 from lucerne.backends.cpu.gemm.kinds import Kind
 from lucerne.backends.cpu.gemm.pack import transposed
 

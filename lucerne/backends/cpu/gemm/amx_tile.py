@@ -1,8 +1,8 @@
 """AMX tile kernels: 32 x 32 sums in four tile registers, and the task that runs them over a block.
 
-Sums leave the tile registers through memory only, so each finished tile waits in a scratch square of
-4 KB; its epilogue (convert, bias, store) is done inside the k loop of the *next* tile, four rows a
-step, while the tile unit is busy.
+Sums leave the tile registers through memory only, so each finished tile waits in a scratch square
+of 4 KB; its epilogue (convert, bias, store) is done inside the k loop of the *next* tile, four rows
+a step, while the tile unit is busy.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
-from lucerne.backends.cpu.emit.types import I8, I64, PTR, VOID, int_of
+from lucerne.backends.cpu.emit.types import I8, I64, PTR, VOID
 from lucerne.backends.cpu.gemm.amx_pack import PANEL, STEP, STEP_BYTES, TILE
 from lucerne.backends.cpu.gemm.args import Args
 from lucerne.backends.cpu.gemm.epilogue import Epilogue, Tile
-from lucerne.backends.cpu.gemm.kinds import Kind
+from lucerne.backends.cpu.gemm.kinds import Kind, store_masked
 from lucerne.backends.cpu.runtime.code import compiled
 
 SCRATCH = 4 * TILE
@@ -183,16 +183,10 @@ class _Finish:
         f, kind = self.f, self.kind
         if kind.narrows:
             joined = kind.narrow(f, f.shuffle(done[0], done[1], range(PANEL)))
-            self._store_one(f.bitcast(joined, int_of(joined.type)), place, self.mask)
+            store_masked(f, joined, place, self.mask)
             return
         for j in range(2):
-            self._store_one(done[j], f.at(place, j * _LANES * kind.result.size), self.masks[j])
-
-    def _store_one(self, v: Value, place: Value, mask: Value | None) -> None:
-        if mask is None:
-            self.f.store(v, place)
-        else:
-            self.f.masked_store(v, place, mask)
+            store_masked(f, done[j], f.at(place, j * _LANES * kind.result.size), self.masks[j])
 
 
 def _write_finish(m: Module, kind: Kind, epilogue: Epilogue) -> None:
@@ -322,6 +316,3 @@ class _Block:
             f.call("finish", VOID, [args.place, scratch, row, column, rows, columns])
             later.give(f.zero(PTR))
         return [later.results[0], row, column]
-
-
-

@@ -12,34 +12,35 @@ from lucerne.backends.cpu.emit.types import F64, I64, PTR, Type
 
 MAX_BATCH_DIMS = 6
 
-_BATCH = [
-    f"{what}{d}" for d in range(MAX_BATCH_DIMS) for what in ("SIZE", "STEP_A", "STEP_B", "STEP_C", "STEP_E")
-]  # fmt: skip
+_STEPS = ("SIZE", "STEP_A", "STEP_B", "STEP_C", "STEP_E")
+_BATCH = [f"{what}{d}" for d in range(MAX_BATCH_DIMS) for what in _STEPS]
 
-PLANNED = (
-    "M N K K_ROOM "  # K_ROOM: bytes along k, rounded up to whole tiles (AMX)
-    "A_ROW A_K B_K B_COL C_ROW "  # element strides of the operands and the result
-    "PANELS HEIGHT TALLER "  # row panels; the first TALLER of them are one row higher
-    "COLUMN_PANELS "
-    "BLOCK_ROWS ROW_BLOCKS BLOCK_COLUMNS "  # panels of a task, tasks down, panels across
-    "COLUMN_BLOCKS TILE_COLUMNS ROWS_OUTSIDE "  # of small forms: tasks across, width, loop order
-    "K_BLOCK COLUMN_BLOCK PACK_GROUP "
-    "KERNEL KERNEL_TALLER "  # micro-kernels of HEIGHT and HEIGHT + 1 rows
-    "A_IN_PLACE B_IN_PLACE B_READY "  # operands that need no packing; B packed by an earlier call
-    "A_HOW B_HOW "  # how each is packed: see pack.py
-    "E_ROW "  # the epilogue's operand
-    "A_OFFSET A_SPACE B_OFFSET B_SPACE "  # bytes: places in the workspace, and of each thread
-    "SUMS_OFFSET SUMS_SPACE "  # offset -1: sums are kept in the result
-    "PARALLEL BATCHES BATCH_GROUP BATCH_DIMS"
-).split() + _BATCH
+# K_ROOM: bytes along k, rounded up to whole tiles (AMX). A_ROW to C_ROW: element strides.
+# The first TALLER row panels are one row higher than HEIGHT. BLOCK_*: panels of a task.
+# COLUMN_BLOCKS to ROWS_OUTSIDE belong to the small forms: tasks across, width of a tile, loop order.
+# KERNEL*: micro-kernels of HEIGHT and HEIGHT + 1 rows. B_READY: B was packed by an earlier call.
+# *_HOW: the way of packing (pack.py). E_ROW: of the epilogue's tensor. *_OFFSET, *_SPACE: bytes,
+# places in the workspace and their size for each thread; SUMS_OFFSET -1: sums are the results.
+_FIXED = """
+    M N K K_ROOM A_ROW A_K B_K B_COL C_ROW
+    PANELS HEIGHT TALLER COLUMN_PANELS
+    BLOCK_ROWS ROW_BLOCKS BLOCK_COLUMNS COLUMN_BLOCKS TILE_COLUMNS ROWS_OUTSIDE
+    K_BLOCK COLUMN_BLOCK PACK_GROUP
+    KERNEL KERNEL_TALLER
+    A_IN_PLACE B_IN_PLACE B_READY A_HOW B_HOW E_ROW
+    A_OFFSET A_SPACE B_OFFSET B_SPACE SUMS_OFFSET SUMS_SPACE
+    PARALLEL BATCHES BATCH_GROUP BATCH_DIMS
+"""
+PLANNED = [*_FIXED.split(), *_BATCH]
 """Words that plans compute, in the order of `extra`."""
 
-WRITTEN = (
-    "A B C E "  # pointers of this matrix
-    "PACKED_A PACKED_B SUMS SUMS_ROW "
-    "K_START K_COUNT K_LAST PANEL_START PANEL_STOP "
-    "THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA"
-).split()
+_CHANGING = """
+    A B C E PACKED_A PACKED_B SUMS SUMS_ROW
+    K_START K_COUNT K_LAST PANEL_START PANEL_STOP
+    THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA
+"""
+WRITTEN = _CHANGING.split()
+"""Words that the driver writes: pointers of the matrix at hand, the block at hand."""
 
 _POINTERS = {
     "A", "B", "C", "E", "PACKED_A", "PACKED_B", "SUMS", "KERNEL", "KERNEL_TALLER",

@@ -13,6 +13,7 @@ from lucerne.backends.cpu.gemm.kinds import TILE_ROWS, TILE_VECTORS, Kind
 from lucerne.backends.cpu.gemm.micro import Form, micro_kernel
 from lucerne.backends.cpu.gemm.plan import Batch, Planned, Product, batch_words, plan
 from lucerne.backends.cpu.gemm.small import direct, dots, dots_form
+from lucerne.backends.cpu.gemm.split import split_plan, suits_split
 from lucerne.backends.cpu.gemm.vector import PIECE, vector_matrix
 from lucerne.backends.cpu.runtime.code import Code
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -22,6 +23,7 @@ _FEW_ROWS = 4
 _FEW_ROWS_OF_DOTS = 12
 _DIRECT_FLOPS = 6e5
 _SHORT_K = 16
+_PAGE = 4096
 _NEAR_BYTES = 32 << 10
 _FLOPS_PER_NS, _BYTES_PER_NS = 80.0, 15.0
 _CALL_NS = 15.0
@@ -43,7 +45,10 @@ def product_kernel(
     )
 
 
-def choose(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]:
+def choose(kind: Kind, p: Product, epilogue: Epilogue = PLAIN) -> tuple[Code, Planned]:
+    """The code whose entries run a product, and its words."""
+    if epilogue is PLAIN and suits_split(p):
+        return split_plan(kind, p, choose)
     if kind.source is BF16 and amx_takes(p):
         return amx_driver(kind), amx_plan(kind, p, epilogue)
     if _suits_dots(p):
@@ -51,7 +56,8 @@ def choose(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]:
     if p.b_col == 1 or p.n == 1:
         if p.m == 1 and epilogue is PLAIN and not kind.narrows and p.n > 2 * kind.lanes and p.k:
             return vector_matrix(kind), _vector_plan(kind, p)
-        if p.m <= _FEW_ROWS or p.flops <= _DIRECT_FLOPS or p.k <= _SHORT_K:
+        small = p.m <= _FEW_ROWS or p.flops <= _DIRECT_FLOPS or p.k <= _SHORT_K
+        if small or (p.n <= kind.lanes and not _far_rows(kind, p)):
             return direct(kind), _direct_plan(kind, p, epilogue)
     return driver(kind), plan(kind, p, epilogue)
 
@@ -77,6 +83,11 @@ def _suits_dots(p: Product) -> bool:
     if not (p.a_k == 1 and p.b_k == 1 and turned and p.k > 1):
         return False
     return p.m <= _FEW_ROWS_OF_DOTS or (p.n <= 16 and p.k >= 128)
+
+
+def _far_rows(kind: Kind, p: Product) -> bool:
+    """Rows of A that fall onto each other in the cache when they are read side by side."""
+    return p.a_row * kind.source.size % _PAGE == 0 and p.a_row > 0 and p.m > 8
 
 
 # ---- words of the small forms -----------------------------------------------------------------
@@ -116,9 +127,7 @@ def _vector_plan(kind: Kind, p: Product) -> Planned:
     return _planned(kind, p, 1, PIECE, {})
 
 
-def _planned(
-    kind: Kind, p: Product, panels: int, width: int, more: dict[str, int]
-) -> Planned:
+def _planned(kind: Kind, p: Product, panels: int, width: int, more: dict[str, int]) -> Planned:
     """Cut into tasks: groups of matrices when they are small, else parts of each matrix."""
     column_panels = -(-p.n // width)
     whole = duration(kind, p)

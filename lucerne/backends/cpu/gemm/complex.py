@@ -54,8 +54,12 @@ def complex_product(name: str, p: Product) -> Kernel:
     a_batch = [(d.size, d.a) for d in p.batch if d.a]
     b_batch = [(d.size, d.b) for d in p.batch if d.b]
     dense = p.a_k == 1 or p.k == 1
-    copy = Rearranged([n for n, _ in a_batch] + [p.m], [s for _, s in a_batch] + [p.a_row], p.k, p.a_k)
-    spread = Rearranged([n for n, _ in b_batch] + [p.k], [s for _, s in b_batch] + [p.b_k], p.n, p.b_col)
+    copy = Rearranged(
+        [n for n, _ in a_batch] + [p.m], [s for _, s in a_batch] + [p.a_row], p.k, p.a_k
+    )
+    spread = Rearranged(
+        [n for n, _ in b_batch] + [p.k], [s for _, s in b_batch] + [p.b_k], p.n, p.b_col
+    )
     real = _real_product(p, dense)
     planned = plan(kind, real)
     a_bytes = 0 if dense else _rounded(math.prod(copy.sizes) * p.k * 2 * size)

@@ -166,7 +166,7 @@ def _multiply_block(
     rows: tuple[Value, Value],
     columns: tuple[Value, Value],
 ) -> None:
-    """Micro-kernels over a block: a panel of B stays in the first cache, A's block in the second."""
+    """Micro-kernels over a block: a panel of B stays in the first cache, A in the second."""
     a, b, packed_b, k_start, k_count = args.get("A B PACKED_B K_START K_COUNT")
     a_row, a_k, b_k, count = args.get("A_ROW A_K B_K N")
     rounded = _rounded_k(f, kind, k_count)
@@ -276,7 +276,7 @@ def write_select_batch(m: Module, kind: Kind) -> None:
             moved = [o + index * s for o, s in zip(offsets, steps, strict=True)]
             loop.next(f.unsigned("div", rest, size), *moved)
         sizes = {"A": kind.source.size, "B": kind.source.size, "C": kind.result.size}
-        for (name, offset) in zip("ABCE", loop.results[1:], strict=True):
+        for name, offset in zip("ABCE", loop.results[1:], strict=True):
             step = offset * sizes.get(name, kind.source.size)
             args.set(name, f.at(getattr(args, f"BASE_{name}"), step))
         space = args.WORKSPACE

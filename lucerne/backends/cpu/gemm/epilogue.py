@@ -71,7 +71,9 @@ class Combine(Epilogue):
         numbers = [self._number(tile, n) for n in ("ALPHA", "BETA")] if self.scaled else None
         across = None
         if self.spread == ACROSS:
-            across = [self._scaled(self._load(tile, None, j), numbers) for j in range(len(tile.masks))]
+            across = [
+                self._scaled(self._load(tile, None, j), numbers) for j in range(len(tile.masks))
+            ]
         return numbers, across
 
     def apply(self, tile: Tile, ready: Any, v: Value, row: Value, j: int) -> Value:

@@ -96,7 +96,7 @@ class Kind:
         """One source element in every lane."""
         return f.splat(self.widen(f, f.load(self.source, place)), self.lanes)
 
-    def store(self, f: Function, v: Value, place: Value, mask: Value) -> None:
+    def store(self, f: Function, v: Value, place: Value, mask: Value | None) -> None:
         """One vector of sums as results."""
         store_masked(f, self.narrow(f, v), place, mask)
 
@@ -110,7 +110,10 @@ def masked(f: Function, type: Type, place: Value, mask: Value | None) -> Value:
     return f.masked_load(type, place, mask)
 
 
-def store_masked(f: Function, v: Value, place: Value, mask: Value) -> None:
+def store_masked(f: Function, v: Value, place: Value, mask: Value | None) -> None:
+    if mask is None:
+        f.store(v, place)
+        return
     if v.type.is_float and v.type.bits == 16:
         v = f.bitcast(v, int_of(v.type))
     f.masked_store(v, place, mask)

@@ -6,8 +6,8 @@ computes the tile at (row, column) of the result, `columns` of it valid, from K 
 ADD_TO_SUMS adds what earlier blocks of k left, LAST applies the epilogue and stores results (else
 the sums are stored). `next` points at memory that will be needed soon: it is prefetched.
 
-Two forms: *packed* reads panels [k][height] and [k][columns]; *in place* reads A through its strides,
-three rows for each pointer, and B either packed or by rows of the matrix under a mask.
+Two forms: *packed* reads panels [k][height] and [k][columns]; *in place* reads A through its
+strides, three rows for each pointer, and B either packed or by rows of the matrix under a mask.
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ class _Writer:
 
     def _row(self, left: Value, columns: list[Value], sums: list[Value], i: int) -> list[Value]:
         n = self.form.vectors
-        return [
-            self.kind.multiply_add(self.f, left, columns[j], sums[i * n + j]) for j in range(n)
-        ]
+        return [self.kind.multiply_add(self.f, left, columns[j], sums[i * n + j]) for j in range(n)]
 
     def _accumulate_in_place(self, start: list[Value]) -> list[Value]:
         """A through its strides. One pointer serves three rows: [p], [p + step], [p + 2 step]."""

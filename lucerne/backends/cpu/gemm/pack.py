@@ -9,13 +9,15 @@ there is never used.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
 from lucerne.backends.cpu.emit.types import I64, PTR, VOID
 from lucerne.backends.cpu.gemm.kinds import TILE_VECTORS, Kind, store_masked
 
 TURN, COPY, GATHER = 0, 1, 2
 _NAMES = {TURN: "pack_turn", COPY: "pack_copy", GATHER: "pack_gather"}
-_PARAMS = [
+_PARAMS: list[Any] = [
     ("source", PTR, "noalias"), ("step", I64), ("k_step", I64), ("target", PTR, "noalias"),
     ("width", I64), ("valid", I64), ("k", I64),
 ]  # fmt: skip
@@ -48,13 +50,12 @@ def _write_copy(m: Module, kind: Kind) -> None:
     with m.function(_NAMES[COPY], _PARAMS, internal=True) as f:
         source, _, step, target, width, valid, k = f.args
         whole = f.compare("eq", valid, kind.columns)
-        with f.if_(whole) as branch:
-            with f.loop(0, k, 1, [source, target]) as loop:
-                read, write = loop.carried
-                for j in range(TILE_VECTORS):
-                    v = kind.load(f, f.at(read, j * kind.lanes * kind.source.size))
-                    f.store(v, f.at(write, j * kind.vector.nbytes))
-                loop.next(f.at(read, step), f.at(write, kind.columns * kind.sums.size))
+        with f.if_(whole) as branch, f.loop(0, k, 1, [source, target]) as loop:
+            read, write = loop.carried
+            for j in range(TILE_VECTORS):
+                v = kind.load(f, f.at(read, j * kind.lanes * kind.source.size))
+                f.store(v, f.at(write, j * kind.vector.nbytes))
+            loop.next(f.at(read, step), f.at(write, kind.columns * kind.sums.size))
         with branch.else_(), f.loop(0, width, kind.lanes) as group:
             first = group.index
             reads = f.low_mask(valid - first, kind.lanes)

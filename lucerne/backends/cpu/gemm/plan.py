@@ -80,9 +80,7 @@ class Planned:
     """Bytes of a whole packed B."""
 
 
-def plan(
-    kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = False
-) -> Planned:
+def plan(kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = False) -> Planned:
     """Cut a product. `b_ready`: B comes packed by the entry "prepack" of the same plan."""
     assert len(p.batch) <= MAX_BATCH_DIMS, p.batch
     cut = _Cut(kind, p, b_ready)
@@ -100,7 +98,7 @@ def plan(
 
 
 def batch_words(p: Product) -> dict[str, int]:
-    found = {}
+    found: dict[str, int] = {}
     for i, d in enumerate(p.batch):
         found |= {f"SIZE{i}": d.size, f"STEP_A{i}": d.a, f"STEP_B{i}": d.b}
         found |= {f"STEP_C{i}": d.c, f"STEP_E{i}": d.e}
@@ -126,7 +124,8 @@ class _Cut:
         """Blocks of about equal size; whole vectors unless there is only one."""
         k, lanes = max(1, self.p.k), self.kind.lanes
         count = -(-k // K_BLOCK)
-        block = -(-(-(-k // count)) // lanes) * lanes
+        even = -(-k // count)
+        block = -(-even // lanes) * lanes
         return k if count == 1 else block
 
     def _b_in_place(self) -> bool:

@@ -22,7 +22,7 @@ def describe(
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     e = e_strides or (0,) * c.ndim
     batch = merged(
-        Batch(size, *_steps((a, b), c, d), c.strides[d], e[d])
+        Batch(size, _step(a, c, d), _step(b, c, d), c.strides[d], e[d])
         for d, size in enumerate(c.shape[:-2])
     )
     a_row, c_row, e_row = a.strides[-2], c.strides[-2], e[-2]
@@ -40,13 +40,10 @@ def describe(
     )
 
 
-def _steps(metas: Sequence[TensorMeta], c: TensorMeta, d: int) -> list[int]:
-    """Strides of the operands along dimension d of the result; 0 where they broadcast."""
-    found = []
-    for meta in metas:
-        own = d - (c.ndim - meta.ndim)
-        found.append(0 if own < 0 or meta.shape[own] == 1 else meta.strides[own])
-    return found
+def _step(meta: TensorMeta, c: TensorMeta, d: int) -> int:
+    """The stride of an operand along dimension d of the result; 0 where it broadcasts."""
+    own = d - (c.ndim - meta.ndim)
+    return 0 if own < 0 or meta.shape[own] == 1 else meta.strides[own]
 
 
 def expanded_strides(meta: TensorMeta, shape: Sequence[int]) -> list[int]:

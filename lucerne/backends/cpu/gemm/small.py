@@ -2,8 +2,8 @@
 
 *Direct*: micro-kernels read both operands where they are (B by rows). With up to four rows of A the
 tile is wide instead of high: B is read once, in long runs, which is all that counts then.
-*Dots*: both operands lie along k (x @ w.T): tiles of sums of products along vectors, whose lanes are
-added at the end.
+*Dots*: both operands lie along k (x @ w.T): tiles of sums of products along vectors, whose lanes
+are added at the end.
 
 Tasks are groups of matrices, or parts of one. They share [C, A, B, E, extra, beta, alpha].
 """
@@ -107,7 +107,9 @@ def _write_task(m: Module, kind: Kind, matrix: Matrix) -> None:
         with f.loop(first, f.minimum(first + plan.BATCH_GROUP, plan.BATCHES)) as loop:
             offsets = _batch_offsets(f, plan, loop.index)
             sizes = (kind.source.size, kind.source.size, kind.result.size, kind.source.size)
-            for name, at, offset, size in zip("ABCE", (_A, _B, _C, _E), offsets, sizes, strict=True):
+            for name, at, offset, size in zip(
+                "ABCE", (_A, _B, _C, _E), offsets, sizes, strict=True
+            ):
                 args.set(name, f.at(f.word(shared, at, PTR), offset * size))
             args.set("SUMS", args.C)  # read by micro-kernels whose sums are the results
             matrix(f, kind, Pair(plan, args), rows, columns)

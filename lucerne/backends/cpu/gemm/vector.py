@@ -1,7 +1,7 @@
 """A row vector times a matrix that lies by rows: sums of scaled rows.
 
-Memory is all that counts here. Eight rows of the matrix are read side by side in long runs and added
-to a piece of the result that stays in the first cache; the next eight follow.
+Memory is all that counts here. Eight rows of the matrix are read side by side in long runs and
+added to a piece of the result that stays in the first cache; the next eight follow.
 """
 
 from __future__ import annotations
@@ -70,7 +70,4 @@ class _Rows:
         for row, factor in zip(rows, factors, strict=True):
             v = kind.load(f, f.at(row, j * kind.source.size), mask)
             total = kind.multiply_add(f, factor, v, total)
-        if mask is None:
-            f.store(total, place)
-        else:
-            store_masked(f, total, place, mask)
+        store_masked(f, total, place, mask)

@@ -27,6 +27,11 @@ class Element:
         return self.type.size * self.parts
 
 
+def moving_cost(*elements: Element) -> float:
+    """Cost per element of work that is bound by memory, against that of moving four bytes."""
+    return min(4.0, max(0.25, max(e.size for e in elements) / 4))
+
+
 @dataclass
 class Lane:
     """One operand inside a loop: where its element 0 is and how it goes on from there."""

@@ -4,7 +4,8 @@ Forward a row costs two passes (largest score, sum of exponentials), backward th
 leaves the exponentials in the row of the result, the third scales them. The loss of each row and
 its weight go to the workspace and are added in order at the end.
 
-Extra words: [rows] [classes] [row stride] [target stride] [rows per chunk] [chunks] [ignored] [g step].
+Extra words: [rows] [classes] [row stride] [target stride] [rows per chunk] [chunks] [ignored class]
+[stride of g].
 Workspace: [failed] [wrong target] [total weight] ... then 16 bytes per row: loss, weight.
 """
 
@@ -84,7 +85,9 @@ class _Writer:
     # ---- rows ----------------------------------------------------------------------------------
 
     def _target(self, row: Value) -> Value:
-        return self.f.load(I64, self.f.at(self.pointers[self.scores + 1], row * self.extra[TARGET_STEP]))
+        return self.f.load(
+            I64, self.f.at(self.pointers[self.scores + 1], row * self.extra[TARGET_STEP])
+        )
 
     def _weight(self, target: Value) -> Value:
         """The weight of a class, as a compute scalar."""
@@ -159,7 +162,9 @@ class _Writer:
 
     def _largest(self, source: Value) -> Value:
         m = Extreme(self.compute, "max")
-        return self._fold(m, 4, lambda index, mask: self.wide.load(self.dtype, self._at(source, index), mask).re)
+        return self._fold(
+            m, 4, lambda index, mask: self.wide.load(self.dtype, self._at(source, index), mask).re
+        )
 
     def _exponentials(self, source: Value, top: Value, out: Value | None) -> Value:
         """The sum of `exp(score - top)`; with `out` they are written there too."""
@@ -208,7 +213,9 @@ class _Writer:
             tail.next(m.merge(f, [tail.carried[0]], [value])[0])
         states = [tail.results[0], *loop.results[1:]]
         while len(states) > 1:
-            states = [m.merge(f, [a], [b])[0] for a, b in zip(states[::2], states[1::2], strict=True)]
+            states = [
+                m.merge(f, [a], [b])[0] for a, b in zip(states[::2], states[1::2], strict=True)
+            ]
         return m.across(f, states)[0]
 
     # ---- whole calls ---------------------------------------------------------------------------

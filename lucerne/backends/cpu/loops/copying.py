@@ -8,7 +8,7 @@ from typing import Any
 from lucerne.backends.cpu.emit.builder import F64, I64, Function
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.emit.types import I8, I16, I32
-from lucerne.backends.cpu.loops.access import Element, Parts
+from lucerne.backends.cpu.loops.access import Element, Parts, moving_cost
 from lucerne.backends.cpu.loops.pointwise import element_of, from_parts, to_parts
 from lucerne.backends.cpu.loops.recipe import Recipe, Round
 from lucerne.backends.cpu.loops.space import UNIT, Space, iteration_space
@@ -29,6 +29,7 @@ def move_recipe(size: int, unused: int = 0) -> Recipe:
         lanes=VECTOR_BYTES // element.type.size,
         compute=lambda f, visit: [visit.loaded[0]],
         unroll=2,
+        cost=moving_cost(element),
         moves=True,
         unused=unused,
     )
@@ -69,6 +70,7 @@ def cast_recipe(source: dt.dtype, target: dt.dtype, unused: int = 0) -> Recipe:
         lanes=lanes,
         compute=compute,
         unroll=2,
+        cost=moving_cost(inner, outer),
         unused=unused,
     )
 
@@ -94,6 +96,7 @@ def fill_recipe(letter: str, dtype: dt.dtype, unused: int = 0) -> Recipe:
         prepare=prepare,
         numbers=letter,
         unroll=2,
+        cost=moving_cost(element),
         unused=unused,
     )
 

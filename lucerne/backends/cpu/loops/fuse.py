@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from lucerne.backends.cpu.loops.frame import Words
 from lucerne.backends.cpu.loops.layout import Layout
 from lucerne.backends.cpu.loops.passes import Schedule, describe
 from lucerne.backends.cpu.loops.program import Fold, Program
 from lucerne.backends.cpu.loops.reduce import monoid
-from lucerne.backends.cpu.loops.rows import Words, write
+from lucerne.backends.cpu.loops.rows import write
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -44,9 +45,9 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
         if isinstance(e, Fold) and e.is_position
     )
     full = tuple(schedule.is_full(e) for e in program.exprs)
-    shape = (layout.way, layout.lanes, layout.unroll, layout.splits > 1, len(layout.kept))
-    shape += (program.inputs,)
-    return "rows", describe(program), layout.classes(), shape, len(layout.folded), kept, wide, full
+    loops = (layout.way, layout.lanes, layout.unroll, len(layout.kept), len(layout.folded))
+    how = (layout.splits > 1, schedule.pairs, program.inputs, wide)
+    return "rows", describe(program), layout.classes(), loops, how, kept, full
 
 
 __all__ = ["NotTaken", "fused_kernel"]

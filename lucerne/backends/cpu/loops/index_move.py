@@ -202,8 +202,12 @@ class WalkCode(RowCode):
         form = self.form
         if form.steps in ("uu", "u0"):
             lanes = VECTOR_BYTES // max(form.target_type.size, self._value_size())
+            several = start + ((stop - start) // (lanes * UNROLL)) * (lanes * UNROLL)
             whole = start + ((stop - start) // lanes) * lanes
-            with f.loop(start, whole, lanes) as loop:
+            with f.loop(start, several, lanes * UNROLL) as loop:
+                for k in range(UNROLL):
+                    self._vector(f, ends, loop.index + k * lanes, lanes, None)
+            with f.loop(several, whole, lanes) as loop:
                 self._vector(f, ends, loop.index, lanes, None)
             left = stop - whole
             with f.if_(left > 0):
@@ -319,10 +323,14 @@ class WalkCode(RowCode):
             f.ret(f.select(too_low, low, high))
 
 
-def write_failure(f: Function, block: Value, code: WalkCode) -> None:
-    """Return 1 + k with the culprit in word 0 if some index of tensor `k` is out of bounds."""
+def write_failure(f: Function, block: Value, code: WalkCode, *, check: bool = False) -> None:
+    """Return 1 + k with the culprit in word 0 if some index of tensor `k` is out of bounds.
+
+    Only looked for when the flag is set, or always (`check`).
+    """
     flag = f.at(block, code.at.flag * 8)
-    with f.if_(f.compare("ne", f.load(I64, flag), 0)):
+    found = f.constant(True, I1) if check else f.compare("ne", f.load(I64, flag), 0)
+    with f.if_(found):
         for k in range(len(code.form.indices)):
             worst = f.call(f"{code.name}_worst_{k}", I64, [block])
             with f.if_(f.compare("ne", f.load(I64, flag), 0)):

@@ -16,9 +16,9 @@ from lucerne.base import dtype as dt
 
 BUFFERED = 256
 
-# Words of the block: result, input, per-chunk counts, then these.
-RESULT, INPUT, COUNTS = 0, 1, 2
-ROWS, SIZE, CHUNK_ROWS, PIECES, PIECE, CHUNKS, STEP, DIMS = range(3, 11)
+# Words of the block: result, input, per-chunk counts, the total, then these.
+RESULT, INPUT, COUNTS, TOTAL = 0, 1, 2, 3
+ROWS, SIZE, CHUNK_ROWS, PIECES, PIECE, CHUNKS, STEP, DIMS = range(4, 12)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Nonzero:
 class NonzeroCode:
     """Writes `i64 count(ptr block)`, which returns how many there are, and `i64 write(ptr block)`.
 
-    Between the calls the caller makes room for the result. The words from DIMS on are (size, byte
+    Between the calls the caller makes room for the result, a column of `total` positions for each
+    dimension, and tells the total. The words from DIMS on are (size, byte
     stride) of each dimension but the last, outermost first; STEP is the byte stride of the last.
     """
 
@@ -156,20 +157,21 @@ class NonzeroCode:
         count: Value,
         buffer: Value,
     ) -> Value:
-        """The positions of a row's hits, from place `count` of the result on."""
-        result = f.word(block, RESULT, PTR)
-        width = 8 * self.form.ndim
+        """The positions of a row's hits, from place `count` of each column of the result on."""
+        total = f.word(block, TOTAL)
+        results = [f.word(block, RESULT, PTR)]
+        for _ in where:
+            results.append(f.at(results[-1], total, I64))
         with f.loop(start, stop, BUFFERED, carry=[count]) as loop:
             end = f.minimum(loop.index + BUFFERED, stop)
             with f.loop(loop.index, end, carry=[f.constant(0)]) as find:
                 f.store(find.index, f.at(buffer, find.carried[0], I64))
                 find.next(find.carried[0] + self._one(f, block, source, find.index))
             hits = find.results[0]
-            base = f.at(result, loop.carried[0] * width)
             with f.loop(0, hits) as move:
-                target = f.at(base, move.index * width)
+                to = loop.carried[0] + move.index
                 j = f.load(I64, f.at(buffer, move.index, I64))
-                for k, at in enumerate([*where, j]):
-                    f.store(at, f.at(target, 8 * k))
+                for at, column in zip([*where, j], results, strict=True):
+                    f.store(at, f.at(column, to, I64))
             loop.next(loop.carried[0] + hits)
         return loop.results[0]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lucerne.backends.cpu.loops.layout import Layout, is_heavy
+from lucerne.backends.cpu.loops.layout import ALONG, Layout, is_heavy
 from lucerne.backends.cpu.loops.program import Expr, Fold, Load, Number, Point, Program, Result
 from lucerne.base import dtype as dt
+
+_SHORT_ROW = 1024
 
 
 @dataclass
@@ -49,6 +51,14 @@ class Schedule:
         self.in_result: dict[Expr, Result] = {}
         self.in_scratch: list[Expr] = []
         self._plan_keeping()
+
+    @property
+    def pairs(self) -> bool:
+        """Whether rows run two at a time: short ones, of which more than one pass is needed."""
+        layout = self.layout
+        nothing_kept = not self.in_result and not self.in_scratch
+        short = layout.way == ALONG and layout.fold_size <= _SHORT_ROW and layout.units > 1
+        return short and nothing_kept and layout.splits == 1 and len(self.passes) > 1
 
     def is_full(self, e: Expr) -> bool:
         return bool(e.axes & self.program.folded)
@@ -114,6 +124,8 @@ class Schedule:
                 if not taken and r.memory.dtype is e.dtype and r.memory.dtype.native:
                     self.in_result[e] = r
                     return True
+        if any(other.dtype.compute is not e.dtype.compute for other in self.in_scratch):
+            return False
         self.in_scratch.append(e)
         return True
 

@@ -9,7 +9,7 @@ from typing import Any
 from lucerne.backends.cpu.emit.builder import Function, Module
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.loops import flat
-from lucerne.backends.cpu.loops.access import Element, Parts
+from lucerne.backends.cpu.loops.access import Element, Parts, moving_cost
 from lucerne.backends.cpu.loops.plan import loop_kernel, no_work
 from lucerne.backends.cpu.loops.recipe import Recipe, Round
 from lucerne.backends.cpu.loops.space import UNIT
@@ -105,16 +105,17 @@ def pointwise_recipe(op: op_.Op, args: Sequence[Any], out: dt.dtype) -> Recipe:
     name = op.qualified
     heavy = name in _HEAVY or op.namespace == "special"
     light = name in _LIGHT
+    inputs = tuple(element_of(s.dtype) for s in tensors if s.dtype is not None)
     return Recipe(
         key=("pointwise", name, tuple(s.key for s in sources), out.name),
         outputs=(element_of(out),),
-        inputs=tuple(element_of(s.dtype) for s in tensors if s.dtype is not None),
+        inputs=inputs,
         lanes=lanes,
         compute=compute,
         prepare=prepare,
         numbers="".join(s.letter for s in sources),
         unroll=2 if light else 0 if heavy else 1,
-        cost=1.0 if light else 30.0 if heavy else 4.0,
+        cost=moving_cost(element_of(out), *inputs) if light else 30.0 if heavy else 4.0,
     )
 
 

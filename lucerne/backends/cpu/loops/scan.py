@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Module, Value
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
@@ -132,9 +132,7 @@ class _Writer:
             self.length, units, size, _, self.strips = words[:5]
             self.along = words[5 : 5 + self.count]
             rest = words[5 + self.count :]
-            self.loops = [
-                rest[k : k + 1 + self.count] for k in range(0, len(rest), 1 + self.count)
-            ]
+            self.loops = [rest[k : k + 1 + self.count] for k in range(0, len(rest), 1 + self.count)]
             self.bases = [f.word(block, k, PTR) for k in range(self.count)]
             start = chunk * size
             with f.loop(start, f.minimum(start + size, units)) as loop:
@@ -171,9 +169,7 @@ class _Writer:
             self._walk(pointers, mask)
 
     def _moved(self, pointers: list[Value], loop: list[Value], index: Value) -> list[Value]:
-        return [
-            self.f.at(p, index * step) for p, step in zip(pointers, loop[1:], strict=True)
-        ]
+        return [self.f.at(p, index * step) for p, step in zip(pointers, loop[1:], strict=True)]
 
     # ---- across ----------------------------------------------------------------------------------
 
@@ -200,9 +196,7 @@ class _Writer:
         with f.loop(0, self.length, 1, flat) as loop:
             index = self.length - 1 - loop.index if self.plan.reverse else loop.index
             feed = iter(loop.carried)
-            state = [
-                Num(n.dtype, next(feed), None if n.im is None else next(feed)) for n in begin
-            ]
+            state = [Num(n.dtype, next(feed), None if n.im is None else next(feed)) for n in begin]
             here = [f.at(p, index * s) for p, s in zip(pointers, self.along, strict=True)]
             state, result = self._step(state, here, index, mask)
             self._store(result, here[0], mask)
@@ -274,7 +268,9 @@ class _Writer:
             with f.if_(left > 0):
                 self._vector(pointers, whole, loop.results[0], left)
 
-    def _vector(self, pointers: list[Value], index: Value, before: Value, left: Value | None) -> Value:
+    def _vector(
+        self, pointers: list[Value], index: Value, before: Value, left: Value | None
+    ) -> Value:
         """One vector; returns what all elements so far fold to, in every lane."""
         f, plan, wide = self.f, self.plan, self.wide
         mask = None if left is None else f.low_mask(left, plan.lanes)

@@ -13,6 +13,9 @@ INSERTED = 40
 """Rows up to this size are sorted by insertion."""
 
 
+DIGIT_BITS = 8
+
+
 @dataclass(frozen=True)
 class Rows:
     """What changes the code of a sort along one dimension."""
@@ -23,7 +26,7 @@ class Rows:
 
     @property
     def digits(self) -> Digits:
-        return Digits(self.records, 8)
+        return Digits(self.records, DIGIT_BITS)
 
     def scratch(self, n: int) -> int:
         """Bytes a thread needs for rows of `n` elements."""
@@ -53,16 +56,15 @@ def insert_record(f: Function, r: Records, records: Value, end: Value, x: Value)
     r.store(f, x, r.place(f, records, some.results[0]))
 
 
-def write_sort_row(m: Module, form: Rows) -> None:
-    """`ptr sort_row(source, step, n, scratch)`: the row's records in order, in the scratch."""
-    r, digits = form.records, form.digits
-    params = [("source", PTR), ("step", I64), ("n", I64), ("scratch", PTR)]
-    with m.function("sort_row", params, PTR, internal=True) as f:
-        source, step, n, scratch = f.args
-        counts = scratch
-        first = f.at(scratch, digits.counts_bytes)
-        second = f.at(first, n * r.size)
-        differing = r.encode(f, source, step, form.unit, f.constant(0), n, first)
+def write_sort_records(m: Module, r: Records) -> None:
+    """`ptr sort_records(here, there, counts, n, differing)`: sorted, in one of the two places.
+
+    `differing` has the bits set in which keys differ (more do no harm).
+    """
+    digits = Digits(r, DIGIT_BITS)
+    params = [("here", PTR), ("there", PTR), ("counts", PTR), ("n", I64), ("differing", I64)]
+    with m.function("sort_records", params, PTR, internal=True) as f:
+        first, second, counts, n, differing = f.args
         with f.if_(n <= INSERTED):
             insert_records(f, r, first, n)
             f.ret(first)
@@ -79,6 +81,19 @@ def write_sort_row(m: Module, form: Rows) -> None:
             following = shift + digits.bits
             loop.again(following < digits.end, following, *varied.results)
         f.ret(loop.results[1])
+
+
+def write_sort_row(m: Module, form: Rows) -> None:
+    """`ptr sort_row(source, step, n, scratch)`: the row's records in order, in the scratch."""
+    r = form.records
+    write_sort_records(m, r)
+    params = [("source", PTR), ("step", I64), ("n", I64), ("scratch", PTR)]
+    with m.function("sort_row", params, PTR, internal=True) as f:
+        source, step, n, counts = f.args
+        first = f.at(counts, form.digits.counts_bytes)
+        second = f.at(first, n * r.size)
+        differing = r.encode(f, source, step, form.unit, f.constant(0), n, first)
+        f.ret(f.call("sort_records", PTR, [first, second, counts, n, differing]))
 
 
 class SortRowsCode(RowCode):

@@ -1,22 +1,26 @@
 """The first few of a row in order, without sorting the rest.
 
-The best so far are kept as sorted records. A vector of elements is compared with the last of them;
-almost always none is better, and the scan runs on at the speed of memory.
+Very few: the best so far are kept as sorted records. A vector of elements is compared with the last
+of them; almost always none is better, and the scan runs on at the speed of memory.
+
+More: counting the leading bits of all keys tells up to which of them the wanted records reach. Only
+these are sorted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, Function, Module, Value
+from lucerne.backends.cpu.emit.builder import I1, I32, I64, PTR, Function, Module, Value
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.emit.types import INT, Type
 from lucerne.backends.cpu.loops.index_rows import RowCode
+from lucerne.backends.cpu.loops.sort_passes import Digits
 from lucerne.backends.cpu.loops.sort_records import Records
-from lucerne.backends.cpu.loops.sort_rows import Rows, insert_record, write_sort_row
+from lucerne.backends.cpu.loops.sort_rows import insert_record, write_sort_records
 
-FEW = 128
-"""Up to so many are kept while scanning; for more the row is sorted."""
+FEW = 40
+"""Up to so many are kept while scanning."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,13 @@ class Top:
     few: bool
 
     @property
-    def rows(self) -> Rows:
-        return Rows(self.rank, self.records, self.unit)
+    def lead(self) -> Digits:
+        """The leading bits of a key as one digit."""
+        return Digits(self.records, min(11, self.records.bits))
 
     def scratch(self, n: int, k: int) -> int:
-        return (k + 1) * self.records.size if self.few else self.rows.scratch(n)
+        size = self.records.size
+        return (k + 1) * size if self.few else 2 * n * size + self.lead.counts_bytes
 
 
 class TopCode(RowCode):
@@ -44,7 +50,8 @@ class TopCode(RowCode):
         super().__init__(m, name, form.rank, 2, numbers)
         self.form, self.extra = form, extra
         if not form.few:
-            write_sort_row(m, form.rows)
+            write_sort_records(m, form.records)
+            _write_top_row(m, form)
 
     def rows(
         self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
@@ -62,7 +69,7 @@ class TopCode(RowCode):
                 self._select(f, source, step, stop, k, scratch)
                 done = scratch
             else:
-                done = f.call("sort_row", PTR, [source, step, stop, scratch])
+                done = f.call("top_row", PTR, [source, step, stop, k, scratch])
             with f.loop(0, k) as loop:
                 at = r.position(f, r.place(f, done, loop.index))
                 f.store(at, f.at(positions, loop.index * out_step))
@@ -86,11 +93,23 @@ class TopCode(RowCode):
                 keys = r.key(f, f.load(r.raw.vector(lanes), f.at(source, loop.index, r.raw)))
                 limit = f.splat(self._limit(f, best, k), lanes)
                 better = f.bitcast(f.compare("ult", keys, limit), Type(f"i{lanes}", INT, lanes))
-                with f.if_(f.compare("ne", better, 0)), f.loop(0, lanes) as lane:
-                    self._offer(f, source, step, loop.index + lane.index, k, best)
+                hits = better if lanes == 64 else f.convert("zext", better, I64)
+                self._offer_lanes(f, source, step, loop.index, Value(f, I64, hits.text), k, best)
             start = whole
         with f.loop(start, n) as rest:
             self._offer(f, source, step, rest.index, k, best)
+
+    def _offer_lanes(
+        self, f: Function, source: Value, step: Value, first: Value, hits: Value, k: Value,
+        best: Value,
+    ) -> None:  # fmt: skip
+        """The elements whose bits are set, in order."""
+        with f.if_(f.compare("ne", hits, 0)), f.while_([hits]) as loop:
+            (left,) = loop.carried
+            lane = f.call("llvm.cttz.i64", I64, [left, f.constant(True, I1)])
+            self._offer(f, source, step, first + lane, k, best)
+            rest = left & (left - 1)
+            loop.again(f.compare("ne", rest, 0), rest)
 
     def _limit(self, f: Function, best: Value, k: Value) -> Value:
         """The key that an element must stay below."""
@@ -108,3 +127,28 @@ class TopCode(RowCode):
         last = f.load(I64, r.place(f, best, k - 1))
         with f.if_(f.compare("ult", r.key_word(f, record), last)):
             insert_record(f, r, best, k - 1, record)
+
+
+def _write_top_row(m: Module, form: Top) -> None:
+    """`ptr top_row(source, step, n, k, scratch)`: sorted records, of which the first k count."""
+    r, lead = form.records, form.lead
+    shift = lead.end - lead.bits
+    params = [("source", PTR), ("step", I64), ("n", I64), ("k", I64), ("scratch", PTR)]
+    with m.function("top_row", params, PTR, internal=True) as f:
+        source, step, n, k, counts = f.args
+        every = f.at(counts, lead.counts_bytes)
+        chosen = f.at(every, n * r.size)
+        differing = r.encode(f, source, step, form.unit, f.constant(0), n, every)
+        lead.clear(f, counts)
+        lead.count(f, counts, every, f.constant(0), n, f.constant(shift))
+        with f.while_([f.constant(0), f.constant(0)]) as loop:
+            digit, below = loop.carried
+            reached = below + f.convert("zext", f.load(I32, f.at(counts, digit, I32)), I64)
+            loop.again(reached < k, f.select(reached < k, digit + 1, digit), reached)
+        last = loop.results[0]
+        with f.loop(0, n, carry=[f.constant(0)]) as scan:
+            record = r.load(f, r.place(f, every, scan.index))
+            r.store(f, record, r.place(f, chosen, scan.carried[0]))
+            digit = lead.digit(f, r.key_word(f, record), f.constant(shift))
+            scan.next(scan.carried[0] + f.convert("zext", digit <= last, I64))
+        f.ret(f.call("sort_records", PTR, [chosen, every, counts, scan.results[0], differing]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne.backends.cpu.emit.builder import F32, F64, Function, Type, Value
+from lucerne.backends.cpu.emit.builder import F64, Function, Type, Value
 
 Scalars = Callable[..., Sequence[Value]]
 
@@ -93,6 +93,3 @@ def libm_complex(f: Function, name: str, *parts: Value) -> tuple[Value, Value]:
 
     re, im = per_lane(f, name, parts, [type, type], one)
     return re, im
-
-
-__all__ = ["F32", "F64", "libm", "libm_complex", "per_lane"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.emit.builder import Function, Value
+from lucerne.backends.cpu.emit.builder import F64, Function, Value
 from lucerne.backends.cpu.math.calls import libm_complex
+from lucerne.backends.cpu.math.table import real_function
 
 Pair = tuple[Value, Value]
 
@@ -35,8 +36,33 @@ def divide(f: Function, a: Pair, b: Pair) -> Pair:
 
 
 def library(f: Function, name: str, x: Pair) -> Pair:
-    """A function of the C library; exp2 and the logarithms to other bases by way of e."""
-    return libm_complex(f, LIBRARY[name], *x)
+    """A function of one complex number."""
+    return COMPOSED[name](f, x) if name in COMPOSED else libm_complex(f, LIBRARY[name], *x)
+
+
+def expm1(f: Function, x: Pair) -> Pair:
+    """exp(x) - 1 from real functions that are exact for small numbers."""
+    re, im = x
+    grown = real_function(f, "expm1", re)
+    half = real_function(f, "sin", im * 0.5)
+    cosine, sine = real_function(f, "cos", im), real_function(f, "sin", im)
+    return grown * cosine - half * half * 2.0, real_function(f, "exp", re) * sine
+
+
+def log1p(f: Function, z: Pair) -> Pair:
+    """log(1 + z): the size of 1 + z by log1p of its square less 1, unless that overflows."""
+    re, im = z
+    angle = real_function(f, "atan2", im, re + 1.0)
+    x, y = f.convert("fpext", re, F64), f.convert("fpext", im, F64)
+    less_one = f.convert("fptrunc", x * (x + 2.0) + y * y, re.type)
+    near = real_function(f, "log1p", less_one) * 0.5
+    far = real_function(f, "log", real_function(f, "hypot", re + 1.0, im))
+    size = f.intrinsic("llvm.fabs", re.type, [re]) + f.intrinsic("llvm.fabs", im.type, [im])
+    return f.select(f.compare("lt", size, 1e6), near, far), angle
+
+
+COMPOSED = {"expm1": expm1, "log1p": log1p}
+"""Functions the C library lacks."""
 
 
 def power(f: Function, a: Pair, b: Pair) -> Pair:

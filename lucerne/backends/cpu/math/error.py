@@ -1,7 +1,7 @@
 """The error function and the normal distribution in float32.
 
-Tails go by q(u) = exp(u u / 2) * P(normal < -u), smooth and slowly falling: it has a
-table. The bell curve needs u * u to more than float32: the rounding error of the square is carried along.
+Tails go by q(u) = exp(u u / 2) * P(normal < -u), smooth and slowly falling: it has a table.
+The bell curve needs u * u to more than float32: the rounding error of the square is carried too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The argument is taken to [-ln 2 / 2, ln 2 / 2] by a multiple n of ln 2 (subtracted in two pieces),
 e ** r is a polynomial of degree 6, and the exponent n is put back. Coefficients: minimax fits of
-the relative error (2 ** -28), rounded to float32 one by one from the lowest power, the rest refitted.
+the relative error (2 ** -28), rounded to float32 from the lowest power on, the rest refitted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 
 from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.math.piecewise import piecewise
-from lucerne.backends.cpu.math.tables import TANH
+from lucerne.backends.cpu.math.tables import TANH, TANH_OFFSET
 from lucerne.backends.cpu.math.vector import (
     absolute,
     at_most,
@@ -78,9 +78,12 @@ def logistic(f: Function, x: Value, low: Value | None = None, times: Value | Non
     r, n = reduced(f, bounded, low)
     q = expm1_near(f, r)
     power = scale(f, f.constant(1.0, x.type), n, f.compare("uge", x, -80.0))
-    under = f.fma(q, power, power + 1.0)
+    near = power + 1.0
+    under = f.fma(q, power, near)
     guess = reciprocal_guess(f, under)
     off = f.fma(-under, guess, 1.0)
+    if times is not None:  # one more rounding to come: `under` must not cost one
+        off = f.fma(f.fma(q, power, near - under), -guess, off)
     above, share, nothing = f.fma(guess, off, guess), guess, None
     if times is not None:
         above, share, nothing = above * times, guess * times, times * 0.0
@@ -137,4 +140,4 @@ def _rest(c: float) -> float:
 
 def tanh(f: Function, x: Value) -> Value:
     size = at_most(f, absolute(f, x), 9.0)
-    return copysign(f, piecewise(f, size, TANH, "tanh"), x)
+    return copysign(f, piecewise(f, size, TANH, "tanh", TANH_OFFSET), x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.emit.builder import F64, I1, Function, Value
+from lucerne.backends.cpu.emit.builder import F64, Function, Value
 
 
 def any_lane(f: Function, mask: Value) -> Value:
@@ -113,16 +113,3 @@ def shift(f: Function, op: str, a: Value, b: Value) -> Value:
     moved = f.bits(op, a, f.select(inside, b, f.zero(b.type)))
     rest = f.bits("ashr", a, bits - 1) if op == "ashr" else f.zero(a.type)
     return f.select(inside, moved, rest)
-
-
-__all__ = [
-    "I1",
-    "absolute",
-    "any_lane",
-    "floor_divide",
-    "gcd",
-    "lcm",
-    "power",
-    "remainder",
-    "shift",
-]

@@ -1,7 +1,7 @@
 """Logarithms in float32: x = m * 2 ** e with m in [2/3, 4/3), log(x) = e log(2) + log(1 + (m - 1)).
 
-The coefficients are minimax fits of the relative error (2 ** -25) of (log(1 + t) - t) / (t t) in
-the base, rounded to float32 one by one from the lowest power, the rest refitted.
+The coefficients are minimax fits of the relative error (2 ** -25 to -27) of (log(1 + t) - t) / (t t)
+in the base, rounded to float32 one by one from the lowest power, the rest refitted.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.math.vector import absolute, polynomial, scale, split_exponent
 
 _LOG = (
-    0.14020392298698425, -0.1538359820842743, 0.13997168838977814, -0.1641702950000763,
-    0.20011071860790253, -0.250077486038208, 0.33333200216293335, -0.49999937415122986,
+    -0.12874488532543182, 0.13986706733703613, -0.12188343703746796, 0.1400534063577652,
+    -0.1668018102645874, 0.20010444521903992, -0.2499980479478836, 0.3333321511745453, -0.5,
 )  # fmt: skip
 _LOG2 = (
     0.20230574905872345, -0.22193898260593414, 0.20192845165729523, -0.23684744536876678,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.backends.cpu.emit.builder import F32, F64, I32, I64, Function, Value
+from lucerne.backends.cpu.emit.builder import F32, I32, I64, Function, Value
 from lucerne.backends.cpu.math.storage import COMPUTED
 from lucerne.base import dtype as dt
 
@@ -155,6 +155,3 @@ def _float_to_uint64(f: Function, v: Value) -> Value:
     high = f.compare("ge", v, 2.0**63)
     low = _in_range(f, f.select(high, v - 2.0**63, v), 63, I64, -(1 << 63))
     return f.select(high, low ^ f.constant(-(1 << 63), low.type), low)
-
-
-__all__ = ["F64", "NotTaken", "Num", "cast", "cast_real", "common_dtype", "constant"]

@@ -16,13 +16,13 @@ _ROTATED = 12
 """The low four bits of the index of the first piece: the tables are stored turned round by it."""
 
 
-def piecewise(f: Function, u: Value, table: Table, name: str) -> Value:
+def piecewise(f: Function, u: Value, table: Table, name: str, offset: float = 1.0) -> Value:
     """The function of `table` at u in [0, 15); nan stays, beyond 15 it is anything.
 
-    `name` names the table in the module. The two last steps are such that a function that is 0 at 0
-    with slope 1 loses nothing there.
+    `name` names the table in the module; there are four pieces for each doubling of u + offset. The
+    last steps are such that a function that is 0 at 0 with slope 1 loses nothing there.
     """
-    index = f.bits("lshr", f.bitcast(u + 1.0, I32.vector(u.type.lanes)), 21)
+    index = f.bits("lshr", f.bitcast(u + offset, I32.vector(u.type.lanes)), 21)
     look = _permuted if HOST.has_avx512 and u.type.lanes == 16 else _gathered
     turned = [[*row[16 - _ROTATED :], *row[: 16 - _ROTATED]] for row in table]
     rows = [look(f, row, index, f"{name}_{k}") for k, row in enumerate(turned)]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.emit.builder import BF16, F16, F32, F64, I1, I8, I32, I64, Function, Value
+from lucerne.backends.cpu.emit.builder import F16, F32, F64, I1, I8, I32, I64, Function, Value
 from lucerne.backends.cpu.emit.types import I16, Type
 from lucerne.base import dtype as dt
 
@@ -169,6 +169,3 @@ def _pack_e8m0(f: Function, v: Value) -> Value:
     code = f.minimum(exponent + up, 255)
     code = f.select(f.compare("uno", v, v), f.constant(255, code.type), code)
     return f.convert("trunc", code, I8)
-
-
-__all__ = ["BF16", "COMPUTED", "STORED", "deinterleave", "interleave", "pack", "unpack"]

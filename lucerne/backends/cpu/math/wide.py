@@ -176,6 +176,21 @@ def power(f: Function, x: Value, y: Value) -> Value:
     return f.select(one, f.constant(1.0, x.type), signed)
 
 
+def fmod(f: Function, x: Value, y: Value) -> Value:
+    """C's remainder of float32 lanes: exact in float64 while the quotient has few digits, else (and
+    for zero divisors and nan) by the C library."""
+    a, b = widen(f, x), widen(f, y)
+    quotient = a / b
+    far = any_lane(f, f.compare("uge", absolute(f, quotient), 2.0**27))
+    with f.if_(far) as branch:
+        branch.give(libm(f, "fmod", x, y))
+    with branch.else_():
+        rest = f.fma(-f.intrinsic("llvm.trunc", a.type, [quotient]), b, a)
+        rest = f.select(f.compare("eq", absolute(f, b), INFINITY), a, rest)
+        branch.give(narrow(f, copysign(f, rest, a)))
+    return branch.results[0]
+
+
 # ---- trigonometric ------------------------------------------------------------------------------
 
 _FAR = 2.0**27  # beyond it the C library reduces the argument
@@ -315,6 +330,7 @@ FUNCTIONS: dict[str, Wide] = {
     "cos": near_or_library("cos", cos),
     "tan": near_or_library("tan", tan),
     "pow": float32_by(power),
+    "fmod": fmod,
     **{
         fn.__name__: float32_by(fn)
         for fn in (

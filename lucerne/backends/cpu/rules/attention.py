@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from lucerne.backends.cpu.attention import backward, forward
+from lucerne.backends.cpu.attention import backward, forward, tiled
 from lucerne.backends.cpu.attention.micro import WIDTH
 from lucerne.backends.cpu.attention.plan import (
     MOST_WIDTH,
@@ -13,9 +13,11 @@ from lucerne.backends.cpu.attention.plan import (
     group_of,
     groups_of,
     row_floats,
+    steps,
     tiles,
 )
-from lucerne.backends.cpu.emit.builder import BF16, F16, F32, I8, Module, Type
+from lucerne.backends.cpu.emit.builder import BF16, F16, F32, I8, Type
+from lucerne.backends.cpu.gemm.amx import has_amx
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -26,7 +28,7 @@ from lucerne.ir.meta import TensorMeta
 
 _TYPES: dict[dt.dtype, Type] = {dt.float32: F32, dt.bfloat16: BF16, dt.float16: F16}
 _MASKS: dict[dt.dtype, Type] = {**_TYPES, dt.bool_: I8}
-_TASKS = 32
+_TASKS = 64
 """Heads are split until there are about so many tasks."""
 _TILES_EACH = 4
 """The fewest tiles of a task: it copies all keys of its head."""
@@ -36,7 +38,7 @@ class Sizes:
     """An attention call as (batch, head, position, column); None from `read` when it can't be."""
 
     def __init__(self, node: Node) -> None:
-        query, key, value, mask = (None if a is None else a.meta for a in node.args[:4])
+        query, key, value, mask = operands(node)
         self.query, self.key, self.value, self.mask = query, key, value, mask
         self.causal, self.scale = node.args[-2:]
         self.batch, self.heads, self.queries, self.width = four(query.shape)
@@ -45,7 +47,7 @@ class Sizes:
 
     @classmethod
     def read(cls, node: Node) -> Sizes | None:
-        query, key, value, mask = (None if a is None else a.meta for a in node.args[:4])
+        query, key, value, mask = operands(node)
         if query.dtype not in _TYPES or (mask is not None and mask.dtype not in _MASKS):
             return None
         if max(t.ndim for t in (query, key, value)) > 4 or (mask is not None and mask.ndim > 4):
@@ -73,12 +75,62 @@ class Sizes:
             group_of(columns),
         )
 
+    def fits_tiles(self) -> bool:
+        """Whether the matrix tiles of the processor can do it: bfloat16 in rows."""
+        if self.query.dtype is not dt.bfloat16 or not has_amx():
+            return False
+        rows = all(t.strides[-1] == 1 for t in (self.query, self.key, self.value))
+        return rows and max(self.width, self.value_width) <= tiled.MOST_WIDTH
+
+    def words(self) -> dict[str, int]:
+        """Sizes and strides, as all kernels name them."""
+        found = {
+            "scale": double_word(self.scale),
+            "heads": self.heads,
+            "sharing": self.heads // self.key_heads,
+            "queries": self.queries,
+            "keys": self.keys,
+            "width": self.width,
+            "value_width": self.value_width,
+        }
+        for prefix, meta in (("q", self.query), ("k", self.key), ("v", self.value)):
+            found.update(zip(steps(prefix, "bhtd"), byte_steps(meta), strict=True))
+        found.update(zip(steps("m", "bhtd"), self.mask_steps(), strict=True))
+        return found
+
+    def parts(self) -> dict[str, int]:
+        """How the forward pass is cut into tasks: by shape alone."""
+        pairs, count = self.batch * self.heads, tiles(self.queries)
+        wanted = max(1, min(-(-_TASKS // pairs), count // _TILES_EACH))
+        part = -(-count // wanted) * WIDTH
+        parts = -(-self.queries // part)
+        return {"parts": parts, "part": part, "tasks": pairs * parts}
+
+    def kernel(
+        self, entry: int, outputs: int, tensors: int, extra: list[int], scratch: int, flops: int
+    ) -> Kernel:
+        """`flops`: operations per pair of positions and column."""
+        pairs = self.batch * self.heads * self.queries * self.keys
+        return Kernel(
+            entry,
+            outputs,
+            tensors + (self.mask is not None),
+            extra=extra,
+            workspace=scratch * MAX_THREADS,
+            work=pairs * self.width * flops / 200,
+        )
+
     def mask_steps(self) -> list[int]:
         """Strides of the mask, zero where it is the same for all."""
         if self.mask is None:
             return [0] * 4
         found = byte_steps(self.mask)
         return [0 if n == 1 else s for n, s in zip(four(self.mask.shape), found, strict=True)]
+
+
+def operands(node: Node) -> tuple[TensorMeta, TensorMeta, TensorMeta, TensorMeta | None]:
+    query, key, value, mask = node.args[:4]
+    return query.meta, key.meta, value.meta, None if mask is None else mask.meta
 
 
 def four(shape: Any) -> tuple[int, ...]:
@@ -99,43 +151,21 @@ def attend(node: Node) -> Any:
     sizes = Sizes.read(node)
     if sizes is None:
         return None
+    by_tiles = sizes.fits_tiles()
     s = sizes.structure(sizes.value_width)
-
-    def write(m: Module) -> None:
-        forward.write(m, s)
-
-    code = compiled(("attention", "forward", *s.key), write)
-    pairs, count = sizes.batch * sizes.heads, tiles(sizes.queries)
-    parts = max(1, min(-(-_TASKS // pairs), count // _TILES_EACH))
-    part = -(-count // parts) * WIDTH
-    parts = -(-sizes.queries // part)
-    scratch = forward.scratch_bytes(s, sizes.keys)
-    words = {
-        "scale": double_word(sizes.scale),
-        "heads": sizes.heads,
-        "sharing": sizes.heads // sizes.key_heads,
-        "queries": sizes.queries,
-        "keys": sizes.keys,
-        "width": sizes.width,
-        "value_width": sizes.value_width,
-        "columns": groups_of(sizes.value_width),
-        "parts": parts,
-        "part": part,
-        "tasks": pairs * parts,
-        "scratch": scratch,
-    }
-    places = [*byte_steps(sizes.query), *byte_steps(sizes.key), *byte_steps(sizes.value)]
-    places += byte_steps(node.outputs[0].meta)[:3] + sizes.mask_steps()
-    extra = [*words.values(), *places]
-    assert len(extra) == len(forward.NUMBERS)
-    return Kernel(
-        code["attend"],
-        2,
-        3 + (sizes.mask is not None),
-        extra=extra,
-        workspace=scratch * MAX_THREADS,
-        work=pairs * sizes.queries * sizes.keys * sizes.width * 4 / 200,
-    )
+    words = {**sizes.words(), **sizes.parts(), "columns": groups_of(sizes.value_width)}
+    words.update(zip(steps("o", "bht"), byte_steps(node.outputs[0].meta), strict=False))
+    if by_tiles:
+        key: Any = ("attention", "tiled", sizes.mask and sizes.mask.dtype.name, s.causal)
+        masked = sizes.mask is not None
+        words |= tiled.sizes(masked, sizes.keys, sizes.width, sizes.value_width)
+        code = compiled(key, lambda m: tiled.write(m, s))
+        extra = [words[name] for name in tiled.NUMBERS]
+    else:
+        words["scratch"] = forward.scratch_bytes(s, sizes.keys)
+        code = compiled(("attention", "forward", *s.key), lambda m: forward.write(m, s))
+        extra = [words[name] for name in forward.NUMBERS]
+    return sizes.kernel(code["attend"], 2, 3, extra, words["scratch"], 4)
 
 
 @rule("flash_attention_backward")
@@ -148,34 +178,14 @@ def attend_back(node: Node) -> Any:
         return None
     s = sizes.structure(sizes.width)
 
-    def write(m: Module) -> None:
-        backward.write(m, s)
-
-    code = compiled(("attention", "backward", *s.key), write)
-    scratch = backward.scratch_bytes(s, sizes.keys)
-    words = {
-        "scale": double_word(sizes.scale),
-        "heads": sizes.heads,
-        "sharing": sizes.heads // sizes.key_heads,
-        "queries": sizes.queries,
-        "keys": sizes.keys,
-        "width": sizes.width,
-        "value_width": sizes.value_width,
-        "columns": groups_of(sizes.width),
-        "tasks": sizes.batch * sizes.key_heads,
-        "scratch": scratch,
-        "key_room": backward.key_room(s, sizes.keys),
-    }
-    places = [*byte_steps(sizes.query), *byte_steps(sizes.key), *byte_steps(sizes.value)]
-    places += sizes.mask_steps() + byte_steps(grad) + byte_steps(out)
-    places += [step for v in node.outputs for step in byte_steps(v.meta)[:3]]
-    extra = [*words.values(), *places]
-    assert len(extra) == len(backward.NUMBERS)
-    return Kernel(
-        code["attend_back"],
-        3,
-        6 + (sizes.mask is not None),
-        extra=extra,
-        workspace=scratch * MAX_THREADS,
-        work=sizes.batch * sizes.heads * sizes.queries * sizes.keys * sizes.width * 10 / 200,
-    )
+    words = {**sizes.words(), "columns": groups_of(sizes.width)}
+    words["tasks"] = sizes.batch * sizes.key_heads
+    words["scratch"] = backward.scratch_bytes(s, sizes.keys)
+    words["key_room"] = backward.key_room(s, sizes.keys)
+    for prefix, meta in zip(
+        ("g", "o", "dq", "dk", "dv"), (grad, out, *(v.meta for v in node.outputs)), strict=True
+    ):
+        words.update(zip(steps(prefix, "bhtd"), byte_steps(meta), strict=True))
+    code = compiled(("attention", "backward", *s.key), lambda m: backward.write(m, s))
+    extra = [words[name] for name in backward.NUMBERS]
+    return sizes.kernel(code["attend_back"], 3, 6, extra, words["scratch"], 10)

@@ -50,14 +50,14 @@ def _kernel(
     code = compiled(("classes", kind), lambda m: write_classes(m, kind))
     chunk = max(1, _CHUNK_SCORES // classes, -(-rows // _MOST_CHUNKS))
     g_step = g.byte_strides[0] if g is not None and g.ndim else 0
+    chunks = -(-rows // chunk)
+    steps = scores.byte_strides[0], target.byte_strides[0]
+    extra = [rows, classes, *steps, chunk, chunks, ignored, g_step]
     return Kernel(
         code["entry"],
         outputs=1,
         tensors=2 + (weight is not None) + (g is not None),
-        extra=[
-            rows, classes, scores.byte_strides[0], target.byte_strides[0], chunk,
-            -(-rows // chunk), ignored, g_step,
-        ],  # fmt: skip
+        extra=extra,
         workspace=HEADER + 16 * rows,
         work=rows * (classes * 0.5 + 40),
         fail=_refuse,

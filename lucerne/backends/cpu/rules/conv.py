@@ -1,13 +1,11 @@
-"""Convolutions: which plan serves a call."""
+"""Convolutions. The choice of an engine is in `conv.select`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.conv import generic
-from lucerne.backends.cpu.conv.gather_plan import plan_gather
-from lucerne.backends.cpu.conv.problem import Setting, conv_gather, input_gather, spread
-from lucerne.backends.cpu.conv.weight_plan import plan_weight
+from lucerne.backends.cpu.conv.problem import Setting, spread
+from lucerne.backends.cpu.conv.select import conv_kernel, input_kernel, weight_kernel
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir.graph import Node
 
@@ -18,33 +16,23 @@ def _bias_step(bias: Any) -> int | None:
 
 @rule("conv")
 def conv(node: Node) -> Any:
-    x, w, bias, stride, padding, dilation, groups = node.args
-    setting = Setting.of(stride, padding, dilation, groups)
-    arrays = spread(x.meta), spread(w.meta), spread(node.outputs[0].meta)
-    step = _bias_step(bias)
-    problem = conv_gather(*arrays, setting, bias is not None)
-    return plan_gather(problem, step or 0) or generic.plan_generic(
-        generic.CONV, *arrays, setting, step
-    )
+    x, w, bias, *setting = node.args
+    y = node.outputs[0]
+    arrays = spread(x.meta), spread(w.meta), spread(y.meta)
+    return conv_kernel(*arrays, Setting.of(*setting), _bias_step(bias))
 
 
 @rule("conv_input")
 def conv_input(node: Node) -> Any:
-    g, w, bias, _, stride, padding, dilation, groups = node.args
-    setting = Setting.of(stride, padding, dilation, groups)
-    y, weight, x = spread(g.meta), spread(w.meta), spread(node.outputs[0].meta)
-    step = _bias_step(bias)
-    problem = input_gather(y, weight, x, setting, bias is not None)
-    return plan_gather(problem, step or 0) or generic.plan_generic(
-        generic.INPUT, x, weight, y, setting, step
-    )
+    g, w, bias, _, *setting = node.args
+    x = node.outputs[0]
+    arrays = spread(g.meta), spread(w.meta), spread(x.meta)
+    return input_kernel(*arrays, Setting.of(*setting), _bias_step(bias))
 
 
 @rule("conv_weight")
 def conv_weight(node: Node) -> Any:
-    g, x, _, stride, padding, dilation, groups = node.args
-    setting = Setting.of(stride, padding, dilation, groups)
-    arrays = spread(x.meta), spread(node.outputs[0].meta), spread(g.meta)
-    return plan_weight(*arrays, setting) or generic.plan_generic(
-        generic.WEIGHT, *arrays, setting
-    )
+    g, x, _, *setting = node.args
+    w = node.outputs[0]
+    arrays = spread(g.meta), spread(x.meta), spread(w.meta)
+    return weight_kernel(*arrays, Setting.of(*setting))

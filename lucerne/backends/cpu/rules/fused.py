@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.fuse import fused_kernel
-from lucerne.backends.cpu.rules.table import RULES
+from lucerne.backends.cpu.rules.table import RULES, load
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph
 from lucerne.ir.op import Op
@@ -18,7 +17,7 @@ from lucerne.ir.op import Op
 FUSED = frozenset((
     "softmax", "log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "logsumexp",
     "mean", "nansum_dims", "nanmean_dims", "count_nonzero", "variance", "deviation", "p_norm",
-    "standardize", "native_layer_norm", "nn.functional.rms_norm",
+    "standardize", "native_layer_norm", "layer_norm_rows", "nn.functional.rms_norm",
     "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss",
     "nn.functional.huber_loss", "nn.functional.poisson_nll_loss", "nn.functional.kl_div",
     "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
@@ -34,4 +33,4 @@ def fuse(graph: Graph) -> Any:
     """The kernel of a traced composite, or of one that has a rule."""
     if len(graph.nodes) == 1 and graph.nodes[0].op.kind == op_.COMPOSITE:
         return RULES[graph.nodes[0].op.qualified](graph.nodes[0])
-    return fused_kernel(graph)
+    return load("reduce").fused_kernel(graph)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Module
+from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.loops.index_move import (
     READ,
     WRITE,
@@ -20,7 +20,7 @@ from lucerne.backends.cpu.loops.index_move import (
     form_of,
     write_failure,
 )
-from lucerne.backends.cpu.loops.index_nonzero import Nonzero, NonzeroCode
+from lucerne.backends.cpu.loops.index_nonzero import RESULT, TOTAL, Nonzero, NonzeroCode
 from lucerne.backends.cpu.loops.index_walk import GRAIN, Dim, Walk, plan_walk
 from lucerne.backends.cpu.math.storage import STORED
 from lucerne.backends.cpu.rules.table import rule
@@ -73,12 +73,16 @@ Strides = Sequence[int]
 def _along(
     shape: Strides, whole: Strides, part: Strides, dim: int, index: TensorMeta, size: int
 ) -> Indexing:
-    """gather and scatter: along `dim` the index says where, elsewhere positions agree."""
-    if not index.ndim:
-        dims = [Dim(1, (0, 0, 0), free=False)]
-        return Indexing(tuple(dims), ((size, whole[0] if whole else 0),), (index.dtype.itemsize,))
+    """gather and scatter: along `dim` the index says where, elsewhere positions agree.
+
+    A 0-dim tensor counts as a vector of one element.
+    """
+    if not index.numel:
+        return Indexing((Dim(0, (0, 0, 0)),), ((1, 0),), (index.dtype.itemsize,))
+    shape, whole, part = shape or (1,), whole or (0,), part or (0,)
+    steps = index.byte_strides or (0,)
     dims = [
-        Dim(n, (0 if d == dim else whole[d], part[d], index.byte_strides[d]), free=d != dim)
+        Dim(n, (0 if d == dim else whole[d], part[d], steps[d]), free=d != dim)
         for d, n in enumerate(shape)
     ]
     return Indexing(tuple(dims), ((size, whole[dim]),), (index.dtype.itemsize,))
@@ -124,8 +128,12 @@ def _kernel(
     tensors: int,
     workspace: int = 0,
     fail: Fail | None = None,
+    in_place: bool = False,
 ) -> Kernel:
-    """Walks one after another; the extra words are the flag, the reach, and each walk's numbers."""
+    """Walks one after another; the extra words are the flag, the reach, and each walk's numbers.
+
+    `in_place`: the first walk copies tensor 1 to tensor 0, and is left out when they are the same.
+    """
     first = 1 + tensors + 1
     extra = [0, *(w for pair in reach for w in pair)]
     placed: list[tuple[Form, Places]] = []
@@ -146,18 +154,32 @@ def _kernel(
         with m.function("entry", [("block", PTR)], I64) as f:
             (block,) = f.args
             f.store(f.constant(0), f.at(block, first * 8))
-            for code in codes:
+            if in_place:
+                _write_in_place(f, block, codes)
+                codes_left = codes[1:]
+            else:
+                codes_left = codes
+            for code in codes_left:
                 f.call(f"{code.name}_all", VOID, [block])
             for code in codes:
                 write_failure(f, block, code)
             f.ret(0)
 
-    key = ("index", *((*astuple(form), *astuple(at)) for form, at in placed))
+    key = ("index", in_place, *((*astuple(form), *astuple(at)) for form, at in placed))
     work = sum(s.walk.numel for s in stages) * 1.0
     code = compiled(key, write)
     return Kernel(
         code["entry"], 1, tensors, extra=extra, workspace=workspace, work=work, fail=fail
     )
+
+
+def _write_in_place(f: Function, block: Value, codes: Sequence[WalkCode]) -> None:
+    """Copy, unless input and output are the same memory: then no index may be wrong."""
+    same = f.compare("eq", f.word(block, 0), f.word(block, 1))
+    with f.if_(same) as here:
+        write_failure(f, block, codes[1], check=True)
+    with here.else_():
+        f.call(f"{codes[0].name}_all", VOID, [block])
 
 
 def _bits(dims: Sequence[Dim], item: int) -> tuple[list[Dim], int]:
@@ -233,7 +255,7 @@ def _write(
         stages.append(_Stage(flat, form, 0, space))
     return _kernel(
         stages, at.reach, index_words, 2 + len(index_words),
-        workspace=out.numel * 4 if wide else 0, fail=fail,
+        workspace=out.numel * 4 if wide else 0, fail=fail, in_place=not wide,
     )  # fmt: skip
 
 
@@ -292,8 +314,6 @@ def scatter(node: Node) -> Any:
     dim %= max(meta.ndim, 1)
     size = meta.shape[dim] if meta.ndim else 1
     shape, part = index.meta.shape, src.meta.byte_strides
-    if index.meta.ndim and (not meta.ndim or not src.meta.ndim):
-        return None  # a 0-dim tensor met as a vector of one element
     return _write(
         node,
         lambda whole: _along(shape, whole, part, dim, index.meta, size),
@@ -374,12 +394,12 @@ class NonzeroRun:
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, dt.dtype]:
         counts = np.empty(max(1, self.chunks), np.int64)
         words = np.array(
-            [0, address_of(inputs[0]), address_of_array(counts), *self.extra], np.int64
+            [0, address_of(inputs[0]), address_of_array(counts), 0, *self.extra], np.int64
         )
         block = address_of_array(words)
         total = self.count(block)
-        found = np.empty((total, self.ndim), np.int64)
-        words[0] = address_of_array(found)
+        found = np.empty((self.ndim, total), np.int64).T
+        words[RESULT], words[TOTAL] = address_of_array(found), total
         self.write(block)
         return found if self.columns else found[:, :0], dt.int64
 

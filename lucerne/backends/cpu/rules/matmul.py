@@ -28,7 +28,8 @@ def batch_matmul(node: Node) -> Any:
 @rule("nn.functional.linear")
 def linear(node: Node) -> Any:
     """`input @ weight.T + bias`: the weight is read as it lies, as a transposed operand."""
-    input, weight, bias = (None if v is None else v.meta for v in node.args)
+    input, weight = node.args[0].meta, node.args[1].meta
+    bias = None if node.args[2] is None else node.args[2].meta
     turned = weight.like(shape=weight.shape[::-1], strides=weight.strides[::-1])
     return _product(input, turned, node.outputs[0].meta, bias, "linear")
 

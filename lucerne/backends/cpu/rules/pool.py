@@ -10,13 +10,17 @@ from typing import Any
 from lucerne.backends.cpu.loops.pool_avg import AvgForm, AvgPool, Window, table_words
 from lucerne.backends.cpu.loops.pool_frame import CHANNELS, COLUMNS, Geometry, frame_words
 from lucerne.backends.cpu.loops.pool_max import MaxForm, MaxPool
+from lucerne.backends.cpu.loops.pool_resample import Resample, ResampleForm
+from lucerne.backends.cpu.loops.pool_resample import table_words as resample_words
 from lucerne.backends.cpu.math.storage import STORED
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne.base import dtype as dt
 from lucerne.ir.graph import Node
 from lucerne.ir.meta import TensorMeta
+from lucerne.ops.resample import axis_taps
 
 
 def _poolable(meta: TensorMeta) -> bool:
@@ -99,3 +103,33 @@ def adaptive_avg_pool(node: Node) -> Any:
         tables.append([(start, stop, stop - start) for start, stop in bounds])
     ones = (1,) * len(size)
     return _mean_kernel(node, Geometry.of(ones, ones, (0,) * len(size), ones), tables, 0)
+
+
+# ---- interpolation -------------------------------------------------------------------------------
+
+
+@rule("resample")
+def resample(node: Node) -> Any:
+    source, size, mode, align, scales = node.args
+    meta, out = source.meta, node.outputs[0].meta
+    moves = mode.startswith("nearest")
+    if moves and meta.dtype.itemsize > 8:
+        return None
+    if not moves and (meta.dtype not in STORED or meta.dtype.category != dt.FLOAT):
+        return None
+    taps = axis_taps(meta, size, mode, align, scales)
+    wide = meta.dtype is dt.float64
+    together = meta.strides[1] == 1 and out.strides[1] == 1 and meta.shape[1] > 1
+    flat = meta.strides[-1] == 1 and out.strides[-1] == 1
+    shape = COLUMNS if flat and not together else CHANNELS
+    form = ResampleForm(
+        shape, "" if moves else meta.dtype.name, meta.dtype.itemsize if moves else 0, together
+    )
+    ones = (1,) * len(size)
+    words = frame_words(meta, out, Geometry.of(ones, ones, (0,) * len(size), ones), shape)
+    scratch = 0 if moves else meta.shape[-1] * (8 if wide else 4) + 63 & -64
+    code = compiled(("resample", *astuple(form)), lambda m: Resample(m, form).write())
+    return Kernel(
+        code["entry"], 1, 1, extra=[*words, *resample_words(taps, wide, scratch)],
+        workspace=scratch * MAX_THREADS, work=out.numel * 1.0,
+    )  # fmt: skip

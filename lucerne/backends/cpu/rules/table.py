@@ -6,17 +6,80 @@
 
 A rule looks at `node.args` (Values with `.meta` where tensors flow in, statics otherwise) and
 `node.outputs`; it must return code that does not depend on sizes (pass them in `extra`).
+
+Rules live in one module per family, which is imported when the first op of the family is compiled:
+all of them together would take a third of the time of `import lucerne`, and a program uses few.
+Therefore `FAMILIES` says what each module has; `rule` refuses a name that is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lucerne.ir.graph import Node
 
 Rule = Callable[[Node], Any]
-RULES: dict[str, Rule] = {}
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "attention": ("flash_attention", "flash_attention_backward"),
+    "classes": ("cross_entropy_classes", "cross_entropy_classes_backward"),
+    "conv": ("conv", "conv_input", "conv_weight"),
+    "index": ("gather", "scatter", "index", "index_put", "nonzero"),
+    "join": ("cat", "flip"),
+    "matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
+    "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
+    "norm": ("layer_norm_backward",),
+    "optimizers": ("adam_update", "sgd_update"),
+    "pointwise": ("pointwise",),
+    "pool": ("max_pool", "avg_pool", "adaptive_avg_pool", "resample"),
+    "random": ("draw", "draw_each"),
+    "reduce": ("reduction",),
+    "rnn": ("lstm_gates", "lstm_gates_backward", "gru_gates", "gru_gates_backward"),
+    "scan": ("scan", "linear_scan"),
+    "sorting": ("binary_search", "sort_along", "top_positions"),
+}
+"""Modules of this package, and the qualified names of ops (or kinds of ops) they have rules for."""
+
+_FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}
+
+
+def load(family: str) -> Any:
+    """The module of a family."""
+    return importlib.import_module(f"lucerne.backends.cpu.rules.{family}")
+
+
+class Rules:
+    """All rules, by name; a look at one loads its family."""
+
+    def __init__(self) -> None:
+        self._entered: dict[str, Rule] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in _FAMILY_OF
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_FAMILY_OF)
+
+    def __getitem__(self, name: str) -> Rule:
+        if name not in self._entered:
+            load(_FAMILY_OF[name])
+        return self._entered[name]
+
+    def get(self, name: str) -> Rule | None:
+        return self[name] if name in self else None
+
+    def enter(self, name: str, fn: Rule) -> None:
+        family = fn.__module__.rpartition(".")[2]
+        if name in self._entered:
+            raise ValueError(f"the cpu backend has a rule for {name!r} already")
+        if _FAMILY_OF.get(name) != family:
+            raise ValueError(f"rules/table.py does not list {name!r} in the family {family!r}")
+        self._entered[name] = fn
+
+
+RULES = Rules()
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -24,9 +87,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
     def decorate(fn: Rule) -> Rule:
         for name in names:
-            if name in RULES:
-                raise ValueError(f"the cpu backend has a rule for {name!r} already")
-            RULES[name] = fn
+            RULES.enter(name, fn)
         return fn
 
     return decorate

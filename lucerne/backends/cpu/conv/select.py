@@ -1,0 +1,93 @@
+"""Which engine serves a convolution, from its types, layouts and shape.
+
+| engine                    | takes                                             | vectors run over |
+|---------------------------|---------------------------------------------------|------------------|
+| `gather`, `weight`        | floats; everything not below                      | output channels  |
+| `depthwise`               | floats, one channel in a group, channels-last     | channels         |
+| `planes`                  | floats, few output channels in a group, planes    | pixels           |
+| `pointwise`               | 1x1 of planes                                     | pixels           |
+| `generic`                 | integers, complex numbers, empty tensors          | nothing          |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from lucerne.backends.cpu.conv import depthwise, generic, planes, pointwise
+from lucerne.backends.cpu.conv.depthwise_weight import plan_channels_weight
+from lucerne.backends.cpu.conv.flat import Geometry, conv_geometry, input_geometry
+from lucerne.backends.cpu.conv.gather_plan import SUMS, plan_gather
+from lucerne.backends.cpu.conv.padded import CHANNELS, layout_of
+from lucerne.backends.cpu.conv.planes_weight import plan_planes_weight
+from lucerne.backends.cpu.conv.problem import (
+    Array,
+    Gather,
+    Setting,
+    conv_gather,
+    flattened,
+    input_gather,
+)
+from lucerne.backends.cpu.conv.weight_plan import plan_weight
+from lucerne.backends.cpu.emit.tiles import Element
+from lucerne.backends.cpu.runtime.kernel import Kernel
+
+
+def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None) -> Kernel | None:
+    """`conv`: x and w to y. `bias_step` is the stride of the bias, if there is one."""
+    if _is_plain(x, w, y):
+        problem = conv_gather(x, w, y, s, bias_step is not None)
+        found = _gathering(problem, partial(conv_geometry, w.space, s), bias_step or 0)
+        if found is not None:
+            return found
+    return generic.plan_generic(generic.CONV, x, w, y, s, bias_step)
+
+
+def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None) -> Kernel | None:
+    """`conv_input`: y and w to x."""
+    if _is_plain(x, w, y):
+        problem = input_gather(y, w, x, s, bias_step is not None)
+        found = _gathering(problem, partial(input_geometry, w.space, s), bias_step or 0)
+        if found is not None:
+            return found
+    return generic.plan_generic(generic.INPUT, x, w, y, s, bias_step)
+
+
+def weight_kernel(y: Array, x: Array, w: Array, s: Setting) -> Kernel | None:
+    """`conv_weight`: y and x to w."""
+    if _is_plain(x, w, y):
+        found = _weighing(x, w, y, s)
+        if found is not None:
+            return found
+    return generic.plan_generic(generic.WEIGHT, x, w, y, s)
+
+
+def _weighing(x: Array, w: Array, y: Array, s: Setting) -> Kernel | None:
+    element = Element(x.dtype, SUMS[x.dtype])
+    p = conv_gather(x, w, y, s, bias=False)
+    layouts = {layout_of(x), layout_of(y)}
+    if depthwise.suits(p) and layouts == {CHANNELS}:
+        return plan_channels_weight(x, w, y, s, element)
+    if planes.suits(p, layouts):
+        return plan_planes_weight(x, w, y, s, element)
+    return plan_weight(x, w, y, s)
+
+
+def _is_plain(x: Array, w: Array, y: Array) -> bool:
+    """Floats, and something to add up."""
+    return x.dtype in SUMS and 0 not in (*x.shape, *w.shape, *y.shape)
+
+
+def _gathering(
+    p: Gather, geometry: Callable[[int, int], Geometry], bias_step: int
+) -> Kernel | None:
+    element = Element(p.source.dtype, SUMS[p.source.dtype])
+    layouts = {layout_of(p.source), layout_of(p.target)}
+    if depthwise.suits(p) and layouts == {CHANNELS}:
+        return depthwise.plan_channels(p, element, bias_step)
+    if planes.suits(p, layouts):
+        return planes.plan_planes(p, geometry, element, bias_step)
+    flat = flattened(p)
+    if element.is_plain and pointwise.suits(flat):
+        return pointwise.plan_pointwise(flat, element, bias_step)
+    return plan_gather(flat, bias_step)

@@ -1,0 +1,218 @@
+"""The calls of the proof: from the frozen data, from the table's entries, and in many sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import lucerne
+from lucerne.base import dtype as dt
+from lucerne.conformance import frozen, oracle
+from lucerne.conformance.cases import Case as FrozenCase
+from lucerne.conformance.cases import leaves
+from lucerne.ir import op as op_
+from lucerne.ir.op import Op
+from lucerne.tensor.autograd.api import grad
+from tests.cpu.proof import sized
+from tests.cpu.proof.layouts import LAYOUTS, PLAIN, laid
+
+SHAPES: list[tuple[int, ...]] = [
+    (), (0,), (1,), (3,), (15,), (16,), (17,), (31,), (33,), (65,), (5, 7), (3, 0), (1, 17),
+    (17, 33), (3, 5, 9), (2, 3, 4, 5),
+]  # fmt: skip
+_LAID_SHAPES: list[tuple[int, ...]] = [(17,), (5, 19), (2, 3, 4, 5)]
+ENTRY_DTYPES = sized.ALL
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One call, or a call and its backward pass."""
+
+    op: str
+    dtype: str
+    shape: str
+    """Its sizes or number, in words."""
+    layout: str
+    run: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.dtype} {self.shape} {self.layout}"
+
+
+def all_cases(*, full: bool) -> Iterator[Case]:
+    """Everything, or the part that takes seconds: of each op some dtypes, sizes and layouts."""
+    yield from _sized_cases(full)
+    yield from _frozen_cases(full)
+    yield from _entry_cases(full)
+
+
+# ---- frozen calls ------------------------------------------------------------------------------
+
+
+def _frozen_cases(full: bool) -> Iterator[Case]:
+    seen: set[Any] = set()
+    numbers: dict[Any, int] = {}
+    for case in frozen.frozen_cases(lucerne):
+        key = (case.op, case.dtype, case.part)
+        numbers[key] = number = numbers.get(key, 0) + 1
+        shape = f"{case.part} {number}"
+        for layout in (PLAIN, *LAYOUTS) if full else ("mixed",):
+            if not full and (key in seen or case.tier != "T0" or case.dtype != "float32"):
+                continue
+            yield Case(case.op, case.dtype, shape, layout, partial(_run_frozen, case, layout))
+        seen.add(key)
+
+
+def _run_frozen(case: FrozenCase, layout: str) -> Any:
+    make, count = frozen._tensor, iter(range(1000))
+
+    def made(*arguments: Any) -> Any:
+        return laid(make(*arguments), layout, next(count))
+
+    with mock.patch.object(frozen, "_tensor", made):
+        return case.run("cpu")
+
+
+# ---- entries of the table ----------------------------------------------------------------------
+
+
+def _entry_cases(full: bool) -> Iterator[Case]:
+    for op in op_.table().values():
+        if op.kind == op_.POINTWISE:
+            shapes, dtypes = (SHAPES, ENTRY_DTYPES) if full else ([(17,)], ["float32"])
+            for dtype in dtypes:
+                for shape in shapes:
+                    yield _pointwise(op, dtype, shape, PLAIN)
+                for shape in _LAID_SHAPES if full else [(5, 19)]:
+                    for layout in LAYOUTS if full else ("mixed",):
+                        yield _pointwise(op, dtype, shape, layout)
+        elif full and op.samples is not None:
+            for number, call in enumerate(oracle.calls(op)):
+                for dtype in ENTRY_DTYPES:
+                    for layout in (PLAIN, *LAYOUTS):
+                        run = partial(_run_entry, op, call, dtype, layout)
+                        yield Case(op.qualified, dtype, f"sample {number}", layout, run)
+
+
+def _pointwise(op: Op, dtype: str, shape: tuple[int, ...], layout: str) -> Case:
+    tensors = sum(p.kind == op_.TENSOR for p in op.params)
+    call = oracle._with_shapes(op, [shape] * tensors)
+    run = partial(_run_entry, op, call, dtype, layout)
+    return Case(op.qualified, dtype, str(list(shape)), layout, run)
+
+
+def _run_entry(op: Op, call: Any, dtype: str, layout: str) -> Any:
+    arguments = {}
+    for number, (p, given) in enumerate(zip(op.params, call, strict=True)):
+        wanted = dt.bool_ if p.name in ("condition", "mask") else dt.by_name(dtype)
+        a = given if given is None else oracle._argument(p, given, wanted, number)
+        arguments[p.name] = _tensors(a, wanted, layout, number)
+    return op.public(**arguments)
+
+
+def _tensors(a: Any, dtype: dt.dtype, layout: str, number: int) -> Any:
+    if isinstance(a, list):
+        return tuple([_tensors(x, dtype, layout, number + i) for i, x in enumerate(a)])
+    if not isinstance(a, np.ndarray):
+        return a
+    made = lucerne.tensor(a)
+    return laid(made.to(dtype) if made.is_floating_point() else made, layout, number)
+
+
+# ---- expressions in many sizes -----------------------------------------------------------------
+
+
+def _sized_cases(full: bool) -> Iterator[Case]:
+    sizes = (*sized.SMALL, *sized.LARGE) if full else (17,)
+    for family, (rows, dtypes, backwards) in sized.FAMILIES.items():
+        for row in rows:
+            for dtype in dtypes if full else dtypes[:1]:
+                backward = backwards and dtype in sized.REAL
+                for n in sizes:
+                    yield _sized(row, dtype, n, PLAIN, family, backward)
+                for n in (3, 17, 65) if full else (17,):
+                    for layout in LAYOUTS if full else ("mixed",):
+                        yield _sized(row, dtype, n, layout, family, backward)
+
+
+def _sized(row: str, dtype: str, n: int, layout: str, family: str, backward: bool) -> Case:
+    run = partial(_run_sized, row, dtype, n, layout, backward)
+    return Case(f"{family}: {row}", dtype, f"n={n}", layout, run)
+
+
+class Maker:
+    """The names of an expression (see `sized`)."""
+
+    def __init__(self, dtype: str, n: int, layout: str) -> None:
+        self.dtype, self.layout = dt.by_name(dtype), layout
+        self.rng = np.random.default_rng(n)
+        self.made: list[Any] = []
+        self.names = {
+            "torch": lucerne, "F": lucerne.nn.functional, "n": n, "max": max, "slice": slice,
+            "x": self.x, "p": self.p, "i": self.i, "b": self.b,
+            "rnn": (True, 1, 0.0, False, False, False),
+        }  # fmt: skip
+
+    def _keep(self, values: Any, dtype: dt.dtype) -> Any:
+        """Made by a cast on the host: the engine's own casts are not what is asked about here."""
+        plain = lucerne.tensor(values, device="reference").to(dtype).to("cpu")
+        made = laid(plain, self.layout, len(self.made))
+        self.made.append(made)
+        return made
+
+    def x(self, *shape: int) -> Any:
+        if self.dtype is dt.bool_:
+            return self.b(*shape)
+        if self.dtype.category == dt.INTEGER:
+            low = -5 if self.dtype.is_signed else 0
+            return self._keep(self.rng.integers(low, 7, shape), self.dtype)
+        return self._keep(self.rng.normal(size=shape), self.dtype)
+
+    def p(self, *shape: int) -> Any:
+        return self._keep(self.rng.uniform(0.05, 0.95, shape), self.dtype)
+
+    def i(self, high: int, *shape: int) -> Any:
+        return self._keep(self.rng.integers(0, high, shape), dt.int64)
+
+    def b(self, *shape: int) -> Any:
+        return self._keep(self.rng.random(shape) < 0.5, dt.bool_)
+
+
+def _run_sized(row: str, dtype: str, n: int, layout: str, backward: bool) -> Any:
+    lucerne.manual_seed(n)
+    maker = Maker(dtype, n, layout)
+    forward = eval(row, maker.names)  # our own table above
+    if not backward:
+        return forward
+    maker = Maker(dtype, n, layout)
+    keep = maker._keep
+
+    def needing(values: Any, kind: dt.dtype) -> Any:
+        t = keep(values, kind)
+        return t.requires_grad_() if kind.category == dt.FLOAT else t
+
+    maker._keep = needing  # type: ignore[method-assign]
+    found = eval(row, maker.names)
+    results = [t for t in leaves(found) if frozen._is_real_float(t) and t.requires_grad]
+    inputs = [t for t in maker.made if frozen._is_real_float(t)]
+    if results:
+        grad(results, inputs, [frozen._weights(t) for t in results], allow_unused=True)
+    return forward
+
+
+def quietly(case: Case) -> str:
+    """Run a case; why it was refused, or nothing."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            case.run()
+        except Exception as error:
+            lines = str(error).splitlines() or [""]
+            return f"{type(error).__name__}: {lines[0]}"
+    return ""
