@@ -36,6 +36,8 @@ class Case:
     """Whether the two results are compared as well."""
     long: bool = False
     """Left out of smoke runs."""
+    calls: int = 1
+    """How often one call does it: what is shown is the time of one."""
 
 
 @dataclasses.dataclass
@@ -118,7 +120,7 @@ def measure(section: str, case: Case, modules: Mapping[str, Any], effort: Effort
     if case.check and not result.note:
         result.note = _disagreement(calls)
     noisy, taken = effort.noisy, effort.taken
-    times = best_times(calls, effort)
+    times = {way: t / case.calls for way, t in best_times(calls, effort).items()}
     result.busy = (effort.noisy - noisy) / max(1, effort.taken - taken)
     result.ours, result.way = _best(times, OURS)
     result.theirs, their_way = _best(times, THEIRS)

@@ -38,7 +38,11 @@ class Wrapping:
 @functools.cache
 def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """A public function as users call it, the same object each time."""
-    return function if Wrapping.public is None else Wrapping.public(function)
+    if Wrapping.public is None or hasattr(function, "rebuilt_by"):
+        return function
+    made = Wrapping.public(function)
+    made.rebuilt_by = (wrapped, (function,))  # type: ignore[attr-defined]
+    return made
 
 
 @functools.cache
@@ -53,6 +57,8 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     shown = wrapped(call)
+    if shown is not call:
+        shown.rebuilt_by = (_visible, (function,))  # type: ignore[attr-defined]
     return shown
 
 

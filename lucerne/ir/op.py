@@ -59,8 +59,8 @@ class Op:
     __slots__ = (
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
         "explicit", "inplace", "internal", "kind", "kinds", "meta", "method", "name", "namespace",
-        "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
-        "samples", "save_names",
+        "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public",
+        "reduce", "samples", "save_names",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:

@@ -7,7 +7,7 @@ path beside it stays complete, and is what runs where no machine code may.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucerne import backends
 from lucerne.ir.meta import TensorMeta
@@ -36,7 +36,10 @@ class PlainTensorBase:
         return auto is not None and auto.requires_grad
 
 
-TensorBase: Any = PlainTensorBase if FAST is None else FAST.TensorBase
+if TYPE_CHECKING:
+    TensorBase = PlainTensorBase
+else:
+    TensorBase = PlainTensorBase if FAST is None else FAST.TensorBase
 
 plain_types: set[type] = set()
 """Tensor types without an override of op calls: eager takes these without asking."""

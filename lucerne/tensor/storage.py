@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,10 +32,13 @@ class PlainStorageBase:
     device: Device
 
 
-_Base: Any = PlainStorageBase if FAST is None else FAST.StorageBase
+if TYPE_CHECKING:
+    StorageBase = PlainStorageBase
+else:
+    StorageBase = PlainStorageBase if FAST is None else FAST.StorageBase
 
 
-class Storage(_Base):  # type: ignore[misc]
+class Storage(StorageBase):
     """Bytes on a device.
 
     `version` counts writes; `writer` is the user's line of the last one; `saved` tells whether some

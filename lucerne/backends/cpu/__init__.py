@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from lucerne.backends.cpu.backend import CpuBackend
+from lucerne.backends.cpu.rules import table
+
+_COMMON = ("pointwise", "move", "reduce", "matmul")
+"""Families that nearly every program uses: loaded at once, so that first calls take a millisecond.
+The others are loaded by the first op that needs them."""
 
 
 def make() -> CpuBackend:
+    for family in _COMMON:
+        table.load(family)
     return CpuBackend()

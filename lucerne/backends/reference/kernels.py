@@ -94,7 +94,8 @@ def _promotable(a: Any) -> Any:
 def _all_native(node: Node, compute: dt.dtype) -> bool:
     metas = [a.meta for a in node.args if type(a) is Value]
     return (
-        compute.category != dt.BOOL
+        len(metas) == len(node.args)
+        and compute.category != dt.BOOL
         and node.outputs[0].meta.dtype is compute
         and all(isinstance(m, NumberMeta) or m.dtype is compute for m in metas)
     )

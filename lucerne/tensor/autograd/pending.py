@@ -46,7 +46,8 @@ def _expanded(
     node.op, node.released = op, False
     metas = [a if isinstance(a, TensorMeta) else getattr(a, "_meta", a) for a in args]
     node.plain = metas
-    node.inputs, edges = [], []
+    node.inputs = []
+    edges: list[Edge | None] = []
     for i, (name, kept) in enumerate(zip(op.args, metas, strict=True)):
         if mask >> i & 1 and name in op.derivatives:
             node.inputs.append((name, None, kept))

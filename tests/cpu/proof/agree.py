@@ -19,7 +19,7 @@ from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 
 _TOLERANCE = {53: 1e-9, 24: 1e-3, 11: 3e-2, 8: 1e-1}
-"""By digits of the narrowest floating type of a call, relative to its largest number."""
+"""By digits of the narrowest floating type of a call, relative to the largest number in it."""
 _DRAWN = frozenset((op_.RANDOM,))
 
 
@@ -46,27 +46,34 @@ class Plain:
         return np.ndarray(tuple(m.shape), m.dtype.storage, self.buffer, 0, m.byte_strides)
 
 
-def disagreement(inputs: Sequence[Any], found: Sequence[Plain], wanted: Sequence[Plain]) -> str:
-    """How two sets of results differ, in words."""
-    metas = [x._meta for x in (*inputs, *found) if hasattr(x, "_meta")]
+def disagreement(inputs: Sequence[Plain], found: Sequence[Plain], wanted: Sequence[Plain]) -> str:
+    """How two sets of results differ, in words. Inputs: the tensors among them."""
+    metas = [x._meta for x in (*inputs, *found)]
     digits = min((m.dtype.digits for m in metas if m.dtype.category >= dt.FLOAT), default=53)
     tolerance = _TOLERANCE.get(digits, 0.5)
+    given = max((_scale(x.values(), x._meta.dtype) for x in inputs), default=0.0)
     for number, (f, w) in enumerate(zip(found, wanted, strict=True)):
-        text = _difference(f, w, tolerance)
+        text = _difference(f, w, tolerance, given)
         if text:
             return f"result {number}: {text}"
     return ""
 
 
-def _difference(found: Plain, wanted: Plain, tolerance: float) -> str:
+def _scale(values: np.ndarray[Any, Any], dtype: dt.dtype) -> float:
+    """The largest finite number."""
+    sizes = np.abs(codec.widen(values, dtype).astype(np.complex128))
+    finite = sizes[np.isfinite(sizes)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _difference(found: Plain, wanted: Plain, tolerance: float, scale: float) -> str:
     dtype = found._meta.dtype
     a, b = codec.widen(found.values(), dtype), codec.widen(wanted.values(), dtype)
     with np.errstate(all="ignore"):
         if dtype.category < dt.FLOAT:
             bad = a != b
         else:
-            size = np.abs(b[np.isfinite(b)])
-            scale = float(size.max()) if size.size else 0.0
+            scale = max(scale, _scale(wanted.values(), dtype))
             bad = ~np.isclose(a, b, tolerance, tolerance * scale, equal_nan=True)
     if not bad.any():
         return ""

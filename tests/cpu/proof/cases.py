@@ -45,11 +45,12 @@ class Case:
         return f"{self.op} {self.dtype} {self.shape} {self.layout}"
 
 
-def all_cases(*, full: bool) -> Iterator[Case]:
+def all_cases(*, full: bool, source: str = "") -> Iterator[Case]:
     """Everything, or the part that takes seconds: of each op some dtypes, sizes and layouts."""
-    yield from _sized_cases(full)
-    yield from _frozen_cases(full)
-    yield from _entry_cases(full)
+    sources = {"sized": _sized_cases, "frozen": _frozen_cases, "entries": _entry_cases}
+    for name, cases in sources.items():
+        if source in ("", name):
+            yield from cases(full)
 
 
 # ---- frozen calls ------------------------------------------------------------------------------
@@ -142,15 +143,15 @@ def _sized_cases(full: bool) -> Iterator[Case]:
 
 
 def _sized(row: str, dtype: str, n: int, layout: str, family: str, backward: bool) -> Case:
-    run = partial(_run_sized, row, dtype, n, layout, backward)
+    run = partial(run_row, row, dtype, n, layout, backward=backward)
     return Case(f"{family}: {row}", dtype, f"n={n}", layout, run)
 
 
 class Maker:
     """The names of an expression (see `sized`)."""
 
-    def __init__(self, dtype: str, n: int, layout: str) -> None:
-        self.dtype, self.layout = dt.by_name(dtype), layout
+    def __init__(self, dtype: str, n: int, layout: str, *, needs_grad: bool = False) -> None:
+        self.dtype, self.layout, self.needs_grad = dt.by_name(dtype), layout, needs_grad
         self.rng = np.random.default_rng(n)
         self.made: list[Any] = []
         self.names = {
@@ -164,7 +165,7 @@ class Maker:
         plain = lucerne.tensor(values, device="reference").to(dtype).to("cpu")
         made = laid(plain, self.layout, len(self.made))
         self.made.append(made)
-        return made
+        return made.requires_grad_() if self.needs_grad and dtype.category == dt.FLOAT else made
 
     def x(self, *shape: int) -> Any:
         if self.dtype is dt.bool_:
@@ -184,26 +185,21 @@ class Maker:
         return self._keep(self.rng.random(shape) < 0.5, dt.bool_)
 
 
-def _run_sized(row: str, dtype: str, n: int, layout: str, backward: bool) -> Any:
+def run_row(row: str, dtype: str, n: int, layout: str = PLAIN, *, backward: bool = False) -> Any:
+    """The results of an expression, and the gradients of its tensors if asked for."""
     lucerne.manual_seed(n)
     maker = Maker(dtype, n, layout)
-    forward = eval(row, maker.names)  # our own table above
+    forward = eval(row, maker.names)  # our own tables
     if not backward:
         return forward
-    maker = Maker(dtype, n, layout)
-    keep = maker._keep
-
-    def needing(values: Any, kind: dt.dtype) -> Any:
-        t = keep(values, kind)
-        return t.requires_grad_() if kind.category == dt.FLOAT else t
-
-    maker._keep = needing  # type: ignore[method-assign]
+    maker = Maker(dtype, n, layout, needs_grad=True)
     found = eval(row, maker.names)
     results = [t for t in leaves(found) if frozen._is_real_float(t) and t.requires_grad]
     inputs = [t for t in maker.made if frozen._is_real_float(t)]
-    if results:
-        grad(results, inputs, [frozen._weights(t) for t in results], allow_unused=True)
-    return forward
+    if not results:
+        return forward
+    weights = [frozen._weights(t) for t in results]
+    return [forward, grad(results, inputs, weights, allow_unused=True)]
 
 
 def quietly(case: Case) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import os
 import time
@@ -113,15 +114,18 @@ class Proof:
         return "\n".join(lines)
 
 
-def main(*, full: bool, ops: list[str], every: bool, refusals: bool, processes: int) -> int:
+def main(options: argparse.Namespace) -> int:
     began = time.perf_counter()
-    cases = [c for c in all_cases(full=full or bool(ops)) if not ops or any(o in c.op for o in ops)]
+    names: list[str] = options.op
+    full = options.full or bool(names)
+    found = all_cases(full=full, source=options.source)
+    cases = [c for c in found if not names or any(name in c.op for name in names)]
     if not cases:
         print("no such op")
         return 2
-    proof = Proof(cases, more=full).run(processes or os.cpu_count() or 1)
-    print(proof.table(every))
-    if refusals:
+    proof = Proof(cases, more=full).run(options.processes or os.cpu_count() or 1)
+    print(proof.table(options.every))
+    if options.refusals:
         for (op, why), count in proof.refusals.most_common():
             print(f"{count:>7} {op}: {why}")
     print(f"{proof.last_line()} ({time.perf_counter() - began:.0f} s)")

@@ -211,7 +211,7 @@ class Watched:
             for region, image, result in zip(regions, images, results, strict=True):
                 result[region.writable] = image
             ours = [_plain(x, regions, results) for x in outs]
-            problem = agree.disagreement(inputs, ours, wanted)
+            problem = agree.disagreement([x for x in given if hasattr(x, "_meta")], ours, wanted)
         if problem and self.name not in _UNWRITTEN:
             self.watcher.findings.wrong += 1
             self.watcher.findings.note(f"{text}: {problem}")

@@ -113,7 +113,7 @@ class _Writer:
         rows = (self.rows - 1) * c.IN_H + c.SPAN_H
         pixels = (self.cols - 1) * c.IN_W + c.SPAN_W
         counts = (c.SPAN_D, rows, pixels)
-        self.copy.fill(self.f, c, self.x, self.buffer, self.images, start, counts)
+        self.copy.fill(self.f, c, self.x, self.buffer, self.images, start, counts, c.REDUCED)
 
     # ---- tiles -------------------------------------------------------------------------------
 
@@ -159,14 +159,17 @@ class _Writer:
     def _even_tiles(self, job: Value, weights: Value, target: Value) -> None:
         f, c = self.f, self.c
         rows, cols = self._extent(job)
-        x_h, w_panel, out_n, out_h = self._get(job, "X_H W_PANEL OUT_N OUT_H")
-        # The next panel is fetched from afar, an eighth of it during each tile.
-        ahead = f.at(weights, w_panel, self.compute)
-        part = (w_panel >> 3) * self.size
+        x_h, out_n, out_h = self._get(job, "X_H OUT_N OUT_H")
+        ahead, part = self._ahead(job, weights)
         with f.loop(0, self.images) as image, f.loop(0, rows) as row:
             x = f.at(self.buffer, image.index * c.X_IMAGE * self.size + row.index * x_h)
             out = f.at(target, image.index * out_n + row.index * out_h)
             self._row(job, x, out, cols, weights, f.at(ahead, (row.index & 7) * part))
+
+    def _ahead(self, job: Value, weights: Value) -> tuple[Value, Value]:
+        """The next panel, and the bytes of an eighth of it: each tile fetches one from afar."""
+        [w_panel] = self._get(job, "W_PANEL")
+        return self.f.at(weights, w_panel, self.compute), (w_panel >> 3) * self.size
 
     def _row(
         self, job: Value, x: Value, out: Value, cols: Value, weights: Value, ahead: Value
@@ -181,7 +184,8 @@ class _Writer:
             x, out = loop.carried
             h = height + f.convert("zext", loop.index < higher, I64)
             kernel = f.load(PTR, f.at(self.kernels, h, I64))
-            f.call_at(kernel, VOID, [x, weights, out, job, self.start, self.lanes, ahead])
+            args = [x, weights, out, job, self.start, self.lanes, ahead, f.zero(PTR)]
+            f.call_at(kernel, VOID, args)
             loop.next(f.at(x, h * step), f.at(out, h * out_step))
 
     # ---- free pixels -------------------------------------------------------------------------
@@ -212,11 +216,13 @@ class _Writer:
         rows, cols = self._extent(job)
         count = self.images * rows * cols
         pairs = self._pixels_of(index)
+        ahead, part = self._ahead(job, weights)
         with f.loop(0, count, LOW) as loop:
             h = f.minimum(count - loop.index, LOW)
             kernel = f.load(PTR, f.at(self.kernels, h, I64))
             pixels = f.at(pairs, loop.index * 16)
-            args = [self.buffer, weights, target, job, self.start, self.lanes, pixels]
+            next_ = f.at(ahead, (loop.index // LOW & 7) * part)
+            args = [self.buffer, weights, target, job, self.start, self.lanes, next_, pixels]
             f.call_at(kernel, VOID, args)
 
     # ---- results -----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ class _Planner:
         set_(IMAGES=b.images, ROWS=b.rows, COLS=b.cols)
         set_(IMAGE_BLOCKS=-(-x.shape[0] // b.images), ROW_BLOCKS=-(-p.counts[1] // b.rows))
         set_(COL_BLOCKS=-(-p.counts[2] // b.cols))
-        set_(X_GROUP=p.reduced * x.strides[1], **describe("X", x, p.reduced))
+        set_(X_GROUP=p.reduced * x.strides[1], **describe("X", x))
         set_(Y_N=y.strides[0], Y_C=y.strides[1], Y_GROUP=p.lanes * y.strides[1])
         for d, name in enumerate("DHW"):
             words = {

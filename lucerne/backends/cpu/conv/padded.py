@@ -26,16 +26,16 @@ def layout_of(a: Array) -> str:
 
 
 def copy_words(letter: str) -> list[str]:
-    """Strides and sizes of the array, channels copied, strides of the copy, code to turn planes."""
-    words = "N C D H W SIZE_D SIZE_H SIZE_W CHANNELS PIXEL ROW SLICE IMAGE TRANSPOSE"
+    """Strides and sizes of the array, strides of the copy, code that turns planes."""
+    words = "N C D H W SIZE_D SIZE_H SIZE_W PIXEL ROW SLICE IMAGE TRANSPOSE"
     return [f"{letter}_{word}" for word in words.split()]
 
 
-def describe(letter: str, a: Array, channels: int) -> dict[str, int]:
+def describe(letter: str, a: Array) -> dict[str, int]:
     """The words that say where the array is."""
     found = dict(zip((f"{letter}_{d}" for d in "NCDHW"), a.strides, strict=True))
     sizes = zip((f"{letter}_SIZE_{d}" for d in "DHW"), a.space, strict=True)
-    return {**found, **dict(sizes), f"{letter}_CHANNELS": channels}
+    return {**found, **dict(sizes)}
 
 
 class PaddedCopy:
@@ -61,6 +61,7 @@ class PaddedCopy:
         images: Value,
         start: tuple[Value, Value, Value],
         counts: tuple[Value, Value, Value],
+        channels: Value,
     ) -> None:
         """Copy `images` from `source` (the first image), positions from `start` on."""
 
@@ -76,15 +77,17 @@ class PaddedCopy:
             with f.if_(inside) as branch:
                 at = image.index * word("N") + d * word("D") + h * word("H")
                 place = self.element.at(f, source, at)
-                f.call(f"fill_{self.letter}", VOID, [c.place, place, target, start[2], pixels])
+                args = [c.place, place, target, start[2], pixels, channels]
+                f.call(f"fill_{self.letter}", VOID, args)
             with branch.else_():
                 f.fill_bytes(target, 0, pixels * word("PIXEL") * self.size)
 
     def write_row(self) -> None:
         """The function that copies pixels left .. left + pixels of a row."""
-        params = [("context", PTR), ("row", PTR), ("target", PTR), ("left", I64), ("pixels", I64)]
+        params = [("context", PTR), ("row", PTR), ("target", PTR)]
+        params += [("left", I64), ("pixels", I64), ("channels", I64)]
         with self.m.function(f"fill_{self.letter}", params, internal=True) as f:
-            place, row, target, left, pixels = f.args
+            place, row, target, left, pixels, channels = f.args
             c = Context(f, place, self.names)
             before = f.maximum(f.minimum(0 - left, pixels), 0)
             stop = f.maximum(f.minimum(self._word(c, "SIZE_W") - left, pixels), before)
@@ -94,17 +97,17 @@ class PaddedCopy:
             with f.if_(stop < pixels):
                 f.fill_bytes(f.at(target, stop * step), 0, (pixels - stop) * step)
             source = self.element.at(f, row, (left + before) * self._word(c, "W"))
-            args = (f, c, source, f.at(target, before * step), stop - before)
+            args = (f, c, source, f.at(target, before * step), stop - before, channels)
             {CHANNELS: self._copy_channels, PLANES: self._turn_planes, ANY: self._copy_any}[
                 self.reads
             ](*args)
 
     def _copy_channels(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value
+        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
     ) -> None:
         """Channels are adjacent; if pixels are as well, the row is one stretch."""
         n, element = self.n, self.element
-        channels, pitch, step = (self._word(c, name) for name in ("CHANNELS", "PIXEL", "W"))
+        pitch, step = self._word(c, "PIXEL"), self._word(c, "W")
         together = f.compare("eq", step, channels) & f.compare("eq", pitch, channels)
         count = f.select(together, f.minimum(pixels, 1), pixels)
         length = f.select(together, pixels * channels, channels)
@@ -121,18 +124,17 @@ class PaddedCopy:
                 f.masked_store(v, f.at(place, whole, self.compute), mask)
 
     def _turn_planes(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value
+        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
     ) -> None:
-        channels = self._word(c, "CHANNELS")
         args: list[Any] = [source, self._word(c, "C"), target, self._word(c, "PIXEL")]
         code = c.pointer(f"{self.letter}_TRANSPOSE")
         f.call_at(code, VOID, [*args, channels, channels, pixels])
 
     def _copy_any(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value
+        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
     ) -> None:
         element = self.element
         pitch, step, plane = (self._word(c, name) for name in ("PIXEL", "W", "C"))
-        with f.loop(0, pixels) as pixel, f.loop(0, self._word(c, "CHANNELS")) as k:
+        with f.loop(0, pixels) as pixel, f.loop(0, channels) as k:
             v = element.load(f, element.at(f, source, pixel.index * step + k.index * plane))
             f.store(v, f.at(target, pixel.index * pitch + k.index, self.compute))

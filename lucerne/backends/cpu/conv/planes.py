@@ -52,7 +52,8 @@ def suits(p: Gather, layouts: set[str]) -> bool:
     """Whether vectors over pixels beat vectors over channels: few output channels in a group. Other
     layouts than planes are gathered number by number, which only single channels are worth."""
     most = _MOST_LANES if layouts == {PLANES} else 1
-    return p.lanes <= most and p.reduced <= 16 * most
+    spread = math.prod(p.step)  # zeros are put between the elements of a strided transpose
+    return p.lanes <= most and p.reduced * spread <= 16 * most
 
 
 def plan_planes(p: Gather, geometry: Any, element: Element, bias_step: int) -> Kernel:

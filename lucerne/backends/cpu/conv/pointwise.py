@@ -200,6 +200,7 @@ class _Writer:
                 kernel = f.load(PTR, f.at(c.word_at(c.KERNELS), vectors + h, I64))
                 source = f.at(buffer, panel.index * panel_bytes)
                 out = f.at(y, panel.index * width, self.compute)
-                f.call_at(kernel, VOID, [weights, source, out, job, start, lanes, source])
+                args = [weights, source, out, job, start, lanes, source, f.zero(PTR)]
+                f.call_at(kernel, VOID, args)
             weights, y = f.at(weights, h * row_step), f.at(y, h * out_step)
             tiles.next(weights, y, f.at(start, h * start_step))

@@ -1,6 +1,6 @@
 """Micro-kernels of convolution: a tile of sums in registers while taps and channels run.
 
-    void tile(x, weights, out, job, start, lanes, next)
+    void tile(x, weights, out, job, start, lanes, next, pixels)
 
 computes `height` rows (output pixels) x up to two vectors (output channels):
 
@@ -11,9 +11,10 @@ all taps along the width when nothing lies between them. Sizes are data: words o
 
 Forms of where row i of `x` is:
   even   x + i * ROW_STEP bytes: one pointer serves three rows, [p], [p + step], [p + 2 step]
-  free   x + a, out + b: any pixels, at most eight; `next` points at their pairs (a, b)
+  free   x + a, out + b: any pixels, at most eight; `pixels` points at their pairs (a, b)
   inner  x + i elements, and k advances by K_STEP bytes: for gradients of weights, k is a pixel
 
+`next` points at memory that is needed soon (a part of the next panel of weights).
 `weights` advance by W_STEP bytes for each k and by W_RUN more after a run.
 """
 
@@ -36,14 +37,14 @@ LOW = min(TALL, 8)
 """The most rows of the other tiles. Heights between LOW and TALL make LLVM spill, and LOW rows are
 enough to keep both multipliers busy."""
 EVEN, FREE, INNER = "even", "free", "inner"
-_UNROLL = {EVEN: 4, FREE: 2, INNER: 1}
+_UNROLL = {EVEN: 4, FREE: 4, INNER: 1}
 _ROWS_PER_POINTER = 3
 
 JOB = words("RUNS LENGTH ROW_STEP K_STEP W_STEP W_RUN OUT_STEP START_STEP")
 """The words of a job that a tile reads; the offsets of the runs follow at OFFSETS."""
 _PARAMS: list[Any] = [
     ("x", PTR, "noalias"), ("weights", PTR, "noalias"), ("out", PTR), ("job", PTR),
-    ("start", PTR), ("lanes", I64), ("next", PTR),
+    ("start", PTR), ("lanes", I64), ("next", PTR), ("pixels", PTR),
 ]  # fmt: skip
 
 
@@ -55,10 +56,12 @@ class Form:
     height: int
     vectors: int
     compute: Type
+    full: bool = False
+    """Every lane is wanted. (A masked load takes a slot of the multipliers.)"""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.rows, self.height, self.vectors, self.compute.name)
+        return (self.rows, self.height, self.vectors, self.compute.name, self.full)
 
 
 def tile_code(form: Form, offsets: int) -> int:
@@ -75,7 +78,8 @@ def write_tile(m: Module, form: Form, offsets: int) -> None:
 class _Writer:
     def __init__(self, f: Function, form: Form, offsets: int) -> None:
         self.f, self.form, self.offsets = f, form, offsets
-        self.x, self.weights, self.out, self.job, self.start, self.lanes, self.next = f.args
+        self.x, self.weights, self.out, self.job, self.start, *rest = f.args
+        self.lanes, self.next, self.pixels = rest
         self.n = lanes_of(form.compute)
         self.wide = form.compute.vector(self.n)
         self.row_step = self._word("ROW_STEP")
@@ -120,7 +124,7 @@ class _Writer:
         if form.rows == INNER:
             return [self.x]
         if form.rows == FREE:
-            return [f.at(self.x, f.word(self.next, 2 * i)) for i in range(form.height)]
+            return [f.at(self.x, f.word(self.pixels, 2 * i)) for i in range(form.height)]
         return [f.at(self.x, self.row_step * i) for i in range(0, form.height, _ROWS_PER_POINTER)]
 
     def _row(self, pointers: list[Value], i: int) -> Value:
@@ -155,7 +159,7 @@ class _Writer:
         f, form, n = self.f, self.form, self.form.vectors
         if form.rows == FREE:
             places = [
-                f.at(f.at(self.out, f.word(self.next, 2 * i + 1)), j * VECTOR_BYTES)
+                f.at(f.at(self.out, f.word(self.pixels, 2 * i + 1)), j * VECTOR_BYTES)
                 for i in range(form.height)
                 for j in range(n)
             ]
@@ -176,7 +180,7 @@ class _Writer:
         n = len(rows)
         with f.loop(0, whole, unroll, [*rows, weights, ahead, *sums]) as loop:
             rows, (weights, ahead), sums = self._split(loop.carried, n)
-            if self.form.rows == EVEN:
+            if self.form.rows != INNER:
                 f.prefetch(ahead, 2)
             for u in range(unroll):
                 sums = self._step(rows, weights, sums, u)
@@ -199,7 +203,7 @@ class _Writer:
 
     def _column(self, place: Value, j: int) -> Value:
         """Weights. INNER reads a tensor, whose last channels may end inside the vector."""
-        if self.form.rows == INNER:
+        if self.form.rows == INNER and not self.form.full:
             return self.f.masked_load(self.wide, place, self.masks[j])
         return self.f.load(self.wide, place)
 

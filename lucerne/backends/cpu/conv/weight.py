@@ -37,6 +37,8 @@ WEIGHT = words(
     *copy_words("G"),
 )
 OFFSETS = len(JOB)
+FULL = VECTORS
+"""Kernels are listed by vectors - 1 and height; those for panels without a tail come last."""
 TAPS, CHANNELS = "taps", "channels"
 """What is adjacent in the target: channels and their taps, or channels alone."""
 
@@ -123,17 +125,21 @@ class _SumWriter:
         start = (depth * c.IN_D + c.LOW_D, row * c.IN_H + c.LOW_H, col * c.IN_W + c.LOW_W)
         rows = (self.rows - 1) * c.IN_H + c.SPAN_H
         pixels = (self.cols - 1) * c.IN_W + c.SPAN_W
-        self.copy_x.fill(f, c, x, self.x, self.images, start, (c.SPAN_D, rows, pixels))
+        counts = (c.SPAN_D, rows, pixels)
+        self.copy_x.fill(f, c, x, self.x, self.images, start, counts, c.REDUCED)
 
     def _get_g(self, image: Value, depth: Value, row: Value, col: Value) -> None:
         f, c, element = self.f, self.c, self.way.element
-        g = element.at(f, c.first, self.group * c.G_GROUP + image * c.G_N)
+        lane = self.first_panel * self.width
+        g = self.group * c.G_GROUP + image * c.G_N + lane * c.G_C
+        g = element.at(f, c.first, g)
         if self.way.reads_g == IN_PLACE:
             self.g = element.at(f, g, depth * c.G_D + row * c.G_H + col * c.G_W)
             return
         self.g = c.scratch("GRADS", self.thread)
         counts = (f.constant(1), self.rows, self.cols)
-        self.copy_g.fill(f, c, g, self.g, self.images, (depth, row, col), counts)
+        lanes = f.minimum(c.LANES - lane, self.panels * self.width)
+        self.copy_g.fill(f, c, g, self.g, self.images, (depth, row, col), counts, lanes)
 
     # ---- tiles -------------------------------------------------------------------------------
 
@@ -156,7 +162,7 @@ class _SumWriter:
         with f.loop(0, self.panels) as panel, f.loop(0, c.STRIPS) as strip:
             lanes = c.LANES - (self.first_panel + panel.index) * self.width
             lanes = f.minimum(lanes, self.width)
-            at = (self.first_panel + panel.index) * self.width
+            at = panel.index * self.width
             offset = f.load(I64, c.word_at(c.STRIP_LIST + strip.index))
             at_sums = panel.index * c.SUMS_PANEL + strip.index * c.STRIP_LENGTH * self.width
             self._strip(
@@ -166,13 +172,14 @@ class _SumWriter:
 
     def _strip(self, job: Value, x: Value, g: Value, sums: Value, lanes: Value) -> None:
         f, c = self.f, self.c
-        vectors = f.select(lanes > self.n, f.constant((TALL + 1) * 8), 0)
-        kernels = f.at(c.word_at(c.KERNELS), vectors)
+        row = f.select(lanes > self.n, f.constant(1), 0)
+        row = f.select(f.compare("eq", lanes, self.width), FULL, row)
+        kernels = f.at(c.word_at(c.KERNELS), row * (TALL + 1), I64)
         with f.loop(0, c.TILES, 1, [x, sums]) as loop:
             x, sums = loop.carried
             height = c.HEIGHT + f.convert("zext", loop.index < c.HIGHER, I64)
             kernel = f.load(PTR, f.at(kernels, height, I64))
-            f.call_at(kernel, VOID, [x, g, sums, job, sums, lanes, g])
+            f.call_at(kernel, VOID, [x, g, sums, job, sums, lanes, g, f.zero(PTR)])
             ahead = f.at(sums, height * self.width, self.compute)
             loop.next(f.at(x, height, self.compute), ahead)
 

@@ -11,7 +11,15 @@ from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describ
 from lucerne.backends.cpu.conv.problem import SPATIAL, Array, Setting, conv_gather
 from lucerne.backends.cpu.conv.tile import INNER, TALL, VECTORS, Form, tile_code
 from lucerne.backends.cpu.conv.weight import CHANNELS as BY_CHANNELS
-from lucerne.backends.cpu.conv.weight import OFFSETS, TAPS, WEIGHT, Way, collect_code, sum_code
+from lucerne.backends.cpu.conv.weight import (
+    FULL,
+    OFFSETS,
+    TAPS,
+    WEIGHT,
+    Way,
+    collect_code,
+    sum_code,
+)
 from lucerne.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
 from lucerne.backends.cpu.emit.types import Type
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -89,7 +97,7 @@ class _Planner:
         self.units = math.prod(blocks) * p.counts[0]
         set_(UNITS=self.units, RUNS_AT_ONCE=max(1, _PIXELS_AT_ONCE // b.cols))
         set_(X_GROUP=p.reduced * self.x.strides[1], G_GROUP=p.lanes * self.g.strides[1])
-        set_(**describe("X", self.x, p.reduced), **describe("G", self.g, p.lanes))
+        set_(**describe("X", self.x), **describe("G", self.g))
         for d, name in enumerate("DHW"):
             words = {
                 f"IN_{name}": p.in_step[d], f"LOW_{name}": p.low[d],
@@ -150,15 +158,16 @@ class _Planner:
         self._kernels({height, height + 1} if higher else {height})
 
     def _kernels(self, heights: set[int]) -> None:
-        half = self.width // VECTORS
-        lanes = {
-            min(VECTORS, -(-min(self.width, self.p.lanes - k * self.width) // half))
-            for k in (0, self.panels - 1)
-        }
-        words = [0] * (VECTORS * (TALL + 1))
-        for h, vectors in itertools.product(sorted(heights), sorted(lanes)):
-            form = Form(INNER, h, vectors, self.compute)
-            words[(vectors - 1) * (TALL + 1) + h] = tile_code(form, OFFSETS)
+        """Micro-kernels of every height for full panels, and for the tail of the last."""
+        tail = self.p.lanes % self.width
+        forms = {FULL: (VECTORS, True)} if self.p.lanes >= self.width else {}
+        if tail:
+            vectors = -(-tail // (self.width // VECTORS))
+            forms[vectors - 1] = (vectors, False)
+        words = [0] * ((VECTORS + 1) * (TALL + 1))
+        for h, (row, (vectors, full)) in itertools.product(sorted(heights), forms.items()):
+            form = Form(INNER, h, vectors, self.compute, full)
+            words[row * (TALL + 1) + h] = tile_code(form, OFFSETS)
         self.table.set(KERNELS=self.table.append(words))
 
     def _adding(self) -> Phase:

@@ -30,7 +30,7 @@ from lucerne.backends.cpu.eager.objects import (
     type_of,
 )
 from lucerne.backends.cpu.eager.records import write_records
-from lucerne.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Module
+from lucerne.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.emit.types import I8
 
 NOT_MINE = 1
@@ -97,7 +97,7 @@ def _write_kernel(m: Module) -> None:
 
 
 def _write_fill(m: Module) -> None:
-    """`fill(plan, args, block)`: template, input pointers, numbers. 0, or 1: a number does not fit."""
+    """`fill(plan, args, block)`: template, pointers, numbers. 0, or 1: a number does not fit."""
     params = [("plan", PTR), ("args", PTR), ("block", PTR)]
     with m.function("fill", params, I64, internal=True) as f:
         plan, args, block = f.args
@@ -139,10 +139,12 @@ def _write_fill(m: Module) -> None:
             f.store(f.call("PyFloat_AsDouble", F64, [x]), place, align=8)
         minus_one = f.compare("eq", f.load(I64, place, align=8), -1)
         float_minus_one = f.compare("eq", f.load(F64, place, align=8), -1.0)
-        with f.if_(any_of(f, minus_one, float_minus_one)):
-            with f.if_(not_null(f, f.call("PyErr_Occurred", PTR, []))):
-                f.call("PyErr_Clear", VOID, [])
-                f.ret(f.constant(1))
+        with (
+            f.if_(any_of(f, minus_one, float_minus_one)),
+            f.if_(not_null(f, f.call("PyErr_Occurred", PTR, []))),
+        ):
+            f.call("PyErr_Clear", VOID, [])
+            f.ret(f.constant(1))
         f.ret(f.constant(0))
 
 
@@ -252,6 +254,38 @@ def _write_core(m: Module) -> None:
         with f.if_(words < 0):
             f.ret(f.zero(PTR))
         f.ret(f.call("look_up", PTR, [key, words]))
+    _write_grad_mask(m)
+    with m.function("usual", [], I1, internal=True) as f:
+        thread = f.call("PyThreadState_Get", PTR, [])
+        mine = f.compare("eq", thread, known(f, "owner_thread"))
+        calm = f.compare("eq", known(f, "mode", I64) & UNUSUAL, 0)
+        f.ret(f.bits("and", mine, calm))
+    with m.function("core", params, PTR, internal=True) as f:
+        info, args, count = f.args
+        with f.if_(f.bits("xor", f.call("usual", I1, []), True)):
+            f.ret(not_mine(f))
+        plan = f.call("find", PTR, [info, args, count])
+        with f.if_(is_null(f, plan)):
+            f.ret(not_mine(f))
+        f.ret(f.call("finish", PTR, [plan, args, count]))
+    params.append(("target", PTR))
+    with m.function("core_over", params, PTR, internal=True) as f:
+        info, args, count, target = f.args
+        with f.if_(f.bits("xor", f.call("usual", I1, []), True)):
+            f.ret(not_mine(f))
+        plan = f.call("find", PTR, [info, args, count])
+        with f.if_(is_null(f, plan)):
+            f.ret(not_mine(f))
+        f.ret(f.call("finish_over", PTR, [plan, args, count, target]))
+    _write_finish(m)
+
+
+def not_mine(f: Function) -> Value:
+    """The answer that sends a call to the Python path."""
+    return f.convert("inttoptr", f.constant(NOT_MINE), PTR)
+
+
+def _write_grad_mask(m: Module) -> None:
     # grad_mask(args, count): which arguments need a gradient; -1: more than the masks hold
     with m.function("grad_mask", [("args", PTR), ("count", I64)], I64, internal=True) as f:
         args, count = f.args
@@ -286,26 +320,18 @@ def _write_core(m: Module) -> None:
         x, mask = f.args
         with f.loop(0, field(f, x, VAR_SIZE, I64)) as loop:
             item = f.load(PTR, f.at(f.at(x, TUPLE_ITEMS), loop.index, I64), align=8)
-            with f.if_(f.call("is_tensor", I1, [type_of(f, item)])):
-                with f.if_(f.compare("ne", f.call("needs_grad", I64, [item]), 0)):
-                    f.ret(f.constant(1 << 40))
+            with (
+                f.if_(f.call("is_tensor", I1, [type_of(f, item)])),
+                f.if_(f.compare("ne", f.call("needs_grad", I64, [item]), 0)),
+            ):
+                f.ret(f.constant(1 << 40))
         f.ret(mask)
-    with m.function("usual", [], I1, internal=True) as f:
-        thread = f.call("PyThreadState_Get", PTR, [])
-        mine = f.compare("eq", thread, known(f, "owner_thread"))
-        calm = f.compare("eq", known(f, "mode", I64) & UNUSUAL, 0)
-        f.ret(f.bits("and", mine, calm))
-    with m.function("core", params, PTR, internal=True) as f:
-        info, args, count = f.args
-        away = f.convert("inttoptr", f.constant(NOT_MINE), PTR)
-        with f.if_(f.bits("xor", f.call("usual", I1, []), True)):
-            f.ret(away)
-        plan = f.call("find", PTR, [info, args, count])
-        with f.if_(is_null(f, plan)):
-            f.ret(away)
-        f.ret(f.call("finish", PTR, [plan, args, count]))
-    # finish(plan, args, count): what the core does once it has the plan
-    with m.function("finish", [("plan", PTR), *params[1:]], PTR, internal=True) as f:
+
+
+def _write_finish(m: Module) -> None:
+    """What the core does once it has the plan."""
+    params = [("plan", PTR), ("args", PTR), ("count", I64)]
+    with m.function("finish", params, PTR, internal=True) as f:
         plan, args, count = f.args
         away = f.convert("inttoptr", f.constant(NOT_MINE), PTR)
         needs = f.call("grad_mask", I64, [args, count])
@@ -330,16 +356,7 @@ def _write_core(m: Module) -> None:
             f.ret(f.call("make_view", PTR, [plan, args, b.results[0], grad_on]))
         f.ret(f.call("run_kernel", PTR, [plan, args, b.results[0]]))
     params.append(("target", PTR))
-    with m.function("core_over", params, PTR, internal=True) as f:
-        info, args, count, target = f.args
-        away = f.convert("inttoptr", f.constant(NOT_MINE), PTR)
-        with f.if_(f.bits("xor", f.call("usual", I1, []), True)):
-            f.ret(away)
-        plan = f.call("find", PTR, [info, args, count])
-        with f.if_(is_null(f, plan)):
-            f.ret(away)
-        f.ret(f.call("finish_over", PTR, [plan, args, count, target]))
-    with m.function("finish_over", [("plan", PTR), *params[1:]], PTR, internal=True) as f:
+    with m.function("finish_over", params, PTR, internal=True) as f:
         plan, args, count, target = f.args
         away = f.convert("inttoptr", f.constant(NOT_MINE), PTR)
         plain = f.call("is_tensor", I1, [type_of(f, target)])

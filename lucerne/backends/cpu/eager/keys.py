@@ -63,11 +63,13 @@ def write_keys(m: Module) -> None:
         cls = type_of(f, x)
         with f.if_(is_known(f, cls, "int")):
             value = f.call("PyLong_AsLongLong", I64, [x])
-            failed = f.compare("eq", value, -1)
-            with f.if_(failed):  # -1 itself, or too large: let Python decide
-                with f.if_(not_null(f, f.call("PyErr_Occurred", PTR, []))):
-                    f.call("PyErr_Clear", VOID, [])
-                    f.ret(f.constant(-1))
+            # -1 is itself, or says that the number is too large: Python decides then
+            with (
+                f.if_(f.compare("eq", value, -1)),
+                f.if_(not_null(f, f.call("PyErr_Occurred", PTR, []))),
+            ):
+                f.call("PyErr_Clear", VOID, [])
+                f.ret(f.constant(-1))
             f.store((value << 1) | 1, f.at(key, at, I64), align=8)
             f.ret(at + 1)
         same = [is_known(f, x, n) for n in _BY_IDENTITY] + [

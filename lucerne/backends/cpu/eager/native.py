@@ -166,7 +166,7 @@ class Native:
 
     def _public_type(self) -> type:
         api = ctypes.pythonapi
-        call = ctypes.cast(api.PyVectorcall_Call, ctypes.c_void_p).value
+        call = ctypes.cast(api.PyVectorcall_Call, ctypes.c_void_p).value or 0
         get_dict = ctypes.cast(api.PyObject_GenericGetDict, ctypes.c_void_p).value
         slots = [(SLOT_CALL, call), (SLOT_DESCR_GET, self.code["public_get"])]
         members = [
@@ -179,7 +179,7 @@ class Native:
         flags = FLAG_VECTORCALL | FLAG_METHOD
         made: Any = make_type("lucerne.function", Public.SIZE, flags, slots, members, getsets)
         made.__repr__ = lambda me: f"<function {me.__qualname__}>"
-        made.__reduce__ = lambda me: me.__qualname__
+        made.__reduce__ = lambda me: me.rebuilt_by
         return made
 
     def public(self, function: Any) -> Any:
@@ -249,7 +249,8 @@ class Native:
         words = (ctypes.c_int64 * (CALL_MAP + MAX_ARGUMENTS))()
         if plan is not None:
             words[:CALL_MAP] = [plan.address, len(sources), id(constants), int(target >= 0), target]
-            words[CALL_MAP : CALL_MAP + len(sources)] = sources
+            for i, source in enumerate(sources):
+                words[CALL_MAP + i] = source
         key = (ctypes.c_int64 * MAX_KEY)()
         address = ctypes.addressof(words)
         slot = self._remember_call(public, args, names, address, ctypes.addressof(key))
@@ -274,13 +275,14 @@ class Native:
             return
         number = ctypes.c_void_p.from_address(id(cls) + TYPE_NUMBER).value
         mapping = ctypes.c_void_p.from_address(id(cls) + TYPE_MAPPING).value
-        assert number and mapping
+        assert number is not None
+        assert mapping is not None
         for name in (*BINARY, *UNARY):
             if name in ops:
                 self._patch_slot(number + NUMBER_SLOTS[name], name, ops[name])
         for name in BINARY:
             self._set_fallback(cls, name)
-        getitem = cls.__getitem__  # type: ignore[attr-defined]
+        getitem = getattr(cls, "__getitem__")  # noqa: B009 - `type` has none for a checker
         if isinstance(getitem, self.Public):
             self._set_word("public_getitem", id(getitem))
             word = ctypes.c_void_p.from_address(mapping + MAPPING_SUBSCRIPT)

@@ -249,11 +249,11 @@ def _write_tensor_attributes(m: Module) -> None:
         _free_own_block(f, t)
         _replace(f, t, Tensor.STORAGE, value)
         f.ret(f.constant(0, I32))
-    for name, offset, bit, expand in (
+    for attribute, offset, bit, expand in (
         ("auto", Tensor.AUTO, Tensor.PENDING_AUTO, "expand_auto"),
         ("view", Tensor.VIEW, Tensor.PENDING_VIEW, "expand_view"),
     ):
-        _write_lazy(m, name, offset, bit, expand)
+        _write_lazy(m, attribute, offset, bit, expand)
 
 
 def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> None:

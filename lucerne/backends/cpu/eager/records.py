@@ -81,8 +81,8 @@ def _write_record(m: Module) -> None:
         with f.if_(is_null(f, place)):
             f.ret(f.constant(-1))
         number = f.call("PyLong_FromLongLong", PTR, [mask])
-        for i, item in enumerate((op, kept, autos, number, versions, meta, bare, place)):
-            f.store(item, f.at(items, i * 8), align=8)
+        for number_of, item in enumerate((op, kept, autos, number, versions, meta, bare, place)):
+            f.store(item, f.at(items, number_of * 8), align=8)
         set_field(f, t, Tensor.AUTO, made)
         flags = field(f, t, Tensor.FLAGS, I64) | Tensor.PENDING_AUTO
         set_field(f, t, Tensor.FLAGS, flags)

@@ -128,6 +128,8 @@ def _write_block(m: Module, source: Element, target: Element, n: int) -> None:
             row = source.at(f, row, f.select(rows > i + 1, src_step, 0))
         turned = transpose(f, lines)
         places = [target.at(f, dst, dst_step * j) for j in range(n)]
+        for place in places:  # the lines that the rows after these go to
+            f.prefetch(target.at(f, place, n), 3, write=True)
         with f.if_(f.compare("eq", columns, n)) as whole:
             for line, place in zip(turned, places, strict=True):
                 target.store(f, line, place, wide)

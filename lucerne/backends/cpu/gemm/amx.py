@@ -48,7 +48,9 @@ from lucerne.backends.cpu.runtime.pool import MAX_THREADS, threads
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 _SHORT_STRIDE = 4096
+_TILE_BYTES = 2 * STEP
 _PACKED_BLOCK_BYTES = 16 << 20
+_OWN_B_BYTES = 512 << 10
 _COLUMN_BLOCK = 2048
 _SERIAL_FLOPS, _LARGE_FLOPS = 1e7, 1e9
 
@@ -71,7 +73,8 @@ def amx_driver(kind: Kind) -> Code:
 
 def _write(m: Module, kind: Kind) -> None:
     write_amx_packing(m, kind)
-    _write_pack_task(m, kind)
+    _write_pack_columns(m, kind)
+    _write_pack_task(m)
     _write_pack_rows(m, kind)
     for parallel in (False, True):
         _write_product(m, parallel)
@@ -86,30 +89,51 @@ def _k_blocks(f: Function, args: Args) -> Any:
     return f.loop(0, args.K_ROOM, args.K_BLOCK, at_least_once=True)
 
 
-def _write_pack_task(m: Module, kind: Kind) -> None:
-    """Some column panels of B, all blocks of k."""
-    size = kind.source.size
+def _write_pack_task(m: Module) -> None:
+    """Some column panels of B, into the buffer that all threads read."""
     with m.function("pack_task", _TASK, internal=True) as f:
         args = Args(f, f.args[0])
-        first = args.PANEL_START + f.args[1] * args.PACK_GROUP
-        stop = f.minimum(first + args.PACK_GROUP, args.PANEL_STOP)
-        panels = args.PANEL_STOP - args.PANEL_START
+        start, end = args.PANEL_START, args.PANEL_STOP
+        first = start + f.args[1] * args.PACK_GROUP
+        stop = f.minimum(first + args.PACK_GROUP, end)
+        given = [args.place, first, stop, args.PACKED_B, start, end - start]
+        f.call("pack_columns", VOID, given)
+
+
+def _write_pack_columns(m: Module, kind: Kind) -> None:
+    """Column panels of B, all blocks of k, into a buffer of `panels` panels from `origin` on."""
+    size = kind.source.size
+    params: list[Any] = [
+        ("args", PTR), ("first", I64), ("stop", I64), ("target", PTR), ("origin", I64),
+        ("panels", I64),
+    ]  # fmt: skip
+    with m.function("pack_columns", params) as f:
+        args = Args(f, f.args[0])
+        first, stop, target, origin, panels = f.args[1:]
         b_k, b_col, columns = args.B_K * size, args.B_COL * size, args.N
         with _k_blocks(f, args) as blocks:
             k = blocks.index
             room = f.minimum(args.K_BLOCK, args.K_ROOM - k)
             count = f.minimum(room, args.K * size - k)
-            with f.loop(first, stop) as loop:
-                column = loop.index * PANEL
-                valid = f.minimum(columns - column, PANEL)
-                offset = (k * panels + (loop.index - args.PANEL_START) * room) * PANEL
-                to = f.at(args.PACKED_B, offset)
-                with f.if_(args.is_set("B_HOW")) as turned:
-                    source = f.at(args.B, (k // size) * b_k + column * size)
-                    pack_panel(f, B_TURNED, source, b_k, to, valid, count, room)
-                with turned.else_():
-                    source = f.at(args.B, column * b_col + k)
-                    pack_panel(f, B_DENSE, source, b_col, to, valid, count, room)
+
+            def place(panel: Value) -> tuple[Value, Value, Value]:
+                column = panel * PANEL
+                offset = (k * panels + (panel - origin) * room) * PANEL
+                return column, f.minimum(columns - column, PANEL), f.at(target, offset)
+
+            with (
+                f.if_(args.is_set("B_HOW")) as turned,
+                _tiles(f, room) as (tile, steps),
+                f.loop(first, stop) as loop,
+            ):
+                column, valid, to = place(loop.index)
+                source = f.at(args.B, ((k + tile) // size) * b_k + column * size)
+                to = f.at(to, tile * PANEL)
+                pack_panel(f, B_TURNED, source, b_k, to, valid, count - tile, steps)
+            with turned.else_(), f.loop(first, stop) as loop:
+                column, valid, to = place(loop.index)
+                source = f.at(args.B, column * b_col + k)
+                pack_panel(f, B_DENSE, source, b_col, to, valid, count, room)
 
 
 def _write_pack_rows(m: Module, kind: Kind) -> None:
@@ -124,15 +148,40 @@ def _write_pack_rows(m: Module, kind: Kind) -> None:
         args = Args(f, place)
         count = f.minimum(room, args.K * size - k)
         a_row, a_k = args.A_ROW * size, args.A_K * size
-        with f.loop(first, stop) as loop:
-            row = loop.index * PANEL
-            valid = f.minimum(args.M - row, PANEL)
-            to = f.at(space, (loop.index - origin) * room * PANEL)
-            with f.if_(args.is_set("A_HOW")) as turned:
-                source = f.at(args.A, (k // size) * a_k + row * size)
-                pack_panel(f, A_TURNED, source, a_k, to, valid, count, room)
-            with turned.else_():
-                pack_panel(f, A_DENSE, f.at(args.A, row * a_row + k), a_row, to, valid, count, room)
+
+        def at(panel: Value) -> tuple[Value, Value, Value]:
+            row = panel * PANEL
+            to = f.at(space, (panel - origin) * room * PANEL)
+            return row, f.minimum(args.M - row, PANEL), to
+
+        with (
+            f.if_(args.is_set("A_HOW")) as turned,
+            _tiles(f, room) as (tile, steps),
+            f.loop(first, stop) as loop,
+        ):
+            row, valid, to = at(loop.index)
+            source = f.at(args.A, ((k + tile) // size) * a_k + row * size)
+            to = f.at(to, tile * PANEL)
+            pack_panel(f, A_TURNED, source, a_k, to, valid, count - tile, steps)
+        with turned.else_(), f.loop(first, stop) as loop:
+            row, valid, to = at(loop.index)
+            pack_panel(f, A_DENSE, f.at(args.A, row * a_row + k), a_row, to, valid, count, room)
+
+
+class _tiles:
+    """`with _tiles(f, room) as (tile, steps)`: k in short pieces, each for all panels in turn, so
+    that rows of the matrix are read along."""
+
+    def __init__(self, f: Function, room: Value) -> None:
+        self.f, self.room = f, room
+        self.loop = f.loop(0, room, _TILE_BYTES)
+
+    def __enter__(self) -> tuple[Value, Value]:
+        tile = self.loop.__enter__().index
+        return tile, self.f.minimum(self.room - tile, _TILE_BYTES)
+
+    def __exit__(self, *problem: Any) -> None:
+        self.loop.__exit__(*problem)
 
 
 def _column_blocks(f: Function, args: Args) -> Any:
@@ -163,7 +212,7 @@ def _write_product(m: Module, parallel: bool) -> None:
             panels = _set_block(f, args, blocks.index)
             with f.if_(args.is_set("B_READY")) as ready:
                 args.set("PACKED_B", f.at(base, blocks.index * args.K_ROOM * PANEL))
-            with ready.else_():
+            with ready.else_(), f.if_(args.is_unset("OWN_B")):
                 run(f.symbol("pack_task"), f.ceil_div(panels, args.PACK_GROUP))
             run(args.KERNEL, f.ceil_div(panels, args.BLOCK_COLUMNS) * args.ROW_BLOCKS)
         args.set("PACKED_B", base)
@@ -200,23 +249,31 @@ def amx_plan(
     room = -(-p.k * size // STEP) * STEP
     k_block, row_most, column_most = _blocks(p.k, room)
     panels, column_panels = -(-p.m // PANEL), -(-p.n // PANEL)
+    in_place = p.a_k == 1 and p.k * size % STEP == 0 and p.a_row * size < _SHORT_STRIDE
+    parallel = _parallel(p)
     column_block = min(column_panels, _COLUMN_BLOCK // PANEL)
     while column_block > 1 and column_block * room * PANEL > _PACKED_BLOCK_BYTES:
         column_block = -(-column_block // 2)
-    parallel = _parallel(p)
-    wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
-    rows, across = min(panels, row_most // PANEL), min(column_block, column_most // PANEL)
-    while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
-        if across >= rows:
-            across = -(-across // 2)
-        else:
-            rows = -(-rows // 2)
-    in_place = p.a_k == 1 and p.k * size % STEP == 0 and p.a_row * size < _SHORT_STRIDE
+    own_b = in_place and not b_ready and k_block == room and parallel == PARALLEL_PRODUCT
+    if own_b and column_panels >= 2 * threads():
+        rows, across = panels, _own_columns(column_panels, room)
+        column_block = column_panels
+    else:
+        own_b = False
+        rows, across = min(panels, row_most // PANEL), min(column_block, column_most // PANEL)
+        wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
+        while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
+            if across >= rows:
+                across = -(-across // 2)
+            else:
+                rows = -(-rows // 2)
     owners = MAX_THREADS if parallel == PARALLEL_BATCH else 1
     tiles = 2 if k_block == room else rows * across
     sums_space = tiles * SCRATCH
-    b_space = 0 if b_ready else column_block * room * PANEL
-    a_space = sums_space + rows * k_block * PANEL
+    b_space = 0 if b_ready or own_b else column_block * room * PANEL
+    a_space = sums_space + (across * room if own_b else rows * k_block) * PANEL
+    if own_b:
+        a_space += k_block * PANEL  # the last panel of A, if it is not whole
     a_offset = b_space * owners
     words = {
         "M": p.m, "N": p.n, "K": p.k, "K_ROOM": room,
@@ -226,6 +283,7 @@ def amx_plan(
         "K_BLOCK": k_block, "COLUMN_BLOCK": column_block,
         "PACK_GROUP": max(1, min(4, column_block // (4 * threads()))),
         "KERNEL": amx_task(kind, epilogue), "KERNEL_TALLER": amx_driver(kind)["pack_rows"],
+        "PACK_COLUMNS": amx_driver(kind)["pack_columns"], "OWN_B": int(own_b),
         "A_IN_PLACE": int(in_place), "B_READY": int(b_ready),
         "A_HOW": int(p.a_k != 1), "B_HOW": int(p.b_k != 1),
         "A_OFFSET": a_offset, "A_SPACE": a_space, "B_OFFSET": 0, "B_SPACE": b_space,
@@ -235,6 +293,14 @@ def amx_plan(
     } | batch_words(p)  # fmt: skip
     listed = tuple(words.get(name, 0) for name in PLANNED)
     return Planned(listed, a_offset + a_space * MAX_THREADS, column_panels * room * PANEL)
+
+
+def _own_columns(column_panels: int, room: int) -> int:
+    """Panels of B that a task packs for itself: equal parts that stay in the second cache."""
+    most = max(1, _OWN_B_BYTES // (room * PANEL))
+    each = 2 * threads()
+    tasks = -(-column_panels // (most * each)) * each
+    return -(-column_panels // tasks)
 
 
 def _blocks(k: int, room: int) -> tuple[int, int, int]:

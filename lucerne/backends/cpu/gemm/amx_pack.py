@@ -97,7 +97,8 @@ def _write_interleaved(m: Module, kind: Kind, name: str, turn: bool) -> None:
     with m.function(name, _PARAMS, internal=True) as f:
         source, step, target, valid, k_bytes, k_room = f.args
         count = k_bytes // kind.source.size
-        whole = f.select(f.compare("eq", valid, PANEL), k_bytes & -STEP, 0)
+        most = f.minimum(k_bytes, k_room) & -STEP  # k_bytes may be more than this piece has
+        whole = f.select(f.compare("eq", valid, PANEL), most, 0)
         for first, stop, masked in ((f.constant(0), whole, False), (whole, k_room, True)):
             mask = f.low_mask(valid, PANEL) if masked else None
             with f.loop(first, stop, STEP) as loop:

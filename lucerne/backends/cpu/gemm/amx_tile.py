@@ -23,6 +23,7 @@ _LANES = 16
 _ROWS_PER_STEP = 4
 _DEFER_STEPS = PANEL // _ROWS_PER_STEP
 _RESULT_ROWS_AHEAD = 3
+Range = tuple[Value, Value]
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
 
 
@@ -217,15 +218,29 @@ def _write_task(m: Module, kind: Kind) -> None:
         stop = f.minimum(first + args.BLOCK_ROWS, args.PANELS)
         start = args.PANEL_START + (chunk // row_blocks) * args.BLOCK_COLUMNS
         end = f.minimum(start + args.BLOCK_COLUMNS, args.PANEL_STOP)
+        own = args.is_set("OWN_B")
+        columns = _Columns(
+            f.select(own, space, args.PACKED_B),
+            f.select(own, start, args.PANEL_START),
+            f.select(own, end - start, args.PANEL_STOP - args.PANEL_START),
+        )
+        with f.if_(own):
+            given = [args.place, start, end, columns.place, columns.first, columns.count]
+            f.call_at(args.PACK_COLUMNS, VOID, given)
+        # Only a last panel that is not whole is packed beside a B of its own: see the plan.
+        own_bytes = columns.count * args.K_ROOM * PANEL
+        space = f.at(space, f.select(own, own_bytes, 0))
         whole = args.M // PANEL
         placed = f.select(args.is_set("A_IN_PLACE"), f.minimum(stop, whole), first)
         room = args.K_ROOM
         with f.loop(0, room, args.K_BLOCK, at_least_once=True) as blocks:
             k = blocks.index
             count = f.minimum(args.K_BLOCK, room - k)
-            given = [args.place, k, count, f.maximum(first, placed), stop, space, first]
+            packed_from = f.maximum(first, placed)
+            given = [args.place, k, count, packed_from, stop, space, packed_from]
             f.call_at(args.KERNEL_TALLER, VOID, given)
-            block = _Block(f, kind, args, space, scratch, (first, stop), (start, end), placed)
+            parts = _Parts(space, scratch, columns, placed, packed_from)
+            block = _Block(f, kind, args, parts, (first, stop), (start, end))
             with f.if_(f.compare("eq", k + count, room)) as last:
                 block.multiply(k, count, final=True)
             with last.else_():
@@ -233,23 +248,35 @@ def _write_task(m: Module, kind: Kind) -> None:
         _amx(f, "tilerelease")
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Packed columns: where, from which panel on, how many panels."""
+
+    place: Value
+    first: Value
+    count: Value
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a task works on: packed rows of A from panel `packed_from`, scratch, packed columns;
+    panels before `placed` are read where they are."""
+
+    space: Value
+    scratch: Value
+    columns: _Columns
+    placed: Value
+    packed_from: Value
+
+
 class _Block:
     """The loops of a task over the tiles of its block, for one block of k (in bytes)."""
 
     def __init__(
-        self,
-        f: Function,
-        kind: Kind,
-        args: Args,
-        space: Value,
-        scratch: Value,
-        rows: tuple[Value, Value],
-        columns: tuple[Value, Value],
-        placed: Value,
+        self, f: Function, kind: Kind, args: Args, parts: _Parts, rows: Range, columns: Range
     ) -> None:
-        self.f, self.kind, self.args = f, kind, args
-        self.space, self.scratch, self.rows, self.columns = space, scratch, rows, columns
-        self.placed = placed
+        self.f, self.kind, self.args, self.parts = f, kind, args, parts
+        self.rows, self.columns = rows, columns
 
     def multiply(self, k: Value, count: Value, final: bool) -> None:
         f, args = self.f, self.args
@@ -272,14 +299,17 @@ class _Block:
         first_k = f.compare("eq", k, 0)
         only = f.compare("eq", count, args.K_ROOM)
         number = (j - self.columns[0]) + (i - self.rows[0]) * args.BLOCK_COLUMNS
-        scratch = f.at(self.scratch, f.select(only, number & 1, number) * SCRATCH)
-        panels = args.PANEL_STOP - args.PANEL_START
-        b = f.at(args.PACKED_B, (k * panels + (j - args.PANEL_START) * count) * PANEL)
+        parts, columns = self.parts, self.parts.columns
+        scratch = f.at(parts.scratch, f.select(only, number & 1, number) * SCRATCH)
+        b = f.at(columns.place, (k * columns.count + (j - columns.first) * count) * PANEL)
         a_row = args.A_ROW * size
         there = f.at(args.A, row * a_row + k)
-        packed = f.at(self.space, (i - self.rows[0]) * count * PANEL)
-        in_place = f.compare("lt", i, self.placed)
-        ahead = f.at(f.at(there, a_row * PANEL), (j - self.columns[0]) * a_row * 2)
+        packed = f.at(parts.space, (i - parts.packed_from) * count * PANEL)
+        in_place = f.compare("lt", i, parts.placed)
+        # Read early, two rows for each tile: the next panel where A is in place, else the rows of
+        # this panel that will be packed for the next block of k.
+        later = f.select(in_place, a_row * PANEL, count) + (j - self.columns[0]) * a_row * 2
+        ahead = f.at(there, later)
         add = f.select(first_k, f.constant(0), 1)
         steps = f.bits("lshr", count, 6)
         rest = [b, scratch, add, ahead, args.place, row, column]

@@ -17,8 +17,10 @@ _BATCH = [f"{what}{d}" for d in range(MAX_BATCH_DIMS) for what in _STEPS]
 
 # K_ROOM: bytes along k, rounded up to whole tiles (AMX). A_ROW to C_ROW: element strides.
 # The first TALLER row panels are one row higher than HEIGHT. BLOCK_*: panels of a task.
-# COLUMN_BLOCKS to ROWS_OUTSIDE belong to the small forms: tasks across, width of a tile, loop order.
-# KERNEL*: micro-kernels of HEIGHT and HEIGHT + 1 rows. B_READY: B was packed by an earlier call.
+# COLUMN_BLOCKS to ROWS_OUTSIDE: of the small forms, tasks across, width of a tile, loop order.
+# KERNEL*: micro-kernels of HEIGHT and HEIGHT + 1 rows (AMX: the task, and the packing of A's rows).
+# PACK_COLUMNS, OWN_B (AMX): packing of B, and whether each task packs the columns it uses.
+# B_READY: B was packed by an earlier call.
 # *_HOW: the way of packing (pack.py). E_ROW: of the epilogue's tensor. *_OFFSET, *_SPACE: bytes,
 # places in the workspace and their size for each thread; SUMS_OFFSET -1: sums are the results.
 _FIXED = """
@@ -26,7 +28,7 @@ _FIXED = """
     PANELS HEIGHT TALLER COLUMN_PANELS
     BLOCK_ROWS ROW_BLOCKS BLOCK_COLUMNS COLUMN_BLOCKS TILE_COLUMNS ROWS_OUTSIDE
     K_BLOCK COLUMN_BLOCK PACK_GROUP
-    KERNEL KERNEL_TALLER
+    KERNEL KERNEL_TALLER PACK_COLUMNS OWN_B
     A_IN_PLACE B_IN_PLACE B_READY A_HOW B_HOW E_ROW
     A_OFFSET A_SPACE B_OFFSET B_SPACE SUMS_OFFSET SUMS_SPACE
     PARALLEL BATCHES BATCH_GROUP BATCH_DIMS
@@ -43,7 +45,7 @@ WRITTEN = _CHANGING.split()
 """Words that the driver writes: pointers of the matrix at hand, the block at hand."""
 
 _POINTERS = {
-    "A", "B", "C", "E", "PACKED_A", "PACKED_B", "SUMS", "KERNEL", "KERNEL_TALLER",
+    "A", "B", "C", "E", "PACKED_A", "PACKED_B", "SUMS", "KERNEL", "KERNEL_TALLER", "PACK_COLUMNS",
     "BASE_A", "BASE_B", "BASE_C", "BASE_E", "WORKSPACE",
 }  # fmt: skip
 _DOUBLES = {"BETA", "ALPHA"}

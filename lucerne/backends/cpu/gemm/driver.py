@@ -90,15 +90,17 @@ def _write_pack_task(m: Module, kind: Kind) -> None:
                 columns - start, kind.columns
             )
 
-        with f.if_(f.compare("eq", args.B_HOW, COPY)) as copied:
-            with f.loop(0, k_count, _COPY_TILE) as tile:
-                steps = f.minimum(k_count - tile.index, _COPY_TILE)
-                row = f.at(b, (k_start + tile.index) * b_k * size)
-                with f.loop(first, stop) as loop:
-                    to, valid = place(loop.index)
-                    source = f.at(row, loop.index * (kind.columns * size))
-                    to = f.at(to, tile.index * (kind.columns * kind.sums.size))
-                    pack(f, COPY, source, size, b_k * size, to, kind.columns, valid, steps)
+        with (
+            f.if_(f.compare("eq", args.B_HOW, COPY)) as copied,
+            f.loop(0, k_count, _COPY_TILE) as tile,
+        ):
+            steps = f.minimum(k_count - tile.index, _COPY_TILE)
+            row = f.at(b, (k_start + tile.index) * b_k * size)
+            with f.loop(first, stop) as loop:
+                to, valid = place(loop.index)
+                source = f.at(row, loop.index * (kind.columns * size))
+                to = f.at(to, tile.index * (kind.columns * kind.sums.size))
+                pack(f, COPY, source, size, b_k * size, to, kind.columns, valid, steps)
         with copied.else_(), f.loop(first, stop) as loop:
             to, valid = place(loop.index)
             source = f.at(b, (loop.index * kind.columns * b_col + k_start * b_k) * size)
@@ -142,15 +144,17 @@ def _pack_rows(
         to = f.at(space, (row - origin) * rounded * kind.sums.size)
         return row, _rows_of(f, args, panel), to
 
-    with f.if_(f.compare("eq", args.A_HOW, COPY)) as copied:
-        with f.loop(0, k_count, _COPY_TILE) as tile:
-            steps = f.minimum(k_count - tile.index, _COPY_TILE)
-            source = f.at(a, (k_start + tile.index) * a_k * size)
-            with f.loop(first, stop) as loop:
-                row, height, to = place(loop.index)
-                source_row = f.at(source, row * size)
-                to = f.at(to, tile.index * height * kind.sums.size)
-                pack(f, COPY, source_row, size, a_k * size, to, height, height, steps)
+    with (
+        f.if_(f.compare("eq", args.A_HOW, COPY)) as copied,
+        f.loop(0, k_count, _COPY_TILE) as tile,
+    ):
+        steps = f.minimum(k_count - tile.index, _COPY_TILE)
+        source = f.at(a, (k_start + tile.index) * a_k * size)
+        with f.loop(first, stop) as loop:
+            row, height, to = place(loop.index)
+            source_row = f.at(source, row * size)
+            to = f.at(to, tile.index * height * kind.sums.size)
+            pack(f, COPY, source_row, size, a_k * size, to, height, height, steps)
     with copied.else_(), f.loop(first, stop) as loop:
         row, height, to = place(loop.index)
         source = f.at(a, (row * a_row + k_start * a_k) * size)

@@ -138,7 +138,7 @@ class _Cut:
     def _a_in_place(self) -> bool:
         p = self.p
         awkward = p.a_row * self.kind.source.size % _PAGE == 0 and self.height > 8 and p.a_k == 1
-        few = self.column_panels <= (8 if p.m < 256 else 3)
+        few = p.n <= (256 if p.m < 256 else 96)
         return few and not awkward
 
     def _blocks(self) -> None:

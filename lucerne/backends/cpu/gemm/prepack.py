@@ -58,6 +58,8 @@ class Packed:
         if p is None or p.batch:
             raise ValueError(f"a packed matrix multiplies dense rows, not {a!r}")
         kind = KINDS[self._meta.dtype.name]
+        if kind.source is BF16 and 1 not in (p.a_row, p.a_k):
+            raise ValueError(f"tiles read rows or columns that are dense, not {a!r}")
         code, planned = _planned(kind, p, epilogue)
         tensors = 2 if e is None else 3
         return Kernel(

@@ -254,7 +254,8 @@ def _store_dots(
     ready = epilogue.prepare(tile)
     for i in range(form.rows):
         v = lane_sums(f, sums[i * form.columns : (i + 1) * form.columns])
-        v = epilogue.apply(tile, ready, v, row + i, 0)
+        inside = f.minimum(row + i, ends[0] - 1)  # rows beyond have no place in E either
+        v = epilogue.apply(tile, ready, v, inside, 0)
         size = kind.result.size
         place = f.at(args.C, ((row + i) * args.C_ROW + column) * size)
         left = f.select(f.compare("lt", row + i, ends[0]), ends[1] - column, 0)

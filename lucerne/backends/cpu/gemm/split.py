@@ -1,8 +1,8 @@
 """Products with few results and a long k: parts of k are products of their own, then added.
 
 The parts follow from the shape, and are added in their order: the sum is the same for any number
-of threads. The kernel's extra words: two inner plans (equal parts, and what is left over), each with
-its entry, the number of results, the number of partial results, bytes of partial results.
+of threads. The kernel's extra words: two inner plans (equal parts, and what is left over), each
+after its entry; the number of results, the number of parts, bytes of partial results.
 """
 
 from __future__ import annotations

@@ -34,6 +34,10 @@ class Form:
     """Bytes of an element of each index tensor."""
     inner: bool
     """Whether the innermost loop moves through an index tensor."""
+    packed: tuple[bool, ...]
+    """Of each index tensor: whether the innermost loop takes its elements one by one."""
+    near: tuple[bool, ...]
+    """Of each index tensor: whether its positions lead to neighbouring elements."""
     wrap: bool
     """Whether negative positions count from the end."""
     through: str
@@ -75,6 +79,7 @@ class Places:
 def form_of(
     walk: Walk,
     indices: Sequence[int],
+    reach: Sequence[tuple[int, int]] = (),
     *,
     wrap: bool,
     through: str,
@@ -89,10 +94,21 @@ def form_of(
         "u" if s == size else "0" if s == 0 else "s"
         for s, size in zip(inner[:2], sizes, strict=True)
     )
+    indexed = sizes[1] if through == READ else sizes[0]
     return Form(
-        len(walk.dims), steps, tuple(indices), any(inner[2:]), wrap, through, fold, target, source,
+        len(walk.dims),
+        steps,
+        tuple(indices),
+        any(inner[2:]),
+        tuple(s == size for s, size in zip(inner[2:], indices, strict=True)),
+        tuple(step == indexed for _, step in reach),
+        wrap,
+        through,
+        fold,
+        target,
+        source,
         item,
-    )  # fmt: skip
+    )
 
 
 class WalkCode(RowCode):
@@ -142,16 +158,23 @@ class WalkCode(RowCode):
         """Where the indices lead, in bytes; an index out of bounds leads to the first place."""
         lead = f.constant(0)
         for k, size in enumerate(self.form.indices):
-            place = ends[k] if j is None else f.at(ends[k], j * steps[k])
-            at = f.load(_RAW[size], place)
-            at = f.convert("sext", at, I64)
+            step = f.constant(size) if self.form.packed[k] else steps[k]
+            place = ends[k] if j is None else f.at(ends[k], j * step)
+            at = f.convert("sext", f.load(_RAW[size], place), I64)
             limit, reach = limits[k]
+            if self.form.near[k]:
+                reach = f.constant(self._indexed_type.size)
             if self.form.wrap:
                 at = at + ((at >> 63) & limit)
             outside = f.compare("uge", at, limit)
             bad = f.value(I1, f"or i1 {bad.text}, {outside.text}")
             lead = lead + f.select(outside, 0, at) * reach
         return lead, bad
+
+    @property
+    def _indexed_type(self) -> Type:
+        """Of the elements that the indices lead to."""
+        return self.form.source_type if self.form.through == READ else self.form.target_type
 
     # ---- innermost loops ---------------------------------------------------------------------
 
@@ -292,7 +315,7 @@ class WalkCode(RowCode):
     # ---- indices out of bounds ---------------------------------------------------------------
 
     def write_extremes(self, k: int) -> None:
-        """`i64 name_worst_k(ptr block)`: the index to complain about; sets the flag if there is one.
+        """`i64 name_worst_k(ptr block)`: the index to complain about, the flag set if there is one.
 
         That is the smallest of index tensor `k` if it is too small, else the largest.
         """

@@ -123,7 +123,7 @@ class AvgPool(Frame):
             f.masked_store(mean, self._target(f, target + block.index), mask)
 
     def _counts(self, f: Function, first: Value, mask: Value) -> Value:
-        """What the windows from column `first` on count, one for each lane (zero beyond the end)."""
+        """What the windows from column `first` on count, in lanes (zero beyond the end)."""
         table = f.word(f.args[0], FIRST_WORD + len(NAMES) + AXES)
         place = f.at(f.args[0], (table + first) * 8)
         found = f.masked_load(I64.vector(self.lanes), place, mask)
@@ -167,7 +167,9 @@ class AvgPool(Frame):
             def line(row: Value, total: Value) -> Value:
                 with f.loop(w0, w1, carry=[total]) as tap:
                     place = f.at(row, tap.index * step, self.stored)
-                    stored = f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
+                    stored = (
+                        f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
+                    )
                     tap.next(tap.carried[0] + self._value(f, stored))
                 return tap.results[0]
 
@@ -179,4 +181,3 @@ class AvgPool(Frame):
                 f.store(mean, place)
             else:
                 f.masked_store(mean, place, mask)
-

@@ -41,7 +41,10 @@ class Geometry:
 
     @staticmethod
     def of(
-        kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
     ) -> Geometry:
         lead = AXES - len(kernel)
         return Geometry(
@@ -107,7 +110,7 @@ class Frame:
         outs = self.axis(f, "out")
         channels = self.number(f, "channels")
         sizes = [channels, outs[0], outs[1]] if self.shape == COLUMNS else outs
-        places = []
+        places: list[Value] = []
         for size in reversed(sizes):
             above = row // size
             places.insert(0, row - above * size)
@@ -117,7 +120,9 @@ class Frame:
         else:
             self.pixel(f, row, places)
 
-    def offset(self, f: Function, side: str, n: Value, c: Value | None, at: Sequence[Value]) -> Value:
+    def offset(
+        self, f: Function, side: str, n: Value, c: Value | None, at: Sequence[Value]
+    ) -> Value:
         """Elements from the first one to (n, c, at...); missing coordinates are zero."""
         total = n * self.number(f, f"{side}_n")
         if c is not None:
@@ -128,7 +133,9 @@ class Frame:
 
     def taps(self, f: Function, a: int, place: Value) -> tuple[Value, Range]:
         """Where the window at an output place begins, and which taps lie inside the input."""
-        stride, padding, gap = (self.number(f, f"{n}{a}") for n in ("stride", "padding", "dilation"))
+        stride, padding, gap = (
+            self.number(f, f"{n}{a}") for n in ("stride", "padding", "dilation")
+        )
         kernel, size = self.number(f, f"kernel{a}"), self.number(f, f"size{a}")
         start = place * stride - padding
         low = f.maximum((gap - 1 - start) // gap, 0)

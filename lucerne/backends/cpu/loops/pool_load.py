@@ -34,5 +34,3 @@ def load_columns(
         mask = inside(f, columns_from(f, first, 1, lanes), size)
         halves.append(f.masked_load(wide, f.at(row, first, type), mask))
     return f.shuffle(halves[0], halves[1], range(0, 2 * lanes, 2)), valid
-
-

@@ -56,9 +56,7 @@ class MaxPool(Frame):
             f.constant(-1, I32.vector(self.lanes)),
         ]
 
-    def _store(
-        self, f: Function, best: Value, where: Value, at: Value, mask: Value | None
-    ) -> None:
+    def _store(self, f: Function, best: Value, where: Value, at: Value, mask: Value | None) -> None:
         values = f.at(f.word(f.args[0], VALUES, PTR), at, self.stored)
         positions = f.at(f.word(f.args[0], POSITIONS, PTR), at, I64)
         v, p = pack(f, self.dtype, best), f.convert("sext", where, I64)
@@ -103,9 +101,7 @@ class MaxPool(Frame):
                 with f.loop(0, kernel, carry=carried) as tap:
                     best, where = tap.carried
                     start = first + tap.index * gap
-                    stored, valid = load_columns(
-                        f, row, self.stored, start, width, stride, lanes
-                    )
+                    stored, valid = load_columns(f, row, self.stored, start, width, stride, lanes)
                     v = unpack(f, self.dtype, stored)
                     here = f.splat(f.convert("trunc", number + start, I32), lanes)
                     here = here + f.lanes(I32.vector(lanes)) * stride
@@ -133,7 +129,9 @@ class MaxPool(Frame):
                     w = start + tap.index * gap
                     place = f.at(row, w * step, self.stored)
                     wide = self.stored.vector(lanes)
-                    stored = f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
+                    stored = (
+                        f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
+                    )
                     v = unpack(f, self.dtype, stored)
                     here = f.splat(f.convert("trunc", number + w, I32), lanes)
                     better = self._better(f, v, best, where)

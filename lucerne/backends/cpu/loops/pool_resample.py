@@ -122,9 +122,7 @@ class Resample(Frame):
     # ---- rows ---------------------------------------------------------------------------------
 
     def columns(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
-        source = f.at(
-            f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, c, []), self.stored
-        )
+        source = f.at(f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, c, []), self.stored)
         target = self.offset(f, "out", n, c, at)
         taps = [self._taps(f, a, at[a]) for a in range(2)]
         if self.moves:
@@ -179,9 +177,7 @@ class Resample(Frame):
 
     def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
         lanes = self.lanes
-        source = f.at(
-            f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, None, []), self.stored
-        )
+        source = f.at(f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, None, []), self.stored)
         channels, step = self.number(f, "channels"), self.number(f, "in_s2")
         in_c, out_c = self.number(f, "in_c"), self.number(f, "out_c")
         target = self.offset(f, "out", n, None, at)
@@ -194,5 +190,3 @@ class Resample(Frame):
                 v = self._column_sum(f, source, taps[:2], c * in_c + w * step, mask, lanes)
                 tap.next(v if self.moves else tap.carried[0] + v * f.splat(weight, lanes))
             self._store(f, tap.results[0], target + c * out_c, mask)
-
-

@@ -11,36 +11,20 @@ import math
 from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.math.exponential import expm1_near, reduced
 from lucerne.backends.cpu.math.piecewise import piecewise
-from lucerne.backends.cpu.math.tables import NORMAL_TAIL
+from lucerne.backends.cpu.math.tables import ERF, NORMAL_TAIL
 from lucerne.backends.cpu.math.vector import (
     absolute,
     at_least,
     at_most,
     copysign,
-    polynomial,
     scale,
 )
 
-_ERF_NEAR = (
-    7.806903158780187e-05, -0.0007997853099368513, 0.005187162198126316, -0.026853347197175026,
-    0.11283578723669052, -0.3761262595653534, 0.12837916612625122,
-)  # fmt: skip
-"""erf(x) / x - 1 in x * x, up to 1."""
-_LOG_ERFC = (
-    0.00018557316798251122, -0.0029395963065326214, 0.02180527336895466, -0.1030372902750969,
-    -0.6382257342338562, -1.1270400285720825, -0.0003537136362865567,
-)  # fmt: skip
-"""log(erfc(x)) from 1 to 4, its error weighted with erfc."""
-
 
 def erf(f: Function, x: Value) -> Value:
-    """1 - erfc(|x|) with the sign of x; up to 1 a polynomial."""
-    size = absolute(f, x)
-    r, n = reduced(f, polynomial(f, at_most(f, size, 4.0), _LOG_ERFC))
-    rest = scale(f, expm1_near(f, r) + 1.0, n)
-    far = copysign(f, 1.0 - rest, x)
-    near = f.fma(polynomial(f, x * x, _ERF_NEAR), x, x)
-    return f.select(f.compare("ugt", size, 1.0), far, near)
+    size = at_most(f, absolute(f, x), 3.95)
+    found = piecewise(f, size, f.fma(size, 0.75, 1.0), ERF, "erf", pieces=8, lead=1.0)
+    return copysign(f, found, x)
 
 
 def _tail(
@@ -51,7 +35,7 @@ def _tail(
     On the positive side of x the tail is lost beside 1: x is bounded there before it underflows.
     """
     deviations = absolute(f, x) if per_deviation == 1.0 else absolute(f, x) * per_deviation
-    slow = piecewise(f, deviations, NORMAL_TAIL, "tail")
+    slow = piecewise(f, deviations, deviations + 1.0, NORMAL_TAIL, "tail")
     scaled = x * (-per_deviation * per_deviation / 2)
     bell = scaled * x
     r, n = reduced(f, bell, f.fma(scaled, x, -bell))

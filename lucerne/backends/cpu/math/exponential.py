@@ -140,4 +140,4 @@ def _rest(c: float) -> float:
 
 def tanh(f: Function, x: Value) -> Value:
     size = at_most(f, absolute(f, x), 9.0)
-    return copysign(f, piecewise(f, size, TANH, "tanh", TANH_OFFSET), x)
+    return copysign(f, piecewise(f, size, size + TANH_OFFSET, TANH, "tanh"), x)

@@ -1,7 +1,7 @@
 """Logarithms in float32: x = m * 2 ** e with m in [2/3, 4/3), log(x) = e log(2) + log(1 + (m - 1)).
 
-The coefficients are minimax fits of the relative error (2 ** -25 to -27) of (log(1 + t) - t) / (t t)
-in the base, rounded to float32 one by one from the lowest power, the rest refitted.
+The coefficients are minimax fits of (log(1 + t) - t) / (t t) in the base (relative error 2 ** -25
+to -27), rounded to float32 one by one from the lowest power, the rest refitted.
 """
 
 from __future__ import annotations

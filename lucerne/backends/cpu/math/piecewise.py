@@ -1,4 +1,4 @@
-"""Polynomials in sixteen pieces: four for each doubling of u + 1, from 0 to 15.
+"""Functions of one number as polynomials in sixteen pieces.
 
 On AVX-512 a row of a table is one register and looking up is one instruction.
 """
@@ -12,25 +12,28 @@ from lucerne.backends.cpu.emit.target import HOST
 from lucerne.backends.cpu.emit.values import float_literal
 from lucerne.backends.cpu.math.tables import Table
 
-_ROTATED = 12
-"""The low four bits of the index of the first piece: the tables are stored turned round by it."""
 
+def piecewise(
+    f: Function, u: Value, v: Value, table: Table, name: str, *, pieces: int = 4, lead: float = 0.0
+) -> Value:
+    """The function of `table` at u >= 0: v, a rising function of u from 1 to 16 at most, tells the
+    piece, of which there are so many for each doubling of v. nan stays; outside it is anything.
 
-def piecewise(f: Function, u: Value, table: Table, name: str, offset: float = 1.0) -> Value:
-    """The function of `table` at u in [0, 15); nan stays, beyond 15 it is anything.
-
-    `name` names the table in the module; there are four pieces for each doubling of u + offset. The
-    last steps are such that a function that is 0 at 0 with slope 1 loses nothing there.
+    `name` names the table in the module. `lead` is added to the slopes of the table: a function
+    that begins with 0 + 1.1 u loses nothing there if the 1 is led and the table holds the rest.
     """
-    index = f.bits("lshr", f.bitcast(u + offset, I32.vector(u.type.lanes)), 21)
+    shift = 24 - pieces.bit_length()
+    first = (0x3F800000 >> shift) & 15  # the piece of v = 1 in the low four bits: turn the table
+    index = f.bits("lshr", f.bitcast(v, I32.vector(u.type.lanes)), shift)
     look = _permuted if HOST.has_avx512 and u.type.lanes == 16 else _gathered
-    turned = [[*row[16 - _ROTATED :], *row[: 16 - _ROTATED]] for row in table]
+    turned = [[*row[16 - first :], *row[: 16 - first]] for row in table]
     rows = [look(f, row, index, f"{name}_{k}") for k, row in enumerate(turned)]
     centres, total, *rows, slope, start = rows
     distance = u - centres
     for row in rows:
         total = f.fma(total, distance, row)
-    return f.fma(total * distance, distance, slope * distance) + start
+    change = f.fma(total * distance, distance, slope * distance)
+    return (f.fma(distance, lead, change) if lead else change) + start
 
 
 def _permuted(f: Function, row: Sequence[float], index: Value, name: str) -> Value:

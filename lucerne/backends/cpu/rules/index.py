@@ -58,9 +58,7 @@ class Indexing:
 
     def swapped(self) -> tuple[Dim, ...]:
         """The loops with `part` as the target: for reading."""
-        return tuple(
-            Dim(d.size, (d.strides[1], d.strides[0], *d.strides[2:])) for d in self.dims
-        )
+        return tuple(Dim(d.size, (d.strides[1], d.strides[0], *d.strides[2:])) for d in self.dims)
 
     @property
     def empty_reach(self) -> bool:
@@ -168,9 +166,7 @@ def _kernel(
     key = ("index", in_place, *((*astuple(form), *astuple(at)) for form, at in placed))
     work = sum(s.walk.numel for s in stages) * 1.0
     code = compiled(key, write)
-    return Kernel(
-        code["entry"], 1, tensors, extra=extra, workspace=workspace, work=work, fail=fail
-    )
+    return Kernel(code["entry"], 1, tensors, extra=extra, workspace=workspace, work=work, fail=fail)
 
 
 def _write_in_place(f: Function, block: Value, codes: Sequence[WalkCode]) -> None:
@@ -196,7 +192,7 @@ def _read(node: Node, at: Indexing, index_words: tuple[int, ...], wrap: bool, fa
         return None
     dims, item = _bits(at.swapped(), node.outputs[0].meta.dtype.itemsize)
     walk = plan_walk(dims, item)
-    form = form_of(walk, at.indices, wrap=wrap, through=READ, item=item)
+    form = form_of(walk, at.indices, at.reach, wrap=wrap, through=READ, item=item)
     return _kernel(
         [_Stage(walk, form, 0, 1)], at.reach, index_words, 1 + len(index_words), fail=fail
     )
@@ -236,7 +232,7 @@ def _write(
     if fold == "set":
         dims, item = _bits(dims, item)
         walk = plan_walk(dims, item)
-        form = form_of(walk, at.indices, wrap=wrap, through=WRITE, item=item)
+        form = form_of(walk, at.indices, at.reach, wrap=wrap, through=WRITE, item=item)
     else:
         kind = dtype.to_real()
         if dtype.category == dt.COMPLEX:
@@ -245,7 +241,7 @@ def _write(
             item = half
         walk = plan_walk(dims, item)
         form = form_of(
-            walk, at.indices, wrap=wrap, through=WRITE, fold=fold,
+            walk, at.indices, at.reach, wrap=wrap, through=WRITE, fold=fold,
             target="float32" if wide else kind.name, source=kind.name,
         )  # fmt: skip
     stages.append(_Stage(walk, form, target, values_word))
@@ -264,14 +260,11 @@ def _begin(
 ) -> _Stage:
     """The copy of the input that is written into."""
     dims: list[Dim] = [
-        Dim(n, (t, s))
-        for n, t, s in zip(out.shape, steps, source.byte_strides, strict=True)
+        Dim(n, (t, s)) for n, t, s in zip(out.shape, steps, source.byte_strides, strict=True)
     ]
     if wide:
         walk = plan_walk(dims, 4)
-        form = form_of(
-            walk, (), wrap=False, through=READ, target="float32", source=out.dtype.name
-        )
+        form = form_of(walk, (), wrap=False, through=READ, target="float32", source=out.dtype.name)
     else:
         dims, item = _bits(dims, out.dtype.itemsize)
         walk = plan_walk(dims, item)
@@ -378,9 +371,7 @@ class NonzeroRun:
         strides = tuple(meta.byte_strides) or (meta.dtype.itemsize,)
         self.ndim, self.columns = len(shape), meta.ndim
         form = Nonzero(self.ndim, meta.dtype.name, strides[-1] == meta.dtype.itemsize)
-        code = compiled(
-            ("nonzero", *astuple(form)), lambda m: NonzeroCode(m, form).write()
-        )
+        code = compiled(("nonzero", *astuple(form)), lambda m: NonzeroCode(m, form).write())
         self.count, self.write = (_CALL(code[name]) for name in ("count", "write"))
         n = shape[-1]
         rows = prod(shape[:-1]) if n else 0

@@ -46,15 +46,15 @@ def max_pool(node: Node) -> Any:
     form = MaxForm(shape, meta.dtype.name, stride[-1] if by_columns else 0, together)
     code = compiled(("max pool", *astuple(form)), lambda m: MaxPool(m, form).write())
     work = out.numel * prod(kernel) * 0.5
-    return Kernel(
-        code["entry"], 2, 1, extra=frame_words(meta, out, at, shape), work=work
-    )
+    return Kernel(code["entry"], 2, 1, extra=frame_words(meta, out, at, shape), work=work)
 
 
 # ---- means ---------------------------------------------------------------------------------------
 
 
-def _sliding(size: int, counts: Sequence[int], kernel: int, stride: int, padding: int) -> list[Window]:
+def _sliding(
+    size: int, counts: Sequence[int], kernel: int, stride: int, padding: int
+) -> list[Window]:
     """Begin, end and count of sliding windows, cut at the borders of the input."""
     starts = [i * stride - padding for i in range(len(counts))]
     return [

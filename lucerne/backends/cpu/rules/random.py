@@ -61,7 +61,7 @@ class Draw:
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         generator = inputs[-1]
-        engine = getattr(generator, "_engine", None)
+        engine: Any = getattr(generator, "_engine", None)
         plan = self.plan(inputs) if self.n and hasattr(engine, "native_state") else None
         if plan is None:
             self.reference()(inputs, outputs)

@@ -7,8 +7,8 @@ from dataclasses import astuple
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Module
-from lucerne.backends.cpu.loops.index_search import Search, SearchCode
 from lucerne.backends.cpu.loops.index_rows import RowCode
+from lucerne.backends.cpu.loops.index_search import Search, SearchCode
 from lucerne.backends.cpu.loops.index_walk import Dim, plan_rows, plan_walk
 from lucerne.backends.cpu.loops.sort_long import LONG, Long, SortLongCode, chunks_of
 from lucerne.backends.cpu.loops.sort_records import Records, sortable

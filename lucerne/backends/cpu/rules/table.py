@@ -68,7 +68,9 @@ class Rules:
         return self._entered[name]
 
     def get(self, name: str) -> Rule | None:
-        return self[name] if name in self else None
+        if name not in _FAMILY_OF:
+            return None
+        return self[name]
 
     def enter(self, name: str, fn: Rule) -> None:
         family = fn.__module__.rpartition(".")[2]

@@ -1,0 +1,86 @@
+"""Fused optimizer steps: the engine's kernel against the formula run op by op."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucerne as torch
+from lucerne.backends.cpu.backend import CpuBackend
+from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
+from lucerne.ir.graph import one_op_graph
+from tests.cpu.both import Tensor, tensor
+from tests.cpu.test_rows import CLOSE
+
+SHAPES = ((100, 37), (5,), (1,), (), (20000,))
+
+
+def lists(rng: np.random.Generator, dtype: dt.dtype, count: int) -> list[tuple[Tensor, ...]]:
+    return [tuple(tensor(rng, dtype, s) for s in SHAPES) for _ in range(count)]
+
+
+def step(name: str, args: tuple[Any, ...], written: list[Tensor]) -> None:
+    """Run the kernel of a step in place."""
+    op = op_.get(name)
+    metas = tuple(tuple(x._meta for x in a) if isinstance(a, tuple) else a for a in args)
+    assert op.meta is not None
+    kernel = CpuBackend().fuse(one_op_graph(op, metas, op.meta(*metas)))
+    assert kernel is not None
+    flat: list[Any] = []
+    for a, kind in zip(args, op.kinds, strict=True):
+        flat += a if kind == "l" else [a] if kind == "n" else []
+    kernel(flat, written)
+    assert all(t._storage.intact for t in written)
+
+
+def expected(name: str, args: tuple[Any, ...]) -> list[Any]:
+    """The same from the body of the op, one tensor list at a time."""
+
+    def made(t: Tensor) -> Any:
+        values = torch.tensor(t.values.tolist(), dtype=t._meta.dtype)
+        return values.reshape(tuple(t._meta.shape)).to("reference")
+
+    given = [tuple(made(x) for x in a) if isinstance(a, tuple) else a for a in args]
+    found = op_.get(name).public(*given)
+    return [np.array(t.double().tolist()).reshape(tuple(t.shape)) for t in found]
+
+
+def check(name: str, args: tuple[Any, ...], written: list[Tensor], dtype: dt.dtype) -> None:
+    wanted = expected(name, args)
+    step(name, args, written)
+    for a, b in zip(written, wanted, strict=True):
+        close = CLOSE[dtype] * 16
+        np.testing.assert_allclose(a.values, b, close, close)
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.bfloat16], ids=lambda d: d.name)
+def test_adam(dtype: dt.dtype) -> None:
+    rng = np.random.default_rng(0)
+    for decoupled, amsgrad, maximize in itertools.product((False, True), repeat=3):
+        p, g, m, v, top = lists(rng, dtype, 5)
+        for t in (*v, *top):
+            if dtype.native:
+                t.values[...] = np.abs(t.values)
+            else:
+                t.bits[...] &= 0x7FFF
+        steps = tuple(tensor(rng, dt.float32, ()) for _ in SHAPES)
+        for s in steps:
+            s.values[...] = 3
+        tops = top if amsgrad else ()
+        numbers = (1e-2, 0.9, 0.99, 0.1, 1e-8)
+        args = (p, g, m, v, tops, steps, *numbers, decoupled, amsgrad, maximize)
+        check("adam_update", args, [*p, *m, *v, *tops], dtype)
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.bfloat16], ids=lambda d: d.name)
+def test_sgd(dtype: dt.dtype) -> None:
+    rng = np.random.default_rng(1)
+    for momentum, nesterov, maximize, first in itertools.product((False, True), repeat=4):
+        p, g, b = lists(rng, dtype, 3)
+        buffers = b if momentum else ()
+        args = (p, g, buffers, 0.1, 0.9, 0.05, 0.3, nesterov, maximize, first)
+        check("sgd_update", args, [*p, *buffers], dtype)
