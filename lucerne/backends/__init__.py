@@ -11,10 +11,12 @@ from typing import Any
 
 from lucerne.backends.api import Backend
 from lucerne.base import device as dev
+from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.base.device import HOST as HOST
 
 _IN_TREE = ("reference", "null", "cpu")
+_FALLBACK = "reference"
 META = "meta"
 """Tensors without bytes: only shapes are computed. Served by no backend."""
 _registered: dict[str, Backend] = {}
@@ -44,8 +46,22 @@ def get(name: str) -> Backend:
     """The backend that serves a device type, loaded on first use."""
     found = _registered.get(name)
     if found is None:
-        found = _registered[name] = _load(config.host_backend if name == HOST else name)
+        found = _registered[name] = _load_host() if name == HOST else _load(name)
     return found
+
+
+def _load_host() -> Backend:
+    """The engine of the host; where it can't run, the complete but slow reference."""
+    try:
+        return _load(config.host_backend)
+    except (ImportError, OSError, NotImplementedError) as error:
+        if config.host_backend == _FALLBACK:
+            raise
+        notices.warn(
+            f"the host backend {config.host_backend!r} can't run here ({error}); using the slow "
+            f"{_FALLBACK!r} backend. LUCERNE_HOST_BACKEND={_FALLBACK} chooses it without asking."
+        )
+        return _load(_FALLBACK)
 
 
 def _load(name: str) -> Backend:

@@ -77,3 +77,10 @@ class Fusing(Protocol):
 
     def fuse(self, graph: Graph) -> Executable | None:
         """One executable for the whole graph, or None: its ops then run one by one."""
+
+
+class Counting(Protocol):
+    """What a backend that passes some graphs on to another one should have, so that it shows."""
+
+    fallbacks: dict[str, int]
+    """How many graphs of each op (by qualified name) were passed on."""

@@ -18,7 +18,7 @@ def _user_cache_folder(environment: dict[str, str]) -> str:
 class Config:
     """What a user may switch. `LUCERNE_<NAME>` in the environment sets a field at import."""
 
-    host_backend: str = "reference"
+    host_backend: str = "cpu"
     """Which backend serves the device named `cpu`."""
     fast_path: bool = True
     """Let the host's engine put machine code in front of the Python path of eager calls."""

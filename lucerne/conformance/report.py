@@ -62,10 +62,25 @@ def text(outcomes: Sequence[Outcome], device: str, *, failures: bool = True) -> 
     if failures and failing:
         lines += ["", "failing (tier, op, dtype, cases that agree, first disagreement):"]
         lines += [_failure(o) for o in sorted(failing, key=lambda o: TIERS.index(o.tier))]
+    lines += _fallbacks(outcomes)
     following = next_op(outcomes)
     return "\n".join(
         [*lines, "", f"next op worth writing: {following}" if following else "nothing fails"]
     )
+
+
+def _fallbacks(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the device left to another backend, by tier; nothing if it left nothing at all."""
+    if not any(o.fallbacks for o in outcomes):
+        return []
+    lines = ["", "left to the reference backend (op, how many graphs):"]
+    for tier in TIERS:
+        row = [o for o in outcomes if o.tier == tier]
+        total: Counter[str] = sum((o.fallbacks for o in row), Counter())
+        if row:
+            named = ", ".join(f"{name} {count}" for name, count in total.most_common())
+            lines.append(f"  {tier:<6}{named or 'nothing'}")
+    return lines
 
 
 def reason(o: Outcome) -> str:

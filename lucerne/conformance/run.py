@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from lucerne import backends
-from lucerne.conformance.cases import Case, leaves
+from lucerne.conformance.cases import TIERS, Case, leaves
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
@@ -37,6 +38,9 @@ class Outcome:
     first_failure: str = ""
     needs: set[str] = dataclasses.field(default_factory=set)
     """Primitives that the failing cases use and the device has no rule for."""
+    fallbacks: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Graphs that the device's backend left to another one, by op; those of cases before it that
+    were equal are not counted again."""
 
     @property
     def ok(self) -> bool:
@@ -44,14 +48,16 @@ class Outcome:
 
 
 def run(cases: Iterable[Case], device: str, progress: bool = False) -> list[Outcome]:
-    """Every case on `device`, gathered by op and dtype."""
+    """Every case on `device`, the most needed tier first, gathered by op and dtype."""
     found: dict[tuple[str, str, str], Outcome] = {}
     lacking = unsupported(device)
     n = 0
-    for n, case in enumerate(cases, 1):
+    for n, case in enumerate(sorted(cases, key=lambda case: TIERS.index(case.tier)), 1):
         key = (case.tier, case.op, case.dtype)
         outcome = found.setdefault(key, Outcome(case.op, case.tier, case.dtype))
+        before = fallbacks(device)
         problem = check(case, device)
+        outcome.fallbacks += fallbacks(device) - before
         outcome.total += 1
         outcome.passed += not problem
         outcome.first_failure = outcome.first_failure or problem
@@ -69,6 +75,12 @@ def unsupported(device: str) -> set[str]:
     backend = backends.get(device.partition(":")[0])
     primitives = [op for op in op_.table().values() if op.is_primitive and op.kind != op_.VIEW]
     return {op.qualified for op in primitives if not backend.supports(op)}
+
+
+def fallbacks(device: str) -> Counter[str]:
+    """How many graphs of each op the backend has handed to another one so far, if it counts."""
+    backend = backends.get(device.partition(":")[0])
+    return Counter(getattr(backend, "fallbacks", {}))
 
 
 _WITNESS = "reference"

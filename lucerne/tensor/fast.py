@@ -163,7 +163,8 @@ def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, 
             native = _native_plan(op, args, plan, records=False)
     if native is None:
         return None
-    placed = _sources(args, given)
+    kinds = op.kinds if len(seen.steps) == 1 else op_.TENSOR
+    placed = _sources(kinds, args, given)
     if placed is None:
         return None
     target = -1
@@ -195,11 +196,13 @@ def _view_chain(seen: Observation) -> Any:
     return plan, first[:1]
 
 
-def _sources(args: tuple[Any, ...], given: tuple[Any, ...]) -> list[int] | None:
+def _sources(kinds: str, args: tuple[Any, ...], given: tuple[Any, ...]) -> list[int] | None:
     """Where each argument of the plan stands in the call; -1: it does not change."""
     found, floats = [], {i for i, g in enumerate(given) if type(g) is float}
-    for a in args:
+    for kind, a in zip(kinds, args, strict=True):
         place = -1
+        if kind == op_.STATIC and type(a) is float and any(g is a for g in given):
+            return None  # the plan was made for this value, and calls are not told apart by it
         if isinstance(a, TensorBase) or type(a) is float:
             place = next((i for i, g in enumerate(given) if g is a), -1)
             if place < 0 and (isinstance(a, TensorBase) or floats):

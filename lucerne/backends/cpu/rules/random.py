@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
+import numpy as np
+
 from lucerne import backends
 from lucerne.backends.cpu.loops import random_fill as rf
 from lucerne.backends.cpu.loops.random_fill import Fill, FillCode
@@ -20,6 +22,7 @@ from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import address_of
 from lucerne.base import dtype as dt
+from lucerne.base.memory import array_over
 from lucerne.ir.graph import Node, map_values, one_op_graph
 from lucerne.ir.meta import TensorMeta
 
@@ -66,12 +69,15 @@ class Draw:
         if plan is None:
             self.reference()(inputs, outputs)
             return
-        form, numbers, each = plan
-        words = (ctypes.c_int64 * 8)(address_of(outputs[0]), 0, self.n, *numbers)
+        self.fill(generator, address_of(outputs[0]), *plan)
+
+    def fill(self, generator: Any, target: int, form: Fill, numbers: Words, each: int) -> None:
+        """Draw `n` elements into memory at `target`."""
+        words = (ctypes.c_int64 * 8)(target, 0, self.n, *numbers)
         words[rf.EACH] = each
         call = self._call(form)
         with generator.lock:
-            words[rf.STATE] = engine.native_state()
+            words[rf.STATE] = generator._engine.native_state()
             call(ctypes.addressof(words))
 
     def plan(self, inputs: Sequence[Any]) -> tuple[Fill, Words, int] | None:
@@ -197,3 +203,46 @@ def draw_each(node: Node) -> Any:
     meta: TensorMeta = node.outputs[0].meta
     same = node.args[0].meta is meta and meta.contiguous and meta.dtype in _FLOATS
     return DrawBernoulli(node, meta) if same and node.args[1] == "bernoulli" else None
+
+
+# ---- categories by weight ------------------------------------------------------------------------
+
+
+class DrawCategories(Draw):
+    """Largest weight / exponential first: the winners of a race are a sample."""
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        engine: Any = getattr(inputs[-1], "_engine", None)
+        if not self.n or not hasattr(engine, "native_state"):
+            self.reference()(inputs, outputs)
+            return
+        wide = self.dtype is dt.float64
+        kind = np.dtype(np.float64 if wide else np.float32)
+        clocks = np.empty(self.meta.shape, kind)
+        form = Fill(rf.EXPONENTIAL, self.dtype.name, True)
+        start = int(clocks.__array_interface__["data"][0])
+        self.fill(inputs[-1], start, form, [_double(-1.0)], 0)
+        weights = _array(inputs[0])
+        with np.errstate(all="ignore"):
+            speed = np.divide(weights, clocks, out=clocks)
+        count: int = self.node.args[1]
+        target = _array(outputs[0])
+        if count == 1:
+            target[...] = np.argmax(speed, axis=-1)[..., None]
+        else:
+            order = np.argsort(-speed, axis=-1, kind="stable")
+            target[...] = order[..., :count]
+
+
+def _array(t: Any) -> np.ndarray[Any, Any]:
+    """A tensor's memory as an array."""
+    meta: TensorMeta = t._meta
+    return array_over(address_of(t), tuple(meta.shape), meta.dtype.storage, meta.byte_strides, t)
+
+
+@rule("draw_categories")
+def draw_categories(node: Node) -> Any:
+    meta: TensorMeta = node.args[0].meta
+    raced = not node.args[2] or node.args[1] == 1
+    plain = meta.dtype in (dt.float32, dt.float64)
+    return DrawCategories(node, meta) if raced and plain else None

@@ -34,7 +34,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "optimizers": ("adam_update", "sgd_update"),
     "pointwise": ("pointwise",),
     "pool": ("max_pool", "avg_pool", "adaptive_avg_pool", "resample"),
-    "random": ("draw", "draw_each"),
+    "random": ("draw", "draw_each", "draw_categories"),
     "reduce": ("reduction",),
     "rnn": ("lstm_gates", "lstm_gates_backward", "gru_gates", "gru_gates_backward"),
     "scan": ("scan", "linear_scan"),
