@@ -141,6 +141,8 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
         Observation.current = None
         state.add_special(-1)
     good = not seen.spoiled and bool(seen.steps) and warned == notices.count
+    if not public.by_value and (not good or _floats_decide(seen, given)):
+        public.by_value = 1
     call = _call(seen, given, result) if good else None
     FAST.remember_call(public, given, names, *(call or (None,)))
     return result
@@ -196,23 +198,29 @@ def _view_chain(seen: Observation) -> Any:
     return plan, first[:1]
 
 
+def _floats_decide(seen: Observation, given: tuple[Any, ...]) -> bool:
+    """Whether a float of the call went anywhere but into a runtime number of the kernel."""
+    op, args, _, _ = seen.steps[-1]
+    runtime = {id(a) for k, a in zip(op.kinds, args, strict=True) if k in "tn"}
+    static = {id(a) for k, a in zip(op.kinds, args, strict=True) if k not in "tn"}
+    floats = {id(g) for g in given if type(g) is float}
+    derived = {id(a) for a in args if type(a) is float} - floats
+    return bool(floats) and (bool(floats & static) or not floats <= runtime or bool(derived))
+
+
 def _sources(kinds: str, args: tuple[Any, ...], given: tuple[Any, ...]) -> list[int] | None:
     """Where each argument of the plan stands in the call; -1: it does not change."""
-    found, floats = [], {i for i, g in enumerate(given) if type(g) is float}
+    found = []
     for kind, a in zip(kinds, args, strict=True):
         place = -1
-        if kind == op_.STATIC and type(a) is float and any(g is a for g in given):
-            return None  # the plan was made for this value, and calls are not told apart by it
-        if isinstance(a, TensorBase) or type(a) is float:
+        if isinstance(a, TensorBase) or (type(a) is float and kind in "tn"):
             place = next((i for i, g in enumerate(given) if g is a), -1)
-            if place < 0 and (isinstance(a, TensorBase) or floats):
+            if place < 0 and isinstance(a, TensorBase):
                 return None
         elif type(a) is tuple and any(isinstance(x, TensorBase) for x in a):
             return None
-        floats.discard(place)
         found.append(place)
-    # A float that went elsewhere may have decided something: its value is not part of the key.
-    return None if floats else found
+    return found
 
 
 # ---- connecting -------------------------------------------------------------------------------
@@ -231,7 +239,9 @@ def wrap_public_functions() -> None:
     """Let the engine take calls of public functions: before methods and names are handed out."""
     export.Wrapping.public = FAST.public
     for op in op_.table().values():
-        op.public = export.wrapped(op.public)
+        op.public = public = export.wrapped(op.public)
+        # Bodies and fronts may look at a float; a primitive takes it as a number of its kernel.
+        public.by_value = int(op.kind == op_.COMPOSITE)  # type: ignore[attr-defined]
 
 
 def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:

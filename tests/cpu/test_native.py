@@ -299,3 +299,16 @@ def test_both_paths_give_the_same_bits() -> None:
         for flag in ("0", "1")
     }
     assert len(texts) == 1
+
+
+def test_floats_that_decide_are_part_of_the_key() -> None:
+    a = vector(3, 4)
+    for _ in range(2):
+        for p, want in ((1.0, 7.0), (2.0, 5.0), (1.0, 7.0)):
+            assert torch.linalg.vector_norm(a, p).item() == want
+            assert a.norm(p).item() == want
+        for slope in (0.5, 0.25):
+            assert F.leaky_relu(-a, slope).tolist() == [-3 * slope, -4 * slope]
+        for beta in (1.0, 2.0):
+            near = F.softplus(torch.zeros(1), beta).item()
+            assert near == pytest.approx(0.6931471805599453 / beta)

@@ -7,6 +7,7 @@ further from the reference than rounding and another order of summation could br
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from lucerne import backends
 from lucerne.backends.reference import codec
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 
 _TOLERANCE = {53: 1e-9, 24: 1e-3, 11: 3e-2, 8: 1e-1}
 """By digits of the narrowest floating type of a call, relative to the largest number in it."""
@@ -28,7 +29,51 @@ def reference_of(graph: Graph) -> Any:
     reference = backends.get("reference")
     if any(n.op.kind in _DRAWN or not reference.supports(n.op) for n in graph.nodes):
         return None
-    return reference.compile(graph)
+    return reference.compile(graph) if len(graph.nodes) == 1 else partial(_run_nodes, graph)
+
+
+def _run_nodes(graph: Graph, inputs: Sequence[Any], outputs: Sequence[Plain]) -> None:
+    """A traced graph node by node; numbers in it become inputs, as in eager calls."""
+    values = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+    for node in graph.nodes:
+        if node.op.kind == op_.VIEW:
+            _view(node, values)
+            continue
+        metas, given = _eager_call(node, values)
+        results = [Plain.fresh(v.meta) for v in node.outputs]
+        one = one_op_graph(node.op, metas, [v.meta for v in node.outputs])
+        backends.get("reference").compile(one)(given, results)
+        values.update((v.index, r) for v, r in zip(node.outputs, results, strict=True))
+    for v, out in zip(graph.outputs, outputs, strict=True):
+        out.values()[...] = values[v.index].values()
+
+
+def _eager_call(node: Node, values: dict[int, Any]) -> tuple[tuple[Any, ...], list[Any]]:
+    """Metas for `one_op_graph`, and the inputs that flow in."""
+    metas: list[Any] = []
+    given: list[Any] = []
+    for kind, a in zip(node.op.kinds, node.args, strict=True):
+        if kind == "l":
+            metas.append(tuple(v.meta for v in a))
+            given += [values[v.index] for v in a]
+        elif isinstance(a, Value):
+            metas.append(a.meta)
+            given.append(values[a.index])
+        else:
+            flows = kind in "tn" and a is not None
+            metas.append(NUMBER_METAS[type(a)] if flows and kind == "t" else a)
+            given += [a] if flows else []
+    return tuple(metas), given
+
+
+def _view(node: Node, values: dict[int, Any]) -> None:
+    metas = map_values(lambda v: v.meta, node.args)
+    found = node.op.body(*metas)
+    parts = found if isinstance(found, (list, tuple)) else [found]
+    source = values[node.args[0].index]
+    for v, geometry in zip(node.outputs, parts, strict=True):
+        start = geometry.offset * v.meta.dtype.itemsize
+        values[v.index] = Plain(v.meta, source.buffer[start:])
 
 
 class Plain:
@@ -38,6 +83,10 @@ class Plain:
         self._meta, self._offset, self._array = meta, 0, None
         self._storage = self
         self.buffer = buffer
+
+    @classmethod
+    def fresh(cls, meta: TensorMeta) -> Plain:
+        return cls(meta, np.empty(meta.span * meta.dtype.itemsize, np.uint8))
 
     def values(self) -> np.ndarray[Any, Any]:
         m = self._meta

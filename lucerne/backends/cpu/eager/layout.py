@@ -68,7 +68,9 @@ class Public:
     FUNCTION = HEAD + 8
     DICT = HEAD + 16
     WEAK = HEAD + 24
-    SIZE = HEAD + 32
+    BY_VALUE = HEAD + 32
+    """Whether floats go into the key by value (one of them decides something) or by type."""
+    SIZE = HEAD + 40
 
 
 class Memory:

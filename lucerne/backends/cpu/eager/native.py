@@ -171,6 +171,7 @@ class Native:
         slots = [(SLOT_CALL, call), (SLOT_DESCR_GET, self.code["public_get"])]
         members = [
             (b"__wrapped__", OBJECT, Public.FUNCTION, READ_ONLY, None),
+            (b"by_value", SSIZE, Public.BY_VALUE, 0, None),
             (b"__vectorcalloffset__", SSIZE, Public.VECTORCALL, READ_ONLY, None),
             (b"__dictoffset__", SSIZE, Public.DICT, READ_ONLY, None),
             (b"__weaklistoffset__", SSIZE, Public.WEAK, READ_ONLY, None),
@@ -185,6 +186,7 @@ class Native:
     def public(self, function: Any) -> Any:
         """A Python function as users call it: calls seen before run without Python."""
         made = self._make_public(self.Public, function)
+        made.by_value = 1
         made.__dict__.update(function.__dict__)
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             setattr(made, name, getattr(function, name))

@@ -1,7 +1,8 @@
 """Public functions and methods in front of Python: a call seen before runs without it.
 
 A `Public` object stands for a Python function (`torch.relu`, `Tensor.view`, `F.linear`). Its key is
-the function and its arguments: metas of tensors, types of floats, values of everything else. Python
+the function and its arguments: metas of tensors, types of floats (values, once a float was seen
+to decide something), values of everything else. Python
 watches the first call of a kind (`observe`); when all it did was one kernel (or a chain of views)
 on the arguments, the table gets a Call: which plan, and where the plan's arguments come from. Any
 other call goes to the Python function, which the table can be told as well.
@@ -75,14 +76,15 @@ def write_public(m: Module) -> None:
 
 
 def _write_words(m: Module) -> None:
-    params = [("x", PTR), ("key", PTR), ("at", I64)]
+    params = [("x", PTR), ("key", PTR), ("at", I64), ("by_value", I1)]
     with m.function("argument_word", params, I64, internal=True) as f:
-        x, key, at = f.args
+        x, key, at, by_value = f.args
         cls = type_of(f, x)
         with f.if_(f.call("is_tensor", I1, [cls])):
             f.store(field(f, x, Tensor.META), f.at(key, at, I64), align=8)
             f.ret(at + 1)
-        with f.if_(f.compare("eq", cls, known(f, "float"))):
+        is_float = f.compare("eq", cls, known(f, "float"))
+        with f.if_(f.bits("and", is_float, f.bits("xor", by_value, True))):
             f.store(cls, f.at(key, at, I64), align=8)
             f.ret(at + 1)
         f.ret(f.call("static_word", I64, [x, key, at]))
@@ -100,6 +102,7 @@ def _write_key(m: Module) -> None:
         total = f.call("all_arguments", I64, [count, names])
         with f.if_(total > MAX_ARGUMENTS):
             f.ret(f.constant(-1))
+        by_value = f.compare("ne", field(f, callable, Public.BY_VALUE, I64), 0)
         f.store(callable, key, align=8)
         f.store(count, f.at(key, 8), align=8)
         with f.loop(0, total, carry=[f.constant(2)]) as loop:
@@ -107,7 +110,7 @@ def _write_key(m: Module) -> None:
             with f.if_(f.bits("or", at < 0, at > MAX_KEY - 4)):
                 f.ret(f.constant(-1))
             x = f.load(PTR, f.at(args, loop.index, I64), align=8)
-            loop.next(f.call("argument_word", I64, [x, key, at]))
+            loop.next(f.call("argument_word", I64, [x, key, at, by_value]))
         (at,) = loop.results
         named = total - count
         with f.if_(f.bits("or", at < 0, at + named > MAX_KEY)):

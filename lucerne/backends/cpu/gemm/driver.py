@@ -77,18 +77,18 @@ def _write_pack_task(m: Module, kind: Kind) -> None:
     """Pack some column panels of the current block of B."""
     with m.function("pack_task", _TASK, internal=True) as f:
         args = Args(f, f.args[0])
-        b, target, k_start, k_count = args.get("B PACKED_B K_START K_COUNT")
-        b_k, b_col, columns = args.get("B_K B_COL N")
-        first = args.PANEL_START + f.args[1] * args.PACK_GROUP
+        origin, target = args.get("PANEL_START PACKED_B")
+        first = origin + f.args[1] * args.PACK_GROUP
         stop = f.minimum(first + args.PACK_GROUP, args.PANEL_STOP)
+        b, k_start, k_count = args.get("B K_START K_COUNT")
+        b_k, b_col, columns = args.get("B_K B_COL N")
         stride = _rounded_k(f, kind, k_count) * (kind.columns * kind.sums.size)
         size = kind.source.size
 
         def place(panel: Value) -> tuple[Value, Value]:
             start = panel * kind.columns
-            return f.at(target, (panel - args.PANEL_START) * stride), f.minimum(
-                columns - start, kind.columns
-            )
+            valid = f.minimum(columns - start, kind.columns)
+            return f.at(target, (panel - origin) * stride), valid
 
         with (
             f.if_(f.compare("eq", args.B_HOW, COPY)) as copied,

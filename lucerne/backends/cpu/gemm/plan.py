@@ -146,6 +146,7 @@ class _Cut:
         widest = _COLUMN_BLOCK_BYTES // self.kind.sums.size // self.kind.columns
         count = -(-self.column_panels // widest)
         self.column_block = -(-self.column_panels // count)
+        self.pack_group = max(1, min(8, self.column_block // (4 * threads())))
         rows = max(1, min(self.panels, _A_BLOCK_ROWS // self.height))
         wanted = 1
         if self.parallel == PARALLEL_PRODUCT:
@@ -158,7 +159,6 @@ class _Cut:
         while self.row_blocks * -(-self.column_block // across) < wanted and across > 1:
             across = -(-across // 2)
         self.block_columns = across
-        self.pack_group = max(1, min(8, self.column_block // (4 * threads())))
 
     def _spaces(self) -> None:
         kind, p = self.kind, self.p

@@ -1,7 +1,8 @@
 """Binary search of many values in sorted rows.
 
 All searches of a row take the same number of steps, so several run side by side: while one waits
-for memory the others go on.
+for memory the others go on. Steps are taken by masks: LLVM turns selects in such a loop into jumps,
+which nobody can predict.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class SearchCode(RowCode):
                 half = length >> 1
                 probes = [f.maximum(b + half - 1, 0) for b in bases]
                 steps = [
-                    f.select(self._before(f, row, step, p, w), half, 0)
+                    f.convert("sext", self._before(f, row, step, p, w), I64) & half
                     for row, p, w in zip(rows, probes, wanted, strict=True)
                 ]
                 rest = length - half
