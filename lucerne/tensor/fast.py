@@ -28,6 +28,8 @@ from lucerne.tensor.observe import Observation
 from lucerne.tensor.storage import FAST, Storage
 
 RECORDS, VIEW, POINTWISE, SAVES_RESULT = 1, 2, 4, 8
+_WRITE_OVER = ("copy", "scatter")
+"""Primitives that may write their result over their first argument while they read it."""
 _MASKED = 4
 """Arguments whose need of a gradient fits in a mask."""
 
@@ -54,7 +56,7 @@ def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = Tr
     if inputs is None:
         return None
     flags, derivable = _recording(op, args, plan.metas) if records else (0, 0)
-    flags |= POINTWISE if op.kind == op_.POINTWISE else 0
+    flags |= POINTWISE if op.kind == op_.POINTWISE or op.qualified in _WRITE_OVER else 0
     masks = _save_masks(op, args)
     count = len(args)
     return FAST.kernel_plan(op, count, plan.execute, inputs, plan.metas, flags, derivable, masks)
@@ -151,6 +153,10 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
 def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, ...] | None:
     """Plan, sources, constants, target of a call that did one thing; None otherwise."""
     op, args, plan, made = seen.steps[-1]
+    pick = -1
+    if type(made) is tuple:
+        pick = next((i for i, one in enumerate(made) if one is result), -1)
+        made = made[pick] if pick >= 0 else made
     if made is not result or any(result is g for g in given) != (seen.over is not None):
         return None
     if len(seen.steps) > 1:
@@ -174,7 +180,7 @@ def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, 
         target = next((i for i, g in enumerate(given) if g is seen.over), -1)
         if target < 0 or seen.over is not args[0]:
             return None
-    return native, placed, args, target
+    return native, placed, args, target, pick
 
 
 def _view_chain(seen: Observation) -> Any:

@@ -111,7 +111,9 @@ GRADIENTS: tuple[tuple[Any, tuple[int, ...], tuple[Any, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("op", "shape", "rest"), GRADIENTS, ids=lambda v: getattr(v, "__name__", str(v)))
+@pytest.mark.parametrize(
+    ("op", "shape", "rest"), GRADIENTS, ids=lambda v: getattr(v, "__name__", str(v))
+)
 def test_written_derivatives_are_the_transposes(op: Any, shape: Any, rest: Any) -> None:
     """For a linear map A: <A x, y> = <x, A^T y>."""
     rng = np.random.default_rng(5)

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import itertools
 import random
+import os
 import signal
 import subprocess
 import sys
@@ -193,7 +194,12 @@ def test_guard_pages_catch_errors() -> None:
         "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-u", "-c", text], capture_output=True, text=True, timeout=60
+        [sys.executable, "-u", "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        # without the fast path nothing allocates before the guards are switched on
+        env={**os.environ, "LUCERNE_FAST_PATH": "0"},
     )
     codes = [int(word) for word in done.stdout.split() if word != "done"]
     assert codes == [-expected for _, expected in ATTEMPTS], done.stderr

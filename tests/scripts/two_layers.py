@@ -42,7 +42,7 @@ for epoch in range(40):
     if epoch % 10 == 9:
         print(f"epoch {epoch}: loss {loss.item():.3f} accuracy {accuracy(train_x, train_y):.2f}")
 print(f"test accuracy {accuracy(test_x, test_y):.2f}")
-print(F.softmax(model(test_x[:2]), dim=-1).sum(-1))
+print(F.softmax(model(test_x[:2]), dim=-1).sum(-1).round(decimals=5))
 print(
     F.one_hot(test_y[:4], 2), F.relu(torch.tensor([-1.0, 2.0])), F.normalize(torch.ones(4), dim=0)
 )

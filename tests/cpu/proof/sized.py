@@ -175,7 +175,7 @@ x(4, n).unfold(1, 3, 2).clone() if n >= 3 else x(4, n)
 F.unfold(x(2, 3, 5, n + 2), (3, 2))
 F.fold(x(2, 12, 4 * (n + 1)), (5, n + 2), (2, 2))
 F.pixel_shuffle(x(2, 8, 3, n), 2)
-x(5, n).as_strided((2, n), (1, 1)).clone()
+x(5, n + 2)[:, 1:].as_strided((2, n), (1, 1)).clone()
 """
 
 _SCATTERS = """

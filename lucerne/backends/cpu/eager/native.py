@@ -245,12 +245,15 @@ class Native:
     def remember_call(
         self, public: Any, args: tuple[Any, ...], names: Any, plan: plans.NativePlan | None,
         sources: list[int] = [], constants: tuple[Any, ...] = (), target: int = -1,  # noqa: B006
+        pick: int = -1,
     ) -> None:  # fmt: skip
         """Enter what calls like this one do: `plan` on arguments found at `sources` (-1: the
-        constant), over argument `target` if that isn't -1; None: ask Python each time."""
+        constant), over argument `target` if that isn't -1, giving result `pick` of several; None:
+        ask Python each time."""
         words = (ctypes.c_int64 * (CALL_MAP + MAX_ARGUMENTS))()
         if plan is not None:
-            words[:CALL_MAP] = [plan.address, len(sources), id(constants), int(target >= 0), target]
+            over = int(target >= 0)
+            words[:CALL_MAP] = [plan.address, len(sources), id(constants), over, target, pick]
             for i, source in enumerate(sources):
                 words[CALL_MAP + i] = source
         key = (ctypes.c_int64 * MAX_KEY)()

@@ -8,19 +8,20 @@ on the arguments, the table gets a Call: which plan, and where the plan's argume
 other call goes to the Python function, which the table can be told as well.
 
 A Call is a block of words: plan (0: always Python), number of the plan's arguments, the tuple of
-constants, whether it writes over an argument, which one, then per argument of the plan the place
-in the call, or -1: the constant at the same place.
+constants, whether it writes over an argument, which one, which of several results is wanted (-1:
+all of them), then per argument of the plan the place in the call, or -1: the constant at the same
+place.
 """
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.eager.dispatch import NOT_MINE
+from lucerne.backends.cpu.eager.dispatch import NOT_MINE, not_mine
 from lucerne.backends.cpu.eager.keys import MAX_KEY, word
 from lucerne.backends.cpu.eager.layout import TUPLE_ITEMS, VAR_SIZE, Public, Tensor
 from lucerne.backends.cpu.eager.objects import drop, field, is_null, known, not_null, take, type_of
 from lucerne.backends.cpu.emit.builder import I1, I64, PTR, Module
 
-CALL_PLAN, CALL_COUNT, CALL_CONSTANTS, CALL_OVER, CALL_TARGET, CALL_MAP = range(6)
+CALL_PLAN, CALL_COUNT, CALL_CONSTANTS, CALL_OVER, CALL_TARGET, CALL_PICK, CALL_MAP = range(7)
 MAX_ARGUMENTS = 16
 _COUNT_BITS = (1 << 63) - 1
 
@@ -123,6 +124,15 @@ def _write_key(m: Module) -> None:
 
 def _write_follow(m: Module) -> None:
     """`follow(call, args)`: gather the plan's arguments and run it."""
+    with m.function("pick", [("made", PTR), ("which", I64)], PTR, internal=True) as f:
+        made, which = f.args
+        none_made = f.bits("or", is_null(f, made), f.compare("eq", made, not_mine(f)))
+        with f.if_(f.bits("or", which < 0, none_made)):
+            f.ret(made)
+        wanted = f.load(PTR, f.at(f.at(made, TUPLE_ITEMS), which, I64), align=8)
+        take(f, wanted)
+        drop(f, made)
+        f.ret(wanted)
     with m.function("follow", [("call", PTR), ("args", PTR)], PTR, internal=True) as f:
         call, args = f.args
         gathered = f.stack(MAX_ARGUMENTS * 8)
@@ -137,7 +147,8 @@ def _write_follow(m: Module) -> None:
             f.store(b.results[0], f.at(gathered, loop.index, I64), align=8)
         plan = word(f, call, CALL_PLAN, PTR)
         with f.if_(f.compare("eq", word(f, call, CALL_OVER), 0)):
-            f.ret(f.call("finish", PTR, [plan, gathered, count]))
+            made = f.call("finish", PTR, [plan, gathered, count])
+            f.ret(f.call("pick", PTR, [made, word(f, call, CALL_PICK)]))
         target = f.load(PTR, f.at(args, word(f, call, CALL_TARGET), I64), align=8)
         f.ret(f.call("finish_over", PTR, [plan, gathered, count, target]))
 

@@ -402,11 +402,20 @@ class _Spot:
         elif divides_by_sum_of_exponentials(e, unit.schedule):
             assert isinstance(e, Point)
             scale = unit.spread[e] if unit.along else unit.rows[self.u][e]
-            found = wide.mul(wide.to(self.value(e.args[0]), e.types[0]), scale)
+            found = self._divided(e, scale)
         else:
             found = unit._raw(e, wide, self.value, self.pointers, self.index, self.u, self.mask)
         self.known[e] = found
         return found
+
+    def _divided(self, e: Point, scale: Num) -> Num:
+        """A quotient from the reciprocal of its divisor, corrected once: as exact as a division."""
+        wide, f = self.unit.frame.wide, self.unit.f
+        above = wide.to(self.value(e.args[0]), e.types[0])
+        below = wide.to(self.value(e.args[1]), e.types[1])
+        near = wide.mul(above, scale)
+        left = f.fma(f.neg(near.re), below.re, above.re)
+        return Num(near.dtype, f.fma(left, scale.re, near.re))
 
     def position(self, type: Any) -> Value:
         """Where in the folded axes each lane is."""

@@ -1,0 +1,117 @@
+"""The proofs of `tests.cpu.proof`, in the size of a test, and that they find what they look for."""
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+
+from lucerne.backends.cpu.rules import table
+from tests.cpu.proof import budget, determinism
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")
+
+
+def proof(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.cpu.proof", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+# ---- the guard proof --------------------------------------------------------------------------
+
+
+def test_kernels_stay_inside_their_tensors() -> None:
+    """Every op of the table, some sizes and layouts; all of them by `--full`."""
+    done = proof()
+    assert done.returncode == 0, done.stdout + done.stderr
+    ending = r"(\d+) ops, (\d+) cases .* 0 faults, 0 bytes touched, 0 differing bits, 0 wrong"
+    found = re.search(ending, done.stdout)
+    assert found, done.stdout
+    assert int(found[1]) > 500
+    assert int(found[2]) > 1000
+
+
+@cache
+def planted() -> dict[str, tuple[int, ...]]:
+    """Faults, touched bytes and differing bits of each planted kernel."""
+    rows = re.findall(r"^(\w+) +1 +\d+ +(\d+) +(\d+) +(\d+) +0$", proof("planted").stdout, re.M)
+    return {name: tuple(map(int, numbers)) for name, *numbers in rows}
+
+
+@pytest.mark.parametrize("name", ["long_read", "long_write", "early_write", "written_space"])
+def test_planted_access_outside_is_a_fault(name: str) -> None:
+    faults, touched, bits = planted()[name]
+    assert (faults, touched, bits) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["written_input", "written_gap"])
+def test_planted_write_between_elements_is_seen(name: str) -> None:
+    faults, touched, bits = planted()[name]
+    assert (faults, bits) == (0, 0)
+    assert touched > 0
+
+
+@pytest.mark.parametrize("name", ["read_gap", "read_space", "unwritten"])
+def test_planted_read_of_undefined_bytes_is_seen(name: str) -> None:
+    faults, touched, bits = planted()[name]
+    assert (faults, touched) == (0, 0)
+    assert bits > 0
+
+
+def test_right_kernel_beside_the_planted_ones_passes() -> None:
+    assert planted()["right"] == (0, 0, 0)
+
+
+# ---- determinism ------------------------------------------------------------------------------
+
+
+def test_results_do_not_depend_on_threads_or_process() -> None:
+    """One dtype of each row; 20 processes and all dtypes by `--full`."""
+    children = [determinism.child((1, 2, 4), quick=True), determinism.child((4,), quick=True)]
+    found = [hashes for child in children for hashes in child.values()]
+    assert len(found[0]) == len(determinism.WORK)
+    different = [name for name in found[0] if len({hashes[name] for hashes in found}) > 1]
+    assert not different
+
+
+# ---- budgets ----------------------------------------------------------------------------------
+
+
+def test_import_is_lean() -> None:
+    """What takes time and memory is not there; seconds are judged by `tests.cpu.proof budget`."""
+    code = (
+        "import sys, lucerne\n"
+        "late = {'llvmlite', 'ctypes.util', 'importlib.metadata', 'scipy', 'unittest'}\n"
+        "families = [m for m in sys.modules if m.startswith('lucerne.backends.cpu.conv')]\n"
+        "print(*(late & set(sys.modules)), *families)\n"
+    )
+    settings = {**os.environ, "LUCERNE_HOST_BACKEND": "cpu"}
+    run = [sys.executable, "-c", code]
+    subprocess.run(run, env=settings, check=True)  # fills the disk cache
+    done = subprocess.run(run, env=settings, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []
+    assert budget.measure_import(1)["megabytes"] <= budget.IMPORT_MEGABYTES
+
+
+def test_families_say_what_their_modules_have() -> None:
+    """The table that lets rules be loaded late is complete: `rule` refuses what it doesn't list."""
+    for family, names in table.FAMILIES.items():
+        table.load(family)
+        for name in names:
+            assert table.RULES[name].__module__.endswith(f".{family}"), name
+
+
+def test_rule_missing_from_the_table_is_refused() -> None:
+    def newcomer(node: object) -> None:
+        """A rule of no family."""
+
+    with pytest.raises(ValueError, match="does not list 'no_such_op' in the family 'test_proof'"):
+        table.rule("no_such_op")(newcomer)
+    with pytest.raises(ValueError, match="already"):
+        table.rule("conv")(newcomer)
