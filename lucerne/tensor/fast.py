@@ -131,7 +131,7 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
     """Run a public function and, if one kernel was all it took, tell the engine."""
     count = len(given) - len(names or ())
     kwargs = dict(zip(names or (), given[count:], strict=True))
-    if Observation.current is not None:
+    if Observation.current is not None or _is_ambiguous(given):
         return public.__wrapped__(*given[:count], **kwargs)
     seen = Observation.current = Observation()
     state = dispatch.state
@@ -148,6 +148,13 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
     call = _call(seen, given, result) if good else None
     FAST.remember_call(public, given, names, *(call or (None,)))
     return result
+
+
+def _is_ambiguous(given: tuple[Any, ...]) -> bool:
+    """Whether one thing is given twice, as in `mul(x, x)`: what became of which can't be told, and
+    the next call of the kind may be given two."""
+    things = [id(g) for g in given if isinstance(g, TensorBase) or type(g) is float]
+    return len(set(things)) < len(things)
 
 
 def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, ...] | None:
@@ -180,7 +187,8 @@ def _call(seen: Observation, given: tuple[Any, ...], result: Any) -> tuple[Any, 
         target = next((i for i, g in enumerate(given) if g is seen.over), -1)
         if target < 0 or seen.over is not args[0]:
             return None
-    return native, placed, args, target, pick
+    constants = tuple(a if place < 0 else None for a, place in zip(args, placed, strict=True))
+    return native, placed, constants, target, pick
 
 
 def _view_chain(seen: Observation) -> Any:

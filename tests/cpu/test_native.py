@@ -312,3 +312,45 @@ def test_floats_that_decide_are_part_of_the_key() -> None:
         for beta in (1.0, 2.0):
             near = F.softplus(torch.zeros(1), beta).item()
             assert near == pytest.approx(0.6931471805599453 / beta)
+
+
+# ---- one thing given twice ---------------------------------------------------------------------
+
+TWICE = {
+    "mul": (lambda a, b: torch.mul(a, b), [5.0, 14.0]),
+    "rsub": (lambda a, b: torch.rsub(a, b), [4.0, 5.0]),
+    "clamp": (lambda a, b: torch.clamp(a, b[0].item(), b[1].item()), [5.0, 5.0]),
+    "addcmul": (lambda a, b: torch.addcmul(a, b, a), [6.0, 16.0]),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_call_with_one_tensor_twice_teaches_nothing_wrong(name: str) -> None:
+    """After `f(x, x)` the engine must not take `f(a, b)` for `f(a, a)`."""
+    call, expected = TWICE[name]
+    for _ in range(3):
+        x = vector(3, 4)
+        call(x, x)
+    assert call(vector(1, 2), vector(5, 7)).tolist() == expected
+
+
+def test_learned_call_keeps_no_tensor_alive() -> None:
+    a, b = vector(1, 2, 3, 4, 5, 6, 7), vector(1, 2, 3, 4, 5, 6, 7)
+    gone = weakref.ref(a)
+    torch.maximum(a, b)
+    torch.maximum(a, b)
+    del a
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_call_with_one_tensor_twice_teaches_nothing_about_two() -> None:
+    a, b = vector(2, 3), vector(5, 7)
+    for _ in range(3):
+        assert torch.mul(a, a).tolist() == [4, 9]
+        assert torch.mul(a, b).tolist() == [10, 21]
+        assert a.sub(a).tolist() == [0, 0]
+        assert a.sub(b).tolist() == [-3, -4]
+        half = 0.5
+        assert a.clamp(half, half).tolist() == [0.5, 0.5]
+        assert a.clamp(2.25, 2.5).tolist() == [2.25, 2.5]

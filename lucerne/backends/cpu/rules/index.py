@@ -178,11 +178,15 @@ def _write_in_place(f: Function, block: Value, codes: Sequence[WalkCode]) -> Non
         f.call(f"{codes[0].name}_all", VOID, [block])
 
 
-def _bits(dims: Sequence[Dim], item: int) -> tuple[list[Dim], int]:
-    """Elements of 16 bytes are moved as two of 8."""
+def _bits(dims: Sequence[Dim], item: int, indices: int = 0) -> tuple[list[Dim], int]:
+    """The loops, at least one of them, over two operands and the indices.
+
+    Elements of 16 bytes are moved as two of 8.
+    """
+    operands = 2 + indices
+    dims = dims or [Dim(1, (0,) * operands)]
     if item <= 8:
         return list(dims), item
-    operands = len(dims[0].strides) if dims else 2
     return [*dims, Dim(2, (8, 8, *(0,) * (operands - 2)))], 8
 
 
@@ -190,7 +194,7 @@ def _read(node: Node, at: Indexing, index_words: tuple[int, ...], wrap: bool, fa
     """A kernel that reads through indices."""
     if at.empty_reach:
         return None
-    dims, item = _bits(at.swapped(), node.outputs[0].meta.dtype.itemsize)
+    dims, item = _bits(at.swapped(), node.outputs[0].meta.dtype.itemsize, len(index_words))
     walk = plan_walk(dims, item)
     form = form_of(walk, at.indices, at.reach, wrap=wrap, through=READ, item=item)
     return _kernel(
@@ -228,9 +232,9 @@ def _write(
     if at.empty_reach:
         return None
     stages = [_begin(out, source, steps, target, wide)]
-    dims: list[Dim] = list(at.dims)
+    dims: list[Dim] = list(at.dims) or [Dim(1, (0,) * (2 + len(index_words)))]
     if fold == "set":
-        dims, item = _bits(dims, item)
+        dims, item = _bits(dims, item, len(index_words))
         walk = plan_walk(dims, item)
         form = form_of(walk, at.indices, at.reach, wrap=wrap, through=WRITE, item=item)
     else:
