@@ -34,7 +34,8 @@ class Config:
     """How much the compiled kernels on disk may take; the ones unused for longest go first."""
     guard_pages: int = 0
     """Debugging: if not 0, every allocation stands between inaccessible pages, aligned to so much
-    (64 as usual, 16 to catch reads that go a little too far) at its end, or at its start if negative."""
+    (64 as usual, 16 to catch reads that go a little too far) and ending at one; if negative,
+    beginning at one."""
 
 
 def _read(environment: dict[str, str]) -> Config:

@@ -28,7 +28,7 @@ def over(input: Tensor, inplace: bool) -> InPlace | None:
 
 @pointwise(
     name="relu",
-    vjp={"input": lambda g, y: choose(y > 0, g, 0)},
+    vjp={"input": lambda g, y: relu_gradient(g, y)},
     method=True,
     inplace=True,
     oracle=lambda input: np.maximum(input, 0),
@@ -38,6 +38,12 @@ def relu_op(input: Tensor) -> Tensor:
     if input.dtype is dt.bool_:
         raise RuntimeError("Boolean inputs not supported for relu")
     return s.maximum(input, 0)
+
+
+@composite(internal=True, out=False)
+def relu_gradient(g: Tensor, y: Tensor) -> Tensor:
+    """What relu passes back of a gradient."""
+    return choose(y > 0, g, 0)
 
 
 @front(namespace="nn.functional")
@@ -221,7 +227,9 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 # ---- smooth ones --------------------------------------------------------------------------------
 
 
-def _gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
+@composite(internal=True, out=False)
+def gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
+    """What gelu passes back of a gradient."""
     if approximate == "tanh":
         inner = (input + input * input * input * 0.044715) * _GELU_TANH
         t = tanh(inner)
@@ -235,7 +243,12 @@ def _gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
 _GELU_TANH = math.sqrt(2 / math.pi)
 
 
-@pointwise(out="exact", vjp={"input": _gelu_gradient}, name="gelu", namespace="nn.functional")
+@pointwise(
+    out="exact",
+    vjp={"input": lambda g, input, approximate: gelu_gradient(g, input, approximate)},
+    name="gelu",
+    namespace="nn.functional",
+)
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """`x * P(normal < x)`, exactly or by the tanh formula.
 
@@ -251,12 +264,18 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return s.gelu(input)
 
 
-def _silu_gradient(g: Tensor, input: Tensor) -> Tensor:
+@composite(internal=True, out=False)
+def silu_gradient(g: Tensor, input: Tensor) -> Tensor:
+    """What silu passes back of a gradient."""
     part = sigmoid(input)
     return g * conj_of(part * (1 + input * (1 - part)))
 
 
-@pointwise(internal=True, vjp={"input": _silu_gradient}, oracle=lambda x: x / (1 + np.exp(-x)))
+@pointwise(
+    internal=True,
+    vjp={"input": lambda g, input: silu_gradient(g, input)},
+    oracle=lambda x: x / (1 + np.exp(-x)),
+)
 def silu_op(input: Tensor) -> Tensor:
     """`x * sigmoid(x)`."""
     refuse(input, "silu_cpu", dt.INTEGER, dt.BOOL)

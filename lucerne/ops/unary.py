@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
-from lucerne.ir.define import front, pointwise
+from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import conj_of, refuse
@@ -252,7 +252,7 @@ def cosh(input: Tensor) -> Tensor:
 
 @pointwise(
     promote="float",
-    vjp={"input": lambda g, y: g * conj_of(1 - y * y)},
+    vjp={"input": lambda g, y: tanh_gradient(g, y)},
     method=True,
     inplace=True,
     oracle=np.tanh,
@@ -303,7 +303,7 @@ def atanh(input: Tensor) -> Tensor:
 
 @pointwise(
     promote="float",
-    vjp={"input": lambda g, y: g * conj_of(y * (1 - y))},
+    vjp={"input": lambda g, y: sigmoid_gradient(g, y)},
     method=True,
     inplace=True,
 )
@@ -420,3 +420,18 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 for _name, _function in (("tanh", tanh), ("sigmoid", sigmoid)):
     front(name=_name, namespace="nn.functional")(_function)
+
+
+# ---- derivatives, as ops of their own: an engine runs each as one kernel -----------------------
+
+
+@composite(internal=True, out=False)
+def tanh_gradient(g: Tensor, y: Tensor) -> Tensor:
+    """What tanh passes back of a gradient."""
+    return g * conj_of(1 - y * y)
+
+
+@composite(internal=True, out=False)
+def sigmoid_gradient(g: Tensor, y: Tensor) -> Tensor:
+    """What sigmoid passes back of a gradient."""
+    return g * conj_of(y * (1 - y))

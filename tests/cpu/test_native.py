@@ -342,15 +342,3 @@ def test_learned_call_keeps_no_tensor_alive() -> None:
     del a
     gc.collect()
     assert gone() is None
-
-
-def test_a_call_with_one_tensor_twice_teaches_nothing_about_two() -> None:
-    a, b = vector(2, 3), vector(5, 7)
-    for _ in range(3):
-        assert torch.mul(a, a).tolist() == [4, 9]
-        assert torch.mul(a, b).tolist() == [10, 21]
-        assert a.sub(a).tolist() == [0, 0]
-        assert a.sub(b).tolist() == [-3, -4]
-        half = 0.5
-        assert a.clamp(half, half).tolist() == [0.5, 0.5]
-        assert a.clamp(2.25, 2.5).tolist() == [2.25, 2.5]

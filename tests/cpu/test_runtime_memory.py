@@ -162,7 +162,7 @@ GUARDED = """
 import ctypes, gc
 from lucerne.backends.cpu.runtime import memory
 from lucerne.base.config import config
-config.guard_pages = 16
+config.guard_pages = {}
 block = memory.Block(100)
 assert ctypes.string_at(block.address, 100) == bytes([0xCB]) * 100
 assert block.address % 16 == 0
@@ -173,12 +173,16 @@ assert memory.allocator().stats()["allocated_bytes"] == 0
 print("done")
 """
 ATTEMPTS = [
-    ("ctypes.memset(block.address, 0, 100)", 0),
-    ("ctypes.memset(block.address + 100, 0, 1)", signal.SIGABRT),
-    ("ctypes.memset(block.address - 1, 0, 1)", signal.SIGABRT),
-    ("ctypes.string_at(block.address + 112, 1)", signal.SIGSEGV),
-    ("ctypes.string_at(block.address - 4096, 1)", signal.SIGSEGV),
-    ("at = block.address; del block; ctypes.string_at(at, 1)", signal.SIGSEGV),
+    (16, "ctypes.memset(block.address, 0, 100)", 0),
+    (16, "ctypes.memset(block.address + 100, 0, 1)", signal.SIGABRT),
+    (16, "ctypes.memset(block.address - 1, 0, 1)", signal.SIGABRT),
+    (16, "ctypes.string_at(block.address + 112, 1)", signal.SIGSEGV),
+    (16, "ctypes.string_at(block.address - 4096, 1)", signal.SIGSEGV),
+    (16, "at = block.address; del block; ctypes.string_at(at, 1)", signal.SIGSEGV),
+    (-1, "ctypes.memset(block.address, 0, 100)", 0),
+    (-1, "ctypes.memset(block.address + 100, 0, 1)", signal.SIGABRT),
+    (-1, "ctypes.string_at(block.address - 1, 1)", signal.SIGSEGV),
+    (16, "for i in range(70_000): memory.Block(64 << i % 9)", 0),  # more than the system maps
 ]
 
 
@@ -186,10 +190,10 @@ def test_guard_pages_catch_errors() -> None:
     """All attempts in one process that forks: importing the package takes longest."""
     text = (
         "import os, sys\nimport lucerne\n"
-        f"for attempt in {[attempt for attempt, _ in ATTEMPTS]!r}:\n"
+        f"for side, attempt in {[attempt for *attempt, _ in ATTEMPTS]!r}:\n"
         "    child = os.fork()\n"
         "    if child == 0:\n"
-        f"        exec({GUARDED!r}.format(attempt))\n"
+        f"        exec({GUARDED!r}.format(side, attempt))\n"
         "        os._exit(0)\n"
         "    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
@@ -202,5 +206,5 @@ def test_guard_pages_catch_errors() -> None:
         env={**os.environ, "LUCERNE_FAST_PATH": "0"},
     )
     codes = [int(word) for word in done.stdout.split() if word != "done"]
-    assert codes == [-expected for _, expected in ATTEMPTS], done.stderr
-    assert done.stderr.count("memory outside a tensor was overwritten") == 2
+    assert codes == [-expected for *_, expected in ATTEMPTS], done.stderr
+    assert done.stderr.count("memory outside a tensor was overwritten") == 3

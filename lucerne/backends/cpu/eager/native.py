@@ -330,7 +330,7 @@ class Native:
 
 def _identities(args: Any) -> Any:
     """Everything in the arguments whose address stands in the key, but no tensor's data."""
-    if isinstance(args, tuple):
+    if isinstance(args, (tuple, list)):
         return tuple(_identities(a) for a in args)
     return getattr(args, "_meta", args)
 

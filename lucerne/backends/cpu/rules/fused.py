@@ -21,7 +21,8 @@ FUSED = frozenset((
     "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss",
     "nn.functional.huber_loss", "nn.functional.poisson_nll_loss", "nn.functional.kl_div",
     "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
-    "nn.functional.softsign", "nn.functional.tanhshrink",
+    "nn.functional.softsign", "nn.functional.tanhshrink", "relu_gradient", "gelu_gradient",
+    "silu_gradient", "tanh_gradient", "sigmoid_gradient",
 ))  # fmt: skip
 
 
