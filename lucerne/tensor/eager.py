@@ -438,8 +438,7 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     if fused is not None:
         result = fused.run(args)
         if FAST is not None:
-            if op.explicit:
-                fast.remember(op, args, fused)
+            fast.remember(op, args, fused)
             if Observation.current is not None:
                 Observation.current.saw(op, args, fused, result)
         if _state.inference:

@@ -3,8 +3,8 @@
 import ctypes
 import gc
 import itertools
-import random
 import os
+import random
 import signal
 import subprocess
 import sys

@@ -19,7 +19,7 @@ from lucerne.conformance.cases import leaves
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.api import grad
-from tests.cpu.proof import sized
+from tests.cpu.proof import large, sized
 from tests.cpu.proof.layouts import LAYOUTS, PLAIN, laid
 
 SHAPES: list[tuple[int, ...]] = [
@@ -47,7 +47,10 @@ class Case:
 
 def all_cases(*, full: bool, source: str = "") -> Iterator[Case]:
     """Everything, or the part that takes seconds: of each op some dtypes, sizes and layouts."""
-    sources = {"sized": _sized_cases, "frozen": _frozen_cases, "entries": _entry_cases}
+    sources = {
+        "sized": _sized_cases, "large": _large_cases, "frozen": _frozen_cases,
+        "entries": _entry_cases,
+    }  # fmt: skip
     for name, cases in sources.items():
         if source in ("", name):
             yield from cases(full)
@@ -140,6 +143,15 @@ def _sized_cases(full: bool) -> Iterator[Case]:
                 for n in (3, 17, 65) if full else (17,):
                     for layout in LAYOUTS if full else ("mixed",):
                         yield _sized(row, dtype, n, layout, family, backward)
+
+
+def _large_cases(full: bool) -> Iterator[Case]:
+    """What only many elements reach: several threads, long sorts, stores past the cache."""
+    for row, dtypes in large.WORK.items() if full else ():
+        for dtype in dtypes:
+            for layout in (PLAIN, "mixed", "turned"):
+                backward = large.runs_backward(row, dtype)
+                yield _sized(row, dtype, 1, layout, "large", backward)
 
 
 def _sized(row: str, dtype: str, n: int, layout: str, family: str, backward: bool) -> Case:
