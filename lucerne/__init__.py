@@ -67,9 +67,6 @@ from lucerne.tensor.functions import sym_not as sym_not
 from lucerne.tensor.functions import sym_sqrt as sym_sqrt
 from lucerne.tensor.functions import sym_sum as sym_sum
 from lucerne.tensor.functions import to_dlpack as to_dlpack
-from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
-from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
-from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
 from lucerne.tensor.interop import UntypedStorage as UntypedStorage
 from lucerne.tensor.interop import from_dlpack as from_dlpack
 from lucerne.tensor.interop import from_numpy as from_numpy
@@ -83,6 +80,9 @@ from lucerne.tensor.memory import memory_allocated as memory_allocated
 from lucerne.tensor.memory import memory_reserved as memory_reserved
 from lucerne.tensor.memory import memory_stats as memory_stats
 from lucerne.tensor.memory import reset_peak_memory_stats as reset_peak_memory_stats
+from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
+from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
+from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
 from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa: F401
 from lucerne.tensor.overrides import (
     disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401

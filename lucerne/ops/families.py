@@ -43,6 +43,7 @@ from lucerne.ops import move as move
 from lucerne.ops import multihead as multihead
 from lucerne.ops import normalization as normalization
 from lucerne.ops import norms as norms
+from lucerne.ops import optimizers as optimizers
 from lucerne.ops import overwrite as overwrite
 from lucerne.ops import padding as padding
 from lucerne.ops import patches as patches
@@ -57,7 +58,6 @@ from lucerne.ops import resample as resample
 from lucerne.ops import rnn as rnn
 from lucerne.ops import rounding as rounding
 from lucerne.ops import rows as rows
-from lucerne.ops import optimizers as optimizers
 from lucerne.ops import scan as scan
 from lucerne.ops import scatter as scatter
 from lucerne.ops import searching as searching
