@@ -39,33 +39,38 @@ def test_kernels_stay_inside_their_tensors() -> None:
 
 @cache
 def planted() -> dict[str, tuple[int, ...]]:
-    """Faults, touched bytes and differing bits of each planted kernel."""
-    rows = re.findall(r"^(\w+) +1 +\d+ +(\d+) +(\d+) +(\d+) +0$", proof("planted").stdout, re.M)
-    return {name: tuple(map(int, numbers)) for name, *numbers in rows}
+    """Faults, touched bytes, differing bits and wrong results of each planted kernel."""
+    rows = re.findall(r"^(\w+) +1 +\d+((?: +\d+){4})$", proof("planted").stdout, re.M)
+    return {name: tuple(map(int, numbers.split())) for name, numbers in rows}
 
 
 @pytest.mark.parametrize("name", ["long_read", "long_write", "early_write", "written_space"])
 def test_planted_access_outside_is_a_fault(name: str) -> None:
-    faults, touched, bits = planted()[name]
-    assert (faults, touched, bits) == (1, 0, 0)
+    assert planted()[name] == (1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("name", ["written_input", "written_gap"])
 def test_planted_write_between_elements_is_seen(name: str) -> None:
-    faults, touched, bits = planted()[name]
-    assert (faults, bits) == (0, 0)
+    faults, touched, bits, wrong = planted()[name]
+    assert (faults, bits, wrong) == (0, 0, 0)
     assert touched > 0
 
 
 @pytest.mark.parametrize("name", ["read_gap", "read_space", "unwritten"])
 def test_planted_read_of_undefined_bytes_is_seen(name: str) -> None:
-    faults, touched, bits = planted()[name]
+    faults, touched, bits, _ = planted()[name]
     assert (faults, touched) == (0, 0)
     assert bits > 0
 
 
+def test_planted_other_function_is_seen() -> None:
+    faults, touched, bits, wrong = planted()["doubled"]
+    assert (faults, touched, bits) == (0, 0, 0)
+    assert wrong > 0
+
+
 def test_right_kernel_beside_the_planted_ones_passes() -> None:
-    assert planted()["right"] == (0, 0, 0)
+    assert planted()["right"] == (0, 0, 0, 0)
 
 
 # ---- determinism ------------------------------------------------------------------------------

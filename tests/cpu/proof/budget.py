@@ -31,7 +31,7 @@ _FIRST = """
 import json, time
 import lucerne as torch
 F = torch.nn.functional
-x, w, v = torch.ones(8, 16), torch.ones(16, 16), torch.ones(1, 3, 16, 16)
+x, w, v, k = torch.ones(8, 16), torch.ones(16, 16), torch.ones(1, 3, 16, 16), torch.ones(8, 3, 3, 3)
 index = torch.tensor([1, 2])
 clock, cpu = time.perf_counter(), time.thread_time()
 {call}
@@ -58,7 +58,7 @@ OTHERS = {
     "cumsum": "x.cumsum(0)",
     "randn": "torch.randn(4096)",
     "cross_entropy": "F.cross_entropy(x[:2], index)",
-    "conv2d": "F.conv2d(v, v)",
+    "conv2d": "F.conv2d(v, k)",
     "max_pool2d": "F.max_pool2d(v, 2)",
     "attention": "F.scaled_dot_product_attention(x, x, x)",
 }

@@ -73,6 +73,13 @@ def _unwritten(f: Function, out: Value, x: Value, space: Value) -> None:
     _right(f, out, x, space, count=_N - 1)
 
 
+def _doubled(f: Function, out: Value, x: Value, space: Value) -> None:
+    """Touches what it should, and computes something else."""
+    for i in range(_N):
+        v = f.load(F32, f.at(x, 8 * i))
+        f.store(v + v, f.at(out, 4 * i))
+
+
 def _right(
     f: Function, out: Value, x: Value, space: Value, *, step: int = 2, count: int = _N
 ) -> None:
@@ -82,15 +89,9 @@ def _right(
 
 
 STEPPED = (
-    _early_write,
-    _written_input,
-    _written_gap,
-    _written_space,
-    _read_gap,
-    _read_space,
-    _unwritten,
-    _right,
-)
+    _early_write, _written_input, _written_gap, _written_space, _read_gap, _read_space, _unwritten,
+    _doubled, _right,
+)  # fmt: skip
 PLAIN = (_long_read, _long_write)
 
 
@@ -142,7 +143,7 @@ class Fresh(Proof):
 
 
 def main(options: argparse.Namespace) -> int:
-    proof = Fresh(cases(), Planted).run(1)
+    proof = Fresh(cases(), Planted, more=True).run(1)
     print(proof.table(every=True))
     print(proof.last_line())
     return 0

@@ -57,6 +57,7 @@ NATIVE_ABI = 1
 
 
 def _write(m: Module) -> None:
+    m.optimize = True
     write_objects(m)
     write_dispatch(m)
     write_public(m)

@@ -41,6 +41,8 @@ class Module:
         self._defined: set[str] = set()
         self._outside: list[str] = []
         self.exports: list[str] = []
+        self.optimize = False
+        """Whether LLVM's passes (inlining above all) run over the module."""
 
     def function(
         self,

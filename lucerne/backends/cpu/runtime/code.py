@@ -110,7 +110,7 @@ def _written(write: Write) -> Module:
 
 
 def _payload(module: Module) -> bytes:
-    made = llvm().emit_object(module.text())
+    made = llvm().emit_object(module.text(), optimize=module.optimize)
     return link.prepare(made) if OWN_LOADER else orc.prepare(made, module.exports, module.imports())
 
 

@@ -43,6 +43,13 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "ParseAssembly": (c_void_p, [c_void_p, c_char_p, _OUT]),
     "VerifyModule": (c_bool, [c_void_p, _OUT]),
     "DisposeModule": (None, [c_void_p]),
+    "CreatePipelineTuningOptions": (c_void_p, []),
+    "DisposePipelineTuningOptions": (None, [c_void_p]),
+    "CreatePassBuilder": (c_void_p, [c_void_p, c_void_p]),
+    "DisposePassBuilder": (None, [c_void_p]),
+    "buildPerModuleDefaultPipeline": (c_void_p, [c_void_p, c_int]),
+    "RunNewModulePassManager": (None, [c_void_p, c_void_p, c_void_p]),
+    "DisposeNewModulePassManger": (None, [c_void_p]),
     "TargetMachineEmitToMemory": (c_void_p, [c_void_p, c_void_p, c_int, _OUT]),
     "GetBufferStart": (c_void_p, [c_void_p]),
     "GetBufferSize": (c_size_t, [c_void_p]),
@@ -136,15 +143,28 @@ class LLVM:
             self._of_thread.machine = made
         return made
 
-    def emit_object(self, text: str) -> bytes:
-        """A relocatable object file of the module with this text; the module is verified."""
+    def emit_object(self, text: str, *, optimize: bool = False) -> bytes:
+        """A relocatable object file of the module with this text; the module is verified.
+
+        `optimize`: LLVM's own passes run over it first. Kernels are written as they should be;
+        only code made of many small functions gains.
+        """
         context = self.ContextCreate()
         try:
-            return self._emit(context, text)
+            return self._emit(context, text, optimize)
         finally:
             self.ContextDispose(context)
 
-    def _emit(self, context: int, text: str) -> bytes:
+    def _run_passes(self, module: int) -> None:
+        options = self.CreatePipelineTuningOptions()
+        builder = self.CreatePassBuilder(self.machine(), options)
+        passes = self.buildPerModuleDefaultPipeline(builder, 2)
+        self.RunNewModulePassManager(passes, module, builder)
+        self.DisposeNewModulePassManger(passes)
+        self.DisposePassBuilder(builder)
+        self.DisposePipelineTuningOptions(options)
+
+    def _emit(self, context: int, text: str, optimize: bool) -> bytes:
         out = c_char_p()
         module = self.ParseAssembly(context, text.encode(), byref(out))
         if not module or out.value:
@@ -152,6 +172,8 @@ class LLVM:
         try:
             if self.VerifyModule(module, byref(out)):
                 raise self._error(out)
+            if optimize:
+                self._run_passes(module)
             buffer = self.TargetMachineEmitToMemory(self.machine(), module, 1, byref(out))
             if not buffer:
                 raise self._error(out)
