@@ -163,6 +163,31 @@ def test_a_missing_op_is_reported_with_what_waits_for_it(capsys: Any) -> None:
     assert "next op worth writing: amax (the device has no rule for it" in printed
 
 
+class Passing(Wrapped):
+    """Passes one op on to another backend, and counts."""
+
+    def __init__(self, passed: str) -> None:
+        super().__init__()
+        self.passed = passed
+        self.fallbacks: dict[str, int] = {}
+
+    def compile(self, graph: Graph) -> api.Executable:
+        name = graph.nodes[0].op.qualified
+        if name == self.passed:
+            self.fallbacks[name] = self.fallbacks.get(name, 0) + 1
+        return super().compile(graph)
+
+
+def test_what_a_device_leaves_to_another_is_listed_by_tier(capsys: Any) -> None:
+    backends.register("passing", Passing("tanh"))
+    command = ["conformance", "--device", "passing", "--summary"]
+    assert cli.main([*command, "--op", "exp"]) == 0
+    assert "left to" not in capsys.readouterr().out
+    assert cli.main([*command, "--op", "tanh", "--op", "exp"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"left to the reference backend.*\n  T0 +tanh \d+\n", printed)
+
+
 def test_a_device_that_leaves_results_elsewhere_is_caught() -> None:
     case = next(c for c in cases_of("exp") if c.tier != "entry")
     stray = Case(case.op, case.tier, case.dtype, lambda device: case.run("cpu"), case.expected)

@@ -63,9 +63,11 @@ def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = Tr
 
 
 def _view(op: Op, args: tuple[Any, ...], plan: Any) -> Any:
+    if plan.several:
+        return None
     meta, delta = plan.parts[0]
     source = args[0]._meta
-    if plan.several or meta.dtype.itemsize != source.dtype.itemsize or source.device.type != HOST:
+    if meta.dtype.itemsize != source.dtype.itemsize or source.device.type != HOST:
         return None
     if not op.derivatives:
         return None

@@ -347,3 +347,20 @@ def test_learned_call_keeps_no_tensor_alive() -> None:
     del a
     gc.collect()
     assert gone() is None
+
+
+def test_a_fresh_gradient_is_taken_over_not_copied() -> None:
+    """No copy: what backward allocates is the gradients, and no more than it needs on the way."""
+    w = torch.ones(256, 256, requires_grad=True)
+    x = torch.ones(64, 256)
+    for _ in range(3):
+        w.grad = None
+        loss = F.linear(x, w).sum()
+        before = torch.memory_stats()["allocations"]
+        loss.backward()
+        made = torch.memory_stats()["allocations"] - before
+    # ones for the loss, the expanded gradient made dense for the product, dW
+    assert made <= 6, made
+    big = torch.ones(1000, requires_grad=True)
+    (big * 2).sum().backward()
+    assert big.grad.tolist() == [2.0] * 1000

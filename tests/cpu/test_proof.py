@@ -8,7 +8,11 @@ from functools import cache
 
 import pytest
 
+import lucerne
 from lucerne.backends.cpu.rules import table
+from lucerne.base.config import config
+from lucerne.conformance import frozen_cases, run
+from lucerne.tensor import eager
 from tests.cpu.proof import budget, determinism
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")
@@ -26,6 +30,7 @@ def proof(*arguments: str) -> subprocess.CompletedProcess[str]:
 # ---- the guard proof --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kernels_stay_inside_their_tensors() -> None:
     """Every op of the table, some sizes and layouts; all of them by `--full`."""
     done = proof()
@@ -73,9 +78,27 @@ def test_right_kernel_beside_the_planted_ones_passes() -> None:
     assert planted()["right"] == (0, 0, 0, 0)
 
 
+# ---- the reference backend ---------------------------------------------------------------------
+
+LIBRARY = {"svd_factors"}
+"""What NumPy's LAPACK does on purpose."""
+
+
+@pytest.mark.slow
+def test_first_tier_agrees_and_needs_no_reference_backend() -> None:
+    """torch's answers to what nearly every model calls, from the engine's own kernels."""
+    if config.host_backend != "cpu":
+        pytest.skip("the device cpu is served by another backend")
+    eager.clear_plans()
+    found = run([c for c in frozen_cases(lucerne) if c.tier == "T0"], "cpu")
+    assert not [f"{o.op} {o.dtype}: {o.first_failure}" for o in found if not o.ok]
+    assert not {name for o in found for name in o.fallbacks} - LIBRARY
+
+
 # ---- determinism ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_threads_or_process() -> None:
     """One dtype of each row; 20 processes and all dtypes by `--full`."""
     children = [determinism.child((1, 2, 4), quick=True), determinism.child((4,), quick=True)]

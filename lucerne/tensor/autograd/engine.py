@@ -58,10 +58,37 @@ class _Run:
         heapq.heappush(self.ready, (-node.sequence, id(node), node))
 
     def run(self) -> None:
-        while self.ready:
-            node = heapq.heappop(self.ready)[2]
-            grads = self.pending.pop(node, None) or [None] * len(node.out_metas)
-            self.visit(node, grads)
+        ready, pending = self.ready, self.pending
+        watched = self.wanted is not None or anomaly.enabled
+        while ready:
+            node = heapq.heappop(ready)[2]
+            grads = pending.pop(node, None) or [None] * len(node.out_metas)
+            if watched or node.tensor_hooks or node.pre_hooks or node.post_hooks:
+                self.visit(node, grads)
+            else:
+                self.pass_through(node, grads)
+
+    def pass_through(self, node: Node, grads: list[Any]) -> None:
+        """`visit` for a node that nobody watches: the commonest case, in one function."""
+        if len(grads) == 1 and grads[0] is None:
+            results: Sequence[Any] = [None] * len(node.next_edges)
+        else:
+            results = _guarded(node, grads)
+            if not self.keep_graph:
+                node.release()
+        pending, missing = self.pending, self.missing
+        for edge, g in zip(node.next_edges, results, strict=True):
+            if edge is None:
+                continue
+            target, index = edge
+            slots = pending.get(target)
+            if slots is None:
+                slots = pending[target] = [None] * len(target.out_metas)
+            if g is not None:
+                slots[index] = g if slots[index] is None else slots[index] + g
+            left = missing[target] = missing[target] - 1
+            if left == 0:
+                self.push(target)
 
     def visit(self, node: Node, grads: list[Any]) -> None:
         grads = _tensor_hooks(node, grads)

@@ -155,41 +155,45 @@ class OpNode(Node):
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self.released:
             raise RuntimeError(USED_UP)
-        known = self._known()
-        known["g"] = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
-        found: dict[str, Any] = {}
+        g = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
+        found: dict[Any, Any] = {}
         result = []
         for name, index, meta in self.inputs:
             if name not in found:
-                found[name] = self._formula(name, known)
-            g = found[name]
-            g = g[index] if index is not None and g is not None else g
-            result.append(None if g is None else fit(g, meta))
+                found[name] = self._formula(name, g, found)
+            part = found[name]
+            part = part[index] if index is not None and part is not None else part
+            if part is not None and part._meta is not meta:
+                part = fit(part, meta)
+            result.append(part)
         return result
 
-    def _known(self) -> dict[str, Any]:
-        """Everything a formula may name, but `g`."""
-        known: dict[str, Any] = {}
-        for name, value in zip(self.op.args, self.plain, strict=True):
-            known[f"{name}_meta"] = value
-            known[name] = value
-        known.update((name, _unpack(v)) for name, v in self.saved.items())
-        known["y_meta"] = self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
-        known["needs"] = frozenset([n for n, _, _ in self.inputs])
-        return known
+    def _read(self, name: str) -> Any:
+        """What a formula names, but `g`: a saved tensor, a parameter, a meta."""
+        saved = self.saved.get(name)
+        if saved is not None:
+            return _unpack(saved)
+        at = _places(self.op).get(name)
+        if at is not None:
+            return self.plain[at]
+        if name == "y_meta":
+            return self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
+        assert name == "needs", name
+        return frozenset([n for n, _, _ in self.inputs])
 
     def _materialized(self, grads: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(
             zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
         )
 
-    def _formula(self, name: str, known: dict[Any, Any]) -> Any:
+    def _formula(self, name: str, g: Any, found: dict[Any, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
         if type(formula) is not Part:
-            return formula(*[known[r] for r in reads])
-        if formula.whole not in known:  # the gradients of several inputs, made once
-            known[formula.whole] = formula.whole(*[known[r] for r in reads])
-        return known[formula.whole][formula.index]
+            return formula(*[g if r == "g" else self._read(r) for r in reads])
+        if formula.whole not in found:  # the gradients of several inputs, made once
+            values = [g if r == "g" else self._read(r) for r in reads]
+            found[formula.whole] = formula.whole(*values)
+        return found[formula.whole][formula.index]
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -209,6 +213,13 @@ class OpNode(Node):
     def release(self) -> None:
         self.saved = {}
         self.released = True
+
+
+@functools.cache
+def _places(op: Op) -> dict[str, int]:
+    """Where among the parameters a formula's names are: `input`, `input_meta`, ..."""
+    found = {name: i for i, name in enumerate(op.args)}
+    return {**{f"{name}_meta": i for name, i in found.items()}, **found}
 
 
 @functools.cache
@@ -274,7 +285,7 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Any) -> None:
-        super().__init__([], (variable._meta,))
+        self.start([], (variable._meta,), None)
         self.variable = variable
         self.sequence = 1 << 62  # leaves are served first, so their buffers are free early
 

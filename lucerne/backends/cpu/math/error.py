@@ -10,8 +10,8 @@ import math
 
 from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.math.exponential import expm1_near, reduced
-from lucerne.backends.cpu.math.piecewise import piecewise
-from lucerne.backends.cpu.math.tables import ERF, NORMAL_TAIL
+from lucerne.backends.cpu.math.piecewise import gated, piecewise
+from lucerne.backends.cpu.math.tables import ERF, NORMAL_GATE, NORMAL_TAIL
 from lucerne.backends.cpu.math.vector import (
     absolute,
     at_least,
@@ -60,6 +60,10 @@ def erfc(f: Function, x: Value) -> Value:
 
 
 def gelu(f: Function, x: Value) -> Value:
+    return gated(f, x, NORMAL_GATE, _gelu_anywhere)
+
+
+def _gelu_anywhere(f: Function, x: Value) -> Value:
     """x * P(normal < x) = max(x, 0) - |x| * P(normal < -|x|); nan at minus infinity, as inf * 0."""
     bounded = at_most(f, x, 9.0)
     tail = _tail(f, bounded, 1.0, -14.6, absolute(f, bounded))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from lucerne.backends.cpu.emit.builder import Function, Value
-from lucerne.backends.cpu.math.piecewise import piecewise
-from lucerne.backends.cpu.math.tables import TANH, TANH_OFFSET
+from lucerne.backends.cpu.math.piecewise import gated, piecewise
+from lucerne.backends.cpu.math.tables import LOGISTIC_GATE, TANH, TANH_OFFSET
 from lucerne.backends.cpu.math.vector import (
     absolute,
     at_most,
@@ -110,6 +110,10 @@ _GELU_CUBIC = _GELU_LINEAR * 0.044715
 
 
 def gelu_tanh(f: Function, x: Value) -> Value:
+    return gated(f, x, LOGISTIC_GATE, _gelu_tanh_anywhere)
+
+
+def _gelu_tanh_anywhere(f: Function, x: Value) -> Value:
     """x * (1 + tanh(z / 2)) / 2 = x * sigmoid(z), z = x * (a + b x x) with the part z loses.
 
     z is large where the result is small, and an error in it counts as a whole.

@@ -1,16 +1,18 @@
-"""Functions of one number as polynomials in sixteen pieces.
+"""Functions of one number as polynomials in sixteen or thirty-two pieces.
 
-On AVX-512 a row of a table is one register and looking up is one instruction.
+On AVX-512 a row of a table is one register or two, and looking up is one instruction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lucerne.backends.cpu.emit.builder import F32, I32, I64, Function, Value
 from lucerne.backends.cpu.emit.target import HOST
 from lucerne.backends.cpu.emit.values import float_literal
-from lucerne.backends.cpu.math.tables import Table
+from lucerne.backends.cpu.math.integer import any_lane
+from lucerne.backends.cpu.math.tables import GATE_LOWEST, GATE_PIECES, GATE_TOP, Table
+from lucerne.backends.cpu.math.vector import at_most
 
 
 def piecewise(
@@ -36,11 +38,43 @@ def piecewise(
     return (f.fma(distance, lead, change) if lead else change) + start
 
 
-def _permuted(f: Function, row: Sequence[float], index: Value, name: str) -> Value:
+def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], Value]) -> Value:
+    """x times the gate of `table`, a function that rises from 0 to 1; by `far` where there is no
+    lookup, and for all lanes of a vector with one below the table, which should be rare.
+
+    Added to 2 ** 23, pieces * x leaves the number of its piece in the lowest bits: whole numbers
+    above zero and halves below, for the unit of the last place doubles there.
+    """
+    if not HOST.has_avx512 or x.type.lanes != 16:
+        return far(f, x)
+    bounded = at_most(f, x, GATE_TOP)
+    index = f.bitcast(f.fma(bounded, GATE_PIECES, 2.0**23), I32.vector(16))
+    centres, total, *rows = [_permuted_two(f, row, index) for row in table]
+    distance = bounded - centres
+    for row in rows:
+        total = f.fma(total, distance, row)
+    near = x * total
+    below = f.compare("lt", x, GATE_LOWEST)
+    with f.if_(any_lane(f, below)) as branch:
+        branch.give(f.select(below, far(f, x), near))
+    with branch.else_():
+        branch.give(near)
+    return branch.results[0]
+
+
+def _permuted_two(f: Function, row: Sequence[float], index: Value) -> Value:
     type = F32.vector(16)
+    low, high = _vector(f, row[:16]), _vector(f, row[16:])
+    return f.call("llvm.x86.avx512.vpermi2var.ps.512", type, [low, index, high])
+
+
+def _vector(f: Function, row: Sequence[float]) -> Value:
     values = ", ".join(f"float {float_literal(c, F32)}" for c in row)
-    held = Value(f, type, f"<{values}>")
-    return f.call("llvm.x86.avx512.permvar.sf.512", type, [held, index])
+    return Value(f, F32.vector(len(row)), f"<{values}>")
+
+
+def _permuted(f: Function, row: Sequence[float], index: Value, name: str) -> Value:
+    return f.call("llvm.x86.avx512.permvar.sf.512", F32.vector(16), [_vector(f, row), index])
 
 
 def _gathered(f: Function, row: Sequence[float], index: Value, name: str) -> Value:

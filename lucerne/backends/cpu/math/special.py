@@ -150,7 +150,7 @@ def _bessel_i(order: int, scaled: bool) -> Special:
         with branch.else_():
             branch.give(_asymptotic(f, size, order, scaled))
         (found,) = branch.results
-        found = f.select(f.compare("eq", size, math.inf), 0.0 if scaled else size, found)
+        found = f.select(f.compare("eq", size, math.inf), 0.0 if scaled else math.nan, found)
         return _copysign(f, found, x) if order else found
 
     return function
