@@ -142,7 +142,7 @@ def bump(t: Any) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
             "a clone to get a normal tensor before doing inplace update."
         )
-    storage.version += 1
+    storage.note_write()
     if storage.saved and config.user_lines:
         storage.writer = user_place()
 

@@ -80,6 +80,12 @@ class Storage(StorageBase):
             known[:] = [r for r in known if r() is not None]  # at each power of two: amortised
         known.append(weakref.ref(view))
 
+    def note_write(self) -> None:
+        """Count a write, for this storage and for the memory it may share with others."""
+        self.version += 1
+        if FAST is not None and type(self.buffer) is FAST.Memory:
+            self.buffer.writes += 1
+
     def alias(self) -> Storage:
         """The same bytes under a version counter of its own (what `.data` gives)."""
         return Storage(self.buffer, self.nbytes, self.device, self.owner)

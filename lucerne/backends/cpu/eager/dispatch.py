@@ -12,6 +12,7 @@ from __future__ import annotations
 from lucerne.backends.cpu.eager import plans as P
 from lucerne.backends.cpu.eager.keys import MAX_KEY, any_of, is_known, word, write_keys
 from lucerne.backends.cpu.eager.layout import (
+    Memory,
     TUPLE_ITEMS,
     VAR_SIZE,
     Storage,
@@ -217,6 +218,10 @@ def _write_run_kernel(m: Module) -> None:
             f.ret(f.zero(PTR))
         version = field(f, storage, Storage.VERSION, I64) + 1
         set_field(f, storage, Storage.VERSION, version)
+        memory = field(f, storage, Storage.BUFFER)
+        with f.if_(is_known(f, type_of(f, memory), "memory_type")):
+            writes = field(f, memory, Memory.WRITES, I64) + 1
+            set_field(f, memory, Memory.WRITES, writes)
         saved = f.compare("ne", f.load(I8, f.at(storage, Storage.SAVED)), 0)
         with f.if_(saved):  # a backward pass may have to name the line that wrote here
             place = f.call("user_line", PTR, [])

@@ -78,7 +78,12 @@ class Memory:
 
     ADDRESS = HEAD
     NBYTES = HEAD + 8
-    SIZE = HEAD + 16
+    WRITES = HEAD + 16
+    """How often somebody wrote to it in place, through whatever storage."""
+    EXPORTED = HEAD + 24
+    """Whether others (NumPy, ...) were given its address: they may write unseen."""
+    WEAK = HEAD + 32
+    SIZE = HEAD + 40
 
 
 # ---- what PyType_FromSpec reads ---------------------------------------------------------------

@@ -117,6 +117,9 @@ class Native:
         members = [
             (b"address", SSIZE, Memory.ADDRESS, READ_ONLY, None),
             (b"nbytes", SSIZE, Memory.NBYTES, READ_ONLY, None),
+            (b"writes", SSIZE, Memory.WRITES, 0, None),
+            (b"exported", SSIZE, Memory.EXPORTED, 0, None),
+            (b"__weaklistoffset__", SSIZE, Memory.WEAK, READ_ONLY, None),
         ]
         return make_type("lucerne.Memory", Memory.SIZE, 0, slots, members)
 

@@ -312,12 +312,15 @@ def _write_memory(m: Module) -> None:
             f.call("PyObject_GC_Track", VOID, [t])
     with m.function("memory_dealloc", [("s", PTR)]) as f:
         (s,) = f.args
+        with f.if_(not_null(f, field(f, s, Memory.WEAK))):
+            f.call("PyObject_ClearWeakRefs", VOID, [s])
         data = field(f, s, Memory.ADDRESS)
         with f.if_(not_null(f, data)):
             f.call("lucerne_free", VOID, [data, field(f, s, Memory.NBYTES, I64)])
         _free_object(f, s)
     with m.function("memory_buffer", [("s", PTR), ("view", PTR), ("flags", I32)], I32) as f:
         s, view, flags = f.args
+        set_field(f, s, Memory.EXPORTED, f.constant(1))
         args = [view, s, field(f, s, Memory.ADDRESS), field(f, s, Memory.NBYTES, I64)]
         f.ret(f.call("PyBuffer_FillInfo", I32, [*args, f.constant(0, I32), flags]))
 

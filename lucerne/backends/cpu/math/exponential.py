@@ -19,6 +19,7 @@ from lucerne.backends.cpu.math.vector import (
     nearest,
     polynomial,
     reciprocal_guess,
+    rounded,
     scale,
 )
 
@@ -107,6 +108,8 @@ def silu(f: Function, x: Value) -> Value:
 
 _GELU_LINEAR = 2 * math.sqrt(2 / math.pi)
 _GELU_CUBIC = _GELU_LINEAR * 0.044715
+_LINEAR_REST = _GELU_LINEAR - rounded(_GELU_LINEAR)
+_CUBIC_REST = _GELU_CUBIC - rounded(_GELU_CUBIC)
 
 
 def gelu_tanh(f: Function, x: Value) -> Value:
@@ -123,20 +126,14 @@ def _gelu_tanh_anywhere(f: Function, x: Value) -> Value:
     square_low = f.fma(bounded, bounded, -square)
     cubic = square * _GELU_CUBIC
     cubic_low = f.fma(square, _GELU_CUBIC, -cubic)
-    cubic_low = f.fma(square_low, _GELU_CUBIC, f.fma(square, _rest(_GELU_CUBIC), cubic_low))
+    cubic_low = f.fma(square_low, _GELU_CUBIC, f.fma(square, _CUBIC_REST, cubic_low))
     slope = cubic + _GELU_LINEAR
     added = slope - cubic
     slope_low = (cubic - (slope - added)) + (_GELU_LINEAR - added)
-    slope_low = slope_low + (cubic_low + _rest(_GELU_LINEAR))
+    slope_low = slope_low + (cubic_low + _LINEAR_REST)
     z = bounded * slope
     z_low = f.fma(bounded, slope, -z)
     return logistic(f, z, f.fma(bounded, slope_low, z_low), times=x)
-
-
-def _rest(c: float) -> float:
-    """What a constant loses as a float32."""
-    mantissa, exponent = math.frexp(c)
-    return c - math.ldexp(round(mantissa * 2**24), exponent - 24)
 
 
 # ---- tanh ---------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], 
         return far(f, x)
     bounded = at_most(f, x, GATE_TOP)
     index = f.bitcast(f.fma(bounded, GATE_PIECES, 2.0**23), I32.vector(16))
-    centres, total, *rows = [_permuted_two(f, row, index) for row in table]
+    centres, total, *rows = [permuted_two(f, row, index) for row in table]
     distance = bounded - centres
     for row in rows:
         total = f.fma(total, distance, row)
@@ -62,7 +62,8 @@ def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], 
     return branch.results[0]
 
 
-def _permuted_two(f: Function, row: Sequence[float], index: Value) -> Value:
+def permuted_two(f: Function, row: Sequence[float], index: Value) -> Value:
+    """One of 32 floats for each of sixteen lanes, by the low five bits of the index."""
     type = F32.vector(16)
     low, high = _vector(f, row[:16]), _vector(f, row[16:])
     return f.call("llvm.x86.avx512.vpermi2var.ps.512", type, [low, index, high])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lucerne.backends.cpu.emit.builder import F32, Function, Value
-from lucerne.backends.cpu.math import arcs, error, exponential, logarithm, wide
+from lucerne.backends.cpu.math import arcs, circular, error, exponential, logarithm, wide
 from lucerne.backends.cpu.math.calls import libm
 
 Builder = Callable[..., Value]
@@ -22,6 +22,8 @@ FLOAT32: dict[str, Builder] = {
     "erfc": error.erfc,
     "normal_cdf": error.normal_cdf,
     "gelu": error.gelu,
+    "sin": circular.sin,
+    "cos": circular.cos,
     "log": logarithm.log,
     "log1p": logarithm.log1p,
     "log2": logarithm.log2,

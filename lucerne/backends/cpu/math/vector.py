@@ -6,6 +6,7 @@ registers; everywhere else arithmetic and bit operations do the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,12 @@ def halves(f: Function, fn: Callable[..., Value], *args: Value) -> Value:
 
 def too_wide(type: Type) -> bool:
     return HOST.has_avx512 and type.nbytes == 128
+
+
+def rounded(c: float, digits: int = 24) -> float:
+    """A constant with so many binary digits: those of a float32."""
+    mantissa, exponent = math.frexp(c)
+    return math.ldexp(round(mantissa * 2**digits), exponent - digits)
 
 
 def absolute(f: Function, x: Value) -> Value:

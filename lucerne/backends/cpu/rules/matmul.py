@@ -7,7 +7,8 @@ from typing import Any
 
 from lucerne.backends.cpu.gemm.choose import product_kernel
 from lucerne.backends.cpu.gemm.complex import REAL_KINDS, complex_product
-from lucerne.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, Combine
+from lucerne.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, PLAIN, Combine
+from lucerne.backends.cpu.gemm.kept import with_kept_weight
 from lucerne.backends.cpu.gemm.kinds import KINDS
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne.backends.cpu.rules.table import rule
@@ -31,7 +32,12 @@ def linear(node: Node) -> Any:
     input, weight = node.args[0].meta, node.args[1].meta
     bias = None if node.args[2] is None else node.args[2].meta
     turned = weight.like(shape=weight.shape[::-1], strides=weight.strides[::-1])
-    return _product(input, turned, node.outputs[0].meta, bias, "linear")
+    out: TensorMeta = node.outputs[0].meta
+    kernel = _product(input, turned, out, bias, "linear")
+    if out.dtype.name not in ("float32", "bfloat16"):
+        return kernel
+    spread = None if bias is None else _spread(expanded_strides(bias, out.shape), out.shape[-1])
+    return with_kept_weight(kernel, input, out, bias, Combine(spread) if spread else PLAIN)
 
 
 @rule("add_product")

@@ -1,0 +1,72 @@
+"""sin and cos in float32, by the nearest of 32 points of the circle.
+
+sin(p + d) = S + (C sin d - S (1 - cos d)), where S and C, the sine and cosine of the point p, are
+looked up. d is the argument less n / 32 of a turn, known to twice the digits of float32.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lucerne.backends.cpu.emit.builder import I32, Function, Value
+from lucerne.backends.cpu.emit.target import HOST
+from lucerne.backends.cpu.math import wide
+from lucerne.backends.cpu.math.integer import any_lane
+from lucerne.backends.cpu.math.piecewise import permuted_two
+from lucerne.backends.cpu.math.vector import absolute, rounded
+
+_ROUNDER = 1.5 * 2.0**23  # added, it leaves the whole part in the low bits
+_STEP = math.pi / 16
+_STEP_HIGH = rounded(_STEP)  # n * it taken off x is exact: n is the nearest
+_STEP_MIDDLE = rounded(_STEP - _STEP_HIGH, 12)  # n * it is exact, for n up to 2 ** 12
+_STEP_LOW = _STEP - _STEP_HIGH - _STEP_MIDDLE + 1.2246467991473532e-16 / 16
+_FAR = 800.0
+
+
+def _sine(quarters: int) -> list[float]:
+    """The sines of the points, so many quarters of a turn on; zero and one are exact."""
+    first = [math.sin(k * _STEP) for k in range(8)]
+    half = [*first, 1.0, *first[:0:-1]]
+    turn = [*half, *[-v for v in half]]
+    return [*turn[8 * quarters :], *turn[: 8 * quarters]]
+
+
+def sin(f: Function, x: Value) -> Value:
+    found = _shifted(f, x, 0)
+    return wide.FUNCTIONS["sin"](f, x) if found is None else found
+
+
+def cos(f: Function, x: Value) -> Value:
+    found = _shifted(f, x, 1)
+    return wide.FUNCTIONS["cos"](f, x) if found is None else found
+
+
+def _shifted(f: Function, x: Value, quarters: int) -> Value | None:
+    """The sine of x and so many quarters of a turn, or None where there is no lookup."""
+    if not HOST.has_avx512 or x.type.lanes != 16:
+        return None
+    far = any_lane(f, f.compare("ge", absolute(f, x), _FAR))
+    with f.if_(far) as branch:
+        branch.give(wide.FUNCTIONS["cos" if quarters else "sin"](f, x))
+    with branch.else_():
+        branch.give(_near(f, x, quarters))
+    return branch.results[0]
+
+
+def _near(f: Function, x: Value, quarters: int) -> Value:
+    placed = f.fma(x, 1 / _STEP, _ROUNDER)
+    n = placed - _ROUNDER
+    exact = f.fma(n, -_STEP_HIGH, x)
+    d = f.fma(n, -_STEP_MIDDLE, exact)
+    low = f.fma(n, -_STEP_LOW, f.fma(n, -_STEP_MIDDLE, exact - d))
+    square = d * d
+    bend = f.fma(d * square, f.fma(square, 1 / 120, -1 / 6), low)
+    fall = square * f.fma(square, 1 / 24, -0.5)
+    index = f.bitcast(placed, I32.vector(16))
+    sines = _sine(quarters)
+    sine = permuted_two(f, sines, index)
+    sine_low = permuted_two(f, [v - rounded(v) for v in sines], index)
+    cosine = permuted_two(f, _sine(quarters + 1), index)
+    small = f.fma(cosine, bend, f.fma(sine, fall, sine_low))
+    found = sine + f.fma(cosine, d, small)
+    return found if quarters else f.select(f.compare("eq", x, 0.0), x, found)
