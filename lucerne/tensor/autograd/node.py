@@ -265,7 +265,11 @@ def fit(g: Any, meta: TensorMeta) -> Any:
     """Bring a gradient to the shape and dtype of what it is the gradient of."""
     have: TensorMeta = g._meta
     if have.shape != meta.shape:
-        g = g.sum_to_size(meta.shape)
+        lead = have.ndim - meta.ndim
+        if lead > 0 and have.shape[lead:] == meta.shape:  # as a bias was broadcast: rows only
+            g = g.sum(tuple(range(lead)))
+        else:
+            g = g.sum_to_size(meta.shape)
         have = g._meta
     if have.dtype is not meta.dtype:
         if have.dtype.category == dt.COMPLEX and meta.dtype.category != dt.COMPLEX:

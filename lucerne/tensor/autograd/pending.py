@@ -17,6 +17,7 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge, reads_of
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor
 from lucerne.tensor.autograd.state import AutogradState, ViewState, requires_grad, state_of
+from lucerne.tensor.base import TensorBase
 
 Record = list[Any]
 
@@ -44,7 +45,7 @@ def _expanded(
 ) -> AutogradState:  # fmt: skip
     node = OpNode.__new__(OpNode)
     node.op, node.released = op, False
-    metas = [a if isinstance(a, TensorMeta) else getattr(a, "_meta", a) for a in args]
+    metas = [a._meta if isinstance(a, TensorBase) else a for a in args]
     node.plain = metas
     node.inputs = []
     edges: list[Edge | None] = []

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import lucerne
@@ -47,13 +48,19 @@ def _hash(results: Any) -> str:
     return digest.hexdigest()[:16]
 
 
+def _sources() -> list[tuple[str, int]]:
+    """The package's files and when they were changed."""
+    found = Path(lucerne.__file__).parent.rglob("*.py")
+    return sorted((str(path), path.stat().st_mtime_ns) for path in found)
+
+
 def main(options: argparse.Namespace) -> int:
     """The parent, or with `--threads` a child."""
     if options.threads:
         counts = map(int, options.threads.split(","))
         print(json.dumps({n: hashes(n, quick=options.quick) for n in counts}))
         return 0
-    began = time.perf_counter()
+    began, sources = time.perf_counter(), _sources()
     seen: dict[str, set[str]] = {}
     processes = options.processes or (PROCESSES if options.full else 4)
     for number in range(processes):
@@ -62,6 +69,9 @@ def main(options: argparse.Namespace) -> int:
         for found in child(turned if number < 3 else turned[:1]).values():
             for name, value in found.items():
                 seen.setdefault(name, set()).add(value)
+    if _sources() != sources:
+        print("the package was edited meanwhile: results of different code can't be compared")
+        return 2
     different = [name for name, values in seen.items() if len(values) > 1]
     for name in different:
         print(f"differs ({len(seen[name])} results): {name}")

@@ -18,9 +18,9 @@ from lucerne.backends.cpu.math.vector import absolute, rounded
 _ROUNDER = 1.5 * 2.0**23  # added, it leaves the whole part in the low bits
 _STEP = math.pi / 16
 _STEP_HIGH = rounded(_STEP)  # n * it taken off x is exact: n is the nearest
-_STEP_MIDDLE = rounded(_STEP - _STEP_HIGH, 12)  # n * it is exact, for n up to 2 ** 12
+_STEP_MIDDLE = rounded(_STEP - _STEP_HIGH, 10)  # n * it is exact, for n up to 2 ** 14
 _STEP_LOW = _STEP - _STEP_HIGH - _STEP_MIDDLE + 1.2246467991473532e-16 / 16
-_FAR = 800.0
+_FAR = 3200.0
 
 
 def _sine(quarters: int) -> list[float]:
@@ -32,24 +32,24 @@ def _sine(quarters: int) -> list[float]:
 
 
 def sin(f: Function, x: Value) -> Value:
-    found = _shifted(f, x, 0)
-    return wide.FUNCTIONS["sin"](f, x) if found is None else found
+    return _shifted(f, x, 0, wide.FUNCTIONS["sin"])
 
 
 def cos(f: Function, x: Value) -> Value:
-    found = _shifted(f, x, 1)
-    return wide.FUNCTIONS["cos"](f, x) if found is None else found
+    return _shifted(f, x, 1, wide.FUNCTIONS["cos"])
 
 
-def _shifted(f: Function, x: Value, quarters: int) -> Value | None:
-    """The sine of x and so many quarters of a turn, or None where there is no lookup."""
+def _shifted(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value:
+    """The sine of x and so many quarters of a turn: far out, and where there is no lookup, by
+    `anywhere`. A lane does not depend on its neighbours."""
     if not HOST.has_avx512 or x.type.lanes != 16:
-        return None
-    far = any_lane(f, f.compare("ge", absolute(f, x), _FAR))
-    with f.if_(far) as branch:
-        branch.give(wide.FUNCTIONS["cos" if quarters else "sin"](f, x))
+        return anywhere(f, x)
+    near = _near(f, x, quarters)
+    far = f.compare("ge", absolute(f, x), _FAR)
+    with f.if_(any_lane(f, far)) as branch:
+        branch.give(f.select(far, anywhere(f, x), near))
     with branch.else_():
-        branch.give(_near(f, x, quarters))
+        branch.give(near)
     return branch.results[0]
 
 
