@@ -204,9 +204,13 @@ def _row_ops() -> list[Case]:
         return lambda: m.nn.functional.cross_entropy(x, target)
 
     def adamw(m: Any) -> Call:
-        p = data(m, 10_000_000).requires_grad_()
-        p.grad = data(m, 10_000_000, seed=1)
-        return m.optim.AdamW([p], lr=1e-3, fused=True).step
+        """The op behind `optim.AdamW(fused=True)`, on both sides."""
+        p, g, first, second = ([m.zeros(10_000_000)] for _ in range(4))
+        g[0].fill_(0.01)
+        steps = [m.tensor(1.0)]
+        rates = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "weight_decay": 1e-2, "eps": 1e-8}
+        flags = {"amsgrad": False, "maximize": False, "grad_scale": None, "found_inf": None}
+        return lambda: m._fused_adamw_(p, g, first, second, [], steps, **rates, **flags)
 
     return [
         Case("softmax 1024x1024", one(softmax), 0.8),
