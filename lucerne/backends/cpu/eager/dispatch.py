@@ -12,9 +12,9 @@ from __future__ import annotations
 from lucerne.backends.cpu.eager import plans as P
 from lucerne.backends.cpu.eager.keys import MAX_KEY, any_of, is_known, word, write_keys
 from lucerne.backends.cpu.eager.layout import (
-    Memory,
     TUPLE_ITEMS,
     VAR_SIZE,
+    Memory,
     Storage,
     Tensor,
 )
