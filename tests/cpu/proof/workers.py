@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import json
 import mmap
 import os
 import selectors
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _TEXT = 4096
+_TICK_SECONDS = 5
 _HANG_SECONDS = 120.0
+"""So long without a word from a child, and it counts as hanging; a tick counts as one even if the
+clock says more: a machine that was paused is no child's fault."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +55,12 @@ class _Child:
 
     def __init__(self, indices: Sequence[int], work: Work) -> None:
         self.left, self.notice = list(indices), Notice()
-        self.heard, self.buffer = time.monotonic(), b""
+        self.silence, self.buffer, self.hung = 0.0, b"", False
+        self.traces = tempfile.TemporaryFile("w+")  # noqa: SIM115 - as long as the child lives
         reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
+            faulthandler.register(signal.SIGUSR1, self.traces)
             os.close(reader)
             self._work(writer, work)
         os.close(writer)
@@ -74,7 +81,7 @@ class _Child:
     def results(self) -> Iterator[Result]:
         """What has arrived; called when the pipe has something to say."""
         raw = os.read(self.reader, 1 << 16)
-        self.heard = time.monotonic()
+        self.silence = 0.0
         *lines, self.buffer = (self.buffer + raw).split(b"\n")
         for line in lines:
             index, said = json.loads(line)
@@ -89,7 +96,30 @@ class _Child:
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if self.left:
             name = signal.Signals(-code).name if code < 0 else f"exit {code}"
-            yield Result(self.left.pop(0), {}, name, self.notice.read())
+            doing = self.notice.read()
+            if self.hung:
+                self.traces.seek(0)
+                name, doing = "hung", f"{doing}\n{self.threads}{self.traces.read()}"
+            yield Result(self.left.pop(0), {}, name, doing)
+
+    def wait(self, seconds: float) -> None:
+        """So much time has passed; end a child that says nothing for too long."""
+        self.silence += seconds
+        if self.silence > _HANG_SECONDS and not self.hung:
+            self.hung, self.threads = True, _threads(self.pid)
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(1)
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _threads(pid: int) -> str:
+    """State and processor time of a process's threads."""
+    lines = []
+    for thread in sorted(os.listdir(f"/proc/{pid}/task")):
+        with open(f"/proc/{pid}/task/{thread}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        lines.append(f"thread {thread}: state {fields[0]}, ticks {fields[11]} + {fields[12]}\n")
+    return "".join(lines)
 
 
 def run_all(count: int, work: Work, processes: int) -> Iterator[Result]:
@@ -105,14 +135,14 @@ def run_all(count: int, work: Work, processes: int) -> Iterator[Result]:
         for share in shares:
             start(share)
         while selector.get_map():
-            for key, _ in selector.select(timeout=5):
+            before = time.monotonic()
+            ready = selector.select(timeout=_TICK_SECONDS)
+            passed = min(time.monotonic() - before, _TICK_SECONDS)
+            for key in selector.get_map().values():
+                key.data.wait(passed)
+            for key, _ in ready:
                 child = key.data
                 yield from child.results()
                 if child.reader < 0:
                     selector.unregister(key.fd)
                     start(child.left)
-            now = time.monotonic()
-            for key in list(selector.get_map().values()):
-                if now - key.data.heard > _HANG_SECONDS:
-                    os.kill(key.data.pid, signal.SIGKILL)
-                    key.data.heard = now

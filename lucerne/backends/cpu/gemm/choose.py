@@ -59,7 +59,8 @@ def choose(kind: Kind, p: Product, epilogue: Epilogue = PLAIN) -> tuple[Code, Pl
         small = p.m <= _FEW_ROWS or p.flops <= _DIRECT_FLOPS or p.k <= _SHORT_K
         if small or (p.n <= kind.lanes and not _far_rows(kind, p)):
             return direct(kind), _direct_plan(kind, p, epilogue)
-    return driver(kind), plan(kind, p, epilogue)
+    planned = plan(kind, p, epilogue)
+    return driver(kind), planned
 
 
 def swapped(p: Product) -> Product:

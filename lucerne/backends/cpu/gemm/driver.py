@@ -20,7 +20,7 @@ from lucerne.backends.cpu.gemm.args import PLANNED, SIZE, Args
 from lucerne.backends.cpu.gemm.kinds import Kind
 from lucerne.backends.cpu.gemm.micro import ADD_TO_SUMS, LAST
 from lucerne.backends.cpu.gemm.pack import COPY, GATHER, TURN, pack, write_packing
-from lucerne.backends.cpu.runtime.code import Code, compiled
+from lucerne.backends.cpu.runtime.code import Code, Job, compiled
 
 SERIAL, PARALLEL_PRODUCT, PARALLEL_BATCH = 0, 1, 2
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
@@ -37,8 +37,13 @@ ENTRIES: dict[str, dict[str, int]] = {
 }
 
 
+def driver_job(kind: Kind) -> Job:
+    """The driver's key and writer: to be compiled beside others."""
+    return ("gemm.driver", *kind.key), lambda m: write_driver(m, kind)
+
+
 def driver(kind: Kind) -> Code:
-    return compiled(("gemm.driver", *kind.key), lambda m: write_driver(m, kind))
+    return compiled(*driver_job(kind))
 
 
 def write_driver(m: Module, kind: Kind) -> None:

@@ -20,7 +20,7 @@ from lucerne.backends.cpu.emit.types import I64, PTR
 from lucerne.backends.cpu.gemm.args import Args
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue, Tile
 from lucerne.backends.cpu.gemm.kinds import TILE_VECTORS, Kind, masked, store_masked
-from lucerne.backends.cpu.runtime.code import compiled
+from lucerne.backends.cpu.runtime.code import Job, compiled
 
 ADD_TO_SUMS, LAST = 1, 2
 _UNROLL = 4
@@ -46,10 +46,15 @@ class Form:
         return (*self.kind.key, self.height, self.vectors, self.a_packed, self.b_packed)
 
 
+def micro_job(form: Form, epilogue: Epilogue = PLAIN) -> Job:
+    """A micro-kernel's key and writer: to be compiled beside others."""
+    key = ("gemm.micro", *form.key, epilogue.key)
+    return key, lambda m: write_micro_kernel(m, form, epilogue)
+
+
 def micro_kernel(form: Form, epilogue: Epilogue = PLAIN) -> int:
     """The address of a micro-kernel."""
-    key = ("gemm.micro", *form.key, epilogue.key)
-    return compiled(key, lambda m: write_micro_kernel(m, form, epilogue))["kernel"]
+    return compiled(*micro_job(form, epilogue))["kernel"]
 
 
 def write_micro_kernel(m: Module, form: Form, epilogue: Epilogue) -> None:

@@ -14,11 +14,13 @@ from lucerne.backends.cpu.gemm.driver import (
     PARALLEL_PRODUCT,
     SERIAL,
     driver,
+    driver_job,
 )
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne.backends.cpu.gemm.kinds import TILE_ROWS, Kind
-from lucerne.backends.cpu.gemm.micro import Form, micro_kernel
+from lucerne.backends.cpu.gemm.micro import Form, micro_job, micro_kernel
 from lucerne.backends.cpu.gemm.pack import how_to_pack
+from lucerne.backends.cpu.runtime.code import compile_all
 from lucerne.backends.cpu.runtime.pool import MAX_THREADS, threads
 
 K_BLOCK = 384
@@ -90,6 +92,8 @@ def plan(kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = 
         Form(kind, h, a_packed=not cut.a_in_place, b_packed=not cut.b_in_place)
         for h in (low, tall if cut.taller else low)
     ]
+    # On all cores at once: a first product needs the driver and one or two micro-kernels.
+    compile_all([driver_job(kind), *(micro_job(form, epilogue) for form in dict.fromkeys(forms))])
     kernels = [micro_kernel(form, epilogue) for form in forms]
     words |= {"KERNEL": kernels[0], "KERNEL_TALLER": kernels[1]}
     words |= batch_words(p)

@@ -87,4 +87,5 @@ def _planned(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]
     """Chosen by the packed operand alone: both sides must agree."""
     if kind.source is BF16 and 1 in (p.b_k, p.b_col) and has_amx():
         return amx_driver(kind), amx_plan(kind, p, epilogue, b_ready=True)
-    return driver(kind), plan(kind, p, epilogue, b_ready=True)
+    planned = plan(kind, p, epilogue, b_ready=True)
+    return driver(kind), planned

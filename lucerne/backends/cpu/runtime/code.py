@@ -20,6 +20,8 @@ from lucerne.backends.cpu.runtime.image import ImageError
 from lucerne.backends.cpu.runtime.llvm import llvm
 
 Write = Callable[[Module], None]
+Job = tuple[Any, Write]
+"""A key and what writes its module."""
 OWN_LOADER = HOST.is_x86 and HOST.system == "linux"
 """Whether objects are linked by `runtime.link`; LLVM's linker does it elsewhere."""
 
@@ -58,7 +60,7 @@ def compiled(key: Any, write: Write) -> Code:
     return found
 
 
-def compile_all(wanted: Iterable[tuple[Any, Write]]) -> list[Code]:
+def compile_all(wanted: Iterable[Job]) -> list[Code]:
     """The codes for many keys. Those that must be compiled are, on all cores."""
     listed = list(wanted)
     with _lock:
