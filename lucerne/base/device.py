@@ -55,10 +55,14 @@ class device:
     def __enter__(self) -> device:
         """Inside `with device(...)` new tensors go there."""
         entered.append(self)
+        for told in watchers:
+            told(1)
         return self
 
     def __exit__(self, *exc: object) -> None:
         entered.pop()
+        for told in watchers:
+            told(-1)
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return device, (str(self),)
@@ -74,6 +78,8 @@ _TORCH = (
 )  # fmt: skip
 entered: list[device] = []
 """Devices whose `with` blocks are open, the innermost last."""
+watchers: list[Callable[[int], None]] = []
+"""Told 1 and -1 when `with device(...)` begins and ends: what was learned outside may not hold."""
 _KNOWN: dict[tuple[str, int | None], device] = {}
 _is_known_type: Callable[[str], bool] | None = None
 

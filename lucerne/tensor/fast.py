@@ -16,7 +16,7 @@ from lucerne.base import layout as lo
 from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.base.config import config
-from lucerne.base.device import HOST, device
+from lucerne.base.device import HOST, device, watchers
 from lucerne.base.where import user_place
 from lucerne.ir import dispatch, export
 from lucerne.ir import op as op_
@@ -289,4 +289,5 @@ def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
     FAST.patch(tensor, operators)
     FAST.patch_dealloc(tensor)
     dispatch.State.changed = FAST.set_mode
+    watchers.append(dispatch.state.add_special)
     dispatch.install(FAST.run)

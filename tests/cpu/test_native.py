@@ -364,3 +364,15 @@ def test_a_fresh_gradient_is_taken_over_not_copied() -> None:
     big = torch.ones(1000, requires_grad=True)
     (big * 2).sum().backward()
     assert big.grad.tolist() == [2.0] * 1000
+
+
+def test_a_device_context_reaches_remembered_calls() -> None:
+    for _ in range(3):
+        assert torch.zeros(2).device.type == "cpu"
+        with torch.device("meta"):
+            assert torch.zeros(2).device.type == "meta"
+    torch.set_default_device("meta")
+    try:
+        assert torch.zeros(2).device.type == "meta"
+    finally:
+        torch.set_default_device(None)
