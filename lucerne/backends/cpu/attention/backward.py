@@ -313,6 +313,7 @@ class _Task:
         top, inverse, delta = stats
         factor = f.splat(single(f, self.a.scale * LOG2_E), LANES)
         queries = f.splat(f.convert("trunc", start, I32), LANES) + f.lanes(I32.vector(LANES))
+        last = f.splat(f.convert("trunc", self.a.queries, I32), LANES)
         with f.loop(0, ROWS, 1, at_least_once=True) as loop:
             at = (row + loop.index) * SCORE_STEP
             number = f.splat(f.convert("trunc", k0 + row + loop.index, I32), LANES)
@@ -325,6 +326,8 @@ class _Task:
                 weight = exp2(f, score) * inverse[v]
                 if s.causal:
                     weight = f.select(number <= queries + v * LANES, weight, 0.0)
+                if s.mask is not None:  # nobody filled the mask beyond the last query
+                    weight = f.select(queries + v * LANES < last, weight, 0.0)
                 f.store(weight, place)
                 place = f.at(f.at(slopes, at), v * VECTOR.nbytes)
                 f.store(weight * (f.load(VECTOR, place) - delta[v]), place)
