@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lucerne import backends
 from lucerne.backends.cpu.backend import CpuBackend
@@ -158,6 +159,8 @@ def check_same(call: Both, *, exact: bool = False) -> bool:
     """Compare the two results; whether there was one (and not the same error twice)."""
     with np.errstate(all="ignore"):
         wanted, found = call.run()
+    if isinstance(wanted, NotImplementedError) and "scipy" in str(wanted):
+        pytest.skip(str(wanted))  # the oracle lacks the function, not the engine
     if isinstance(wanted, Exception) or isinstance(found, Exception):
         assert (type(found), str(found)) == (type(wanted), str(wanted)), f"{wanted!r} / {found!r}"
         return False

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lucerne.backends.cpu.machine import LlvmScalar, NotTaken
-from lucerne.backends.reference.machine import MACHINE
+from lucerne.backends.reference.machine import MACHINE, special
 from lucerne.base import dtype as dt
 from lucerne.ir.scalar import REQUIRED, Value, s
 from tests.cpu.lanes import over_lanes
@@ -102,6 +102,9 @@ def agree(got: Array, want: Array, ulps: float) -> None:
     assert not len(bad), f"at {bad}: got {got[bad]}, not {want[bad]}"
 
 
+STANDING_IN = ("lgamma", "digamma")
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize(
@@ -116,6 +119,8 @@ def test_instructions_agree_with_numpy(name: str, dtype: dt.dtype, count: int, l
     if name in UNLIKE_AT_INFINITY:
         args = [np.where(np.isinf(args[0]), 2.5, args[0]).astype(dtype.storage)]
     instruction = getattr(s, name)
+    if name in STANDING_IN and dtype is dt.float64 and special is None:
+        pytest.skip("without SciPy the oracle's float64 stand-in is rougher than the engine")
     try:
         want = np.asarray(instruction(*[Value(MACHINE, a) for a in args]).raw)
     except NotImplementedError as lack:
