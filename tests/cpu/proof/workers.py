@@ -12,6 +12,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 _TEXT = 4096
@@ -105,20 +106,27 @@ class _Child:
     def wait(self, seconds: float) -> None:
         """So much time has passed; end a child that says nothing for too long."""
         self.silence += seconds
-        if self.silence > _HANG_SECONDS and not self.hung:
-            self.hung, self.threads = True, _threads(self.pid)
-            os.kill(self.pid, signal.SIGUSR1)
-            time.sleep(1)
-            os.kill(self.pid, signal.SIGKILL)
+        if self.silence < _HANG_SECONDS or self.hung:
+            return
+        self.threads = _threads(self.pid)
+        if "state T" in self.threads:  # somebody has stopped it: it waits for them
+            self.silence = 0.0
+            return
+        self.hung = True
+        os.kill(self.pid, signal.SIGUSR1)
+        time.sleep(1)
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def _threads(pid: int) -> str:
     """State and processor time of a process's threads."""
     lines = []
-    for thread in sorted(os.listdir(f"/proc/{pid}/task")):
-        with open(f"/proc/{pid}/task/{thread}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        lines.append(f"thread {thread}: state {fields[0]}, ticks {fields[11]} + {fields[12]}\n")
+    for path in sorted(Path(f"/proc/{pid}/task").iterdir()):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        lines.append(f"thread {path.name}: state {fields[0]}, ticks {fields[11]} + {fields[12]}\n")
     return "".join(lines)
 
 
