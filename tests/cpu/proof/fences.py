@@ -5,17 +5,22 @@
 A block stands at the right end of its pages or at the left end: one byte too far in that direction
 ends the process at the instruction that asked for it. The other side is watched by its pattern.
 Pages are used again for the next block of the same size.
+
+A pattern is a byte, or NOISE: bytes that look random, others for each block. Numbers of every size
+are among them, where a byte gives one number only.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 from typing import Any
 
 import numpy as np
 
 RIGHT, LEFT = "right", "left"
+NOISE = -1
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -40,6 +45,19 @@ class _Pages:
         self.bytes: np.ndarray[Any, Any] = np.frombuffer(
             (ctypes.c_uint8 * size).from_address(self.address), np.uint8
         )
+
+
+_noise: np.ndarray[Any, Any] = np.random.default_rng(0).integers(0, 256, 1 << 20, np.uint8)
+_noise_at = itertools.count(0, 7919)
+
+
+def _filled(pages: _Pages, pattern: int) -> Any:
+    """What to fill pages with: a byte, or an array of their size."""
+    if pattern != NOISE:
+        return np.uint8(pattern)
+    start = next(_noise_at) % (_noise.size // 2)
+    half = _noise[start : start + _noise.size // 2]
+    return half[: pages.size] if pages.size <= half.size else np.resize(half, pages.size)
 
 
 _LARGE_PAGES = 1024
@@ -68,8 +86,8 @@ class Fence:
         room = self.pages.size - nbytes
         self.start = 0 if side == LEFT else room - room % alignment
         self.address = self.pages.address + self.start
-        self.pages.bytes[:] = pattern
-        self.pattern = pattern
+        self.filling = _filled(self.pages, pattern)
+        self.pages.bytes[:] = self.filling
 
     @property
     def bytes(self) -> np.ndarray[Any, Any]:
@@ -77,9 +95,9 @@ class Fence:
 
     def touched_around(self) -> int:
         """How many bytes before and behind the block have changed."""
-        whole, end = self.pages.bytes, self.start + self.nbytes
-        before, behind = whole[: self.start], whole[end:]
-        return int((before != self.pattern).sum() + (behind != self.pattern).sum())
+        changed = self.pages.bytes != self.filling
+        changed[self.start : self.start + self.nbytes] = False
+        return int(changed.sum())
 
     def close(self) -> None:
         """Give the pages back; the block must not be used any more."""

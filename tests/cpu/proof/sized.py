@@ -261,6 +261,7 @@ F.scaled_dot_product_attention(x(2, 2, n + 1, 33), x(2, 2, 19, 33), x(2, 2, 19, 
 F.scaled_dot_product_attention(x(1, 2, n, 64), x(1, 2, n, 64), x(1, 2, n, 64), is_causal=True)
 F.scaled_dot_product_attention(x(2, 2, 9, 16), x(2, 2, n + 1, 16), x(2, 2, n + 1, 16), b(9, n + 1))
 F.scaled_dot_product_attention(x(1, 2, n + 1, 5), x(1, 2, 6, 5), x(1, 2, 6, 5), x(n + 1, 6))
+F.scaled_dot_product_attention(x(2, 2, n + 1, 9), *[x(2, 2, 21, 9)] * 2, x(n + 1, 21).detach())
 F.scaled_dot_product_attention(x(1, 4, 7, n + 1), x(1, 2, 7, n + 1), x(1, 2, 7, 9), enable_gqa=True)
 torch.rnn_tanh(x(3, 2, n + 1), x(1, 2, 5), [x(5, n + 1), x(5, 5), x(5), x(5)], *rnn)
 torch.lstm(x(3, 2, n + 1), [x(1, 2, 5), x(1, 2, 5)], [x(20, n + 1), x(20, 5), x(20), x(20)], *rnn)

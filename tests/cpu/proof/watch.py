@@ -25,10 +25,10 @@ from lucerne.backends.cpu.runtime import memory
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from tests.cpu.proof import agree
-from tests.cpu.proof.fences import LEFT, RIGHT, Fence
+from tests.cpu.proof.fences import LEFT, NOISE, RIGHT, Fence
 
-RUNS = ((RIGHT, 0xCB), (LEFT, 0xFF))
-MORE_RUNS = (*RUNS, (RIGHT, 0x7F), (LEFT, 0x00))
+RUNS = ((RIGHT, NOISE), (LEFT, 0xFF))
+MORE_RUNS = (*RUNS, (RIGHT, 0xCB), (LEFT, 0x7F), (LEFT, NOISE), (RIGHT, 0x00))
 _WORKSPACE_ALIGNMENT = 64
 _UNWRITTEN = frozenset(("uninitialized",))
 """Ops whose results are undefined on purpose."""
@@ -164,7 +164,7 @@ class Watched:
         rewind = _rewinder(inputs)
         first: tuple[Any, ...] | None = None
         for how in self.watcher.runs:
-            self.watcher.announce(f"{text}, {how[0]} {how[1]:02X}")
+            self.watcher.announce(f"{text}, {_named(how)}")
             rewind()
             found, images = self._once(how, regions, inputs, outputs)
             if first is None:
@@ -173,7 +173,7 @@ class Watched:
                 bits = _differing(first, (*images, *_arrays(found)))
                 findings.differing_bits += bits
                 if bits:
-                    findings.note(f"{text}: {bits} bits differ, first run against {how}")
+                    findings.note(f"{text}: {bits} bits differ, {_named(how)}")
         if self.reference is not None:
             self._ask(text, found, images, regions, inputs, outputs)
         if isinstance(found, Exception):
@@ -239,7 +239,7 @@ class Watched:
         if touched:
             self.watcher.findings.touched += touched
             text = self._text([x for x in inputs if hasattr(x, "_meta")], outputs)
-            self.watcher.findings.note(f"{text}: {touched} bytes touched, {how[0]} {how[1]:02X}")
+            self.watcher.findings.note(f"{text}: {touched} bytes touched, {_named(how)}")
         images = [f.bytes[r.writable] for r, f in zip(regions, fences, strict=True)]
         found = _kept(found, fences)
         for fence in (*fences, *spaces, nowhere):
@@ -285,6 +285,11 @@ def _rewinder(inputs: Sequence[Any]) -> Callable[[], None]:
             generator.load_state_bytes(state)
 
     return rewind
+
+
+def _named(how: tuple[str, int]) -> str:
+    """Placement and pattern, for messages."""
+    return f"{how[0]} {'noise' if how[1] == NOISE else f'{how[1]:02X}'}"
 
 
 def _shown(meta: TensorMeta) -> str:
