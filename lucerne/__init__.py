@@ -2,147 +2,18 @@
 
 from __future__ import annotations
 
-import math as _math
+from typing import TYPE_CHECKING, Any
 
-from lucerne.base import dtype as _dtype
-from lucerne.base.defaults import get_default_dtype as get_default_dtype
-from lucerne.base.device import device as device
-from lucerne.base.dtype import can_cast as can_cast
-from lucerne.base.dtype import dtype as dtype
-from lucerne.base.dtype import promote_types as promote_types
-from lucerne.base.errors import AcceleratorError as AcceleratorError
-from lucerne.base.errors import OutOfMemoryError as OutOfMemoryError
-from lucerne.base.layout import channels_last as channels_last
-from lucerne.base.layout import channels_last_3d as channels_last_3d
-from lucerne.base.layout import contiguous_format as contiguous_format
-from lucerne.base.layout import contiguous_format as legacy_contiguous_format  # noqa: F401
-from lucerne.base.layout import jagged as jagged
-from lucerne.base.layout import layout as layout
-from lucerne.base.layout import memory_format as memory_format
-from lucerne.base.layout import preserve_format as preserve_format
-from lucerne.base.layout import sparse_bsc as sparse_bsc
-from lucerne.base.layout import sparse_bsr as sparse_bsr
-from lucerne.base.layout import sparse_coo as sparse_coo
-from lucerne.base.layout import sparse_csc as sparse_csc
-from lucerne.base.layout import sparse_csr as sparse_csr
-from lucerne.base.layout import strided as strided
-from lucerne.base.numeric import finfo as finfo
-from lucerne.base.numeric import iinfo as iinfo
-from lucerne.base.shape import Size as Size
-from lucerne.tensor import functions as _functions
-from lucerne.tensor.autograd.graph import (
-    is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
-)
-from lucerne.tensor.autograd.graph import is_anomaly_enabled as is_anomaly_enabled
-from lucerne.tensor.autograd.modes import enable_grad as enable_grad
-from lucerne.tensor.autograd.modes import inference_mode as inference_mode
-from lucerne.tensor.autograd.modes import is_grad_enabled as is_grad_enabled
-from lucerne.tensor.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
-from lucerne.tensor.autograd.modes import no_grad as no_grad
-from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
-from lucerne.tensor.convert import as_tensor as as_tensor
-from lucerne.tensor.convert import tensor as tensor
-from lucerne.tensor.format import set_printoptions as set_printoptions
-from lucerne.tensor.functions import asarray as asarray
-from lucerne.tensor.functions import clear_autocast_cache as clear_autocast_cache
-from lucerne.tensor.functions import from_file as from_file
-from lucerne.tensor.functions import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-from lucerne.tensor.functions import get_autocast_dtype as get_autocast_dtype
-from lucerne.tensor.functions import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-from lucerne.tensor.functions import is_autocast_cache_enabled as is_autocast_cache_enabled
-from lucerne.tensor.functions import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from lucerne.tensor.functions import is_autocast_enabled as is_autocast_enabled
-from lucerne.tensor.functions import set_autocast_cache_enabled as set_autocast_cache_enabled
-from lucerne.tensor.functions import set_autocast_cpu_dtype as set_autocast_cpu_dtype
-from lucerne.tensor.functions import set_autocast_cpu_enabled as set_autocast_cpu_enabled
-from lucerne.tensor.functions import set_autocast_dtype as set_autocast_dtype
-from lucerne.tensor.functions import set_autocast_enabled as set_autocast_enabled
-from lucerne.tensor.functions import set_autocast_gpu_dtype as set_autocast_gpu_dtype
-from lucerne.tensor.functions import sym_float as sym_float
-from lucerne.tensor.functions import sym_int as sym_int
-from lucerne.tensor.functions import sym_ite as sym_ite
-from lucerne.tensor.functions import sym_max as sym_max
-from lucerne.tensor.functions import sym_min as sym_min
-from lucerne.tensor.functions import sym_not as sym_not
-from lucerne.tensor.functions import sym_sqrt as sym_sqrt
-from lucerne.tensor.functions import sym_sum as sym_sum
-from lucerne.tensor.functions import to_dlpack as to_dlpack
-from lucerne.tensor.interop import UntypedStorage as UntypedStorage
-from lucerne.tensor.interop import from_dlpack as from_dlpack
-from lucerne.tensor.interop import from_numpy as from_numpy
-from lucerne.tensor.interop import frombuffer as frombuffer
-from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
-from lucerne.tensor.legacy import TypedStorage as TypedStorage
-from lucerne.tensor.load import fill as _fill
-from lucerne.tensor.memory import empty_cache as empty_cache
-from lucerne.tensor.memory import max_memory_allocated as max_memory_allocated
-from lucerne.tensor.memory import memory_allocated as memory_allocated
-from lucerne.tensor.memory import memory_reserved as memory_reserved
-from lucerne.tensor.memory import memory_stats as memory_stats
-from lucerne.tensor.memory import reset_peak_memory_stats as reset_peak_memory_stats
-from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
-from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
-from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
-from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa: F401
-from lucerne.tensor.overrides import (
-    disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
-)
-from lucerne.tensor.queries import get_device as get_device
-from lucerne.tensor.queries import is_conj as is_conj
-from lucerne.tensor.queries import is_inference as is_inference
-from lucerne.tensor.queries import is_neg as is_neg
-from lucerne.tensor.queries import is_nonzero as is_nonzero
-from lucerne.tensor.queries import is_same_size as is_same_size
-from lucerne.tensor.queries import is_signed as is_signed
-from lucerne.tensor.queries import is_storage as is_storage
-from lucerne.tensor.queries import is_tensor as is_tensor
-from lucerne.tensor.queries import numel as numel
-from lucerne.tensor.queries import typename as typename
-from lucerne.tensor.random_api import Generator as Generator
-from lucerne.tensor.random_api import default_generator as default_generator
-from lucerne.tensor.random_api import get_rng_state as get_rng_state
-from lucerne.tensor.random_api import initial_seed as initial_seed
-from lucerne.tensor.random_api import manual_seed as manual_seed
-from lucerne.tensor.random_api import seed as seed
-from lucerne.tensor.random_api import set_rng_state as set_rng_state
-from lucerne.tensor.settings import (
-    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
-)
-from lucerne.tensor.settings import get_default_device as get_default_device
-from lucerne.tensor.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
-from lucerne.tensor.settings import get_device_module as get_device_module
-from lucerne.tensor.settings import get_float32_matmul_precision as get_float32_matmul_precision
-from lucerne.tensor.settings import get_num_interop_threads as get_num_interop_threads
-from lucerne.tensor.settings import get_num_threads as get_num_threads
-from lucerne.tensor.settings import (
-    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
-)
-from lucerne.tensor.settings import is_warn_always_enabled as is_warn_always_enabled
-from lucerne.tensor.settings import set_anomaly_enabled as set_anomaly_enabled
-from lucerne.tensor.settings import set_default_device as set_default_device
-from lucerne.tensor.settings import set_default_dtype as set_default_dtype
-from lucerne.tensor.settings import set_default_tensor_type as set_default_tensor_type
-from lucerne.tensor.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
-from lucerne.tensor.settings import set_float32_matmul_precision as set_float32_matmul_precision
-from lucerne.tensor.settings import set_flush_denormal as set_flush_denormal
-from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_threads
-from lucerne.tensor.settings import set_num_threads as set_num_threads
-from lucerne.tensor.settings import set_warn_always as set_warn_always
-from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
-from lucerne.tensor.sparse import sparse_coo_tensor as sparse_coo_tensor
-from lucerne.tensor.sparse import sparse_csr_tensor as sparse_csr_tensor
-from lucerne.tensor.tensor import Tensor as Tensor
+from lucerne.tensor import api as _api
+from lucerne.tensor.api import *  # noqa: F403
 
-_fill(globals(), "")
-for _more in (_functions.in_place_functions(), TENSOR_TYPES, STORAGE_TYPES, _functions.BUILD):
-    globals().update({name: found for name, found in _more.items() if name not in globals()})
-globals().update({t.name: t for t in _dtype.all_dtypes()})
-half, double, float = float16, float64, float32  # type: ignore[name-defined]  # noqa: F821
-long, int, short = int64, int32, int16  # type: ignore[name-defined]  # noqa: F821
-cfloat, cdouble, chalf = complex64, complex128, complex32  # type: ignore[name-defined]  # noqa: F821
-bit = uint1  # type: ignore[name-defined]  # noqa: F821
-Storage = FloatStorage  # type: ignore[name-defined]  # noqa: F821
-pi, e, inf, nan, newaxis = _math.pi, _math.e, _math.inf, _math.nan, None
+globals().update({name: found for name, found in vars(_api).items() if not name.startswith("__")})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The op table fills in the rest: a checker cannot see it."""
+
 
 from lucerne import autograd as autograd  # noqa: E402
 from lucerne import fft as fft  # noqa: E402
