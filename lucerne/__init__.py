@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import Any
 
 from lucerne.tensor import api as _api
 from lucerne.tensor.api import *  # noqa: F403
 
 globals().update({name: found for name, found in vars(_api).items() if not name.startswith("__")})
 
-if TYPE_CHECKING:
+# Subpackages loaded when they are first used (`lucerne.optim`), so that importing stays instant.
+_LAZY_MODULES = frozenset(
+    {"amp", "distributions", "io", "multiprocessing", "optim", "run_state", "serialization"}
+)
+# Names of the top module that live in those subpackages.
+_LAZY_NAMES = {
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "load": "serialization",
+    "save": "serialization",
+}
 
-    def __getattr__(name: str) -> Any:
-        """The op table fills in the rest: a checker cannot see it."""
+
+def __getattr__(name: str) -> Any:
+    """Load a subpackage, or a name that lives in one, when it is first asked for."""
+    if name in _LAZY_MODULES:
+        return _importlib.import_module(f"lucerne.{name}")
+    if name in _LAZY_NAMES:
+        found = getattr(_importlib.import_module(f"lucerne.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'lucerne' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
 
 
 from lucerne import autograd as autograd  # noqa: E402

@@ -1,5 +1,20 @@
 """`lucerne.utils`: what is built on tensors and autograd."""
 
+from __future__ import annotations
+
+import importlib as _importlib
+from typing import Any
+
 from lucerne.utils import checkpoint as checkpoint
 from lucerne.utils import dlpack as dlpack
 from lucerne.utils import hooks as hooks
+
+# Loaded when first used: both pull in more than a program that only computes needs.
+_LAZY_MODULES = frozenset({"data", "tensorboard"})
+
+
+def __getattr__(name: str) -> Any:
+    """Load a subpackage when it is first asked for."""
+    if name in _LAZY_MODULES:
+        return _importlib.import_module(f"lucerne.utils.{name}")
+    raise AttributeError(f"module 'lucerne.utils' has no attribute {name!r}")

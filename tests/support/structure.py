@@ -30,7 +30,13 @@ ROOT_RANK = 10
 
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 100
-HIDDEN_IMPORT_FILES = ("backends/__init__.py", "backends/cpu/rules/table.py", "cli.py")
+HIDDEN_IMPORT_FILES = (
+    "__init__.py",
+    "backends/__init__.py",
+    "backends/cpu/rules/table.py",
+    "cli.py",
+    "utils/__init__.py",
+)
 ENVIRONMENT_FILES = ("base/config.py",)
 OPTIONAL_DEPENDENCIES = {"jax", "jaxlib", "onnx", "scipy"}
 
