@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ops.normalization import (
     check_batch_size,
@@ -53,6 +54,71 @@ def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
         running.copy_(momentum * now.detach() + (1 - momentum) * running)
 
 
+def _by_channel(x: Tensor, stats: Tensor) -> Tensor:
+    """One number a channel, shaped to go with `x`."""
+    return stats.reshape(x.shape[1], *(1 for _ in x.shape[2:]))
+
+
+def _channel_meta(input: TensorMeta, *rest: Any) -> tuple[TensorMeta, ...]:
+    stats = input.like((input.shape[1],), dtype=input.dtype.compute)
+    return input, stats, stats
+
+
+def _channel_back_meta(
+    g: TensorMeta, input: TensorMeta, weight: TensorMeta, *rest: Any
+) -> tuple[TensorMeta, ...]:
+    by_parameter = weight.like(tuple(weight.shape))
+    return input, by_parameter, by_parameter
+
+
+@composite(internal=True, out=False, meta=_channel_back_meta)
+def channel_norm_backward(
+    g: Tensor, input: Tensor, weight: Tensor, mean: Tensor, var: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `channel_norm` for input, weight and bias.
+
+    `mean` and `var` spare a kernel two walks over the input. The meaning doesn't need them, and
+    without them second derivatives are those of the plain formula.
+    """
+    dims = (0, *range(2, input.ndim))
+    g, x, w = widened(g), widened(input), _by_channel(input, widened(weight))
+    unit, _, found = standardize(x, dims, eps)
+    rstd = (found + eps).rsqrt()
+    level, slope = (t.mean(dims, keepdim=True) for t in (g, g * unit))
+    by_input = w * rstd * (g - level - unit * slope)
+    by_weight, by_bias = (g * unit).sum(dims), g.sum(dims)
+    return (
+        narrowed(by_input, input.dtype),
+        narrowed(by_weight, weight.dtype),
+        narrowed(by_bias, weight.dtype),
+    )
+
+
+def _channel_back(
+    g: Any, y: Any, input: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    # The walk over both is the same only when both lie in memory in the same order.
+    grad = g[0].contiguous(memory_format=_layout(input))
+    return channel_norm_backward(grad, input, weight, y[1], y[2], eps)
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=_channel_meta,
+    vjp={("input", "weight", "bias"): _channel_back},
+)
+def channel_norm(
+    input: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch norm by the batch's own statistics, all arguments checked and the input dense in
+    its own memory order; also mean and variance of each channel, which take no gradient."""
+    unit, mean, var = standardize(widened(input), (0, *range(2, input.ndim)), eps)
+    by, plus = (_by_channel(input, widened(t)) for t in (weight, bias))
+    result = narrowed(scaled(unit, by, plus), input.dtype)
+    return result, mean.reshape(-1).detach(), var.reshape(-1).detach()
+
+
 def _normalized(
     input: Tensor,
     weight: Tensor | None,
@@ -63,10 +129,18 @@ def _normalized(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The result; when training also mean and reciprocal deviation, and running statistics move."""
+    """The result; when training also mean and variance, and running statistics move."""
     _check(input, weight, bias, running_mean, running_var, training)
     if input.ndim < 2:
         return input.clone(), input.new_empty((0,)), input.new_empty((0,))
+    count = input.shape[0] * math.prod(input.shape[2:])
+    if training and count and weight is not None and bias is not None:
+        x = input.contiguous(memory_format=_layout(input))
+        result, mean, var = channel_norm(x, weight, bias, eps)
+        mean, var = mean.detach(), var.detach()
+        _update(running_mean, mean, momentum)
+        _update(running_var, var * (count / max(count - 1, 1)), momentum)
+        return result, mean, var
     x = widened(input)
     x = x.contiguous(memory_format=_layout(x))
     tail = (x.shape[1], *(1 for _ in x.shape[2:]))
@@ -78,11 +152,10 @@ def _normalized(
         return narrowed(scaled(unit, by, plus), input.dtype), None, None
     unit, mean, var = standardize(x, (0, *range(2, x.ndim)), eps)
     mean, var = mean.reshape(-1), var.reshape(-1)
-    count = x.shape[0] * math.prod(x.shape[2:])
     if count:
         _update(running_mean, mean, momentum)
         _update(running_var, var * (count / max(count - 1, 1)), momentum)
-    return narrowed(scaled(unit, by, plus), input.dtype), mean, (var + eps).rsqrt()
+    return narrowed(scaled(unit, by, plus), input.dtype), mean, var
 
 
 def _layout(x: Tensor) -> lo.memory_format:
@@ -143,17 +216,18 @@ def _with_stats(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    result, mean, rstd = _normalized(
+    result, mean, var = _normalized(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )
     first = next((t for t in (weight, bias, running_mean, running_var) if t is not None), input)
-    if mean is None or rstd is None:
+    if mean is None or var is None:
         return (
             result,
             input.new_empty((0,), dtype=first.dtype),
             input.new_empty((0,), dtype=first.dtype),
         )
-    return result, narrowed(mean.detach(), first.dtype), narrowed(rstd.detach(), first.dtype)
+    rstd = (var.detach() + eps).rsqrt()
+    return result, narrowed(mean.detach(), first.dtype), narrowed(rstd, first.dtype)
 
 
 @front()

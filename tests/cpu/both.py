@@ -12,6 +12,7 @@ from lucerne import backends
 from lucerne.backends.cpu.backend import CpuBackend
 from lucerne.backends.reference import codec
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.base.device import device
 from lucerne.ir import op as op_
@@ -99,6 +100,8 @@ def tensor(
 def _strides(shape: tuple[int, ...], layout: str) -> tuple[tuple[int, ...] | None, int]:
     if layout == "turned":
         return sh.ordered_strides(shape, range(len(shape))), 0
+    if layout == "channels last":
+        return sh.format_strides(shape, lo.channels_last), 0
     if layout == "sliced":
         return tuple(2 * s for s in sh.contiguous_strides([n + 1 for n in shape])), 3
     if layout == "expanded" and shape:

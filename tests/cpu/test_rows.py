@@ -236,3 +236,27 @@ def test_layer_norm_backward(dtype: dt.dtype) -> None:
         for a, b in zip(found, on_reference("layer_norm_backward", args), strict=True):
             close = CLOSE[dtype] * 30
             np.testing.assert_allclose(a.values, b, close, close)
+
+
+ORDERS = [
+    ((4, 6, 5, 9), "plain"),
+    ((4, 6, 5, 9), "channels last"),
+    ((70, 33), "plain"),
+    ((2, 3, 200), "plain"),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+@pytest.mark.parametrize(("shape", "layout"), ORDERS)
+def test_batch_norm(dtype: dt.dtype, shape: tuple[int, ...], layout: str) -> None:
+    rng = np.random.default_rng(11)
+    g, x = (tensor(rng, dtype, shape, layout) for _ in range(2))
+    weight, bias = (tensor(rng, dtype, shape[1:2]) for _ in range(2))
+    args = (x, weight, bias, 1e-5)
+    found, wanted = through_rule("channel_norm", args), on_reference("channel_norm", args)
+    back = (g, x, weight, *found[1:], 1e-5)
+    found = found + through_rule("channel_norm_backward", back)
+    wanted += on_reference("channel_norm_backward", back)
+    for a, b in zip(found, wanted, strict=True):
+        close = CLOSE[dtype] * 60
+        np.testing.assert_allclose(a.values, b, close, close)

@@ -27,7 +27,7 @@ _SPELLED = {
     "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
     "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",
-    "layer_norm_rows": "NativeLayerNorm0",
+    "layer_norm_rows": "NativeLayerNorm0", "channel_norm": "NativeBatchNorm0",
 }  # fmt: skip
 
 

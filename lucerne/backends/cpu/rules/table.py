@@ -30,7 +30,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "join": ("cat", "flip"),
     "matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
     "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
-    "norm": ("layer_norm_backward",),
+    "norm": ("layer_norm_backward", "channel_norm", "channel_norm_backward"),
     "optimizers": ("adam_update", "sgd_update"),
     "pointwise": ("pointwise",),
     "pool": ("max_pool", "avg_pool", "adaptive_avg_pool", "resample"),
