@@ -30,6 +30,9 @@ class PlainTensorBase:
     _array: Any
     """The backend's handle of this tensor, kept between calls."""
 
+    _record: Any = None
+    """What machine code wrote down in place of `_auto`, until somebody looks; here it never does."""
+
     @property
     def _needs_grad(self) -> bool:
         auto = self._auto

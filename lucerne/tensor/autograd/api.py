@@ -8,6 +8,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ops import join
 from lucerne.ops.move import filled
+from lucerne.tensor.autograd import records
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
@@ -160,6 +161,10 @@ def _root_gradient(t: Any, g: Any) -> Any:
     return g
 
 
+def _is_real_number(t: Any) -> bool:
+    return t._meta.numel == 1 and t._meta.dtype.category != dt.COMPLEX
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -169,9 +174,12 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """Accumulate gradients of `tensors` into the leaves they came from (or only into `inputs`)."""
+    keep = create_graph if retain_graph is None else retain_graph
+    plain = isinstance(tensors, TensorBase) and grad_tensors is None and inputs is None
+    if plain and not create_graph and _is_real_number(tensors) and records.backward(tensors, keep):
+        return
     roots = _tuple(tensors)
     grads = _tuple(grad_tensors) if grad_tensors is not None else (None,) * len(roots)
-    keep = create_graph if retain_graph is None else retain_graph
     starts = _root_gradients(roots, grads)
     if inputs is None:
         run_backward(starts, keep_graph=keep, create_graph=create_graph)

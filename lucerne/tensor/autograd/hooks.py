@@ -13,7 +13,10 @@ class RemovableHandle:
     """What registering a hook returns: `remove()` undoes it, as does the end of a `with` block."""
 
     def __init__(self, hooks_dict: MutableMapping[int, Any], *, extra_dict: Any = None) -> None:
+        """`extra_dict`: one dictionary or several that also know the hook's number."""
         self._hooks = hooks_dict
+        several = isinstance(extra_dict, (list, tuple))
+        self._extra: tuple[Any, ...] = tuple(extra_dict) if several else (extra_dict,)
         self.id = next(_ids)
 
     @classmethod
@@ -29,6 +32,9 @@ class RemovableHandle:
 
     def remove(self) -> None:
         self._hooks.pop(self.id, None)
+        for more in self._extra:
+            if more is not None:
+                more.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self

@@ -21,6 +21,9 @@ from lucerne.tensor.base import TensorBase
 
 Record = list[Any]
 
+RELEASED = ("released",)
+"""Stands for the versions of a record whose gradient was taken: nothing is saved any more."""
+
 
 def expand_auto(t: Any, record: Record) -> None:
     """Make the nodes that lead to `t`, deepest first and without recursion."""
@@ -44,7 +47,7 @@ def _expanded(
     meta: TensorMeta, bare: Any, place: Any,
 ) -> AutogradState:  # fmt: skip
     node = OpNode.__new__(OpNode)
-    node.op, node.released = op, False
+    node.op, node.released = op, versions is RELEASED
     metas = [a._meta if isinstance(a, TensorBase) else a for a in args]
     node.plain = metas
     node.inputs = []
@@ -56,10 +59,10 @@ def _expanded(
     Node.start(node, edges, (meta,), place)
     node.reads = reads_of(op, tuple([name for name, _, _ in node.inputs]))
     node.saved = {}
-    for name, arg, version in zip(op.args, args, versions, strict=True):
+    for name, arg, version in zip(op.args, args, () if node.released else versions):  # noqa: B905
         if name in node.reads and version is not None:
             node.saved[name] = SavedTensor.at_version(arg, node, version)
-    if "y" in node.reads:
+    if "y" in node.reads and not node.released:
         node.saved["y"] = SavedOutput.at_start(bare, node)
     return AutogradState(node, 0, requires_grad=True)
 

@@ -45,6 +45,7 @@ from lucerne.backends.cpu.eager.layout import (
     make_type,
     slot_offset,
 )
+from lucerne.backends.cpu.eager.lists import write_lists
 from lucerne.backends.cpu.eager.objects import KNOWN, write_objects
 from lucerne.backends.cpu.eager.public import CALL_MAP, MAX_ARGUMENTS, write_public
 from lucerne.backends.cpu.eager.records import LINE_CACHE
@@ -62,6 +63,7 @@ def _write(m: Module) -> None:
     write_dispatch(m)
     write_public(m)
     write_slots(m)
+    write_lists(m)
 
 
 class Native:
@@ -88,6 +90,8 @@ class Native:
         self.fresh_tensor = builtin("fresh_tensor", code["fresh_tensor"])
         self.run = builtin("run", code["run"])
         self.set_mode = builtin("set_mode", code["set_mode"])
+        for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):
+            setattr(self, name, builtin(name, code[name]))
         self._remember = builtin("remember", code["remember"])
         self._remember_call = builtin("remember_call", code["remember_call"])
         self._make_public = builtin("make_public", code["make_public"])
@@ -163,6 +167,7 @@ class Native:
             (b"_auto", code["get_auto"], code["set_auto"], None, None),
             (b"_view", code["get_view"], code["set_view"], None, None),
             (b"_needs_grad", code["get_needs_grad"], None, None, None),
+            (b"_record", code["get_record"], None, None, None),
             (b"__dict__", get_dict, set_dict, None, None),
         ]
         flags = FLAG_BASETYPE | FLAG_GC
@@ -208,6 +213,7 @@ class Native:
             in_place_type=in_place, **identity_types, **callbacks,
         )  # fmt: skip
         self._set_word("grad_fn_offset", slot_offset(state, "grad_fn"))
+        self._set_word("grad_offset", slot_offset(state, "grad"))
         self._set_word("requires_grad_offset", slot_offset(state, "requires_grad"))
         self._set_word("op_native_offset", slot_offset(op_class, "native"))
         self._set_word("target_offset", slot_offset(in_place, "target"))
@@ -303,7 +309,10 @@ class Native:
         self._swap(id(cls) + TYPE_COMPARE, "slot_compare", "old_compare")
 
     def _set_fallback(self, cls: type, name: str) -> None:
-        """What a binary operator does when the core does not take it: Python's own protocol."""
+        """What a binary operator does when the core does not take it: Python's own protocol.
+
+        One for all: the class patched first is a base of the others.
+        """
         forward, backward = f"__{name}__", f"__r{name}__"
 
         def operate(a: Any, b: Any) -> Any:
@@ -313,8 +322,8 @@ class Native:
                     return result
             return getattr(type(b), backward)(b, a) if isinstance(b, cls) else NotImplemented
 
-        self.infos["operate", name] = operate
-        self._set_word(f"old_{name}", id(operate))
+        kept = self.infos.setdefault(("operate", name), operate)
+        self._set_word(f"old_{name}", id(kept))
 
     def patch_dealloc(self, cls: type) -> None:
         """The exact tensor type frees its instances without Python's generic detour."""

@@ -409,6 +409,14 @@ def _write_makers(m: Module) -> None:
         shown = f.select(needs, known(f, "true"), known(f, "false"))
         take(f, shown)
         f.ret(shown)
+    # the record of a tensor that is no view and that nobody has looked at, else None
+    with m.function("get_record", [("t", PTR), ("closure", PTR)], PTR) as f:
+        t, _ = f.args
+        pending = field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO
+        plain = f.bits("and", f.compare("ne", pending, 0), is_null(f, field(f, t, Tensor.VIEW)))
+        shown = f.select(plain, field(f, t, Tensor.AUTO), known(f, "none"))
+        take(f, shown)
+        f.ret(shown)
 
 
 __all__ = ["I8", "KNOWN", "write_objects"]
