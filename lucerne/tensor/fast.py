@@ -23,11 +23,11 @@ from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd import pending
 from lucerne.tensor.autograd.state import AutogradState
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, plain_types
 from lucerne.tensor.observe import Observation
 from lucerne.tensor.storage import FAST, Storage
 
-RECORDS, VIEW, POINTWISE, SAVES_RESULT = 1, 2, 4, 8
+RECORDS, VIEW, POINTWISE, SAVES_RESULT, ONLY_RECORDED = 1, 2, 4, 8, 16
 _WRITE_OVER = ("copy", "scatter")
 """Primitives that may write their result over their first argument while they read it."""
 _MASKED = 4
@@ -50,16 +50,21 @@ def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = Tr
         return None
     if op.kind == op_.VIEW:
         return _view(op, args, plan)
-    if type(plan.execute) is not FAST.kernel_type or plan.device.type != HOST:
+    execute = plan.execute
+    plain = type(execute) is FAST.kernel_type
+    if not plain:  # it may do more than run a kernel, but not when gradients are recorded
+        execute = getattr(execute, "when_recorded", None)
+    if execute is None or plan.device.type != HOST:
         return None
-    inputs = _inputs(op, args, plan.execute.numbers)
+    inputs = _inputs(op, args, execute.numbers)
     if inputs is None:
         return None
     flags, derivable = _recording(op, args, plan.metas) if records else (0, 0)
+    flags |= 0 if plain else ONLY_RECORDED
     flags |= POINTWISE if op.kind == op_.POINTWISE or op.qualified in _WRITE_OVER else 0
     masks = _save_masks(op, args)
     count = len(args)
-    return FAST.kernel_plan(op, count, plan.execute, inputs, plan.metas, flags, derivable, masks)
+    return FAST.kernel_plan(op, count, execute, inputs, plan.metas, flags, derivable, masks)
 
 
 def _view(op: Op, args: tuple[Any, ...], plan: Any) -> Any:
@@ -260,8 +265,29 @@ def wrap_public_functions() -> None:
         public.by_value = int(op.kind == op_.COMPOSITE)  # type: ignore[attr-defined]
 
 
+class Operators:
+    """The ops behind operators, by slot: kept for the second plain type."""
+
+    known: dict[str, Op] = {}
+
+
+def add_plain_type(cls: type) -> None:
+    """Make a finished subclass of Tensor (Parameter) as fast as Tensor itself.
+
+    Its instances must behave as tensors in every op; results of ops are plain tensors. The engine
+    has room for one such class.
+    """
+    plain_types.add(cls)
+    dispatch.familiar.add(cls)
+    if FAST is not None:
+        FAST.set_plain_type(cls)
+        FAST.patch(cls, Operators.known)
+        FAST.patch_dealloc(cls)
+
+
 def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
     """Put the fast path in front: called once, when the Tensor class is complete."""
+    Operators.known = operators
     FAST.connect(
         tensor=tensor,
         storage=Storage,

@@ -357,6 +357,10 @@ def _write_finish(m: Module) -> None:
             with f.if_(f.bits("and", view, f.compare("ne", needs, 0))):
                 f.ret(away)
             b.give(f.constant(0))
+        unrecorded = f.compare("eq", b.results[0], 0)
+        only_recorded = f.compare("ne", flags & P.ONLY_RECORDED, 0)
+        with f.if_(f.bits("and", unrecorded, only_recorded)):
+            f.ret(away)
         with f.if_(view):
             f.ret(f.call("make_view", PTR, [plan, args, b.results[0], grad_on]))
         f.ret(f.call("run_kernel", PTR, [plan, args, b.results[0]]))

@@ -28,9 +28,9 @@ DESCRIPTORS = SAVE_MASKS + (1 << MAX_GRAD_ARGUMENTS)
 """Per input of the kernel: argument number, place in the list (-1: none), item size, letter."""
 DESCRIPTOR_WORDS = 4
 
-RECORDS, VIEW, POINTWISE, SAVES_RESULT = 1, 2, 4, 8
+RECORDS, VIEW, POINTWISE, SAVES_RESULT, ONLY_RECORDED = 1, 2, 4, 8, 16
 """FLAGS: may be recorded by autograd; is a view; results may be written over an input; backward
-reads the result."""
+reads the result; is for calls that are recorded (the others have something better in Python)."""
 LETTERS = {"t": 0, "f": 1, "i": 2, "c": 3}
 MAX_WORDS = 192
 RELEASE_ABOVE_NS = 50_000

@@ -64,6 +64,7 @@ class Linear:
         self, kernel: Kernel, a: TensorMeta, c: TensorMeta, e: TensorMeta | None, epilogue: Epilogue
     ) -> None:
         self.kernel = kernel
+        self.when_recorded = kernel  # a weight in training changes between its uses
         self._shape = (a, c, e, epilogue)
         self._packed_kernel: Kernel | None = None
 
