@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case, Make, Section, one
+from benchmarks.models import training_steps
 from benchmarks.timing import Call
 
 GEMM_SHAPES = (
@@ -344,32 +345,6 @@ def _overhead() -> list[Case]:
     ]
 
 
-def _network(m: Any) -> Call:
-    """784-256-256-10, one step of training by hand."""
-    F = m.nn.functional
-    sizes = (784, 256, 256, 10)
-    x, target = data(m, 64, 784), m.arange(64) % 10
-    weights = [
-        data(m, b, a, scale=a**-0.5, seed=i).requires_grad_()
-        for i, (a, b) in enumerate(itertools.pairwise(sizes))
-    ]
-    biases = [m.zeros(b).requires_grad_() for b in sizes[1:]]
-
-    def step() -> Any:
-        h = x
-        for w, b in zip(weights[:-1], biases[:-1], strict=True):
-            h = F.linear(h, w, b).relu()
-        loss = F.cross_entropy(F.linear(h, weights[-1], biases[-1]), target)
-        loss.backward()
-        with m.no_grad():
-            for p in (*weights, *biases):
-                p.sub_(p.grad, alpha=1e-3)
-                p.grad = None
-        return loss
-
-    return step
-
-
 def _cells() -> list[Case]:
     def lstm(m: Any) -> Call:
         x, h, c = data(m, 64, 128), data(m, 64, 256, seed=1), data(m, 64, 256, seed=2)
@@ -409,7 +384,5 @@ SECTIONS = [
     Section("rows", "Row operations and the optimizer", _row_ops),
     Section("ops", "Other ops, a million elements", _op_cases, 0.8),
     Section("cells", "Recurrent cells", _cells),
-    Section(
-        "mlp", "A training step", lambda: [Case("784-256-256-10, batch 64", one(_network), 0.7)]
-    ),
+    Section("train", "Training steps", training_steps),
 ]

@@ -31,7 +31,7 @@ class PlainTensorBase:
     """The backend's handle of this tensor, kept between calls."""
 
     _record: Any = None
-    """What machine code wrote down in place of `_auto`, until somebody looks; here it never does."""
+    """What machine code wrote down in place of `_auto`, until somebody looks: never here."""
 
     @property
     def _needs_grad(self) -> bool:

@@ -6,7 +6,7 @@ State comes from TensorBase, methods from the op table (methods.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucerne import backends
 from lucerne.base import layout as lo
@@ -34,6 +34,22 @@ class Tensor(TensorBase):
 
     __module__ = "lucerne"
     __array_priority__ = 1000
+
+    if TYPE_CHECKING:  # installed from the op table: a checker cannot see it
+
+        def __getattr__(self, name: str) -> Any:
+            """Methods."""
+
+        def _operator(self, *operands: Any) -> Any:
+            """Operators."""
+
+        __getitem__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _operator
+        __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __rpow__ = _operator
+        __matmul__ = __neg__ = __invert__ = __and__ = __or__ = __xor__ = __rand__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = _operator
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            """Writing through an index."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return convert.legacy_tensor(cls, args, kwargs)
@@ -296,7 +312,7 @@ class Tensor(TensorBase):
     def __iter__(self) -> Iterator[Any]:
         if not self._meta.ndim:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(self.unbind(0))  # type: ignore[attr-defined]
+        return iter(self.unbind(0))
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (TensorBase, bool, int, float, complex)):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from lucerne.ir.dispatch import state
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Switch:
@@ -22,11 +24,11 @@ class _Switch:
     def clone(self) -> _Switch:
         return type(self)()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         return _decorate(fn, self.clone)
 
 
-def _decorate(fn: Callable[..., Any], make: Callable[[], Any]) -> Callable[..., Any]:
+def _decorate(fn: Any, make: Callable[[], Any]) -> Any:
     if inspect.isgeneratorfunction(fn):
         return _decorate_generator(fn, make)
 
@@ -58,7 +60,7 @@ def _decorate_generator(fn: Callable[..., Any], make: Callable[[], Any]) -> Call
 class _GradMode(_Switch):
     value = True
 
-    def __new__(cls, fn: Any = None) -> Any:
+    def __new__(cls, fn: Any = None) -> Self:  # or, used bare as a decorator, a function
         made = super().__new__(cls)
         return made if fn is None or not callable(fn) else _decorate(fn, cls)
 
@@ -101,7 +103,7 @@ class set_grad_enabled(_Switch):
     def __exit__(self, *exc: object) -> None:
         state.grad_enabled = self._before
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         state.grad_enabled = self._before
         return _decorate(fn, lambda: set_grad_enabled(self.mode))
 
