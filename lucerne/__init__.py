@@ -12,7 +12,18 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 
 # Subpackages loaded when they are first used (`lucerne.optim`), so that importing stays instant.
 _LAZY_MODULES = frozenset(
-    {"amp", "distributions", "io", "multiprocessing", "optim", "run_state", "serialization"}
+    {
+        "__future__",
+        "amp",
+        "cpu",
+        "cuda",
+        "distributions",
+        "io",
+        "multiprocessing",
+        "optim",
+        "run_state",
+        "serialization",
+    }
 )
 # Names of the top module that live in those subpackages.
 _LAZY_NAMES = {

@@ -22,5 +22,14 @@ def array_over(
         "typestr": storage.str,
         "version": 3,
     }
-    holder = type("_Memory", (), {"__array_interface__": interface, "owner": owner})()
-    return np.asarray(holder)
+    return np.asarray(_Memory(interface, owner))
+
+
+class _Memory:
+    """What an array asks for its memory; the array keeps it, and it keeps the owner."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner

@@ -20,12 +20,19 @@ def is_users(code: CodeType) -> bool:
     return not name.startswith(_PACKAGE) and name != GENERATED
 
 
+_KNOWN: dict[str, bool] = {}
+"""Whether a file is the user's: asked several times for each op that is recorded."""
+
+
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if is_users(code):
+        name = code.co_filename
+        if name not in _KNOWN:
+            _KNOWN[name] = is_users(code)
+        if _KNOWN[name]:
             return code, frame.f_lineno
         frame = frame.f_back
     return None

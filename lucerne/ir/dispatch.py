@@ -19,12 +19,32 @@ from typing import Any, Protocol
 from lucerne.ir.op import Op
 
 
+class Cast(Protocol):
+    """Converts inputs of ops by their name: what mixed precision installs (`State.set_cast`).
+
+    Calls remembered while it is on are apart from those remembered without (`number`, from 1 to
+    7), so nothing that needs no conversion leaves the fast path.
+    """
+
+    number: int
+    ops: dict[Op, Any]
+    """The ops it wants to see."""
+
+    def run(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """The result of a call of one of them; NotImplemented: go on with it as it is."""
+
+    def front(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a public function that is no op, converted if it is a known one."""
+
+
 class State(threading.local):
     """Per-thread switches. `active` is true when some interpreter wants to see calls."""
 
-    changed: Callable[[bool, bool], None] | None = None
-    """Told (gradients are recorded, calls must take the complete path) after every change: an
-    engine's fast path keeps a copy."""
+    changed: Callable[[bool, bool, int], None] | None = None
+    """Told (gradients are recorded, calls must take the complete path, number of the cast) after
+    every change: an engine's fast path keeps a copy."""
 
     def __init__(self) -> None:
         self.active = False
@@ -33,6 +53,7 @@ class State(threading.local):
         self.overrides_enabled = True
         self._grad_enabled = True
         self.inference = False
+        self.cast: Cast | None = None
         self.special = 0
         """How many things are on that only the complete path knows (saved-tensor hooks, ...)."""
 
@@ -43,17 +64,25 @@ class State(threading.local):
     @grad_enabled.setter
     def grad_enabled(self, value: bool) -> None:
         self._grad_enabled = value
-        if State.changed is not None:
-            State.changed(value, self.active or self.special > 0)
+        self._tell()
 
     def refresh(self) -> None:
         self.active = bool(self.call_level or self.kernel_level or self.inference)
+        self._tell()
+
+    def _tell(self) -> None:
         if State.changed is not None:
-            State.changed(self._grad_enabled, self.active or self.special > 0)
+            number = 0 if self.cast is None else self.cast.number
+            State.changed(self._grad_enabled, self.active or self.special > 0, number)
 
     def add_special(self, count: int) -> None:
         self.special += count
         self.refresh()
+
+    def set_cast(self, cast: Cast | None) -> None:
+        """Convert the inputs of some ops before they run (mixed precision), or no longer."""
+        self.cast = cast
+        self._tell()
 
 
 state = State()

@@ -54,6 +54,8 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if state.active or (args and type(args[0]) not in familiar):
             return entry.front(shown, function, args, kwargs)
+        if state.cast is not None:
+            args, kwargs = state.cast.front(function, args, kwargs)
         return function(*args, **kwargs)
 
     shown = wrapped(call)

@@ -43,7 +43,7 @@ def relu_op(input: Tensor) -> Tensor:
 @composite(internal=True, out=False)
 def relu_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What relu passes back of a gradient."""
-    return choose(y > 0, g, 0)
+    return choose(y <= 0, 0, g)  # also where y is nan, as torch
 
 
 @front(namespace="nn.functional")

@@ -244,3 +244,18 @@ front()(adaptive_avg_pool1d)
 def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
     """Maxima and where they were."""
     return _maxima(1, input, output_size)
+
+
+def _with_indices(n: int) -> None:
+    """`adaptive_max_pool{n}d_with_indices`, which returns them whatever it is told."""
+
+    def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        return _maxima(n, input, output_size)
+
+    call.__name__ = call.__qualname__ = f"adaptive_max_pool{n}d_with_indices"
+    call.__doc__ = f"What `adaptive_max_pool{n}d(..., return_indices=True)` returns."
+    front(namespace="nn.functional")(call)
+
+
+for _n in (1, 2, 3):
+    _with_indices(_n)

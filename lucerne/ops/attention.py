@@ -6,9 +6,12 @@ import math
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
+from lucerne.ir import dispatch
 from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
+from lucerne.ops.attention_choice import FLASH, choice
 from lucerne.ops.convolution import CXX_TYPES
 from lucerne.ops.dropout import dropout
 from lucerne.ops.join import cat
@@ -232,6 +235,45 @@ def _in_query_layout(result: Tensor, query: Tensor) -> Tensor:
     return result
 
 
+def _why_not_fused(query: Tensor, mask: Any, dropout_p: float, *others: Tensor) -> str:
+    """What a call asks that no fused kernel gives; nothing when it can be used."""
+    if dropout_p:
+        return "Both fused kernels do not support non-zero dropout."
+    if mask is not None and mask.requires_grad:
+        return "Both fused kernels do not support an attn_mask that requires a gradient."
+    if not all(t.numel() for t in (query, *others)):
+        return "Both fused kernels do not support empty inputs."
+    return ""
+
+
+def _chosen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    dropout_p: float,
+    causal: bool,
+    scale: float,
+    gqa: bool,
+) -> Tensor:
+    """Attention by whoever is enabled, the first that can."""
+    for candidate in choice.candidates():
+        if candidate != FLASH:
+            if gqa:
+                key, value = _shared_heads(query, key, value)
+            return attend(query, key, value, mask, dropout_p, causal, scale)
+        if choice.provided is not None:
+            found = choice.provided(query, key, value, mask, dropout_p, causal, scale, gqa)
+            if found is not NotImplemented:
+                return found
+        reason = _why_not_fused(query, mask, dropout_p, key, value)
+        if not reason:
+            return flash_attention(query, key, value, mask, causal, scale)[0]
+        if choice.warn or len(choice.candidates()) == 1:
+            notices.warn(f"Flash attention kernel not used because: {reason}")
+    raise RuntimeError("No available kernel.  Aborting execution.")
+
+
 @front(namespace="nn.functional")
 def scaled_dot_product_attention(
     query: Tensor,
@@ -250,14 +292,21 @@ def scaled_dot_product_attention(
     >>> torch.nn.functional.scaled_dot_product_attention(q, k, v).shape
     torch.Size([1, 2, 5])
     """
+    described: Any = attn_mask
+    if type(attn_mask) not in dispatch.familiar and hasattr(described, "attend"):
+        # A mask that is only described (nn.attention.bias) knows its best form.
+        return described.attend(query, key, value, dropout_p, is_causal, scale, enable_gqa)
     _check(query, key, value, attn_mask)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None and query.shape[-1] else scale or 1.0
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if enable_gqa:
         _check_sharing(query, key, value)
-    if _in_one_kernel(query, key, value, attn_mask, dropout_p):
-        result = flash_attention(query, key, value, attn_mask, is_causal, factor)[0]
+    if not choice.usual:
+        result = _chosen(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    elif _in_one_kernel(query, key, value, attn_mask, dropout_p):
+        result = flash_attention(query, key, value, attn_mask, is_causal, scale)[0]
     else:
         if enable_gqa:
             key, value = _shared_heads(query, key, value)
-        result = attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
+        result = attend(query, key, value, attn_mask, dropout_p, is_causal, scale)
     return _in_query_layout(result, query)

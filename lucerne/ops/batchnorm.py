@@ -8,9 +8,10 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
-from lucerne.ir.define import composite, front
+from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.dispatch import InPlace
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Tensor, TensorList
+from lucerne.ir.op import Scalar, Tensor, TensorList
 from lucerne.ops.normalization import (
     check_batch_size,
     check_float,
@@ -48,10 +49,20 @@ def _check(
     check_same_type(input, weight, bias, running_mean, running_var)
 
 
-def _update(running: Tensor | None, now: Tensor, momentum: float) -> None:
-    """Move a running statistic towards this batch's, in place."""
-    if running is not None:
-        running.copy_(momentum * now.detach() + (1 - momentum) * running)
+@pointwise(internal=True, vjp=None, oracle=lambda old, now, m, k: m * (now * k) + (1 - m) * old)
+def running_average(running: Tensor, now: Tensor, momentum: Scalar, factor: Scalar) -> Tensor:
+    """A running statistic, moved towards `now * factor`."""
+    return momentum * (now * factor) + (1 - momentum) * running
+
+
+def _update(running: Tensor | None, now: Tensor, momentum: float, factor: float = 1.0) -> None:
+    """Move a running statistic towards this batch's (times a factor), in place."""
+    if running is None:
+        return
+    if running.dtype is now.dtype:
+        running_average(running, now.detach(), momentum, factor, out=InPlace(running))
+    else:
+        running.copy_(momentum * (now.detach() * factor) + (1 - momentum) * running)
 
 
 def _by_channel(x: Tensor, stats: Tensor) -> Tensor:
@@ -119,6 +130,37 @@ def channel_norm(
     return result, mean.reshape(-1).detach(), var.reshape(-1).detach()
 
 
+def _known_back(
+    g: Tensor, input: Tensor, mean: Tensor, var: Tensor, weight: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `known_norm` for input, weight and bias: the statistics are constants."""
+    dims = (0, *range(2, input.ndim))
+    g, x = widened(g), widened(input)
+    scale = _by_channel(input, (widened(var) + eps).rsqrt())
+    unit = (x - _by_channel(input, widened(mean))) * scale
+    by_input = g * (scale * _by_channel(input, widened(weight)))
+    return (
+        narrowed(by_input, input.dtype),
+        narrowed((g * unit).sum(dims), weight.dtype),
+        narrowed(g.sum(dims), weight.dtype),
+    )
+
+
+@composite(
+    internal=True,
+    out=False,
+    vjp={("input", "weight", "bias"): _known_back},
+)
+def known_norm(
+    input: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> Tensor:
+    """Batch norm by given statistics, all arguments checked."""
+    scale = _by_channel(input, (widened(var) + eps).rsqrt())
+    unit = (widened(input) - _by_channel(input, widened(mean))) * scale
+    by, plus = (_by_channel(input, widened(t)) for t in (weight, bias))
+    return narrowed(scaled(unit, by, plus), input.dtype)
+
+
 def _normalized(
     input: Tensor,
     weight: Tensor | None,
@@ -139,8 +181,13 @@ def _normalized(
         result, mean, var = channel_norm(x, weight, bias, eps)
         mean, var = mean.detach(), var.detach()
         _update(running_mean, mean, momentum)
-        _update(running_var, var * (count / max(count - 1, 1)), momentum)
+        _update(running_var, var, momentum, count / max(count - 1, 1))
         return result, mean, var
+    given: tuple[Any, ...] = (running_mean, running_var, weight, bias)
+    complete = all(t is not None for t in given)
+    if not training and complete and not any(t.requires_grad for t in given[:2]):
+        dense = input.contiguous(memory_format=_layout(input))
+        return known_norm(dense, *given, eps), None, None
     x = widened(input)
     x = x.contiguous(memory_format=_layout(x))
     tail = (x.shape[1], *(1 for _ in x.shape[2:]))
@@ -154,7 +201,7 @@ def _normalized(
     mean, var = mean.reshape(-1), var.reshape(-1)
     if count:
         _update(running_mean, mean, momentum)
-        _update(running_var, var * (count / max(count - 1, 1)), momentum)
+        _update(running_var, var, momentum, count / max(count - 1, 1))
     return narrowed(scaled(unit, by, plus), input.dtype), mean, var
 
 

@@ -87,7 +87,15 @@ def nll(
     return found.sum() / count
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(internal=True, name="nll_loss", opmath=True, out=False)
+def nll_loss_op(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
+) -> Tensor:
+    """Negative log likelihood of the target classes, given log probabilities."""
+    return nll(input, target, weight, reduction, ignore_index)
+
+
+@front(namespace=FUNCTIONAL)
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -105,7 +113,11 @@ def nll_loss(
     tensor(0.3000)
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return nll(input, target, weight, reduction, ignore_index)
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(weight.dtype)}"
+        )
+    return nll_loss_op(input, target, weight, reduction, ignore_index)
 
 
 # ---- cross entropy -------------------------------------------------------------------------------
@@ -305,8 +317,8 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Cross entropy of a linear layer's result, `cross_entropy(linear(input, weight), target)`."""
     shape = _linear_shapes(input, linear_weight, linear_bias)
-    if tuple(target.shape) == shape and ignore_index is not None:
-        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if tuple(target.shape) == shape:
+        _check_soft_options(linear_weight.shape[0], weight, ignore_index, label_smoothing)
     flat = linear_weight.reshape(-1, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = matmul.linear(input, flat, bias).reshape(shape)
@@ -318,6 +330,16 @@ def linear_cross_entropy(
         ignore_index=-100 if ignore_index is None else ignore_index,
         label_smoothing=label_smoothing,
     )
+
+
+def _check_soft_options(classes: int, weight: Any, ignored: int | None, smoothing: float) -> None:
+    """What `linear_cross_entropy` refuses beside targets that are probabilities."""
+    if ignored is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise RuntimeError(f"expected weight shape to be ({classes},), got {tuple(weight.shape)}")
+    if not 0.0 <= smoothing <= 1.0:
+        raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {smoothing}")
 
 
 def _linear_shapes(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:

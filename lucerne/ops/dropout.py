@@ -236,3 +236,11 @@ def rrelu(
     """Leaky relu with a random slope (see `torch.rrelu`)."""
     result = torch_rrelu(input, lower, upper, training)
     return input.copy_(result) if inplace else result
+
+
+@front(namespace="nn.functional")
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """`rrelu` in place."""
+    return input.copy_(torch_rrelu(input, lower, upper, training))

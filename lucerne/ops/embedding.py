@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,19 +25,32 @@ def _check_indices(name: str, indices: Tensor) -> None:
         )
 
 
-def _refuse_sparse(sparse: bool) -> None:
-    if sparse:
+SPARSE: dict[str, Callable[..., Any]] = {}
+"""How rows and their numbers become a sparse tensor; tensor/sparse.py, which has them, fills it."""
+
+
+def _sparse_vjp(
+    g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, weight_meta: TensorMeta
+) -> Tensor:
+    """The gradient as the rows that were looked up, one by one."""
+    if scale_grad_by_freq:
         raise RuntimeError(
-            "embedding: sparse=True asks for sparse gradients, which lucerne doesn't have; use "
-            "sparse=False (the gradient is then dense)"
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients"
         )
+    flat = indices.reshape(-1)
+    rows = g.reshape(flat.shape[0], *weight_meta.shape[1:])
+    if padding_idx >= 0:
+        keep = (flat != padding_idx).nonzero().reshape(-1)
+        flat, rows = index_nd(flat, (keep,)), index_nd(rows, (keep,))
+    return SPARSE["rows"](flat, rows, weight_meta.shape)
 
 
 def _embedding_vjp(
     g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool,
     weight_meta: TensorMeta,
 ) -> Tensor:  # fmt: skip
-    _refuse_sparse(sparse)
+    if sparse:
+        return _sparse_vjp(g, indices, padding_idx, scale_grad_by_freq, weight_meta)
     flat = indices.reshape(-1)
     rows = g.reshape(flat.shape[0], *weight_meta.shape[1:])
     tail = (-1, *(1,) * (weight_meta.ndim - 1))

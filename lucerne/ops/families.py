@@ -29,6 +29,8 @@ from lucerne.ops import enum_losses as enum_losses
 from lucerne.ops import extrema as extrema
 from lucerne.ops import fft as fft
 from lucerne.ops import grid as grid
+from lucerne.ops import grouped as grouped
+from lucerne.ops import implicit as implicit
 from lucerne.ops import index as index
 from lucerne.ops import join as join
 from lucerne.ops import linalg as linalg
@@ -45,6 +47,7 @@ from lucerne.ops import normalization as normalization
 from lucerne.ops import norms as norms
 from lucerne.ops import optimizers as optimizers
 from lucerne.ops import overwrite as overwrite
+from lucerne.ops import packing as packing
 from lucerne.ops import padding as padding
 from lucerne.ops import patches as patches
 from lucerne.ops import polynomials as polynomials

@@ -274,3 +274,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 for _fn in (pixel_shuffle, pixel_unshuffle, channel_shuffle):
     front()(_fn)  # torch has them at top level too
+front(name="native_channel_shuffle", namespace="nn.functional")(channel_shuffle)

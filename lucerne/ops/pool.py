@@ -85,10 +85,12 @@ def check_input(input: Tensor, n: int, name: str) -> None:
                 if ok
                 else "non-empty 4D or 5D (batch mode) tensor expected for input"
             )
+        if not ok and name == "max_pool2d":
+            raise RuntimeError("non-empty 3D or 4D (batch mode) tensor expected for input")
+        prefix = f"{name}: " if n == 1 else ""
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
-            "size "
-            f"for input, but got:{list(input.shape)}"
+            f"{prefix}Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input, but got:{list(input.shape)}"
         )
 
 

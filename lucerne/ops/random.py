@@ -18,6 +18,7 @@ from lucerne.ir.define import composite, front, random
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ops import creation
+from lucerne.ops.implicit import dirichlet_grad, standard_gamma_grad
 
 
 def _same_meta(input: TensorMeta, *rest: Any) -> TensorMeta:
@@ -164,16 +165,16 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     _needs_float(input, "bernoulli_tensor_cpu_p_")
     if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    sample = draw_each(input, "bernoulli", None, input.dtype, generator_or_default(generator))
+    probs = input.contiguous()
+    sample = draw_each(probs, "bernoulli", None, input.dtype, generator_or_default(generator))
     return sample if out is None else out.resize_(input.shape).copy_(sample)
 
 
 def bernoulli_fill(input: Tensor, p: Any, generator: Any, out: Any) -> Tensor:
     """A Bernoulli sample in the shape and dtype of `input`."""
     if hasattr(p, "_meta") and p.ndim:
-        sample = draw_each(
-            p.expand(input.shape), "bernoulli", None, p.dtype, generator_or_default(generator)
-        )
+        probs = p.expand(input.shape).contiguous()
+        sample = draw_each(probs, "bernoulli", None, p.dtype, generator_or_default(generator))
         return sample.to(input.dtype) if out is None else creation_copy(input, sample, out)
     value = float(p)
     if not 0 <= value <= 1:
@@ -487,22 +488,48 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson sample for each rate."""
     if input.numel() and not bool((input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    return draw_each(input, "poisson", None, input.dtype, generator_or_default(generator))
+    rates = input.contiguous()
+    return draw_each(rates, "poisson", None, input.dtype, generator_or_default(generator))
 
 
 @front()
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Successes among `count` trials of probability `prob`."""
-    return draw_each(count, "binomial", prob, prob.dtype, generator_or_default(generator))
+    shape = sh.broadcast_shapes(count.shape, prob.shape)
+    counts = count.expand(shape).contiguous()
+    return draw_each(counts, "binomial", prob, prob.dtype, generator_or_default(generator))
+
+
+def _moved_gamma(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
+    return g * standard_gamma_grad(input, y)
+
+
+def _moved_dirichlet(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
+    """Of the components' common motion, what leaves their sum at one."""
+    total = input.sum(-1, True).expand(input.shape)
+    return dirichlet_grad(y, input, total) * (g - (y * g).sum(-1, True))
+
+
+@composite(internal=True, vjp={"input": _moved_gamma}, out=False)
+def gamma_of(input: Tensor, generator: Opaque) -> Tensor:
+    """`_standard_gamma` with the generator in place."""
+    return draw_each(input.contiguous(), "gamma", None, input.dtype, generator)
+
+
+@composite(internal=True, vjp={"input": _moved_dirichlet}, out=False)
+def dirichlet_of(input: Tensor, generator: Opaque) -> Tensor:
+    """`_sample_dirichlet` with the generator in place."""
+    rows = input.contiguous().reshape(-1, input.shape[-1])
+    return draw_each(rows, "dirichlet", None, input.dtype, generator).reshape(input.shape)
 
 
 @front(name="_standard_gamma")
 def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """A gamma sample of scale one for each shape parameter."""
-    return draw_each(input, "gamma", None, input.dtype, generator_or_default(generator))
+    return gamma_of(input, generator_or_default(generator))
 
 
 @front(name="_sample_dirichlet")
 def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """A point of the simplex for each row of concentrations."""
-    return draw_each(input, "dirichlet", None, input.dtype, generator_or_default(generator))
+    return dirichlet_of(input, generator_or_default(generator))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.ir import dispatch
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.dropout import dropout as drop
 from lucerne.ops.gates import gru_gates, lstm_gates, sum_relu, sum_tanh
 from lucerne.ops.join import cat, stack
 from lucerne.ops.matmul import linear
+from lucerne.ops.ranges import arange
+from lucerne.ops.recurrence import gru_steps, kept, lstm_steps, plain_steps
 
 Hidden = tuple[Tensor, ...]
 """The state of a cell: one tensor, or (h, c) for an LSTM."""
@@ -59,60 +62,85 @@ def _relu_step(gates: Tensor, state: Hidden, w: Weights) -> Hidden:
 # ---- sequences --------------------------------------------------------------------------------
 
 
-def _run(step: Step, x: Tensor, state: Hidden, w: Weights, reverse: bool) -> tuple[Tensor, Hidden]:
-    """One direction over (time, batch, features)."""
-    gates = linear(x, w.w_ih, w.b_ih).unbind(0)
+class Packing:
+    """Where the rows of packed data stand in (time, batch), and which steps exist."""
+
+    def __init__(self, batch_sizes: Tensor) -> None:
+        self.shape = batch_sizes.shape[0], int(batch_sizes[0])
+        valid = arange(self.shape[1]) < batch_sizes.unsqueeze(1)
+        self.rows = valid.flatten().nonzero().squeeze(1)
+        self.complete = self.rows.shape[0] == self.shape[0] * self.shape[1]
+        self.valid = None if self.complete else valid.unsqueeze(-1)
+
+    def padded(self, data: Tensor) -> Tensor:
+        if not self.complete:
+            zeros = data.new_zeros((self.shape[0] * self.shape[1], data.shape[1]))
+            data = zeros.index_copy(0, self.rows, data)
+        return data.unflatten(0, self.shape)
+
+    def packed(self, padded: Tensor) -> Tensor:
+        data: Tensor = padded.flatten(0, 1)
+        return data if self.complete else data.index_select(0, self.rows)
+
+
+def _run(
+    step: Step, x: Tensor, packing: Packing | None, state: Hidden, w: Weights, reverse: bool
+) -> tuple[Tensor, Hidden]:
+    """One direction over (time, batch, features), or over packed rows.
+
+    Packed rows are put in their places for the steps: in a batch whose size does not change every
+    step has the same shape, which is worth more than the steps of sequences that have ended.
+    """
+    gates = linear(x, w.w_ih, w.b_ih)
+    if packing is None:
+        return _run_steps(step, gates, state, w, None, reverse)
+    out, last = _run_steps(step, packing.padded(gates), state, w, packing.valid, reverse)
+    return packing.packed(out), last
+
+
+def _run_steps(
+    step: Step, gates: Tensor, state: Hidden, w: Weights, valid: Tensor | None, reverse: bool
+) -> tuple[Tensor, Hidden]:
+    if w.w_hr is None and _recorded(gates, *state, w.w_hh, w.b_hh):
+        return _run_recorded(step, gates, state, w, valid, reverse)
+    parts = list(gates.unbind(0))
+    exists: Any = [None] * len(parts) if valid is None else list(valid.unbind(0))
+    if reverse:
+        parts, exists = parts[::-1], exists[::-1]
     outputs = []
-    for g in reversed(gates) if reverse else gates:
-        state = step(g, state, w)
+    for g, here in zip(parts, exists, strict=True):
+        made = step(g, state, w)
+        state = tuple(kept(here, new, old) for new, old in zip(made, state, strict=True))
         outputs.append(state[0])
     if reverse:
         outputs.reverse()
     return stack(outputs, 0), state
 
 
-def _run_packed(
-    step: Step, data: Tensor, sizes: list[int], state: Hidden, w: Weights, reverse: bool
-) -> tuple[Tensor, Hidden]:
-    """One direction over packed rows; `sizes[t]` sequences are still running at time t."""
-    gates = linear(data, w.w_ih, w.b_ih).split(sizes)
-    if reverse:
-        return _packed_backwards(step, gates, sizes, state, w)
-    outputs, done = [], []
-    for g, size in zip(gates, sizes, strict=True):
-        over = state[0].shape[0] - size
-        if over > 0:
-            done.append(tuple(s.narrow(0, size, over) for s in state))
-            state = tuple(s.narrow(0, 0, size) for s in state)
-        state = step(g, state, w)
-        outputs.append(state[0])
-    done.append(state)
-    return _cat(outputs), tuple(_cat(list(parts)) for parts in zip(*reversed(done), strict=True))
+def _recorded(*tensors: Any) -> bool:
+    """Whether gradients are asked for."""
+    return dispatch.state.grad_enabled and any(t is not None and t.requires_grad for t in tensors)
 
 
-def _packed_backwards(
-    step: Step, gates: Any, sizes: list[int], start: Hidden, w: Weights
+def _run_recorded(
+    step: Step, gates: Tensor, state: Hidden, w: Weights, valid: Tensor | None, reverse: bool
 ) -> tuple[Tensor, Hidden]:
-    """From the last time to the first: sequences join as their ends come by."""
-    state = tuple(s.narrow(0, 0, sizes[-1]) for s in start)
-    outputs = []
-    for g, size in zip(reversed(gates), reversed(sizes), strict=True):
-        have = state[0].shape[0]
-        if size > have:
-            state = tuple(
-                _cat([s, first.narrow(0, have, size - have)])
-                for s, first in zip(state, start, strict=True)
-            )
-        state = step(g, state, w)
-        outputs.append(state[0])
-    outputs.reverse()
-    return _cat(outputs), state
+    """All steps as one op, whose gradient needs one product for the recurrent weight."""
+    last = 0 if reverse else -1
+    if step is _lstm_step:
+        out, cells, _ = lstm_steps(gates, *state, w.w_hh, w.b_hh, valid, reverse)
+        return out, (out[last], cells[last])
+    if step is _gru_step:
+        out, _ = gru_steps(gates, *state, w.w_hh, w.b_hh, valid, reverse)
+    else:
+        out = plain_steps(gates, *state, w.w_hh, w.b_hh, valid, step is _relu_step, reverse)
+    return out, (out[last],)
 
 
 def _layers(
     step: Step,
     x: Tensor,
-    sizes: list[int] | None,
+    packing: Packing | None,
     hx: Hidden,
     params: Any,
     has_biases: bool,
@@ -132,10 +160,7 @@ def _layers(
             at = layer * directions + d
             w = Weights(list(params[at * each : (at + 1) * each]), has_biases, projected)
             start = tuple(h[at] for h in hx)
-            if sizes is None:
-                out, last = _run(step, x, start, w, d == 1)
-            else:
-                out, last = _run_packed(step, x, sizes, start, w, d == 1)
+            out, last = _run(step, x, packing, start, w, d == 1)
             outputs.append(out)
             finals.append(last)
         x = _cat(outputs, -1)
@@ -155,16 +180,16 @@ def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], packed: 
     """Read torch's two signatures (padded and packed) and run."""
     if packed:
         given = _given(("data", "batch_sizes", "hx", "params"), args, kwargs)
-        x, sizes = given.pop("data"), [int(n) for n in given.pop("batch_sizes").tolist()]
+        x, packing = given.pop("data"), Packing(given.pop("batch_sizes"))
     else:
         given = _given(("input", "hx", "params"), args, kwargs)
-        x, sizes = given.pop("input"), None
+        x, packing = given.pop("input"), None
     batch_first = given.pop("batch_first", False)
     hx = given.pop("hx")
     state = tuple(hx) if isinstance(hx, (list, tuple)) else (hx,)
     if batch_first:
         x = x.transpose(0, 1)
-    result, last = _layers(step, x, sizes, state, given.pop("params"), **given)
+    result, last = _layers(step, x, packing, state, given.pop("params"), **given)
     return (result.transpose(0, 1) if batch_first else result), *last
 
 

@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ops.activation import relu_op
 from lucerne.ops.adaptive import largest_of
 from lucerne.ops.join import cat
 from lucerne.ops.pool import (
@@ -172,6 +173,7 @@ def _fractional(
             )
     x = input if input.ndim == n + 2 else input.unsqueeze(0)
     _check_samples(name, x, samples, n)
+    samples = samples[: x.shape[0]]
     spatial = x.shape[2:]
     flat: Any = None
     for d in range(n):
@@ -267,7 +269,7 @@ def _power_pool(
         return -largest(-input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     out = mean(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     count = math.prod(_per(kernel_size, n))
-    return (out.sign() * out.abs().clamp_min(0)).mul(count).pow(1.0 / norm_type)
+    return (out.sign() * relu_op(out.abs())).mul(count).pow(1.0 / norm_type)
 
 
 @front(namespace="nn.functional")

@@ -358,7 +358,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     """All tensors expanded to their common shape."""
     given = sizes(tensors) if tensors and not hasattr(tensors[0], "_meta") else tensors
     shape = sh.broadcast_shapes(*(x.shape for x in given))
-    return tuple(expand_shape(x, shape) for x in given)
+    return tuple(x if x.shape == shape else expand_shape(x, shape) for x in given)
 
 
 @front()

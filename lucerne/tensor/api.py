@@ -34,7 +34,23 @@ from lucerne.base.layout import strided as strided
 from lucerne.base.numeric import finfo as finfo
 from lucerne.base.numeric import iinfo as iinfo
 from lucerne.base.shape import Size as Size
+from lucerne.tensor import foreach as _foreach
 from lucerne.tensor import functions as _functions
+from lucerne.tensor.autocast import autocast_decrement_nesting as autocast_decrement_nesting
+from lucerne.tensor.autocast import autocast_increment_nesting as autocast_increment_nesting
+from lucerne.tensor.autocast import clear_autocast_cache as clear_autocast_cache
+from lucerne.tensor.autocast import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from lucerne.tensor.autocast import get_autocast_dtype as get_autocast_dtype
+from lucerne.tensor.autocast import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from lucerne.tensor.autocast import is_autocast_cache_enabled as is_autocast_cache_enabled
+from lucerne.tensor.autocast import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from lucerne.tensor.autocast import is_autocast_enabled as is_autocast_enabled
+from lucerne.tensor.autocast import set_autocast_cache_enabled as set_autocast_cache_enabled
+from lucerne.tensor.autocast import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from lucerne.tensor.autocast import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from lucerne.tensor.autocast import set_autocast_dtype as set_autocast_dtype
+from lucerne.tensor.autocast import set_autocast_enabled as set_autocast_enabled
+from lucerne.tensor.autocast import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from lucerne.tensor.autograd.graph import (
     is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
 )
@@ -49,20 +65,7 @@ from lucerne.tensor.convert import as_tensor as as_tensor
 from lucerne.tensor.convert import tensor as tensor
 from lucerne.tensor.format import set_printoptions as set_printoptions
 from lucerne.tensor.functions import asarray as asarray
-from lucerne.tensor.functions import clear_autocast_cache as clear_autocast_cache
 from lucerne.tensor.functions import from_file as from_file
-from lucerne.tensor.functions import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-from lucerne.tensor.functions import get_autocast_dtype as get_autocast_dtype
-from lucerne.tensor.functions import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-from lucerne.tensor.functions import is_autocast_cache_enabled as is_autocast_cache_enabled
-from lucerne.tensor.functions import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from lucerne.tensor.functions import is_autocast_enabled as is_autocast_enabled
-from lucerne.tensor.functions import set_autocast_cache_enabled as set_autocast_cache_enabled
-from lucerne.tensor.functions import set_autocast_cpu_dtype as set_autocast_cpu_dtype
-from lucerne.tensor.functions import set_autocast_cpu_enabled as set_autocast_cpu_enabled
-from lucerne.tensor.functions import set_autocast_dtype as set_autocast_dtype
-from lucerne.tensor.functions import set_autocast_enabled as set_autocast_enabled
-from lucerne.tensor.functions import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from lucerne.tensor.functions import sym_float as sym_float
 from lucerne.tensor.functions import sym_int as sym_int
 from lucerne.tensor.functions import sym_ite as sym_ite
@@ -139,7 +142,10 @@ from lucerne.tensor.sparse import sparse_csr_tensor as sparse_csr_tensor
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")
-for _more in (_functions.in_place_functions(), TENSOR_TYPES, STORAGE_TYPES, _functions.BUILD):
+for _more in (
+    _functions.in_place_functions(), _foreach.functions(), TENSOR_TYPES, STORAGE_TYPES,
+    _functions.BUILD,
+):  # fmt: skip
     globals().update({name: found for name, found in _more.items() if name not in globals()})
 globals().update({t.name: t for t in _dtype.all_dtypes()})
 half, double, float = float16, float64, float32  # type: ignore[name-defined]  # noqa: F821

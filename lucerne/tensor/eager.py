@@ -39,6 +39,10 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     """Run one call now. `args` holds every parameter in signature order, statics normalised."""
     if out is not None or _state.active:
         return _run_watched(op, args, out)
+    if _state.cast is not None and op in _state.cast.ops:
+        result = _state.cast.run(op, args)
+        if result is not NotImplemented:
+            return result
     if op.kinds == "tt" and op.kind != op_.COMPOSITE:
         return _run_pair(op, args)
     if op.kind == op_.COMPOSITE:
@@ -375,6 +379,10 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         return _run_unusual(op, args, out)
     if out is not None:
         return run_into(op, args, out)
+    if _state.cast is not None and op in _state.cast.ops:
+        result = _state.cast.run(op, args)
+        if result is not NotImplemented:
+            return result
     if op.kind == op_.COMPOSITE:
         return _run_composite(op, args)
     result = _run_recorded(op, args)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
@@ -268,7 +268,7 @@ def wrap_public_functions() -> None:
 class Operators:
     """The ops behind operators, by slot: kept for the second plain type."""
 
-    known: dict[str, Op] = {}
+    known: ClassVar[dict[str, Op]] = {}
 
 
 def add_plain_type(cls: type) -> None:
@@ -283,6 +283,13 @@ def add_plain_type(cls: type) -> None:
         FAST.set_plain_type(cls)
         FAST.patch(cls, Operators.known)
         FAST.patch_dealloc(cls)
+
+
+def quicken(base: type, hooks: list[Any]) -> Any:
+    """Machine code for attributes and calls of modules: gives a function to be called with `base`
+    and each finished subclass, or None. `hooks` are the dictionaries of global hooks."""
+    slots = None if FAST is None else FAST.module_slots(base, hooks)
+    return None if slots is None else slots.patch
 
 
 def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:

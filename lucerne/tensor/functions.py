@@ -1,11 +1,11 @@
-"""Functions of the top module that are no ops: in-place forms, sharing memory, autocast state."""
+"""Functions of the top module that are no ops: in-place forms, sharing memory, numbers."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -171,68 +171,6 @@ def sym_sqrt(a: Any) -> float:
 
 def sym_sum(args: Any) -> Any:
     return sum(args)
-
-
-# ---- autocast state ---------------------------------------------------------------------------
-# Read by library code. Mixed precision itself is not there yet, so nothing can be switched on.
-
-
-class _Autocast:
-    dtypes: ClassVar[dict[str, dt.dtype]] = {"cpu": dt.bfloat16, "cuda": dt.float16}
-    cache = True
-
-
-def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    return False
-
-
-def is_autocast_cpu_enabled() -> bool:
-    return False
-
-
-def set_autocast_enabled(*args: Any) -> None:
-    """Only False is accepted: there is no autocast yet."""
-    if args and args[-1]:
-        raise NotImplementedError("autocast is not there yet: convert with x.to(dtype) by hand")
-
-
-set_autocast_cpu_enabled = set_autocast_enabled
-
-
-def get_autocast_dtype(device_type: str) -> dt.dtype:
-    return _Autocast.dtypes.get(device_type, dt.float16)
-
-
-def set_autocast_dtype(device_type: str, dtype: dt.dtype) -> None:
-    _Autocast.dtypes[device_type] = as_dtype(dtype)
-
-
-def get_autocast_cpu_dtype() -> dt.dtype:
-    return get_autocast_dtype("cpu")
-
-
-def get_autocast_gpu_dtype() -> dt.dtype:
-    return get_autocast_dtype("cuda")
-
-
-def set_autocast_cpu_dtype(dtype: dt.dtype) -> None:
-    set_autocast_dtype("cpu", dtype)
-
-
-def set_autocast_gpu_dtype(dtype: dt.dtype) -> None:
-    set_autocast_dtype("cuda", dtype)
-
-
-def is_autocast_cache_enabled() -> bool:
-    return _Autocast.cache
-
-
-def set_autocast_cache_enabled(enabled: bool) -> None:
-    _Autocast.cache = bool(enabled)
-
-
-def clear_autocast_cache() -> None:
-    """Nothing is cached while autocast is absent."""
 
 
 # ---- facts about the build --------------------------------------------------------------------

@@ -24,6 +24,13 @@ _copy: Op = copy.op  # type: ignore[attr-defined]
 
 def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Run a call whose result is to land in `out`."""
+    if _state.cast is not None:  # the tensor that is written to says what is computed with
+        cast = _state.cast
+        _state.set_cast(None)
+        try:
+            return run_into(op, args, out)
+        finally:
+            _state.set_cast(cast)
     if type(out) is InPlace:
         return _in_place(op, args, out.target)
     outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)

@@ -192,7 +192,12 @@ class TypedStorage:
         return f"{_name(self.dtype)}Storage"
 
     def is_shared(self) -> bool:
-        return False
+        return self.untyped().is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the bytes where other processes can see them."""
+        self.untyped().share_memory_()
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and self.data_ptr() == other.data_ptr()

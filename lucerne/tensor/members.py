@@ -7,8 +7,10 @@ from typing import Any
 from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device
 from lucerne.tensor import convert
+from lucerne.tensor.sharing import is_shared, share_memory_
 from lucerne.tensor.tensor import Tensor
 
 # Device types of torch that a program may ask for by name; a backend of that name makes them true.
@@ -42,15 +44,6 @@ def is_pinned(self: Any, device: Any = None) -> bool:
 
 def pin_memory(self: Any, device: Any = None) -> Any:
     """Accepted for compatibility: there is no accelerator to pin memory for."""
-    return self
-
-
-def is_shared(self: Any) -> bool:
-    return False
-
-
-def share_memory_(self: Any) -> Any:
-    """Accepted for compatibility: threads share memory anyway; processes need `utils.data`."""
     return self
 
 
@@ -96,7 +89,7 @@ def new(self: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], tuple):
         return self.new_tensor(args[0])
     shape = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-    return self.new_empty(shape or (0,))
+    return self.new_empty(shape if shape or isinstance(shape, Size) else (0,))
 
 
 def new_tensor(

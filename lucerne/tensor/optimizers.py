@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne.base.config import config
+from lucerne.base.where import user_place
 from lucerne.ir import dispatch
+from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.ops.optimizers import adam_update, sgd_update
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.into import Plans, bump, refuse_internal_overlap, write
+from lucerne.tensor.storage import FAST
 
 _ADAM: Op = adam_update.op  # type: ignore[attr-defined]
 _SGD: Op = sgd_update.op  # type: ignore[attr-defined]
@@ -94,3 +99,103 @@ def _fused_sgd_(
         float(dampening), bool(nesterov), bool(maximize), bool(is_first_step),
     )  # fmt: skip
     _update(_SGD, args, (*params, *buffers))
+
+
+# ---- steps kept ready -------------------------------------------------------------------------
+
+
+class ReadyStep:
+    """A fused step over the same tensors again and again, with little done in Python.
+
+    The block of the kernel's arguments is kept; `run` writes the pointers of the tensors it is
+    given into it, in machine code, and answers False (having changed nothing) when one of them is
+    not laid out as it was when the step was made: then somebody must make another.
+    """
+
+    __slots__ = ("address", "block", "counted", "doubles", "inputs", "kernel", "outputs", "written")
+
+    def __init__(self, kernel: Any, op: Op, args: tuple[Any, ...], written: Sequence[int]) -> None:
+        lists = [a for a, kind in zip(args, op.kinds, strict=True) if kind == op_.TENSOR_LIST]
+        numbers = [a for a, kind in zip(args, op.kinds, strict=True) if kind == op_.SCALAR]
+        outs = [t for k in written for t in lists[k]]
+        flat = [t for x in lists for t in x]
+        self.kernel = kernel
+        self.written = tuple(k for k in written if lists[k])
+        self.block, _ = kernel.block([*flat, *numbers], outs)
+        self.address = at = ctypes.addressof(self.block)
+        self.outputs = []
+        for k in self.written:
+            self.outputs.append((k, _metas(lists[k]), _itemsize(lists[k]), at))
+            at += 8 * len(lists[k])
+        self.inputs = []
+        for k, tensors in enumerate(lists):
+            if tensors:
+                self.inputs.append((k, _metas(tensors), _itemsize(tensors), at))
+                at += 8 * len(tensors)
+        self.doubles = (ctypes.c_double * (2 * len(numbers))).from_address(at + 8)
+        self.counted = "steps" in op.args and len(lists) - 1
+
+    @staticmethod
+    def make(op: Op, args: tuple[Any, ...], written: Sequence[int]) -> ReadyStep | None:
+        """None: the engine has no kernel for these tensors."""
+        plan = None if FAST is None else Plans.fused(op, args)
+        if plan is None or type(plan.execute) is not FAST.kernel_type:
+            return None
+        usual = not plan.execute.workspace and len(args[0]) > 0
+        return ReadyStep(plan.execute, op, args, written) if usual else None
+
+    def run(self, lists: Sequence[tuple[Any, ...] | None], numbers: Sequence[float]) -> bool:
+        """Count the steps, if there are any, and update; a list that is None is the gradients."""
+        params = lists[0]
+        for k, metas, size, address in self.inputs:
+            tensors = lists[k]
+            if tensors is None:
+                good = FAST.place_grads(params, metas, size, address)
+            else:
+                good = FAST.place(tensors, metas, size, address)
+            if not good:
+                return False
+        for k, metas, size, address in self.outputs:
+            FAST.place(lists[k], metas, size, address)
+        self.doubles[::2] = list(numbers)
+        if self.counted:
+            FAST.count_up(lists[self.counted])
+        status = self.kernel.call(self.address)
+        assert status == 0, f"an optimizer kernel answered {status}"
+        line = user_place() if config.user_lines else None
+        for k in self.written:
+            FAST.note_writes(lists[k], line)
+        return True
+
+
+def _metas(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(t._meta for t in tensors)
+
+
+def _itemsize(tensors: Sequence[Any]) -> int:
+    return int(tensors[0]._meta.dtype.itemsize)
+
+
+def ready_adam(lists: Sequence[tuple[Any, ...]], flags: tuple[bool, bool, bool]) -> Any:
+    """A step of Adam over (params, grads, averages, squares, largest squares, steps), kept ready.
+
+    `flags`: decoupled weight decay, amsgrad, maximize. Numbers of `run`: lr, both betas, weight
+    decay, eps.
+    """
+    return ReadyStep.make(_ADAM, (*lists, 1.0, 1.0, 1.0, 1.0, 1.0, *flags), (0, 2, 3, 4))
+
+
+def ready_sgd(lists: Sequence[tuple[Any, ...]], flags: tuple[bool, bool, bool]) -> Any:
+    """A step of gradient descent over (params, grads, momentum buffers), kept ready.
+
+    `flags`: nesterov, maximize, first step. Numbers of `run`: weight decay, momentum, lr,
+    dampening.
+    """
+    return ReadyStep.make(_SGD, (*lists, 1.0, 1.0, 1.0, 1.0, *flags), (0, 2))
+
+
+def clear_grads(params: Sequence[Any]) -> None:
+    """`p.grad = None` for each."""
+    if FAST is None or not FAST.clear_grads(tuple(params)):
+        for p in params:
+            p.grad = None

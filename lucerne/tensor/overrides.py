@@ -153,6 +153,8 @@ def call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[s
             return ask(found, public, args, kwargs)
         if args and not isinstance(args[0], (tuple, list)):
             dispatch.familiar.add(type(args[0]))
+    if _state.cast is not None:
+        args, kwargs = _state.cast.front(function, args, kwargs)
     return function(*args, **kwargs)
 
 

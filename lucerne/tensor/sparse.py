@@ -16,6 +16,7 @@ from lucerne.base import layout as lo
 from lucerne.ir.convert import as_int_list, as_optional_device, as_optional_dtype
 from lucerne.ir.dispatch import state as _state
 from lucerne.ir.meta import make_meta
+from lucerne.ops import embedding as _embedding
 from lucerne.ops.join import stack
 from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad
@@ -318,6 +319,15 @@ def make(index: Any, values: Any, shape: Any, layout: lo.layout, is_sorted: bool
         made._vals = values.detach()
         made._auto = AutogradState(_ToSparse(made, values), 0, requires_grad=True)
     return made
+
+
+def _some_rows(numbers: Any, rows: Any, shape: Any) -> Any:
+    """A table that is zero but for these rows; a row may be named twice."""
+    index = numbers.to(dt.int64).unsqueeze(0)
+    return make(index, rows, shape, lo.sparse_coo, is_sorted=False)
+
+
+_embedding.SPARSE["rows"] = _some_rows
 
 
 def _rebuild(index: Any, values: Any, shape: Any, layout: str, is_sorted: bool, grad: bool) -> Any:

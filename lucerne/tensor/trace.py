@@ -14,6 +14,7 @@ from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op
 from lucerne.tensor.base import TensorBase, new_tensor
+from lucerne.tensor.observe import Observation
 
 _META = Device(backends.META)
 
@@ -89,6 +90,7 @@ def traced(
     state = dispatch.state
     before = state.call_level, state.grad_enabled
     state.call_level, state.grad_enabled = [], False
+    watching, Observation.current = Observation.current, None  # what is traced does not happen
     try:
         with warnings.catch_warnings(record=True) as told, recorder:
             warnings.simplefilter("always")
@@ -100,6 +102,7 @@ def traced(
     finally:
         state.call_level, state.grad_enabled = before
         state.refresh()
+        Observation.current = watching
     inputs = set(recorder.graph.inputs)
     written = any(t._storage.version for t in recorder.kept)
     if told or written or any(v in inputs for v in recorder.graph.outputs):

@@ -44,7 +44,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     >>> lucerne.tensor([1.5, 2.5]).to(lucerne.int64)
     tensor([1, 2])
     """
-    dtype, device, copy, memory_format = _read_target(args, kwargs)
+    dtype, device, copy, memory_format = read_target(args, kwargs)
     result = input
     if dtype is not None and dtype is not input.dtype:
         result = cast(result, dtype)
@@ -65,7 +65,7 @@ def _is_in(t: Any, memory_format: Any, *, fresh: bool) -> bool:
     return sh.suggested_format(t.shape, t.stride()) is memory_format
 
 
-def _read_target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
+def read_target(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, bool, Any]:
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     other = kwargs.pop("other", None)
     memory_format = kwargs.pop("memory_format", None)

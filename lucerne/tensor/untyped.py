@@ -10,6 +10,7 @@ import numpy as np
 
 from lucerne import backends
 from lucerne.base.device import device as Device
+from lucerne.tensor.sharing import is_shared_storage, share_storage
 from lucerne.tensor.storage import Storage
 
 
@@ -54,7 +55,12 @@ class UntypedStorage:
         return self._storage.resizable
 
     def is_shared(self) -> bool:
-        return False
+        return is_shared_storage(self._storage)
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes where other processes can see them."""
+        share_storage(self._storage)
+        return self
 
     def __len__(self) -> int:
         return self._storage.nbytes

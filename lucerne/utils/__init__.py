@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any
 
+from lucerne.nn.modules.conversion import swap_tensors as swap_tensors
 from lucerne.utils import checkpoint as checkpoint
 from lucerne.utils import dlpack as dlpack
 from lucerne.utils import hooks as hooks

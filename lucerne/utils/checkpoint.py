@@ -6,12 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from lucerne.ir.dispatch import Interpreter
+from lucerne.ir.op import Op
 from lucerne.tensor.autograd.api import backward
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.autograd.graph import saved_tensors_hooks
 from lucerne.tensor.autograd.modes import enable_grad, no_grad
 from lucerne.tensor.random.generator import default_generator
 from lucerne.tensor.tensor import Tensor
+from lucerne.utils.selective import SAC_IGNORED_OPS as SAC_IGNORED_OPS
+from lucerne.utils.selective import CheckpointPolicy as CheckpointPolicy
+from lucerne.utils.selective import SelectiveCheckpointContext as SelectiveCheckpointContext
+from lucerne.utils.selective import (
+    create_selective_checkpoint_contexts as create_selective_checkpoint_contexts,
+)
 
 Fn = Callable[..., Any]
 Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
@@ -27,6 +35,87 @@ class _StopRecomputation(Exception):  # noqa: N818 - a signal, not an error
 
 class _EarlyStop:
     enabled = True
+
+
+class _Debug:
+    enabled: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Whether errors list the ops of both passes, whatever `debug=` says (None: as it says)."""
+    before, _Debug.enabled = _Debug.enabled, enabled
+    try:
+        yield
+    finally:
+        _Debug.enabled = before
+
+
+class DefaultDeviceType:
+    """The kind of accelerator whose generators a checkpoint looks after; here, the CPU."""
+
+    _default_device_type = "cpu"
+
+    @staticmethod
+    def set_device_type(device: str = "cpu") -> None:
+        """Use another kind."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """The kind in use."""
+        return DefaultDeviceType._default_device_type
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """The generator states of the accelerators that hold `args`; the CPU is not among them."""
+    devices = sorted(
+        {t.device.index or 0 for t in args if isinstance(t, Tensor) and t.device.type == "cuda"}
+    )
+    set_device_states(devices, [])
+    return devices, []
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Put back what `get_device_states` found."""
+    if devices:
+        kind = device_type or DefaultDeviceType.get_device_type()
+        raise RuntimeError(f"there is no generator of {kind} devices {list(devices)} to set")
+
+
+class GraphExecGroup:
+    """Several backward passes over one checkpoint that share what was computed again.
+
+    >>> with GraphExecGroup():
+    ...     print(GraphExecGroup._get_current_group() is not None)
+    True
+    """
+
+    _current: GraphExecGroup | None = None
+
+    def __enter__(self) -> GraphExecGroup:
+        if GraphExecGroup._current is not None:
+            raise RuntimeError("GraphExecGroup contexts can't be nested.")
+        GraphExecGroup._current = self
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        GraphExecGroup._current = None
+
+    @classmethod
+    def _get_current_group(cls) -> GraphExecGroup | None:
+        return cls._current
+
+
+class _Names(Interpreter):
+    """Writes down which ops run."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        self.seen.append(op.name)
+        return proceed(op, args, out)
 
 
 @contextmanager
@@ -72,15 +161,25 @@ def checkpoint(
             )
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     return _without_reentry(
-        function, args, kwargs, context_fn, determinism_check, early_stop, preserve_rng_state
+        function,
+        args,
+        kwargs,
+        context_fn,
+        determinism_check,
+        early_stop,
+        preserve_rng_state,
+        debug if _Debug.enabled is None else _Debug.enabled,
     )
 
 
 class _Frame:
     """One checkpointed call: what is needed to run it again, and what running it again gave."""
 
-    def __init__(self, rerun: Callable[[], Any], check: bool, early_stop: bool) -> None:
+    def __init__(
+        self, rerun: Callable[[], Any], check: bool, early_stop: bool, debug: bool = False
+    ) -> None:
         self.rerun = rerun
+        self.names = [_Names(), _Names()] if debug else []
         self.check = check
         self.early_stop = early_stop
         self.metas: list[Any] = []
@@ -93,7 +192,19 @@ class _Frame:
     def unpack(self, index: int) -> Any:
         if index not in self.recomputed:
             self.recompute()
+        if GraphExecGroup._current is not None:
+            return self.recomputed[index]
         return self.recomputed.pop(index)
+
+    def watch(self, which: int) -> AbstractContextManager[Any]:
+        """Write down the ops of one of the two passes, if asked to."""
+        return self.names[which] if self.names else nullcontext()
+
+    def _seen(self) -> str:
+        if not self.names:
+            return ""
+        first, again = (" ".join(n.seen) for n in self.names)
+        return f"\nops of the forward pass: {first}\nops of the recomputation: {again}"
 
     def recompute(self) -> None:
         found: list[Any] = []
@@ -104,7 +215,7 @@ class _Frame:
                 raise _StopRecomputation
             return len(found) - 1
 
-        with enable_grad(), saved_tensors_hooks(keep, lambda i: found[i]):
+        with enable_grad(), saved_tensors_hooks(keep, lambda i: found[i]), self.watch(1):
             try:
                 self.rerun()
             except _StopRecomputation:
@@ -118,7 +229,7 @@ class _Frame:
                 "A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.metas)}\n"
                 f"Number of tensors saved during recomputation: {len(found)}. Hint: the function "
-                "must do the same thing each time it is called with the same inputs."
+                "must do the same thing each time it is called with the same inputs." + self._seen()
             )
         if not self.check:
             return
@@ -128,7 +239,7 @@ class _Frame:
                 raise CheckpointError(
                     "Recomputed values for the following tensors have different metadata than "
                     f"during the forward pass.\ntensor at position {i}:\nsaved metadata: {meta}\n"
-                    f"recomputed metadata: {have}"
+                    f"recomputed metadata: {have}" + self._seen()
                 )
 
 
@@ -140,6 +251,7 @@ def _without_reentry(
     determinism_check: str,
     early_stop: bool,
     preserve_rng_state: bool,
+    debug: bool,
 ) -> Any:
     if determinism_check not in ("default", "none"):
         raise ValueError(
@@ -152,8 +264,8 @@ def _without_reentry(
         with _rng_as(rng), recompute_context:
             return function(*args, **kwargs)
 
-    frame = _Frame(rerun, determinism_check == "default", early_stop)
-    with saved_tensors_hooks(frame.pack, frame.unpack), forward_context:
+    frame = _Frame(rerun, determinism_check == "default", early_stop, debug)
+    with saved_tensors_hooks(frame.pack, frame.unpack), frame.watch(0), forward_context:
         return function(*args, **kwargs)
 
 

@@ -26,6 +26,7 @@ AS_INTEGERS = {
     torch.float8_e8m0fnu: "uint8",
 }
 CONSTANTS = (torch.dtype, torch.layout, torch.memory_format)
+MADE_WITH = "_made_with"  # where a module that is itself an argument keeps its own arguments
 
 
 class NotCarriedError(Exception):
@@ -147,13 +148,22 @@ class Bridge:
         if isinstance(x, torch.Generator):
             return self.module.Generator().manual_seed(x.initial_seed())
         if isinstance(x, torch.nn.Module):
-            return rebind.lookup(self.module.nn, type(x).__name__)()
+            return self.carry_module(x)
         if dataclasses.is_dataclass(x) and type(x).__module__.startswith("torch."):
             options = dataclasses.asdict(cast(Any, x))
             return rebind.lookup(self.module.nn, type(x).__name__)(**options)
-        if callable(x) and getattr(x, "__module__", "").startswith("torch"):
+        if callable(x) and str(getattr(x, "__module__", "")).startswith("torch"):
             return rebind.resolve(self.module, x.__name__, x)
         return x
+
+    def carry_module(self, x: torch.nn.Module) -> Any:
+        """A module of the same class with the same values; see `modules.samples.recorded`."""
+        args, kwargs = getattr(x, MADE_WITH, ((), {}))
+        make = rebind.lookup(self.module.nn, type(x).__name__)
+        made = make(*self.carry(list(args), Memo()), **self.carry(kwargs, Memo()))
+        if x.state_dict():
+            made.load_state_dict(self.carry(dict(x.state_dict()), Memo()))
+        return made
 
     def _carry_leaf(self, x: Any, memo: Memo) -> Any:
         if not isinstance(x, torch.Tensor):

@@ -10,7 +10,17 @@ from typing import Any
 
 import torch
 
-from tests.conformance import catalog, gaps, gradcheck, html, metrics, names, report, runner
+from tests.conformance import (
+    catalog,
+    gaps,
+    gradcheck,
+    html,
+    metrics,
+    names,
+    report,
+    runner,
+    training,
+)
 from tests.conformance.bridge import lucerne_bridge
 from tests.conformance.catalog import TIERS, Entry
 from tests.conformance.context import Limits
@@ -20,7 +30,8 @@ from tests.conformance.selfcheck import selfcheck
 
 FAST_TIERS = ("T0", "T1")
 FAST_METRICS = ("M1", "M2", "M3", "M5i", "M5o", "M6", "M6t", "M7", "M8", "own")
-FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1)
+FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1, classes=1)
+FAST_CLASSES = ("modules", "own modules", "optimizers", "schedulers")
 
 Arguments = argparse.Namespace
 
@@ -39,6 +50,7 @@ def run_fast(chosen: Arguments) -> int:
     """The gate of every change."""
     entries = catalog.entries_of(chosen.tiers or FAST_TIERS)
     tasks = metrics.plan(entries, FAST_METRICS) + metrics.plan_own()
+    tasks += metrics.plan_classes(FAST_CLASSES)
     tallies = _run(tasks, chosen, _limits(chosen, FAST_LIMITS))
     _show(tallies, chosen)
     return _gate(tallies, capped=True)
@@ -48,9 +60,12 @@ def run_full(chosen: Arguments) -> int:
     """Every metric on every sample, and the names."""
     entries = catalog.entries_of(chosen.tiers or TIERS)
     tasks = metrics.plan(entries, METRICS, _dtypes(chosen)) + metrics.plan_own()
+    tasks += metrics.plan_classes(training.RUNS)
     tallies = _run(tasks, chosen, _limits(chosen, Limits()))
     _show(tallies, chosen)
-    print(names.summary(names.survey()))
+    spaces = names.survey()
+    print(names.summary(spaces))
+    print(names.training_summary(spaces))
     return _gate(tallies, capped=chosen.max_samples is not None)
 
 
@@ -92,10 +107,31 @@ def run_own(chosen: Arguments) -> int:
     return int(not all(tally.ok for tally in tallies))
 
 
+def run_modules(chosen: Arguments) -> int:
+    """M9: the classes of torch's module_db."""
+    return _run_classes(["modules", *(["module variants"] if chosen.variants else [])], chosen)
+
+
+def run_own_modules(chosen: Arguments) -> int:
+    """M9o: the classes of torch.nn that module_db lacks."""
+    return _run_classes(["own modules"], chosen)
+
+
+def run_optimizers(chosen: Arguments) -> int:
+    """M10: every configuration of torch's optim_db."""
+    return _run_classes(["optimizers"], chosen)
+
+
+def run_schedulers(chosen: Arguments) -> int:
+    """M10s: the schedulers of torch.optim.lr_scheduler."""
+    return _run_classes(["schedulers"], chosen)
+
+
 def run_names(chosen: Arguments) -> int:
     """M12."""
     spaces = names.survey(chosen.module)
     print(names.summary(spaces, missing=chosen.missing))
+    print(names.training_summary(spaces))
     return 0
 
 
@@ -116,6 +152,25 @@ def _run_metrics(entries: Iterable[Entry], wanted: list[str], chosen: Arguments)
     found = _run(tasks, chosen, _limits(chosen, Limits()))
     tallies = [tally for tally in found if tally.metric in wanted]
     _show(tallies, chosen)
+    return int(not all(tally.ok for tally in tallies))
+
+
+def _run_classes(runs: list[str], chosen: Arguments) -> int:
+    """Tables of classes, all of them or by name; few run in this process."""
+    tasks = metrics.plan_classes(runs, chosen.classes)
+    unknown = set(chosen.classes) - {task.entry for task in tasks}
+    if unknown:
+        raise SystemExit(f"no such class in this table: {', '.join(sorted(unknown))}")
+    limits = _limits(chosen, Limits())
+    few = len(tasks) <= 5
+    options = runner.Options(limits=limits)
+    tallies = runner.run_here(tasks, options) if few else _run(tasks, chosen, limits)
+    print(report.failures_text(tallies, verbose=chosen.verbose, each=5 if few else 1))
+    if few:
+        print("\n".join(_line(tally) for tally in tallies))
+    print(report.checks_table(tallies))
+    print(report.summary(tallies))
+    _write(tallies, chosen)
     return int(not all(tally.ok for tally in tallies))
 
 
@@ -175,7 +230,8 @@ def _line(tally: Tally) -> str:
 def _limits(chosen: Arguments, default: Limits) -> Limits:
     if chosen.max_samples is None:
         return default
-    return Limits(chosen.max_samples, chosen.max_samples, default.double_backward)
+    limit = chosen.max_samples
+    return Limits(limit, limit, default.double_backward, classes=limit)
 
 
 def _dtypes(chosen: Arguments) -> Iterable[torch.dtype] | None:
@@ -226,6 +282,17 @@ def _parser() -> argparse.ArgumentParser:
     add("metric", run_metric).add_argument("metric", help=", ".join(METRICS))
     own = add("own", run_own)
     own.add_argument("pattern", nargs="?", default="", help="regular expression")
+    tables = {
+        "modules": add("modules", run_modules),
+        "own-modules": add("own-modules", run_own_modules),
+        "optimizers": add("optimizers", run_optimizers),
+        "schedulers": add("schedulers", run_schedulers),
+    }
+    for table in tables.values():
+        table.add_argument("classes", nargs="*", help="class names; all of them without any")
+    tables["modules"].add_argument(
+        "--variants", action="store_true", help="also non-contiguous inputs, and float64"
+    )
     named = add("names", run_names)
     named.add_argument("--missing", action="store_true", help="list what is missing")
     named.add_argument("--module", default="lucerne")

@@ -23,6 +23,7 @@ class Limits:
     samples: int | None = None
     reference: int | None = None
     double_backward: int = 3
+    classes: int | None = None  # samples per module class and mode
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,8 @@ def compare_gradients(comparison: Comparison, expected: Any, got: Any) -> None:
             zero = _is_zero(want) and (have is None or _is_zero(comparison.bridge.from_other(have)))
             comparison.sample.expect(zero, "gradient", f"d/d[{i}] {_kind(want)} got {_kind(have)}")
             continue
-        left = (tuple(want.shape), str(want.dtype))
-        right = (tuple(have.shape), str(have.dtype))
+        left = (tuple(want.shape), str(want.dtype), str(want.layout))
+        right = (tuple(have.shape), str(have.dtype), str(have.layout))
         if comparison.sample.expect(left == right, "gradient", f"d/d[{i}] {left} got {right}"):
             comparison.value(i, want, have, check="gradient")
 

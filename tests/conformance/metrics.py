@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.conformance import catalog, errors, forward, gradients, own_cases, variants
+from tests.conformance import catalog, errors, forward, gradients, own_cases, training, variants
 from tests.conformance.bridge import Bridge
 from tests.conformance.catalog import Entry
 from tests.conformance.context import Context, Limits
@@ -73,6 +73,7 @@ RUNS = {
     "errors": Run(_has_errors, errors.check_errors),
     "double backward": Run(_has_double_backward, gradients.check_double_backward),
     "own": Run(_none),  # a table of our own instead of op_db entries
+    **{name: Run(_none) for name in training.RUNS},  # classes instead of op_db entries
 }
 METRICS = {
     metric.name: metric
@@ -88,6 +89,16 @@ METRICS = {
         Metric("M7", "strides", "forward"),
         Metric("M8", "double backward", "double backward"),
         Metric("own", "own cases", "own"),
+        Metric("M9", "modules", "modules"),
+        Metric("M9e", "modules, errors: raised and type", "modules"),
+        Metric("M9t", "modules, errors: text", "modules"),
+        Metric("M9n", "modules, non-contiguous inputs", "module variants"),
+        Metric("M9d", "modules in float64", "module variants"),
+        Metric("M9o", "modules that module_db lacks", "own modules"),
+        Metric("M10", "optimizers", "optimizers"),
+        Metric("M10e", "optimizers, errors: raised and type", "optimizers"),
+        Metric("M10t", "optimizers, errors: text", "optimizers"),
+        Metric("M10s", "schedulers", "schedulers"),
     )
 }
 
@@ -102,10 +113,11 @@ class Task:
 
 
 def expand(names: Iterable[str]) -> list[str]:
-    """Metric names as a user writes them: `M5` and `M6` stand for both of their columns."""
+    """Metric names as a user writes them: `M5`, `M6`, `M9` and `M10` stand for their columns."""
     wanted = []
     for name in names:
-        matches = [metric for metric in METRICS if metric == name or metric[:-1] == name]
+        pattern = f"{re.escape(name)}[a-z]?"
+        matches = [metric for metric in METRICS if re.fullmatch(pattern, metric)]
         if not matches:
             raise ValueError(f"no metric {name!r}; there are {', '.join(METRICS)}")
         wanted += matches
@@ -136,8 +148,31 @@ def plan_own(pattern: str = "") -> list[Task]:
     return [Task(name, "own") for name in own_cases.load() if re.search(pattern, name)]
 
 
+def plan_classes(runs: Iterable[str], names: Iterable[str] = ()) -> list[Task]:
+    """One task for each class of the tables of modules, optimizers or schedulers."""
+    wanted = set(names)
+    tasks = []
+    for run in runs:
+        entries = list(training.RUNS[run].entries())
+        tasks += [Task(name, run) for name in entries if not wanted or name in wanted]
+    return tasks
+
+
+def needs_op_database(tasks: Iterable[Task]) -> bool:
+    """Whether torch's op_db must be loaded for them; it takes five seconds."""
+    return any(task.run != "own" and task.run not in training.RUNS for task in tasks)
+
+
+def load_classes(tasks: Iterable[Task]) -> None:
+    """Read the tables that these tasks need, before workers are forked."""
+    for run in {task.run for task in tasks} & set(training.RUNS):
+        training.RUNS[run].entries()
+
+
 def perform(task: Task, bridge: Bridge, limits: Limits) -> list[Tally]:
     """Do one task here and now."""
+    if task.run in training.RUNS:
+        return training.RUNS[task.run].check(task.entry, bridge, limits)
     if task.run == "own":
         return [own_cases.check(task.entry, bridge)]
     context = Context(catalog.load()[task.entry], bridge, limits)
@@ -149,8 +184,9 @@ def perform(task: Task, bridge: Bridge, limits: Limits) -> list[Tally]:
 
 def lost(task: Task, check: str, message: str, trace: str = "") -> list[Tally]:
     """The tallies of a task that never came back: each of its metrics has failed."""
-    entry = catalog.load().get(task.entry)
-    tier = entry.tier if entry else own_cases.TIER
+    entry = catalog.load().get(task.entry) if needs_op_database([task]) else None
+    classes = training.RUNS.get(task.run)
+    tier = entry.tier if entry else classes.tier if classes else own_cases.TIER
     dtype = task.dtype or (_dtype_name(entry.dtype) if entry else "")
     tallies = []
     for metric in METRICS.values():

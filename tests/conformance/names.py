@@ -1,6 +1,7 @@
 """M12: which of torch's public names are present, and which of those does some test reach.
 
-A name is reached if op_db calls it, or if any test mentions it; the scan reads the tests' source.
+A name is reached if one of torch's databases calls it, or if any test mentions it; the scan reads
+the tests' source.
 """
 
 import ast
@@ -15,8 +16,37 @@ from typing import Any
 
 from tests.conformance import catalog
 from tests.conformance.context import quiet
+from tests.conformance.modules import samples as modules
+from tests.conformance.optimizers import samples as optimizers
 
 TESTS = Path(__file__).parents[1]
+
+# What a training script imports: these must be there, and a test must reach them.
+TRAINING = (
+    "torch.nn",
+    "torch.nn.functional",
+    "torch.nn.init",
+    "torch.nn.parameter",
+    "torch.nn.parallel",
+    "torch.nn.attention",
+    "torch.nn.attention.flex_attention",
+    "torch.nn.utils",
+    "torch.nn.utils.parametrizations",
+    "torch.nn.utils.parametrize",
+    "torch.nn.utils.prune",
+    "torch.nn.utils.rnn",
+    "torch.nn.utils.stateless",
+    "torch.optim",
+    "torch.optim.lr_scheduler",
+    "torch.optim.swa_utils",
+    "torch.utils.data",
+    "torch.amp",
+    "torch.distributions",
+    "torch.distributions.constraints",
+    "torch.distributions.kl",
+    "torch.distributions.transforms",
+    "torch.serialization",
+)
 
 
 @dataclass
@@ -75,6 +105,22 @@ def summary(spaces: list[Namespace], *, missing: bool = False) -> str:
     return "\n".join(lines)
 
 
+def training_summary(spaces: list[Namespace]) -> str:
+    """The namespaces of the training layer, with every name that is missing or untested."""
+    wanted = [space for space in spaces if space.name in TRAINING]
+    lines = [f"{'training layer':<44}{'present':>18}{'tested':>22}"]
+    for space in wanted:
+        lines.append(_row(space.name, space.present, space.tested, len(space.names)))
+        if space.missing:
+            lines.append(f"    missing: {' '.join(space.missing)}")
+        if space.untested:
+            lines.append(f"    untested: {' '.join(space.untested)}")
+    total = sum(len(space.names) for space in wanted)
+    present, tested = sum(s.present for s in wanted), sum(s.tested for s in wanted)
+    lines.append(_row("all of them", present, tested, total))
+    return "\n".join(lines)
+
+
 def _row(title: str, present: int, tested: int, total: int) -> str:
     first = f"{present}/{total} {100 * present / total:5.1f} %"
     second = f"{tested}/{total} {100 * tested / total:5.1f} %"
@@ -111,7 +157,8 @@ def _has(home: Any, name: str) -> bool:
 
 @functools.cache
 def _reached() -> frozenset[str]:
-    return frozenset(_op_database_names()) | frozenset(_mentioned())
+    classes = frozenset(modules.load()) | frozenset(optimizers.load())
+    return frozenset(_op_database_names()) | frozenset(_mentioned()) | classes
 
 
 def _op_database_names() -> Iterator[str]:

@@ -65,6 +65,8 @@ def _public_path(name: str, function: Any) -> str:
             return name
     except MissingError:
         pass
+    if function.__module__ == "torch._C._nn":
+        return f"nn.functional.{function.__name__}"
     path = f"{function.__module__}.{function.__name__}"
     return path.removeprefix("torch.").removeprefix("functional.")
 

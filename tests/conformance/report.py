@@ -1,7 +1,7 @@
 """Rates by metric and tier, as text, JSON and failures to read."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,25 @@ def summary(tallies: list[Tally]) -> str:
     for name, metric in METRICS.items():
         if name not in table:
             continue
-        tiers = [tier for tier in (*TIERS, "own", "all") if tier in table[name]]
+        tiers = [tier for tier in (*TIERS, "own", "nn", "optim", "all") if tier in table[name]]
         for tier in tiers if len(tiers) > 2 else tiers[:1]:
             title = f"{name} {metric.title}" if tier == tiers[0] else ""
             lines.append(_row(title, tier, table[name][tier]))
     headline = parity(tallies)
     if headline is not None:
         lines.append(f"parity (0.5 T0 + 0.3 T1 + 0.2 T2 of M1 and M2): {100 * headline:.1f} %")
+    return "\n".join(lines)
+
+
+def checks_table(tallies: Iterable[Tally]) -> str:
+    """How often each check was made and held, over all entries."""
+    made: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    for tally in tallies:
+        made.update(tally.made)
+        missed.update(tally.missed)
+    lines = [f"{'check':<44}{'held':>22}"]
+    lines += [f"{check:<44}{_share(n - missed[check], n):>22}" for check, n in made.items()]
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """What a metric found on one entry: counts, and the failures worth reading."""
 
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -33,6 +34,8 @@ class Tally:
     by_float64: int = 0  # samples accepted only by the float64 rule (see tolerance.py)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
+    made: Counter[str] = field(default_factory=Counter)  # how often each check was made
+    missed: Counter[str] = field(default_factory=Counter)  # and did not hold
 
     @property
     def ok(self) -> bool:
@@ -44,7 +47,9 @@ class Tally:
         return Sample(self, label)
 
     def fail(self, sample: str, check: str, message: str, trace: str = "") -> None:
-        """Note a failure; the counts are the caller's."""
+        """Note a failure; the counts of samples are the caller's."""
+        self.made[check] += 1
+        self.missed[check] += 1
         if len(self.failures) < MAX_FAILURES:
             self.failures.append(Failure(sample, check, message, trace))
 
@@ -88,7 +93,9 @@ class Sample:
 
     def expect(self, ok: bool, check: str, message: str | Callable[[], str]) -> bool:
         """Note whether a check holds, and say so to the caller."""
-        if not ok:
+        if ok:
+            self.tally.made[check] += 1
+        else:
             self.ok = False
             text = message if isinstance(message, str) else message()
             self.tally.fail(self.label, check, text)
@@ -128,5 +135,6 @@ def as_record(tally: Tally) -> dict[str, Any]:
         "passed": tally.passed,
         "by_float64": tally.by_float64,
         "seconds": round(tally.seconds, 3),
+        "checks": {check: [n - tally.missed[check], n] for check, n in tally.made.items()},
         "failures": [vars(failure) for failure in tally.failures],
     }

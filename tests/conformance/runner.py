@@ -129,7 +129,9 @@ class Pool:
 
 def run(tasks: list[Task], options: Options, tick: Tick | None = None) -> list[Tally]:
     """All tasks, in workers; results in the order of the tasks' names."""
-    catalog.load()
+    if metrics.needs_op_database(tasks):
+        catalog.load()
+    metrics.load_classes(tasks)
     done: list[Tally] = []
     pool = Pool(options, list(reversed(tasks)))
     for count, tallies in enumerate(pool.run(), 1):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.conformance import catalog, metrics, runner
+from tests.conformance import catalog, metrics, runner, training
 from tests.conformance.bridge import torch_bridge
 from tests.conformance.catalog import Entry
 from tests.conformance.context import Limits
@@ -16,6 +16,7 @@ LIMITS = Limits(samples=SAMPLES)
 def clean_run(entries: Iterable[Entry], limits: Limits, jobs: int) -> list[Tally]:
     """torch as the other side, every metric and every own case."""
     tasks = metrics.plan(entries, METRICS) + metrics.plan_own()
+    tasks += metrics.plan_classes(training.RUNS)
     options = runner.Options(jobs=jobs, limits=limits, make_bridge=torch_bridge)
     return runner.run(tasks, options)
 

@@ -24,6 +24,20 @@ ROWS = (
 )
 TIERS = ("T0", "T1", "T2")
 
+# the same for classes, which have no tiers
+CLASS_ROWS = (
+    ("M9", "modules of module_db"),
+    ("M9n", "the same, non-contiguous inputs"),
+    ("M9d", "the same, float64"),
+    ("M9o", "modules that module_db lacks"),
+    ("M9e", "modules, errors: raised, with torch's type"),
+    ("M9t", "modules, errors: torch's text"),
+    ("M10", "optimizers of optim_db"),
+    ("M10e", "optimizers, errors: raised, with torch's type"),
+    ("M10t", "optimizers, errors: torch's text"),
+    ("M10s", "schedulers"),
+)
+
 
 def cell(rate: dict[str, int] | None, unit: str) -> str:
     """`213/213 (100.0 %)`, or a dash where nothing was run."""
@@ -43,5 +57,19 @@ def table(rates: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def class_table(rates: dict[str, Any]) -> str:
+    """Classes and their samples, one row a metric."""
+    lines = ["| what | classes | samples |", "|---|---|---|"]
+    for metric, name in CLASS_ROWS:
+        if metric in rates:
+            found = rates[metric]["all"]
+            entries, samples = cell(found, "entries"), cell(found, "samples")
+            lines.append(f"| {name} ({metric}) | {entries} | {samples} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    print(table(json.loads(Path(sys.argv[1]).read_text())["rates"]))
+    found = json.loads(Path(sys.argv[1]).read_text())["rates"]
+    print(table(found))
+    print()
+    print(class_table(found))

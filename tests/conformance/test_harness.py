@@ -356,8 +356,9 @@ def test_parity_weighs_tiers() -> None:
 
 def test_metric_names_expand() -> None:
     assert metrics.expand(["M5", "M1"]) == ["M5i", "M5o", "M1"]
+    assert metrics.expand(["M10"]) == ["M10", "M10e", "M10t", "M10s"]
     with pytest.raises(ValueError, match="no metric"):
-        metrics.expand(["M9"])
+        metrics.expand(["M99"])
 
 
 def test_pick_spreads() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-import lucerne.nn.functional as F  # noqa: N812
+import lucerne.nn.functional as F
 from lucerne.tensor.autograd import records
 from lucerne.tensor.storage import FAST
 

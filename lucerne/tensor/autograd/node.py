@@ -211,8 +211,10 @@ class OpNode(Node):
         return next((i for i, (n, _, _) in enumerate(self.inputs) if n == first), None)
 
     def release(self) -> None:
-        self.saved = {}
-        self.released = True
+        """Only what was saved is used up: a node that needs nothing can run again."""
+        if self.saved:
+            self.saved = {}
+            self.released = True
 
 
 @functools.cache
@@ -313,6 +315,11 @@ def accumulate(leaf: Any, g: Any) -> None:
         state.grad = _own(g, leaf._meta)
     elif requires_grad(g) or requires_grad(state.grad):
         state.grad = state.grad + g
+    elif g.is_sparse is not state.grad.is_sparse:  # together they are dense
+        if g.is_sparse:
+            state.grad.add_(g.to_dense())
+        else:
+            state.grad = g + state.grad
     else:
         state.grad.add_(g)
     for hook in list((state.post_hooks or {}).values()):
@@ -326,6 +333,8 @@ def _own(g: Any, meta: TensorMeta) -> Any:
     if _is_ours_alone(g) and g._meta is meta:
         return g
     g = g.detach()
+    if g.is_sparse:
+        return g
     layout_ok = g._meta.strides == meta.strides or not meta.is_dense
     return g.clone() if layout_ok else _in_layout(g, meta)
 

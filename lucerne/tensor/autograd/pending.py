@@ -47,7 +47,7 @@ def _expanded(
     meta: TensorMeta, bare: Any, place: Any,
 ) -> AutogradState:  # fmt: skip
     node = OpNode.__new__(OpNode)
-    node.op, node.released = op, versions is RELEASED
+    node.op, used = op, versions is RELEASED
     metas = [a._meta if isinstance(a, TensorBase) else a for a in args]
     node.plain = metas
     node.inputs = []
@@ -58,11 +58,16 @@ def _expanded(
             edges.append(_edge(args[i], autos[i]))
     Node.start(node, edges, (meta,), place)
     node.reads = reads_of(op, tuple([name for name, _, _ in node.inputs]))
+    saves = "y" in node.reads or any(
+        name in node.reads and isinstance(kept, TensorMeta)
+        for name, kept in zip(op.args, metas, strict=True)
+    )
+    node.released = used and saves
     node.saved = {}
-    for name, arg, version in zip(op.args, args, () if node.released else versions):  # noqa: B905
+    for name, arg, version in zip(op.args, args, () if used else versions):  # noqa: B905
         if name in node.reads and version is not None:
             node.saved[name] = SavedTensor.at_version(arg, node, version)
-    if "y" in node.reads and not node.released:
+    if "y" in node.reads and not used:
         node.saved["y"] = SavedOutput.at_start(bare, node)
     return AutogradState(node, 0, requires_grad=True)
 

@@ -186,7 +186,12 @@ class _Flow:
             return
         if left:
             self.waiting[key] = g
-        elif auto.grad is None and _is_free(g._storage, g._view) and sys.getrefcount(g) <= _ALONE:
+        elif (
+            auto.grad is None
+            and g._meta is meta  # a sum may be laid out differently from the leaf
+            and _is_free(g._storage, g._view)
+            and sys.getrefcount(g) <= _ALONE
+        ):
             auto.grad = g
             for hook in list((auto.post_hooks or {}).values()):
                 hook(arg)

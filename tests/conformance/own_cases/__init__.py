@@ -25,6 +25,7 @@ from tests.conformance.own_cases import (
     promotion,
     random,
     reading,
+    training,
 )
 from tests.conformance.own_cases.tools import NOT_IMPLEMENTED, Rows
 from tests.conformance.result import Sample, Tally
@@ -41,6 +42,7 @@ MODULES: list[ModuleType] = [
     promotion,
     random,
     reading,
+    training,
 ]
 
 

@@ -317,7 +317,9 @@ def _write_grad_mask(m: Module) -> None:
         storage = field(f, x, Tensor.STORAGE)
         with f.if_(is_null(f, storage)):
             f.ret(f.constant(0))
-        written = f.compare("ne", field(f, storage, Storage.VERSION, I64), 0)
+        now = field(f, storage, Storage.VERSION, I64)
+        unseen = f.compare("ne", now, field(f, x, Tensor.SEEN_VERSION, I64))
+        written = f.bits("and", f.compare("ne", now, 0), unseen)
         stale = f.bits("and", not_null(f, field(f, x, Tensor.VIEW)), written)
         inference = f.compare("ne", f.load(I8, f.at(storage, Storage.INFERENCE)), 0)
         f.ret(f.convert("zext", any_of(f, stale, inference), I64))
@@ -427,7 +429,8 @@ def _write_entry_points(m: Module) -> None:
         size = field(f, given, VAR_SIZE, I64)
         count = f.call("key_of", I64, [words, f.at(given, TUPLE_ITEMS), size, key])
         f.ret(f.call("enter", PTR, [key, count, plan]))
-    # set_mode(gradients are recorded, unusual): the state of the owner thread
+    # set_mode(gradients are recorded, unusual, number of the cast): the state of the owner thread.
+    # The number is small and goes into the keys of calls: each cast has entries of its own.
     with m.function("set_mode", fastcall, PTR) as f:
         _, args, _ = f.args
         thread = f.call("PyThreadState_Get", PTR, [])
@@ -437,6 +440,8 @@ def _write_entry_points(m: Module) -> None:
                 unusual, UNUSUAL, f.constant(0)
             )
             f.store(bits, f.at(f.symbol("known"), _known_at("mode")), align=8)
+            cast = f.call("PyLong_AsSsize_t", I64, [f.word(args, 2, PTR)])
+            f.store(cast, f.at(f.symbol("known"), _known_at("cast")), align=8)
         none = known(f, "none")
         take(f, none)
         f.ret(none)

@@ -147,7 +147,7 @@ def _write_key_of(m: Module) -> None:
     params = [("info", PTR), ("args", PTR), ("count", I64), ("key", PTR)]
     with m.function("key_of", params, I64, internal=True) as f:
         info, args, count, key = f.args
-        f.store(word(f, info, INFO_OP), key, align=8)
+        f.store(word(f, info, INFO_OP) ^ known(f, "cast", I64), key, align=8)
         kinds = f.at(info, INFO_KINDS * 8)
         with f.loop(0, count, carry=[f.constant(1)]) as loop:
             (at,) = loop.carried

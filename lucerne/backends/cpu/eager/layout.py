@@ -158,6 +158,8 @@ TYPE_BASICSIZE = 32
 TYPE_DEALLOC = 48
 TYPE_NUMBER = 96
 TYPE_MAPPING = 112
+TYPE_CALL = 128
+TYPE_GETATTRO = 144
 TYPE_COMPARE = 200
 NUMBER_SLOTS = {
     "add": 0, "sub": 8, "mul": 16, "mod": 24, "pow": 40, "neg": 48, "abs": 64, "and": 104,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from lucerne.backends.cpu.eager import plans
+from lucerne.backends.cpu.eager import members, plans
 from lucerne.backends.cpu.eager.dispatch import write_dispatch
 from lucerne.backends.cpu.eager.keys import ENTRY_WORDS, MAX_KEY
 from lucerne.backends.cpu.eager.layout import (
@@ -85,6 +85,7 @@ class Native:
         self.kernel_type = Kernel
         self.kernel_plan = plans.kernel_plan
         self.view_plan = plans.view_plan
+        self.module_slots = members.load
         self.allocate = builtin("allocate", code["allocate"])
         self.make_tensor = builtin("make_tensor", code["make_tensor"])
         self.fresh_tensor = builtin("fresh_tensor", code["fresh_tensor"])
@@ -97,7 +98,7 @@ class Native:
         self._make_public = builtin("make_public", code["make_public"])
         self.Public = self._public_type()
         builtin("claim_thread", code["claim_thread"])()
-        self.set_mode(True, False)
+        self.set_mode(True, False, 0)
 
     # -- words of the module ----------------------------------------------------------------
 

@@ -15,7 +15,7 @@ KNOWN = (
     "int", "bool", "tuple", "str", "dtype", "device_class", "layout", "memory_format",
     "expand_auto", "expand_view", "free_list", "free_count", "host_device", "in_place_type",
     "mode", "owner_thread", "slow_run", "zero", "user_place", "adopt", "observe", "ellipsis",
-    "slice", "list", "size",
+    "slice", "list", "size", "cast",
 )  # fmt: skip
 """Names of the words of the table `known`."""
 
@@ -247,6 +247,7 @@ def _write_tensor_attributes(m: Module) -> None:
     with m.function("set_storage", [("t", PTR), ("value", PTR), ("closure", PTR)], I32) as f:
         t, value, _ = f.args
         _free_own_block(f, t)
+        set_field(f, t, Tensor.SEEN_VERSION, f.constant(0))
         _replace(f, t, Tensor.STORAGE, value)
         f.ret(f.constant(0, I32))
     for attribute, offset, bit, expand in (
@@ -281,8 +282,12 @@ def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> Non
     params = [("t", PTR), ("value", PTR), ("closure", PTR)]
     with m.function(f"set_{name}", params, I32) as f:
         t, value, _ = f.args
-        flags = field(f, t, Tensor.FLAGS, I64) & ~bit
-        set_field(f, t, Tensor.FLAGS, flags)
+        flags = field(f, t, Tensor.FLAGS, I64)
+        if name == "view":  # a view that Python makes: the word may still hold a size
+            other = f.compare("eq", flags & bit, 0)
+            with f.if_(f.bits("and", other, is_null(f, field(f, t, Tensor.DATA)))):
+                set_field(f, t, Tensor.SEEN_VERSION, f.constant(0))
+        set_field(f, t, Tensor.FLAGS, flags & ~bit)
         none = f.compare("eq", value, known(f, "none"))
         with f.if_(none) as b:
             _replace(f, t, offset, f.zero(PTR))
@@ -396,9 +401,13 @@ def _write_makers(m: Module) -> None:
         with f.if_(is_null(f, storage)):
             f.ret()
         now = field(f, storage, Storage.VERSION, I64)
-        with f.if_(f.compare("ne", now, field(f, t, Tensor.SEEN_VERSION, I64))):
+        before = field(f, t, Tensor.SEEN_VERSION, I64)
+        with f.if_(f.compare("ne", now, before)):
             set_field(f, t, Tensor.SEEN_VERSION, now)
             done = call_python(f, known(f, "adopt"), t)
+            with f.if_(not_null(f, field(f, t, Tensor.AUTO))):
+                # part of a graph now, by a history that only Python can replay: it stays unseen
+                set_field(f, t, Tensor.SEEN_VERSION, before)
             with f.if_(is_null(f, done)) as b:
                 f.call("PyErr_Clear", VOID, [])
             with b.else_():

@@ -16,7 +16,7 @@ place.
 from __future__ import annotations
 
 from lucerne.backends.cpu.eager.dispatch import NOT_MINE, not_mine
-from lucerne.backends.cpu.eager.keys import MAX_KEY, word
+from lucerne.backends.cpu.eager.keys import MAX_KEY, address, word
 from lucerne.backends.cpu.eager.layout import TUPLE_ITEMS, VAR_SIZE, Public, Tensor
 from lucerne.backends.cpu.eager.objects import drop, field, is_null, known, not_null, take, type_of
 from lucerne.backends.cpu.emit.builder import I1, I64, PTR, Module
@@ -104,7 +104,7 @@ def _write_key(m: Module) -> None:
         with f.if_(total > MAX_ARGUMENTS):
             f.ret(f.constant(-1))
         by_value = f.compare("ne", field(f, callable, Public.BY_VALUE, I64), 0)
-        f.store(callable, key, align=8)
+        f.store(address(f, callable) ^ known(f, "cast", I64), key, align=8)
         f.store(count, f.at(key, 8), align=8)
         with f.loop(0, total, carry=[f.constant(2)]) as loop:
             (at,) = loop.carried

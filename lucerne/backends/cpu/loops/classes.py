@@ -136,11 +136,12 @@ class _Writer:
         f, size = self.f, self.dtype.itemsize
         out = f.at(self.pointers[0], row * self.extra[CLASSES] * size)
         g = self.one.load(self.dtype, f.at(self.pointers[1], row * self.extra[G_STEP])).re
+        ignored = f.compare("eq", weight, 0.0)  # asked before a total of zero makes it nan
         if self.kind.reduction == "mean":
             total = Num(dt.float64, f.load(F64, f.at(self.space, _TOTAL)))
             weight = weight / self.one.to(total, self.compute).re
         scale = g * weight
-        with f.if_(f.compare("eq", weight, 0.0)) as nothing:
+        with f.if_(ignored) as nothing:
             f.fill_bytes(out, 0, self.extra[CLASSES] * size)
         with nothing.else_():
             top = self._largest(source)

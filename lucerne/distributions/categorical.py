@@ -1,0 +1,104 @@
+"""The categorical distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.distributions import constraints
+from lucerne.distributions.distribution import Distribution
+from lucerne.distributions.utils import (
+    EMPTY,
+    lazy_property,
+    logits_to_probs,
+    one_of,
+    probs_to_logits,
+)
+from lucerne.tensor import api as lu
+
+__all__ = ["Categorical"]
+
+
+class Categorical(Distribution):
+    """Category numbers, by probabilities (or unnormalised log-probabilities) in the last dimension.
+
+    >>> import lucerne
+    >>> weather = lucerne.distributions.Categorical(lucerne.tensor([1.0, 1.0, 2.0]))
+    >>> weather.probs
+    tensor([0.2500, 0.2500, 0.5000])
+    """
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    has_enumerate_support = True
+    _batched = {"probs": 1, "logits": 1, "_param": 1}
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        one_of(probs, logits)
+        name, given = ("probs", probs) if probs is not None else ("logits", logits)
+        if given.dim() < 1:
+            raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+        if probs is not None:
+            self.probs = self._param = probs / probs.sum(-1, keepdim=True)
+        else:
+            self.logits = logits - logits.logsumexp(dim=-1, keepdim=True)
+            self._param = self.logits
+        super().__init__(self._param.size()[:-1], validate_args=validate_args)
+
+    @property
+    def _num_events(self) -> int:
+        return int(self._param.size()[-1])
+
+    def _new(self, *args: Any, **kwargs: Any) -> Any:
+        return self._param.new(*args, **kwargs)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self._num_events - 1)
+
+    @lazy_property
+    def logits(self) -> Any:
+        return probs_to_logits(self.probs)
+
+    @lazy_property
+    def probs(self) -> Any:
+        return logits_to_probs(self.logits)
+
+    @property
+    def param_shape(self) -> Any:
+        return self._param.size()
+
+    @property
+    def mean(self) -> Any:
+        return lu.full(
+            self._extended_shape(), lu.nan, dtype=self.probs.dtype, device=self.probs.device
+        )
+
+    @property
+    def mode(self) -> Any:
+        return self.probs.argmax(dim=-1)
+
+    @property
+    def variance(self) -> Any:
+        return self.mean
+
+    def sample(self, sample_shape: Any = EMPTY) -> Any:
+        sample_shape = lu.Size(sample_shape)
+        rows = self.probs.reshape(-1, self._num_events)
+        drawn = lu.multinomial(rows, sample_shape.numel(), True).T
+        return drawn.reshape(self._extended_shape(sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        places, table = lu.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
+        return table.gather(-1, places[..., :1]).squeeze(-1)
+
+    def entropy(self) -> Any:
+        lowest = lu.finfo(self.logits.dtype).min
+        return -(lu.clamp(self.logits, min=lowest) * self.probs).sum(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        values = lu.arange(self._num_events, dtype=lu.long, device=self._param.device)
+        values = values.view((-1,) + (1,) * len(self._batch_shape))
+        return values.expand((-1, *self._batch_shape)) if expand else values

@@ -1,0 +1,68 @@
+"""The half-Cauchy distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lucerne.distributions import constraints
+from lucerne.distributions.cauchy import Cauchy
+from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transforms import AbsTransform
+from lucerne.tensor import api as lu
+
+__all__ = ["HalfCauchy"]
+
+
+class HalfCauchy(TransformedDistribution):
+    """The absolute value of a Cauchy variable around zero.
+
+    >>> import lucerne
+    >>> lucerne.distributions.HalfCauchy(1.0).cdf(lucerne.tensor(1.0))
+    tensor(0.5000)
+    """
+
+    arg_constraints = {"scale": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    _params: Any = ()
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        base = Cauchy(0, scale, validate_args=False)
+        super().__init__(base, AbsTransform(), validate_args=validate_args)
+
+    @property
+    def scale(self) -> Any:
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Any:
+        return lu.full(
+            self._extended_shape(), math.inf, dtype=self.scale.dtype, device=self.scale.device
+        )
+
+    @property
+    def mode(self) -> Any:
+        return lu.zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Any:
+        return self.base_dist.variance
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        value = lu.as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
+        log_prob = self.base_dist.log_prob(value) + math.log(2)
+        return lu.where(value >= 0, log_prob, -math.inf)
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, prob: Any) -> Any:
+        return self.base_dist.icdf((prob + 1) / 2)
+
+    def entropy(self) -> Any:
+        return self.base_dist.entropy() - math.log(2)

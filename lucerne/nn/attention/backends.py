@@ -1,0 +1,70 @@
+"""Choosing who computes attention for a while."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lucerne.ir import dispatch
+from lucerne.ops.attention_choice import EVERY, choice
+
+WARN_FOR_UNFUSED_KERNELS = False
+"""Whether `sdpa_kernel` tells why a fused kernel could not be used."""
+
+
+class SDPBackend(enum.Enum):
+    """Kinds of attention kernels, with torch's numbers.
+
+    On a CPU there are two: FLASH_ATTENTION (one fused kernel) and MATH (the formula, op by op).
+    """
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    __index__ = __int__
+
+
+def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
+    """What is enabled now, in order of preference if asked."""
+    enabled = choice.enabled if with_priority else sorted(choice.enabled, key=_TORCH_ORDER.index)
+    return [SDPBackend(n) for n in enabled]
+
+
+_TORCH_ORDER = [3, 1, 2, 0, 4]
+
+
+@contextmanager
+def sdpa_kernel(
+    backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Inside, only these kinds of kernels compute attention.
+
+    With `set_priority` the first in the list that can is taken; without, the usual order holds.
+    """
+    if not isinstance(backends, (list, SDPBackend)):
+        raise AssertionError(
+            "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+            f"{type(backends).__name__}"
+        )
+    listed = [backends] if isinstance(backends, SDPBackend) else backends
+    wanted = list(dict.fromkeys(b.value for b in listed if isinstance(b, SDPBackend)))
+    if not set_priority:
+        wanted.sort(key=lambda n: EVERY.index(n) if n in EVERY else len(EVERY))
+    before = choice.enabled, choice.provided, choice.warn
+    # Remembered calls of attention know nothing of this choice.
+    dispatch.state.add_special(1)
+    choice.set(tuple(wanted), choice.provided, WARN_FOR_UNFUSED_KERNELS)
+    try:
+        yield {}
+    finally:
+        choice.set(*before)
+        dispatch.state.add_special(-1)

@@ -1,0 +1,6 @@
+"""One call saves a training run, one call restores it; see `RunState`."""
+
+from __future__ import annotations
+
+from lucerne.io.state import RunState as RunState
+from lucerne.io.state import latest as latest

@@ -1,0 +1,1 @@
+"""The examples, run on Lucerne and on PyTorch: see `__main__`."""

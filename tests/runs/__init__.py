@@ -1,0 +1,1 @@
+"""Training runs killed and resumed: see `__main__`."""
