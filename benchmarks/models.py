@@ -8,7 +8,7 @@ from benchmarks.cases import Case, one
 from benchmarks.timing import Call
 
 
-def _step(m: Any, model: Any, optimizer: Any, x: Any, target: Any) -> Call:
+def training_step(m: Any, model: Any, optimizer: Any, x: Any, target: Any) -> Call:
     loss_of = m.nn.CrossEntropyLoss()
 
     def step() -> Any:
@@ -29,7 +29,7 @@ def mlp(m: Any) -> Call:
         nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
     )
     optimizer = m.optim.Adam(model.parameters(), lr=1e-3)
-    return _step(m, model, optimizer, m.rand(64, 784), m.arange(64) % 10)
+    return training_step(m, model, optimizer, m.rand(64, 784), m.arange(64) % 10)
 
 
 def block(m: Any, width: int, heads: int) -> Any:
@@ -75,7 +75,7 @@ def gpt(m: Any) -> Call:
     model = Model()
     optimizer = m.optim.AdamW(model.parameters(), lr=3e-4)
     ids = m.randint(0, words, (4, 256))
-    return _step(m, model, optimizer, ids, m.randint(0, words, (1024,)))
+    return training_step(m, model, optimizer, ids, m.randint(0, words, (1024,)))
 
 
 def resnet18(m: Any) -> Call:
@@ -106,7 +106,7 @@ def resnet18(m: Any) -> Call:
         inputs = outputs
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
     optimizer = m.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-    return _step(m, model, optimizer, m.rand(32, 3, 32, 32), m.arange(32) % 10)
+    return training_step(m, model, optimizer, m.rand(32, 3, 32, 32), m.arange(32) % 10)
 
 
 def training_steps() -> list[Case]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lucerne.base import dtype as dt
@@ -232,6 +234,30 @@ def autocast_increment_nesting() -> int:
 def autocast_decrement_nesting() -> int:
     Thread.now.nesting -= 1
     return Thread.now.nesting
+
+
+def snapshot() -> tuple[bool, dt.dtype, bool]:
+    """How autocast is set on the CPU, to be set so again (`restored`)."""
+    return is_autocast_enabled("cpu"), get_autocast_dtype("cpu"), Thread.now.cache
+
+
+@contextmanager
+def restored(state: tuple[bool, dt.dtype, bool]) -> Iterator[None]:
+    """Autocast as it was, for what is computed again in a backward pass."""
+    before = snapshot()
+    _set(state)
+    autocast_increment_nesting()
+    try:
+        yield
+    finally:
+        if autocast_decrement_nesting() == 0:
+            clear_autocast_cache()
+        _set(before)
+
+
+def _set(state: tuple[bool, dt.dtype, bool]) -> None:
+    Thread.now.enabled["cpu"], Thread.now.dtypes["cpu"], Thread.now.cache = state
+    Thread.now.apply()
 
 
 def is_autocast_cpu_enabled() -> bool:

@@ -138,7 +138,7 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
     """Run a public function and, if one kernel was all it took, tell the engine."""
     count = len(given) - len(names or ())
     kwargs = dict(zip(names or (), given[count:], strict=True))
-    if Observation.current is not None or _is_ambiguous(given):
+    if Observation.current is not None or _is_ambiguous(given) or _floats_vary(public, given):
         return public.__wrapped__(*given[:count], **kwargs)
     seen = Observation.current = Observation()
     state = dispatch.state
@@ -155,6 +155,25 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
     call = _call(seen, given, result) if good else None
     FAST.remember_call(public, given, names, *(call or (None,)))
     return result
+
+
+_MOST_FLOATS = 16
+"""How many calls that differ in their floats only are remembered, where each float is a call."""
+
+
+def _floats_vary(public: Any, given: tuple[Any, ...]) -> bool:
+    """Whether calls like this one come with ever new floats (`x.clamp_(max=limit)` in a loop): to
+    remember each would cost more than the call, and fill the table."""
+    if not public.by_value or not any(type(g) is float for g in given):
+        return False
+    alike = tuple([_likeness(g) for g in given])
+    counts = public.__dict__.setdefault("float_calls", {})
+    counts[alike] = seen = counts.get(alike, 0) + 1
+    return bool(seen > _MOST_FLOATS)
+
+
+def _likeness(given: Any) -> Any:
+    return given._meta if isinstance(given, TensorBase) else type(given)
 
 
 def _is_ambiguous(given: tuple[Any, ...]) -> bool:

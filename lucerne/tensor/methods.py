@@ -12,6 +12,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 from lucerne.ops import arithmetic, compare, matmul, slicing
 from lucerne.tensor.into import InPlace
+from lucerne.tensor.storage import FAST
 from lucerne.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -32,7 +33,10 @@ def _install(
         if method and spelled not in Tensor.__dict__:
             setattr(Tensor, spelled, export.wrapped(fn))
         if inplace and f"{spelled}_" not in Tensor.__dict__:
-            setattr(Tensor, f"{spelled}_", export.wrapped(in_place(fn, f"{spelled}_")))
+            over: Any = export.wrapped(in_place(fn, f"{spelled}_"))
+            if FAST is not None:  # what may be done with a float is the same in place
+                over.by_value = getattr(fn, "by_value", 1)
+            setattr(Tensor, f"{spelled}_", over)
 
 
 def in_place(fn: Function, name: str) -> Function:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
+from lucerne.tensor import autocast
 from lucerne.tensor.autograd.api import backward
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.autograd.graph import saved_tensors_hooks
@@ -259,9 +260,10 @@ def _without_reentry(
         )
     forward_context, recompute_context = context_fn()
     rng = default_generator.state_bytes() if preserve_rng_state else None
+    precision = autocast.snapshot()
 
     def rerun() -> Any:
-        with _rng_as(rng), recompute_context:
+        with _rng_as(rng), autocast.restored(precision), recompute_context:
             return function(*args, **kwargs)
 
     frame = _Frame(rerun, determinism_check == "default", early_stop, debug)
@@ -303,6 +305,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Fn, preserve_rng_state: bool, *args: Any) -> Any:
         ctx.run_function = run_function
         ctx.rng = default_generator.state_bytes() if preserve_rng_state else None
+        ctx.precision = autocast.snapshot()
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.tensor_at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.tensor_at])
@@ -315,7 +318,7 @@ class CheckpointFunction(Function):
         for i, t in zip(ctx.tensor_at, ctx.saved_tensors, strict=True):
             inputs[i] = t
         detached = detach_variable(tuple(inputs))
-        with enable_grad(), _rng_as(ctx.rng):
+        with enable_grad(), _rng_as(ctx.rng), autocast.restored(ctx.precision):
             outputs = ctx.run_function(*detached)
         outs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
         pairs = [

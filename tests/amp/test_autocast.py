@@ -10,6 +10,7 @@ import pytest
 
 import lucerne as lu
 from lucerne.ir.dispatch import Interpreter
+from lucerne.utils.checkpoint import checkpoint
 
 
 def product(dtype: Any = None) -> Any:
@@ -199,6 +200,27 @@ def test_interpreters_see_converted_ops() -> None:
 def test_inference_mode() -> None:
     with lu.autocast("cpu"), lu.inference_mode():
         assert product() is lu.bfloat16
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints_are_computed_again_in_the_same_precision(reentrant: bool) -> None:
+    w = lu.randn(4, 4, requires_grad=True)
+    x = lu.randn(4, 4, requires_grad=True)
+    seen: list[Any] = []
+
+    def block(x: Any) -> Any:
+        y = x @ w
+        seen.append(y.dtype)
+        return (y @ w).float().sin()
+
+    with lu.autocast("cpu"):
+        plain = block(x).sum()
+        again = checkpoint(block, x, use_reentrant=reentrant).sum()
+    expected = lu.autograd.grad(plain, (w,))[0]
+    again.backward()
+    assert seen == [lu.bfloat16] * 3
+    assert lu.equal(w.grad, expected)
+    assert not lu.is_autocast_enabled("cpu")
 
 
 # ---- functions of one's own -------------------------------------------------------------------

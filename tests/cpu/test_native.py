@@ -376,3 +376,16 @@ def test_a_device_context_reaches_remembered_calls() -> None:
         assert torch.zeros(2).device.type == "meta"
     finally:
         torch.set_default_device(None)
+
+
+def test_ever_new_floats_neither_leak_nor_fill_the_table() -> None:
+    """Floats that decide are remembered a few times; those that are numbers of a kernel always."""
+    assert FAST is not None
+    x, y = torch.ones(7), torch.ones(7)
+    before = len(FAST.entered)
+    for i in range(100):
+        value = 0.5 + i / 1024
+        assert x.clamp(max=value)[0].item() == value
+        assert torch.add(x, y, alpha=value)[0].item() == 1 + value
+        assert torch.full_like(x, 3.0).mul_(value)[0].item() == 3 * value
+    assert len(FAST.entered) - before < 60

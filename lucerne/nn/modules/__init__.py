@@ -49,6 +49,12 @@ from lucerne.nn.modules.conv import Conv3d as Conv3d
 from lucerne.nn.modules.conv import ConvTranspose1d as ConvTranspose1d
 from lucerne.nn.modules.conv import ConvTranspose2d as ConvTranspose2d
 from lucerne.nn.modules.conv import ConvTranspose3d as ConvTranspose3d
+from lucerne.nn.modules.conv import LazyConv1d as LazyConv1d
+from lucerne.nn.modules.conv import LazyConv2d as LazyConv2d
+from lucerne.nn.modules.conv import LazyConv3d as LazyConv3d
+from lucerne.nn.modules.conv import LazyConvTranspose1d as LazyConvTranspose1d
+from lucerne.nn.modules.conv import LazyConvTranspose2d as LazyConvTranspose2d
+from lucerne.nn.modules.conv import LazyConvTranspose3d as LazyConvTranspose3d
 from lucerne.nn.modules.distance import CosineSimilarity as CosineSimilarity
 from lucerne.nn.modules.distance import PairwiseDistance as PairwiseDistance
 from lucerne.nn.modules.dropout import AlphaDropout as AlphaDropout
@@ -67,12 +73,6 @@ from lucerne.nn.modules.instancenorm import InstanceNorm3d as InstanceNorm3d
 from lucerne.nn.modules.instancenorm import LazyInstanceNorm1d as LazyInstanceNorm1d
 from lucerne.nn.modules.instancenorm import LazyInstanceNorm2d as LazyInstanceNorm2d
 from lucerne.nn.modules.instancenorm import LazyInstanceNorm3d as LazyInstanceNorm3d
-from lucerne.nn.modules.lazyconv import LazyConv1d as LazyConv1d
-from lucerne.nn.modules.lazyconv import LazyConv2d as LazyConv2d
-from lucerne.nn.modules.lazyconv import LazyConv3d as LazyConv3d
-from lucerne.nn.modules.lazyconv import LazyConvTranspose1d as LazyConvTranspose1d
-from lucerne.nn.modules.lazyconv import LazyConvTranspose2d as LazyConvTranspose2d
-from lucerne.nn.modules.lazyconv import LazyConvTranspose3d as LazyConvTranspose3d
 from lucerne.nn.modules.linear import Bilinear as Bilinear
 from lucerne.nn.modules.linear import Identity as Identity
 from lucerne.nn.modules.linear import LazyLinear as LazyLinear

@@ -1,4 +1,12 @@
-"""Activations: functions of one element, and the softmax family."""
+"""Activations: functions of one element, and the softmax family.
+
+>>> import lucerne as torch
+>>> x = torch.tensor([-1.0, 2.0])
+>>> torch.nn.ReLU()(x), torch.nn.LeakyReLU(0.1)(x)
+(tensor([0., 2.]), tensor([-0.1000,  2.0000]))
+>>> torch.nn.Hardtanh(-0.5, 1.0)(x), torch.nn.Softshrink()(x), torch.nn.Threshold(0.1, 20.0)(x)
+(tensor([-0.5000,  1.0000]), tensor([-0.5000,  1.5000]), tensor([20.,  2.]))
+"""
 
 from __future__ import annotations
 
@@ -14,19 +22,77 @@ from lucerne.tensor import api as lu
 from lucerne.tensor.tensor import Tensor
 
 
-def _inplace(layer: Any) -> str:
-    return "inplace=True" if layer.inplace else ""
+class _Activation(Module):
+    """Shows its options in the order and form of `_shown`, a format of the layer."""
+
+    _shown = ""
+
+    def extra_repr(self) -> str:
+        """Options."""
+        text = self._shown.format(self)
+        if not getattr(self, "inplace", False):
+            return text
+        return f"{text}, inplace=True" if text else "inplace=True"
 
 
-class Threshold(Module):
-    """`x` where it is greater than `threshold`, `value` elsewhere.
+class _OnlyInplace(_Activation):
+    """An activation with one option: to write over its input."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.Threshold(0.1, 20.0)(torch.tensor([-1.0, 2.0]))
-    tensor([20.,  2.])
-    """
+    __constants__ = ["inplace"]
+    inplace: bool
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
+class _Alpha(_Activation):
+    """An activation with the scale of what is below zero."""
+
+    __constants__ = ["alpha", "inplace"]
+    _shown = "alpha={0.alpha}"
+    alpha: float
+    inplace: bool
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.inplace = inplace
+
+
+class _Shrink(_Activation):
+    """An activation that is zero near zero."""
+
+    __constants__ = ["lambd"]
+    _shown = "{0.lambd}"
+    lambd: float
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+
+class _AlongDim(_Activation):
+    """An activation whose results depend on each other along a dimension."""
+
+    __constants__ = ["dim"]
+    _shown = "dim={0.dim}"
+    dim: int | None
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("dim", None)
+
+
+class Threshold(_Activation):
+    """`x` where it is greater than `threshold`, `value` elsewhere."""
 
     __constants__ = ["threshold", "value", "inplace"]
+    _shown = "threshold={0.threshold}, value={0.value}"
     threshold: float
     value: float
     inplace: bool
@@ -41,38 +107,16 @@ class Threshold(Module):
         """The activation of each element."""
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"threshold={self.threshold}, value={self.value}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
-
-class ReLU(Module):
-    """`max(0, x)`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.ReLU()(torch.tensor([-1.0, 2.0]))
-    tensor([0., 2.])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+class ReLU(_OnlyInplace):
+    """`max(0, x)`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.relu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return _inplace(self)
 
-
-class RReLU(Module):
+class RReLU(_Activation):
     """A leaky relu whose slope is drawn from [lower, upper) while training.
 
     >>> import lucerne as torch
@@ -81,6 +125,7 @@ class RReLU(Module):
     """
 
     __constants__ = ["lower", "upper", "inplace"]
+    _shown = "lower={0.lower}, upper={0.upper}"
     lower: float
     upper: float
     inplace: bool
@@ -97,22 +142,12 @@ class RReLU(Module):
         """The activation of each element."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"lower={self.lower}, upper={self.upper}" + (
-            ", inplace=True" if self.inplace else ""
-        )
 
-
-class Hardtanh(Module):
-    """`x` cut off below `min_val` and above `max_val`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Hardtanh(-0.5, 1.0)(torch.tensor([-1.0, 2.0]))
-    tensor([-0.5000,  1.0000])
-    """
+class Hardtanh(_Activation):
+    """`x` cut off below `min_val` and above `max_val`."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
+    _shown = "min_val={0.min_val}, max_val={0.max_val}"
     min_val: float
     max_val: float
     inplace: bool
@@ -146,55 +181,28 @@ class Hardtanh(Module):
         """The activation of each element."""
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        bounds = f"min_val={self.min_val}, max_val={self.max_val}"
-        return bounds + (", inplace=True" if self.inplace else "")
-
 
 class ReLU6(Hardtanh):
-    """`min(max(0, x), 6)`.
+    """`min(max(0, x), 6)`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReLU6()(torch.tensor([-1.0, 8.0]))
-    tensor([0., 6.])
-    """
+    _shown = ""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return _inplace(self)
-
 
 class Sigmoid(Module):
-    """`1 / (1 + exp(-x))`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Sigmoid()(torch.zeros(2))
-    tensor([0.5000, 0.5000])
-    """
+    """`1 / (1 + exp(-x))`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return lu.sigmoid(input)
 
 
-class Hardsigmoid(Module):
-    """A sigmoid of straight lines: 0 below -3, 1 above 3.
+class Hardsigmoid(_OnlyInplace):
+    """A sigmoid of straight lines: 0 below -3, 1 above 3."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.Hardsigmoid()(torch.tensor([-3.0, 0.0, 3.0]))
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as in torch, which does not show the option
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
@@ -202,163 +210,64 @@ class Hardsigmoid(Module):
 
 
 class Tanh(Module):
-    """The hyperbolic tangent.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Tanh()(torch.zeros(2))
-    tensor([0., 0.])
-    """
+    """The hyperbolic tangent."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return lu.tanh(input)
 
 
-class SiLU(Module):
-    """`x * sigmoid(x)`, also called swish.
-
-    >>> import lucerne as torch
-    >>> torch.nn.SiLU()(torch.zeros(2))
-    tensor([0., 0.])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+class SiLU(_OnlyInplace):
+    """`x * sigmoid(x)`, also called swish."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.silu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return _inplace(self)
 
-
-class Mish(Module):
-    """`x * tanh(softplus(x))`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Mish()(torch.zeros(2))
-    tensor([0., 0.])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+class Mish(_OnlyInplace):
+    """`x * tanh(softplus(x))`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.mish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return _inplace(self)
 
+class Hardswish(_OnlyInplace):
+    """`x * hardsigmoid(x)`."""
 
-class Hardswish(Module):
-    """`x * hardsigmoid(x)`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Hardswish()(torch.tensor([-3.0, 3.0]))
-    tensor([-0.,  3.])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+    extra_repr = Module.extra_repr  # as in torch, which does not show the option
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.hardswish(input, self.inplace)
 
 
-class ELU(Module):
-    """`x` above zero, `alpha * (exp(x) - 1)` below.
-
-    >>> import lucerne as torch
-    >>> torch.nn.ELU()(torch.tensor([0.0, 2.0]))
-    tensor([0., 2.])
-    """
-
-    __constants__ = ["alpha", "inplace"]
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+class ELU(_Alpha):
+    """`x` above zero, `alpha * (exp(x) - 1)` below."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
-
-class CELU(Module):
-    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.CELU()(torch.tensor([0.0, 2.0]))
-    tensor([0., 2.])
-    """
-
-    __constants__ = ["alpha", "inplace"]
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+class CELU(_Alpha):
+    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.celu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
-
-class SELU(Module):
-    """A scaled `ELU` that keeps mean 0 and variance 1 from layer to layer.
-
-    >>> import lucerne as torch
-    >>> torch.nn.SELU()(torch.zeros(2))
-    tensor([0., 0.])
-    """
-
-    __constants__ = ["inplace"]
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
+class SELU(_OnlyInplace):
+    """A scaled `ELU` that keeps mean 0 and variance 1 from layer to layer."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.selu(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return _inplace(self)
 
-
-class GLU(Module):
+class GLU(_Activation):
     """The first half of a dimension times the sigmoid of the second.
 
     >>> import lucerne as torch
@@ -367,6 +276,7 @@ class GLU(Module):
     """
 
     __constants__ = ["dim"]
+    _shown = "dim={0.dim}"
     dim: int
 
     def __init__(self, dim: int = -1) -> None:
@@ -377,20 +287,12 @@ class GLU(Module):
         """The activation of each element."""
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"dim={self.dim}"
 
-
-class GELU(Module):
-    """`x` times the share of a standard normal distribution below `x`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.GELU()(torch.zeros(2))
-    tensor([0., 0.])
-    """
+class GELU(_Activation):
+    """`x` times the share of a standard normal distribution below `x`."""
 
     __constants__ = ["approximate"]
+    _shown = "approximate={0.approximate!r}"
     approximate: str
 
     def __init__(self, approximate: str = "none") -> None:
@@ -401,44 +303,20 @@ class GELU(Module):
         """The activation of each element."""
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"approximate={self.approximate!r}"
 
-
-class Hardshrink(Module):
-    """`x`, or 0 within `lambd` of zero.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Hardshrink()(torch.tensor([-1.0, 0.2]))
-    tensor([-1.,  0.])
-    """
-
-    __constants__ = ["lambd"]
-    lambd: float
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
+class Hardshrink(_Shrink):
+    """`x`, or 0 within `lambd` of zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.hardshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"{self.lambd}"
 
-
-class LeakyReLU(Module):
-    """`x` above zero, `negative_slope * x` below.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LeakyReLU(0.1)(torch.tensor([-1.0, 2.0]))
-    tensor([-0.1000,  2.0000])
-    """
+class LeakyReLU(_Activation):
+    """`x` above zero, `negative_slope * x` below."""
 
     __constants__ = ["inplace", "negative_slope"]
+    _shown = "negative_slope={0.negative_slope}"
     negative_slope: float
     inplace: bool
 
@@ -451,33 +329,20 @@ class LeakyReLU(Module):
         """The activation of each element."""
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"negative_slope={self.negative_slope}" + (", inplace=True" if self.inplace else "")
-
 
 class LogSigmoid(Module):
-    """`log(sigmoid(x))`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LogSigmoid()(torch.zeros(1))
-    tensor([-0.6931])
-    """
+    """`log(sigmoid(x))`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.logsigmoid(input)
 
 
-class Softplus(Module):
-    """`log(1 + exp(beta * x)) / beta`, a smooth relu; `x` itself above `threshold / beta`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Softplus()(torch.zeros(1))
-    tensor([0.6931])
-    """
+class Softplus(_Activation):
+    """`log(1 + exp(beta * x)) / beta`, a smooth relu; `x` itself above `threshold / beta`."""
 
     __constants__ = ["beta", "threshold"]
+    _shown = "beta={0.beta}, threshold={0.threshold}"
     beta: float
     threshold: float
 
@@ -490,36 +355,16 @@ class Softplus(Module):
         """The activation of each element."""
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
-class Softshrink(Module):
-    """`x` moved towards zero by `lambd`, at most to zero.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Softshrink()(torch.tensor([-1.0, 0.2]))
-    tensor([-0.5000,  0.0000])
-    """
-
-    __constants__ = ["lambd"]
-    lambd: float
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
+class Softshrink(_Shrink):
+    """`x` moved towards zero by `lambd`, at most to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.softshrink(input, self.lambd)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return str(self.lambd)
 
-
-class PReLU(Module):
+class PReLU(_Activation):
     """A leaky relu whose slope is learned, one for all channels or one for each.
 
     >>> import lucerne as torch
@@ -528,6 +373,7 @@ class PReLU(Module):
     """
 
     __constants__ = ["num_parameters"]
+    _shown = "num_parameters={0.num_parameters}"
     num_parameters: int
     weight: Any
 
@@ -548,18 +394,9 @@ class PReLU(Module):
         """The activation of each element."""
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"num_parameters={self.num_parameters}"
-
 
 class Softsign(Module):
-    """`x / (1 + |x|)`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Softsign()(torch.tensor([1.0]))
-    tensor([0.5000])
-    """
+    """`x / (1 + |x|)`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
@@ -567,47 +404,22 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """`x - tanh(x)`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Tanhshrink()(torch.zeros(2))
-    tensor([0., 0.])
-    """
+    """`x - tanh(x)`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The activation of each element."""
         return F.tanhshrink(input)
 
 
-class Softmin(Module):
-    """`softmax(-x)`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Softmin(dim=1)(torch.zeros(1, 2))
-    tensor([[0.5000, 0.5000]])
-    """
-
-    __constants__ = ["dim"]
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.__dict__.setdefault("dim", None)
+class Softmin(_AlongDim):
+    """`softmax(-x)`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised along `dim`."""
         return F.softmin(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"dim={self.dim}"
 
-
-class Softmax(Module):
+class Softmax(_AlongDim):
     """`exp(x)`, scaled to sum to one along a dimension.
 
     >>> import lucerne as torch
@@ -615,33 +427,13 @@ class Softmax(Module):
     tensor([[0.5000, 0.5000]])
     """
 
-    __constants__ = ["dim"]
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.__dict__.setdefault("dim", None)
-
     def forward(self, input: Tensor) -> Tensor:
         """Normalised along `dim`."""
         return F.softmax(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"dim={self.dim}"
-
 
 class Softmax2d(Module):
-    """Softmax over the channels of images (N, C, H, W) or (C, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.Softmax2d()(torch.zeros(1, 4, 1, 1)).flatten()
-    tensor([0.2500, 0.2500, 0.2500, 0.2500])
-    """
+    """Softmax over the channels of images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised at each place."""
@@ -652,29 +444,9 @@ class Softmax2d(Module):
         return F.softmax(input, -3)
 
 
-class LogSoftmax(Module):
-    """`log(softmax(x))`, computed stably.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LogSoftmax(dim=1)(torch.zeros(1, 2))
-    tensor([[-0.6931, -0.6931]])
-    """
-
-    __constants__ = ["dim"]
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.__dict__.setdefault("dim", None)
+class LogSoftmax(_AlongDim):
+    """`log(softmax(x))`, computed stably."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised along `dim`."""
         return F.log_softmax(input, self.dim)
-
-    def extra_repr(self) -> str:
-        """Options."""
-        return f"dim={self.dim}"

@@ -1,4 +1,12 @@
-"""Convolutions and their transposes."""
+"""Convolutions and their transposes, with a known number of input channels or a lazy one.
+
+A family is one class with the constructor; its members say how many dimensions they slide over
+(`_dims`) and which function they call.
+
+>>> import lucerne as torch
+>>> torch.nn.Conv2d(16, 33, (3, 5), padding="same")(torch.randn(2, 16, 50, 100)).shape
+torch.Size([2, 33, 50, 100])
+"""
 
 from __future__ import annotations
 
@@ -7,9 +15,10 @@ from typing import Any
 
 from lucerne.nn import functional as F
 from lucerne.nn import init
+from lucerne.nn.modules.lazy import LazyModuleMixin
 from lucerne.nn.modules.module import Module
-from lucerne.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
-from lucerne.nn.parameter import Parameter
+from lucerne.nn.modules.utils import _reverse_repeat_tuple, _single, repeated
+from lucerne.nn.parameter import Parameter, UninitializedParameter
 from lucerne.tensor import api as lu
 from lucerne.tensor.tensor import Tensor
 
@@ -83,6 +92,8 @@ class _ConvNd(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        if transposed and padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__()
         _check_arguments(in_channels, out_channels, groups, padding, stride, padding_mode)
         self.in_channels = in_channels
@@ -158,13 +169,10 @@ class _ConvNd(Module):
         self.__dict__.setdefault("padding_mode", "zeros")
 
 
-class Conv1d(_ConvNd):
-    """Slides kernels along a signal (N, C, L), or (C, L).
+class _Conv(_ConvNd):
+    """The constructor of `Conv1d`, `Conv2d` and `Conv3d`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.Conv1d(16, 33, 3, stride=2)(torch.randn(20, 16, 50)).shape
-    torch.Size([20, 33, 24])
-    """
+    _dims: int
 
     def __init__(
         self,
@@ -180,160 +188,57 @@ class Conv1d(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _single(kernel_size),
-            _single(stride),
-            padding if isinstance(padding, str) else _single(padding),
-            _single(dilation),
-            False,
-            _single(0),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        n = self._dims
+        if not isinstance(padding, str):
+            padding = repeated(padding, n)
+        sizes = repeated(kernel_size, n), repeated(stride, n), padding, repeated(dilation, n)
+        rest = groups, bias, padding_mode, device, dtype
+        super().__init__(in_channels, out_channels, *sizes, False, (0,) * n, *rest)
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
+        """The input padded by another mode than zeros, and the padding left to do: none."""
+        sides = self._reversed_padding_repeated_twice
+        return F.pad(input, sides, mode=self.padding_mode), (0,) * self._dims
+
+
+class Conv1d(_Conv):
+    """Slides kernels along a signal (N, C, L), or (C, L)."""
+
+    _dims = 1
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = _single(0)
+            input, padding = self._padded(input)
         return F.conv1d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv2d(_ConvNd):
-    """Slides kernels over images (N, C, H, W), or (C, H, W).
+class Conv2d(_Conv):
+    """Slides kernels over images (N, C, H, W), or (C, H, W)."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.Conv2d(16, 33, (3, 5), padding="same")(torch.randn(2, 16, 50, 100)).shape
-    torch.Size([2, 33, 50, 100])
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _pair(kernel_size),
-            _pair(stride),
-            padding if isinstance(padding, str) else _pair(padding),
-            _pair(dilation),
-            False,
-            _pair(0),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+    _dims = 2
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = _pair(0)
+            input, padding = self._padded(input)
         return F.conv2d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
-class Conv3d(_ConvNd):
-    """Slides kernels through volumes (N, C, D, H, W), or (C, D, H, W).
+class Conv3d(_Conv):
+    """Slides kernels through volumes (N, C, D, H, W), or (C, D, H, W)."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.Conv3d(2, 3, 3, stride=2)(torch.randn(1, 2, 7, 9, 11)).shape
-    torch.Size([1, 3, 3, 4, 5])
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _triple(kernel_size),
-            _triple(stride),
-            padding if isinstance(padding, str) else _triple(padding),
-            _triple(dilation),
-            False,
-            _triple(0),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+    _dims = 3
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = _triple(0)
+            input, padding = self._padded(input)
         return F.conv3d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _ConvTransposeNd(_ConvNd):
     """What all transposed convolutions share: the choice among several possible output sizes."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        transposed: bool,
-        output_padding: Any,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {self.__class__.__name__}'
-            )
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
 
     def _output_padding(
         self,
@@ -374,8 +279,8 @@ class _ConvTransposeNd(_ConvNd):
         return [size - least for size, least in zip(output_size, smallest, strict=True)]
 
 
-class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of `Conv1d` with respect to its input, as a layer: signals grow.
+class _ConvTranspose(_ConvTransposeNd):
+    """The constructor of `ConvTranspose1d`, `ConvTranspose2d` and `ConvTranspose3d`.
 
     >>> import lucerne as torch
     >>> layer = torch.nn.ConvTranspose1d(4, 2, 3, stride=2)
@@ -383,6 +288,8 @@ class ConvTranspose1d(_ConvTransposeNd):
     torch.Size([1, 2, 12])
     """
 
+    _dims: int
+
     def __init__(
         self,
         in_channels: int,
@@ -398,110 +305,159 @@ class ConvTranspose1d(_ConvTransposeNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _single(kernel_size),
-            _single(stride),
-            _single(padding),
-            _single(dilation),
-            True,
-            _single(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        n = self._dims
+        window = repeated(kernel_size, n), repeated(stride, n)
+        sizes = *window, repeated(padding, n), repeated(dilation, n)
+        rest = repeated(output_padding, n), groups, bias, padding_mode, device, dtype
+        super().__init__(in_channels, out_channels, *sizes, True, *rest)
+
+    def _all_options(self, input: Tensor, output_size: Any) -> tuple[Any, ...]:
+        """What follows weight and bias in a call of the function."""
+        if self.padding_mode != "zeros":
+            raise ValueError(
+                f"Only `zeros` padding mode is supported for ConvTranspose{self._dims}d"
+            )
+        stride, padding, dilation = self.stride, self.padding, self.dilation
+        more: Any = self.output_padding
+        if output_size is not None:
+            more = self._output_padding(
+                input, output_size, stride, padding, self.kernel_size, self._dims, dilation
+            )
+        return stride, padding, more, self.groups, dilation
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """The gradient of `Conv1d` with respect to its input, as a layer: signals grow."""
+
+    _dims = 1
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """The spread signal, of the given size if there is one."""
-        if self.padding_mode != "zeros":
-            raise ValueError("Only `zeros` padding mode is supported for ConvTranspose1d")
-        more = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, 1, self.dilation
-        )
-        return F.conv_transpose1d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            more,
-            self.groups,
-            self.dilation,
-        )
+        options = self._all_options(input, output_size)
+        return F.conv_transpose1d(input, self.weight, self.bias, *options)
 
 
-class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of `Conv2d` with respect to its input, as a layer: images grow.
+class ConvTranspose2d(_ConvTranspose):
+    """The gradient of `Conv2d` with respect to its input, as a layer: images grow."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1)(torch.randn(1, 4, 5, 6)).shape
-    torch.Size([1, 2, 9, 11])
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Any = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _pair(kernel_size),
-            _pair(stride),
-            _pair(padding),
-            _pair(dilation),
-            True,
-            _pair(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+    _dims = 2
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         """The spread images, of the given size if there is one."""
-        if self.padding_mode != "zeros":
-            raise ValueError("Only `zeros` padding mode is supported for ConvTranspose2d")
-        more = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, 2, self.dilation
-        )
-        return F.conv_transpose2d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            more,
-            self.groups,
-            self.dilation,
-        )
+        options = self._all_options(input, output_size)
+        return F.conv_transpose2d(input, self.weight, self.bias, *options)
 
 
-class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of `Conv3d` with respect to its input, as a layer: volumes grow.
+class ConvTranspose3d(_ConvTranspose):
+    """The gradient of `Conv3d` with respect to its input, as a layer: volumes grow."""
+
+    _dims = 3
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        """The spread volumes, of the given size if there is one."""
+        options = self._all_options(input, output_size)
+        return F.conv_transpose3d(input, self.weight, self.bias, *options)
+
+
+class _LazyConvXdMixin(LazyModuleMixin):
+    """Takes `in_channels` from the first input.
 
     >>> import lucerne as torch
-    >>> torch.nn.ConvTranspose3d(2, 1, 3, stride=2)(torch.randn(1, 2, 2, 3, 4)).shape
-    torch.Size([1, 1, 5, 7, 9])
+    >>> layer = torch.nn.LazyConv2d(4, 3)
+    >>> _ = layer(torch.ones(1, 2, 4, 4))
+    >>> layer
+    Conv2d(2, 4, kernel_size=(3, 3), stride=(1, 1))
     """
+
+    _dims: int
+    groups: int
+    transposed: bool
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    weight: Any
+    bias: Any
+
+    def _begin(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        """Parameters without sizes, in place of those made with no channels."""
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """As the layer it becomes, once the sizes are known."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take the sizes from the first input."""
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._get_in_channels(input)
+        if self.in_channels % self.groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        self.weight.materialize(self._weight_shape())  # type: ignore[attr-defined]
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+    def _get_in_channels(self, input: Tensor) -> int:
+        n = self._get_num_spatial_dims()
+        if input.dim() not in (n + 1, n + 2):
+            raise RuntimeError(
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to "
+                f"{self.__class__.__name__}, but got input of size: {input.shape}"
+            )
+        return int(input.shape[-n - 1])
+
+    def _get_num_spatial_dims(self) -> int:
+        return self._dims
+
+
+class _LazyConv(_LazyConvXdMixin):
+    """The constructor of `LazyConv1d`, `LazyConv2d` and `LazyConv3d`."""
 
     def __init__(
         self,
-        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
+        self._begin(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """A `Conv1d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """A `Conv2d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """A `Conv3d` that takes `in_channels` from its first input."""
+
+    cls_to_become = Conv3d
+
+
+class _LazyConvTranspose(_LazyConvXdMixin):
+    """The constructor of the three lazy transposed convolutions."""
+
+    def __init__(
+        self,
         out_channels: int,
         kernel_size: Any,
         stride: Any = 1,
@@ -514,36 +470,24 @@ class ConvTranspose3d(_ConvTransposeNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            _triple(kernel_size),
-            _triple(stride),
-            _triple(padding),
-            _triple(dilation),
-            True,
-            _triple(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device=device,
-            dtype=dtype,
-        )
+        sizes = (kernel_size, stride, padding, output_padding)
+        super().__init__(0, 0, *sizes, groups, False, dilation, padding_mode)
+        self._begin(out_channels, bias, device, dtype)
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
-        """The spread volumes, of the given size if there is one."""
-        if self.padding_mode != "zeros":
-            raise ValueError("Only `zeros` padding mode is supported for ConvTranspose3d")
-        more = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, 3, self.dilation
-        )
-        return F.conv_transpose3d(
-            input,
-            self.weight,
-            self.bias,
-            self.stride,
-            self.padding,
-            more,
-            self.groups,
-            self.dilation,
-        )
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """A `ConvTranspose1d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """A `ConvTranspose2d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """A `ConvTranspose3d` that takes `in_channels` from its first input."""
+
+    cls_to_become = ConvTranspose3d

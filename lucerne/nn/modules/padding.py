@@ -1,4 +1,13 @@
-"""Padding: more elements around the spatial dimensions."""
+"""Padding: more elements around the spatial dimensions.
+
+A width for all sides, or one for each: those of the last dimension come first.
+
+>>> import lucerne as torch
+>>> torch.nn.ConstantPad1d((1, 2), 3.5)(torch.ones(1, 2))
+tensor([[3.5000, 1.0000, 1.0000, 3.5000, 3.5000]])
+>>> torch.nn.ReflectionPad2d(1)(torch.ones(1, 4, 4)).shape
+torch.Size([1, 6, 6])
+"""
 
 from __future__ import annotations
 
@@ -6,91 +15,66 @@ from typing import Any
 
 from lucerne.nn import functional as F
 from lucerne.nn.modules.module import Module
-from lucerne.nn.modules.utils import _ntuple, _pair, _quadruple
+from lucerne.nn.modules.utils import repeated
 from lucerne.tensor.tensor import Tensor
 
-_sextuple = _ntuple(6)
 
-
-class _CircularPadNd(Module):
-    """Pads with what is at the other end."""
+class _PadNd(Module):
+    """What all paddings share: the widths, two for each of the last `_dims` dimensions."""
 
     __constants__ = ["padding"]
+    _dims: int
     padding: tuple[int, ...]
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The padded input."""
-        self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")
+    def __init__(self, padding: Any) -> None:
+        super().__init__()
+        self.padding = repeated(padding, 2 * self._dims)
 
     def extra_repr(self) -> str:
         """The widths."""
         return f"{self.padding}"
 
 
-class CircularPad1d(_CircularPadNd):
-    """Pads signals (N, C, L) or (C, L) with what is at the other end.
-
-    >>> import lucerne as torch
-    >>> torch.nn.CircularPad1d(1)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+class _CircularPadNd(_PadNd):
+    """Pads with what is at the other end."""
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (2, 3):
-            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+        n = self._dims + 1
+        if input.dim() not in (n, n + 1):
+            raise ValueError(f"expected {n}D or {n + 1}D input (got {input.dim()}D input)")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The padded input."""
+        self._check_input_dim(input)
+        return F.pad(input, self.padding, "circular")
+
+
+class CircularPad1d(_CircularPadNd):
+    """Pads signals (N, C, L) or (C, L) with what is at the other end."""
+
+    _dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads images (N, C, H, W) or (C, H, W) with what is at the other end.
+    """Pads images (N, C, H, W) or (C, H, W) with what is at the other end."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.CircularPad2d(1)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (3, 4):
-            raise ValueError(f"expected 3D or 4D input (got {input.dim()}D input)")
+    _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with what is at the other end.
+    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with what is at the other end."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.CircularPad3d(1)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 6, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (4, 5):
-            raise ValueError(f"expected 4D or 5D input (got {input.dim()}D input)")
+    _dims = 3
 
 
-class _ConstantPadNd(Module):
+class _ConstantPadNd(_PadNd):
     """Pads with one value."""
 
     __constants__ = ["padding", "value"]
     value: float
-    padding: tuple[int, ...]
 
-    def __init__(self, value: float) -> None:
-        super().__init__()
+    def __init__(self, padding: Any, value: float) -> None:
+        super().__init__(padding)
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
@@ -103,159 +87,77 @@ class _ConstantPadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads the last dimension with `value`.
+    """Pads the last dimension with `value`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ConstantPad1d(1, 3.5)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 6])
-    """
-
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads the last two dimensions with `value`.
+    """Pads the last two dimensions with `value`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ConstantPad2d(1, 3.5)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 6, 6])
-    """
-
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads the last three dimensions with `value`.
+    """Pads the last three dimensions with `value`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ConstantPad3d(1, 3.5)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 6, 6, 6])
-    """
-
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(value)
-        self.padding = _sextuple(padding)
+    _dims = 3
 
 
-class _ReflectionPadNd(Module):
+class _ReflectionPadNd(_PadNd):
     """Pads with the input mirrored at its edge."""
-
-    __constants__ = ["padding"]
-    padding: tuple[int, ...]
 
     def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         return F.pad(input, self.padding, "reflect")
 
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
-
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Pads signals (N, C, L) or (C, L) with the input mirrored at its edge.
+    """Pads signals (N, C, L) or (C, L) with the input mirrored at its edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReflectionPad1d(1)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Pads images (N, C, H, W) or (C, H, W) with the input mirrored at its edge.
+    """Pads images (N, C, H, W) or (C, H, W) with the input mirrored at its edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReflectionPad2d(1)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with the input mirrored at its edge.
+    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with the input mirrored at its edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReflectionPad3d(1)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 6, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
+    _dims = 3
 
 
-class _ReplicationPadNd(Module):
+class _ReplicationPadNd(_PadNd):
     """Pads with the value at the edge."""
-
-    __constants__ = ["padding"]
-    padding: tuple[int, ...]
 
     def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         return F.pad(input, self.padding, "replicate")
 
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
-
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Pads signals (N, C, L) or (C, L) with the value at the edge.
+    """Pads signals (N, C, L) or (C, L) with the value at the edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReplicationPad1d(1)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _pair(padding)
+    _dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Pads images (N, C, H, W) or (C, H, W) with the value at the edge.
+    """Pads images (N, C, H, W) or (C, H, W) with the value at the edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReplicationPad2d(1)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _quadruple(padding)
+    _dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with the value at the edge.
+    """Pads volumes (N, C, D, H, W) or (C, D, H, W) with the value at the edge."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ReplicationPad3d(1)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 6, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = _sextuple(padding)
+    _dims = 3
 
 
-class ZeroPad1d(ConstantPad1d):
-    """Pads the last dimension with zeros.
-
-    >>> import lucerne as torch
-    >>> torch.nn.ZeroPad1d(1)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 6])
-    """
+class _ZeroPadNd(_ConstantPadNd):
+    """Pads with zeros."""
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
@@ -265,33 +167,13 @@ class ZeroPad1d(ConstantPad1d):
         return f"{self.padding}"
 
 
-class ZeroPad2d(ConstantPad2d):
-    """Pads the last two dimensions with zeros.
-
-    >>> import lucerne as torch
-    >>> torch.nn.ZeroPad2d(1)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 6, 6])
-    """
-
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
+class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
+    """Pads the last dimension with zeros."""
 
 
-class ZeroPad3d(ConstantPad3d):
-    """Pads the last three dimensions with zeros.
+class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
+    """Pads the last two dimensions with zeros."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.ZeroPad3d(1)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 6, 6, 6])
-    """
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        """The widths."""
-        return f"{self.padding}"
+class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
+    """Pads the last three dimensions with zeros."""

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
+def repeated(x: Any, n: int) -> tuple[Any, ...]:
+    """`x` as a tuple: itself if iterable, else `n` times."""
+    return tuple(x) if isinstance(x, Iterable) else (x,) * n
+
+
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """A function that gives `x` as a tuple: itself if iterable, else `n` times."""
+    """`repeated` for one `n`, under a name."""
 
     def parse(x: Any) -> tuple[Any, ...]:
-        return tuple(x) if isinstance(x, Iterable) else (x,) * n
+        return repeated(x, n)
 
     parse.__name__ = name
     return parse
