@@ -8,8 +8,8 @@
 Fields every decorator takes:
 
 * `vjp`: for each differentiable input the gradient formula. A formula names what it reads: `g` the
-  incoming gradient (a tuple when the op has several results), `y` the result, any parameter of the
-  op, or `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the
+  incoming gradient (a tuple when the op has several results), `y` the result (`y0`, `y1`, `y2` one
+  of several), any parameter of the op, or `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the
   backward pass. Broadcasting and dtype changes are undone by the engine. A tuple of inputs may
   share one formula that returns all their gradients.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.

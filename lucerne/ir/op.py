@@ -151,7 +151,11 @@ def _derivatives(vjp: Mapping[Any, Callable[..., Any]] | None) -> Derivatives:
 
 def _save_names(derivatives: Derivatives, args: tuple[str, ...]) -> frozenset[str]:
     wanted = {name for _, reads in derivatives.values() for name in reads}
-    return frozenset(wanted & set(args)) | (wanted & {"y"})
+    return frozenset(wanted & set(args)) | (wanted & {"y", *RESULTS})
+
+
+RESULTS = ("y0", "y1", "y2")
+"""How a formula names one of several results, so that the others aren't kept for it."""
 
 
 _TABLE: dict[str, Op] = {}

@@ -106,11 +106,11 @@ def channel_norm_backward(
 
 
 def _channel_back(
-    g: Any, y: Any, input: Tensor, weight: Tensor, bias: Tensor, eps: float
+    g: Any, y1: Tensor, y2: Tensor, input: Tensor, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     # The walk over both is the same only when both lie in memory in the same order.
     grad = g[0].contiguous(memory_format=_layout(input))
-    return channel_norm_backward(grad, input, weight, y[1], y[2], eps)
+    return channel_norm_backward(grad, input, weight, y1, y2, eps)
 
 
 @composite(
@@ -176,6 +176,8 @@ def _normalized(
     if input.ndim < 2:
         return input.clone(), input.new_empty((0,)), input.new_empty((0,))
     count = input.shape[0] * math.prod(input.shape[2:])
+    if training and weight is None and bias is None and input.dtype.category == dt.FLOAT:
+        weight, bias = input.new_ones(input.shape[1]), input.new_zeros(input.shape[1])
     if training and count and weight is not None and bias is not None:
         x = input.contiguous(memory_format=_layout(input))
         result, mean, var = channel_norm(x, weight, bias, eps)

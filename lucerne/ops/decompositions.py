@@ -104,8 +104,8 @@ def _cholesky_meta(input: TensorMeta, upper: bool) -> tuple[TensorMeta, ...]:
     return matrix_meta(input, shape), plain_meta(input, shape[:-2], dt.int32)
 
 
-def _cholesky_backward(g: Any, y: Any, upper: bool) -> Tensor:
-    factor, gradient = (adjoint(y[0]), adjoint(g[0])) if upper else (y[0], g[0])
+def _cholesky_backward(g: Any, y0: Tensor, upper: bool) -> Tensor:
+    factor, gradient = (adjoint(y0), adjoint(g[0])) if upper else (y0, g[0])
     middle = (adjoint(factor) @ gradient).tril()
     middle = (middle + adjoint(middle.tril(-1))) * 0.5
     middle = tri_solve(adjoint(factor), middle, True, True, False)

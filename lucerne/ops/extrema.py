@@ -174,8 +174,8 @@ def min_all(input: Tensor) -> Tensor:
     return amin_dims(input)
 
 
-def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
-    return picked_grad(g[0], y[1], dim, keepdim, input_meta)
+def _picked(g: Any, y1: Tensor, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
+    return picked_grad(g[0], y1, dim, keepdim, input_meta)
 
 
 def _oracle_both(value: Any, position: Any) -> Any:

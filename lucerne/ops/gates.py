@@ -53,10 +53,10 @@ def lstm_gates_backward(
     return cat(gates, -1), by_cell * f
 
 
-def _lstm_vjp(g: Any, y: Any, input_gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> Any:
+def _lstm_vjp(g: Any, y1: Tensor, input_gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> Any:
     # The gradient of a sum has strides of zero.
     grads = [x.contiguous() for x in g]
-    gates, before = lstm_gates_backward(input_gates, hidden_gates, cell, y[1], *grads)
+    gates, before = lstm_gates_backward(input_gates, hidden_gates, cell, y1, *grads)
     return gates, gates, before
 
 

@@ -360,7 +360,7 @@ def _by_columns(x: Tensor) -> Tensor:
     name="solve_unchecked",
     out=False,
     vjp={
-        "A": lambda g, A, B, left, y: _solve_gradient_A(g[0], A, B, left, y[0]),
+        "A": lambda g, A, B, left, y0: _solve_gradient_A(g[0], A, B, left, y0),
         "B": lambda g, A, B, left: _solve_gradient(g[0], A, B, left),
     },
 )
@@ -400,7 +400,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     internal=True,
     name="inverse_unchecked",
     out=False,
-    vjp={"A": lambda g, y: -(adjoint(y[0]) @ (g[0] @ adjoint(y[0])))},
+    vjp={"A": lambda g, y0: -(adjoint(y0) @ (g[0] @ adjoint(y0)))},
 )
 def inverse_unchecked(A: Tensor) -> Any:
     """Inverse and info number; a singular matrix raises no error."""
@@ -477,10 +477,10 @@ def det(A: Tensor) -> Tensor:
     return packed.diagonal(0, -2, -1).prod(-1) * _sign_of_exchanges(pivots, A.dtype)
 
 
-def _slogdet_backward(g: Any, A: Tensor, y: Any) -> Tensor:
+def _slogdet_backward(g: Any, A: Tensor, y0: Tensor) -> Tensor:
     factor = g[1]
     if A.dtype.category == dt.COMPLEX:
-        turn = (g[0] * conj_of(y[0])).imag
+        turn = (g[0] * conj_of(y0)).imag
         factor = complexes.complex(factor, turn)
     return _scaled_adjoint_inverse(A, factor)
 

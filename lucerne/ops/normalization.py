@@ -60,7 +60,9 @@ def standardize(input: Tensor, dims: IntList, eps: float) -> Any:
 
 
 def scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """`x * weight + bias`, leaving out what is None."""
+    """`x * weight + bias`, leaving out what is None; never `x` itself, which backward may need."""
+    if weight is None and bias is None:
+        return x.clone()
     if weight is not None:
         x = x * weight
     return x if bias is None else x + bias
@@ -183,6 +185,8 @@ def layer_norm(
     >>> torch.nn.functional.layer_norm(torch.tensor([[1.0, 3.0]]), (2,))
     tensor([[-1.0000,  1.0000]])
     """
+    if weight is None and bias is None and input.dtype.category == dt.FLOAT:
+        weight = input.new_ones(normalized_shape)
     if weight is None or not input.numel():
         return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)

@@ -125,7 +125,7 @@ def _max_pool_meta(
     meta=_max_pool_meta,
     name="max_pool",
     out=False,
-    vjp={"input": lambda g, y, input_meta: spread_back(g[0], y[1], input_meta.shape)},
+    vjp={"input": lambda g, y1, input_meta: spread_back(g[0], y1, input_meta.shape)},
 )
 def max_pool(
     input: Tensor,

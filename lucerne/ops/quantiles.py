@@ -50,8 +50,8 @@ def _median_along(
     return next(found), next(found)
 
 
-def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
-    return picked_grad(g[0], y[1], dim, keepdim, input_meta)
+def _picked(g: Any, y1: Tensor, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
+    return picked_grad(g[0], y1, dim, keepdim, input_meta)
 
 
 @composite(internal=True, name="median_dim", vjp={"input": _picked})

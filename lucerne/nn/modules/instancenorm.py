@@ -37,8 +37,10 @@ class _InstanceNorm(_NormBase):
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
+    _no_batch_dim: int
+
     def _get_no_batch_dim(self) -> int:
-        raise NotImplementedError
+        return self._no_batch_dim
 
     def _check_input_dim(self, input: Tensor) -> None:
         n = self._get_no_batch_dim()
@@ -78,15 +80,8 @@ class _InstanceNorm(_NormBase):
                 error_msgs.append(_STALE.format(names=names, klass=self.__class__.__name__))
                 for key in stale:
                     state_dict.pop(key)
-        super()._load_from_state_dict(
-            state_dict,
-            prefix,
-            local_metadata,
-            strict,
-            missing_keys,
-            unexpected_keys,
-            error_msgs,
-        )
+        rest = strict, missing_keys, unexpected_keys, error_msgs
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def forward(self, input: Tensor) -> Tensor:
         """Each channel of each sample with mean 0 and variance 1, then scaled and shifted."""
@@ -110,39 +105,21 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance norm of (N, C, L) or (C, L).
+    """Instance norm of (N, C, L) or (C, L)."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.InstanceNorm1d(1, eps=0.0)(torch.tensor([[[1.0, 3.0]]]))
-    tensor([[[-1.,  1.]]])
-    """
-
-    def _get_no_batch_dim(self) -> int:
-        return 2
+    _no_batch_dim = 2
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance norm of images (N, C, H, W) or (C, H, W).
+    """Instance norm of images (N, C, H, W) or (C, H, W)."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.InstanceNorm2d(3, affine=True)(torch.randn(2, 3, 4, 4)).shape
-    torch.Size([2, 3, 4, 4])
-    """
-
-    def _get_no_batch_dim(self) -> int:
-        return 3
+    _no_batch_dim = 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of volumes (N, C, D, H, W) or (C, D, H, W).
+    """Instance norm of volumes (N, C, D, H, W) or (C, D, H, W)."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.InstanceNorm3d(3)(torch.randn(3, 2, 2, 2)).shape
-    torch.Size([3, 2, 2, 2])
-    """
-
-    def _get_no_batch_dim(self) -> int:
-        return 4
+    _no_batch_dim = 4
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
@@ -156,34 +133,18 @@ class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
     """
 
     cls_to_become = InstanceNorm1d
-
-    def _get_no_batch_dim(self) -> int:
-        return 2
+    _no_batch_dim = 2
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """An `InstanceNorm2d` that takes `num_features` from its first input.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LazyInstanceNorm2d()(torch.randn(2, 4, 5, 5)).shape
-    torch.Size([2, 4, 5, 5])
-    """
+    """An `InstanceNorm2d` that takes `num_features` from its first input."""
 
     cls_to_become = InstanceNorm2d
-
-    def _get_no_batch_dim(self) -> int:
-        return 3
+    _no_batch_dim = 3
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """An `InstanceNorm3d` that takes `num_features` from its first input.
-
-    >>> import lucerne as torch
-    >>> torch.nn.LazyInstanceNorm3d()(torch.randn(2, 4, 3, 3, 3)).shape
-    torch.Size([2, 4, 3, 3, 3])
-    """
+    """An `InstanceNorm3d` that takes `num_features` from its first input."""
 
     cls_to_become = InstanceNorm3d
-
-    def _get_no_batch_dim(self) -> int:
-        return 4
+    _no_batch_dim = 4

@@ -1,4 +1,15 @@
-"""Losses: how far predictions are from targets, as one number (or one for each sample)."""
+"""Losses: how far predictions are from targets, as one number (or one for each sample).
+
+`reduction` puts the losses of the elements together: "mean", "sum", or "none" to keep them apart.
+
+>>> import lucerne as torch
+>>> torch.nn.MSELoss()(torch.zeros(2), torch.ones(2))
+tensor(1.)
+>>> torch.nn.L1Loss(reduction="none")(torch.zeros(2), torch.ones(2))
+tensor([1., 1.])
+>>> torch.nn.BCEWithLogitsLoss()(torch.zeros(1), torch.ones(1))
+tensor(0.6931)
+"""
 
 from __future__ import annotations
 
@@ -45,12 +56,7 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """The mean absolute difference.
-
-    >>> import lucerne as torch
-    >>> torch.nn.L1Loss()(torch.zeros(2), torch.ones(2))
-    tensor(1.)
-    """
+    """The mean absolute difference."""
 
     __constants__ = ["reduction"]
 
@@ -60,12 +66,7 @@ class L1Loss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """The negative log-probability of each target class; `input` holds log-probabilities.
-
-    >>> import lucerne as torch
-    >>> torch.nn.NLLLoss()(torch.tensor([[-0.5, -2.0]]), torch.tensor([1]))
-    tensor(2.)
-    """
+    """The negative log-probability of each target class; `input` holds log-probabilities."""
 
     __constants__ = ["ignore_index", "reduction"]
     ignore_index: int
@@ -83,22 +84,12 @@ class NLLLoss(_WeightedLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss."""
-        return F.nll_loss(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-        )
+        weight, ignored = self.weight, self.ignore_index
+        return F.nll_loss(input, target, weight, None, ignored, None, self.reduction)
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` under the name it had for images.
-
-    >>> import lucerne as torch
-    >>> issubclass(torch.nn.NLLLoss2d, torch.nn.NLLLoss)
-    True
-    """
+    """`NLLLoss` under the name it had for images."""
 
     def __init__(
         self,
@@ -118,12 +109,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The negative log-likelihood of counts; `log_input` is the log of their mean.
-
-    >>> import lucerne as torch
-    >>> torch.nn.PoissonNLLLoss()(torch.zeros(2), torch.ones(2))
-    tensor(1.)
-    """
+    """The negative log-likelihood of counts; `log_input` is the log of their mean."""
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
     log_input: bool
@@ -146,13 +132,9 @@ class PoissonNLLLoss(_Loss):
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         """The loss."""
+        given, full = self.log_input, self.full
         return F.poisson_nll_loss(
-            log_input,
-            target,
-            log_input=self.log_input,
-            full=self.full,
-            eps=self.eps,
-            reduction=self.reduction,
+            log_input, target, given, full, eps=self.eps, reduction=self.reduction
         )
 
 
@@ -168,13 +150,7 @@ class GaussianNLLLoss(_Loss):
     full: bool
     eps: float
 
-    def __init__(
-        self,
-        *,
-        full: bool = False,
-        eps: float = 1e-6,
-        reduction: str = "mean",
-    ) -> None:
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
         self.full = full
         self.eps = eps
@@ -187,12 +163,7 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """How far `exp(input)` is from the distribution `target`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.KLDivLoss(reduction="batchmean")(torch.zeros(1, 1), torch.ones(1, 1))
-    tensor(0.)
-    """
+    """How far `exp(input)` is from the distribution `target`."""
 
     __constants__ = ["reduction"]
     log_target: bool
@@ -213,12 +184,7 @@ class KLDivLoss(_Loss):
 
 
 class MSELoss(_Loss):
-    """The mean squared difference.
-
-    >>> import lucerne as torch
-    >>> torch.nn.MSELoss()(torch.zeros(2), torch.ones(2))
-    tensor(1.)
-    """
+    """The mean squared difference."""
 
     __constants__ = ["reduction"]
 
@@ -228,12 +194,7 @@ class MSELoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy of probabilities and targets in [0, 1].
-
-    >>> import lucerne as torch
-    >>> torch.nn.BCELoss()(torch.tensor([0.5]), torch.tensor([1.0]))
-    tensor(0.6931)
-    """
+    """The cross entropy of probabilities and targets in [0, 1]."""
 
     __constants__ = ["reduction"]
 
@@ -243,12 +204,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """The cross entropy of `sigmoid(input)` and targets in [0, 1], computed stably.
-
-    >>> import lucerne as torch
-    >>> torch.nn.BCEWithLogitsLoss()(torch.zeros(1), torch.ones(1))
-    tensor(0.6931)
-    """
+    """The cross entropy of `sigmoid(input)` and targets in [0, 1], computed stably."""
 
     weight: Any
     pos_weight: Any
@@ -273,12 +229,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """A distance where the target is 1, what it lacks to `margin` where it is -1.
-
-    >>> import lucerne as torch
-    >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5]), torch.tensor([-1.0]))
-    tensor(0.5000)
-    """
+    """A distance where the target is 1, what it lacks to `margin` where it is -1."""
 
     __constants__ = ["margin", "reduction"]
     margin: float
@@ -299,12 +250,7 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """A hinge between each target class (up to the first -1) and each other class.
-
-    >>> import lucerne as torch
-    >>> torch.nn.MultiLabelMarginLoss()(torch.zeros(1, 2), torch.tensor([[1, -1]]))
-    tensor(0.5000)
-    """
+    """A hinge between each target class (up to the first -1) and each other class."""
 
     __constants__ = ["reduction"]
 
@@ -314,12 +260,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squared below `beta`, absolute above.
-
-    >>> import lucerne as torch
-    >>> torch.nn.SmoothL1Loss()(torch.zeros(2), torch.ones(2))
-    tensor(0.5000)
-    """
+    """Squared below `beta`, absolute above."""
 
     __constants__ = ["reduction"]
     beta: float
@@ -340,21 +281,12 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Squared below `delta`, absolute times `delta` above.
-
-    >>> import lucerne as torch
-    >>> torch.nn.HuberLoss()(torch.zeros(2), torch.ones(2))
-    tensor(0.5000)
-    """
+    """Squared below `delta`, absolute times `delta` above."""
 
     __constants__ = ["reduction", "delta"]
     delta: float
 
-    def __init__(
-        self,
-        reduction: str = "mean",
-        delta: float = 1.0,
-    ) -> None:
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         if not isinstance(delta, float | int):
             raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         super().__init__(reduction=reduction)
@@ -366,12 +298,7 @@ class HuberLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """`log(1 + exp(-target * input))` for targets 1 and -1.
-
-    >>> import lucerne as torch
-    >>> torch.nn.SoftMarginLoss()(torch.zeros(1), torch.ones(1))
-    tensor(0.6931)
-    """
+    """`log(1 + exp(-target * input))` for targets 1 and -1."""
 
     __constants__ = ["reduction"]
 
@@ -412,15 +339,9 @@ class CrossEntropyLoss(_WeightedLoss):
         except KeyError:  # another object stands in for the buffer
             weight = self.weight
         return F.cross_entropy(
-            input,
-            target,
-            weight,
-            None,
-            self.ignore_index,
-            None,
-            self.reduction,
+            input, target, weight, None, self.ignore_index, None, self.reduction,
             self.label_smoothing,
-        )
+        )  # fmt: skip
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
@@ -478,16 +399,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         linear = self.linear
         bias = None if linear.bias is None else linear.bias.reshape(shape)
         return F.linear_cross_entropy(
-            input,
-            linear.weight.reshape(*shape, linear.in_features),
-            target,
-            linear_bias=bias,
-            weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-            options=self.options,
-        )
+            input, linear.weight.reshape(*shape, linear.in_features), target, linear_bias=bias,
+            weight=self.weight, reduction=self.reduction, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """Sizes and options."""
@@ -500,12 +415,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean over classes of the cross entropy of each one.
-
-    >>> import lucerne as torch
-    >>> torch.nn.MultiLabelSoftMarginLoss()(torch.zeros(1, 2), torch.ones(1, 2))
-    tensor(0.6931)
-    """
+    """The mean over classes of the cross entropy of each one."""
 
     __constants__ = ["reduction"]
 
@@ -516,13 +426,8 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         )
 
 
-class CosineEmbeddingLoss(_Loss):
-    """One minus the cosine of pairs with target 1, the cosine above `margin` for -1.
-
-    >>> import lucerne as torch
-    >>> torch.nn.CosineEmbeddingLoss()(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.0]))
-    tensor(1.)
-    """
+class _PairLoss(_Loss):
+    """A loss of pairs that are far enough apart beyond a margin."""
 
     __constants__ = ["margin", "reduction"]
     margin: float
@@ -536,6 +441,10 @@ class CosineEmbeddingLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
+
+
+class CosineEmbeddingLoss(_PairLoss):
+    """One minus the cosine of pairs with target 1, the cosine above `margin` for -1."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss."""
@@ -544,26 +453,8 @@ class CosineEmbeddingLoss(_Loss):
         )
 
 
-class MarginRankingLoss(_Loss):
-    """What the first input lacks to be `margin` above the second (target 1), or below (-1).
-
-    >>> import lucerne as torch
-    >>> torch.nn.MarginRankingLoss()(torch.zeros(1), torch.ones(1), torch.ones(1))
-    tensor(1.)
-    """
-
-    __constants__ = ["margin", "reduction"]
-    margin: float
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
+class MarginRankingLoss(_PairLoss):
+    """What the first input lacks to be `margin` above the second (target 1), or below (-1)."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         """The loss."""
@@ -573,12 +464,7 @@ class MarginRankingLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """A hinge between the target class and each other class, to the power `p`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.MultiMarginLoss()(torch.zeros(1, 2), torch.tensor([1]))
-    tensor(0.5000)
-    """
+    """A hinge between the target class and each other class, to the power `p`."""
 
     __constants__ = ["p", "margin", "reduction"]
     margin: float
@@ -606,23 +492,12 @@ class MultiMarginLoss(_WeightedLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss."""
-        return F.multi_margin_loss(
-            input,
-            target,
-            p=self.p,
-            margin=self.margin,
-            weight=self.weight,
-            reduction=self.reduction,
-        )
+        options = self.p, self.margin, self.weight
+        return F.multi_margin_loss(input, target, *options, reduction=self.reduction)
 
 
 class TripletMarginLoss(_Loss):
-    """What the negative lacks to be `margin` farther from the anchor than the positive.
-
-    >>> import lucerne as torch
-    >>> torch.nn.TripletMarginLoss()(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
-    tensor(1.)
-    """
+    """What the negative lacks to be `margin` farther from the anchor than the positive."""
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
     margin: float
@@ -652,16 +527,8 @@ class TripletMarginLoss(_Loss):
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss."""
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+        options = self.margin, self.p, self.eps, self.swap
+        return F.triplet_margin_loss(anchor, positive, negative, *options, reduction=self.reduction)
 
 
 class TripletMarginWithDistanceLoss(_Loss):
@@ -700,14 +567,9 @@ class TripletMarginWithDistanceLoss(_Loss):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         """The loss."""
         return F.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+            anchor, positive, negative, distance_function=self.distance_function,
+            margin=self.margin, swap=self.swap, reduction=self.reduction,
+        )  # fmt: skip
 
 
 class CTCLoss(_Loss):
@@ -734,12 +596,5 @@ class CTCLoss(_Loss):
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
         """The loss."""
-        return F.ctc_loss(
-            log_probs,
-            targets,
-            input_lengths,
-            target_lengths,
-            self.blank,
-            self.reduction,
-            self.zero_infinity,
-        )
+        options = self.blank, self.reduction, self.zero_infinity
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, *options)

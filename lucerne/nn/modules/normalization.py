@@ -7,21 +7,16 @@ from typing import Any
 
 from lucerne.nn import functional as F
 from lucerne.nn import init
+from lucerne.nn.modules.affine import add_affine, reset_affine
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
 from lucerne.tensor.tensor import Tensor
 
 
-class LocalResponseNorm(Module):
-    """Divides by a power of the mean square of `size` neighbouring channels (AlexNet).
+class _ResponseNorm(Module):
+    """Normalises by neighbouring channels: the number of them and the constants of the formula."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.LocalResponseNorm(2)(torch.ones(1, 3, 4)).shape
-    torch.Size([1, 3, 4])
-    """
-
-    __constants__ = ["size", "alpha", "beta", "k"]
     size: int
     alpha: float
     beta: float
@@ -34,34 +29,31 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The damped input."""
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
     def extra_repr(self) -> str:
         """The window and the constants of the formula."""
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(Module):
-    """The older form of `LocalResponseNorm`, for images (N, C, H, W).
+class LocalResponseNorm(_ResponseNorm):
+    """Divides by a power of the mean square of `size` neighbouring channels (AlexNet).
 
     >>> import lucerne as torch
-    >>> torch.nn.CrossMapLRN2d(3)(torch.ones(1, 3, 2, 2)).shape
-    torch.Size([1, 3, 2, 2])
+    >>> torch.nn.LocalResponseNorm(2)(torch.ones(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
     """
 
-    size: int
-    alpha: float
-    beta: float
-    k: float
+    __constants__ = ["size", "alpha", "beta", "k"]
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The damped input."""
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+
+class CrossMapLRN2d(_ResponseNorm):
+    """The older form of `LocalResponseNorm`, for images (N, C, H, W)."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+        super().__init__(size, alpha, beta, k)
 
     def forward(self, input: Tensor) -> Tensor:
         """The damped input."""
@@ -74,10 +66,6 @@ class CrossMapLRN2d(Module):
         first = squares[:, reach : reach + 1]
         near = lu.cat([near[:, : reach + 1], near[:, reach + 1 :] + first], dim=1)
         return input * (near * (self.alpha / self.size) + self.k).pow(-self.beta)
-
-    def extra_repr(self) -> str:
-        """The window and the constants of the formula."""
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 def _as_shape(normalized_shape: Any) -> tuple[int, ...]:
@@ -114,17 +102,13 @@ class LayerNorm(Module):
         shape = self.normalized_shape = _as_shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = lu.empty(shape, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if made is None else Parameter(made))
+        add_affine(self, shape, elementwise_affine, elementwise_affine and bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
         if self.elementwise_affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""
@@ -179,17 +163,13 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = lu.empty(num_channels, device=device, dtype=dtype) if wanted else None
-            self.register_parameter(name, None if made is None else Parameter(made))
+        add_affine(self, num_channels, affine, affine and bias, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
         if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""

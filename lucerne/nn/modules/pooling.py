@@ -1,4 +1,15 @@
-"""Pooling: each window becomes one number."""
+"""Pooling: each window becomes one number.
+
+>>> import lucerne as torch
+>>> pool = torch.nn.MaxPool2d(2, return_indices=True)
+>>> largest, indices = pool(torch.ones(1, 1, 4, 4))
+>>> largest.shape, torch.nn.MaxUnpool2d(2)(largest, indices).shape
+(torch.Size([1, 1, 2, 2]), torch.Size([1, 1, 4, 4]))
+>>> torch.nn.AvgPool1d(3, stride=2)(torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]]))
+tensor([[[2., 4., 6.]]])
+>>> torch.nn.AdaptiveMaxPool1d(3)(torch.ones(1, 1, 4)).shape
+torch.Size([1, 1, 3])
+"""
 
 from __future__ import annotations
 
@@ -6,21 +17,14 @@ from typing import Any
 
 from lucerne.nn import functional as F
 from lucerne.nn.modules.module import Module
-from lucerne.nn.modules.utils import _pair, _single, _triple
+from lucerne.nn.modules.utils import repeated
 from lucerne.tensor.tensor import Tensor
 
 
 class _MaxPoolNd(Module):
     """The options of maximum pooling."""
 
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "dilation",
-        "return_indices",
-        "ceil_mode",
-    ]
+    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
     return_indices: bool
     ceil_mode: bool
     kernel_size: Any
@@ -54,74 +58,52 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest of each window of signals (N, C, L) or (C, L).
-
-    >>> import lucerne as torch
-    >>> torch.nn.MaxPool1d(2)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 2])
-    """
+    """The largest of each window of signals (N, C, L) or (C, L)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
         return F.max_pool1d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
             self.return_indices,
-        )
+        )  # fmt: skip
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest of each window of images (N, C, H, W) or (C, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.MaxPool2d(2)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 2, 2])
-    """
+    """The largest of each window of images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
         return F.max_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
             self.return_indices,
-        )
+        )  # fmt: skip
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest of each window of volumes (N, C, D, H, W) or (C, D, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.MaxPool3d(2)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 2, 2, 2])
-    """
+    """The largest of each window of volumes (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
         return F.max_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode,
             self.return_indices,
-        )
+        )  # fmt: skip
 
 
 class _MaxUnpoolNd(Module):
     """The windows that were pooled."""
 
+    _dims: int
     kernel_size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        n = self._dims
+        self.kernel_size = repeated(kernel_size, n)
+        self.stride = repeated(stride if stride is not None else kernel_size, n)
+        self.padding = repeated(padding, n)
 
     def extra_repr(self) -> str:
         """The windows."""
@@ -129,19 +111,9 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts the maxima of `MaxPool1d` back where they were, zeros elsewhere.
+    """Puts the maxima of `MaxPool1d` back where they were, zeros elsewhere."""
 
-    >>> import lucerne as torch
-    >>> pool = torch.nn.MaxPool1d(2, return_indices=True)
-    >>> torch.nn.MaxUnpool1d(2)(*pool(torch.ones(1, 1, 4))).shape
-    torch.Size([1, 1, 4])
-    """
-
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(stride if stride is not None else kernel_size)
-        self.padding = _single(padding)
+    _dims = 1
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """The unpooled input, of the given size if several would fit."""
@@ -151,19 +123,9 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts the maxima of `MaxPool2d` back where they were, zeros elsewhere.
+    """Puts the maxima of `MaxPool2d` back where they were, zeros elsewhere."""
 
-    >>> import lucerne as torch
-    >>> pool = torch.nn.MaxPool2d(2, return_indices=True)
-    >>> torch.nn.MaxUnpool2d(2)(*pool(torch.ones(1, 1, 4, 4))).shape
-    torch.Size([1, 1, 4, 4])
-    """
-
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _pair(kernel_size)
-        self.stride = _pair(stride if stride is not None else kernel_size)
-        self.padding = _pair(padding)
+    _dims = 2
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """The unpooled input, of the given size if several would fit."""
@@ -173,19 +135,9 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts the maxima of `MaxPool3d` back where they were, zeros elsewhere.
+    """Puts the maxima of `MaxPool3d` back where they were, zeros elsewhere."""
 
-    >>> import lucerne as torch
-    >>> pool = torch.nn.MaxPool3d(2, return_indices=True)
-    >>> torch.nn.MaxUnpool3d(2)(*pool(torch.ones(1, 1, 4, 4, 4))).shape
-    torch.Size([1, 1, 4, 4, 4])
-    """
-
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        self.kernel_size = _triple(kernel_size)
-        self.stride = _triple(stride if stride is not None else kernel_size)
-        self.padding = _triple(padding)
+    _dims = 3
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """The unpooled input, of the given size if several would fit."""
@@ -210,12 +162,7 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """The mean of each window of signals (N, C, L) or (C, L).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AvgPool1d(3, stride=2)(torch.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]]))
-    tensor([[[2., 4., 6.]]])
-    """
+    """The mean of each window of signals (N, C, L) or (C, L)."""
 
     def __init__(
         self,
@@ -226,40 +173,24 @@ class AvgPool1d(_AvgPoolNd):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(stride if stride is not None else kernel_size)
-        self.padding = _single(padding)
+        self.kernel_size = repeated(kernel_size, 1)
+        self.stride = repeated(stride if stride is not None else kernel_size, 1)
+        self.padding = repeated(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""
         return F.avg_pool1d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
             self.count_include_pad,
-        )
+        )  # fmt: skip
 
 
-class AvgPool2d(_AvgPoolNd):
-    """The mean of each window of images (N, C, H, W) or (C, H, W).
+class _AvgPoolWithDivisor(_AvgPoolNd):
+    """The constructor of `AvgPool2d` and `AvgPool3d`."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.AvgPool2d(2)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 2, 2])
-    """
-
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "ceil_mode",
-        "count_include_pad",
-        "divisor_override",
-    ]
+    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
 
     def __init__(
         self,
@@ -277,65 +208,28 @@ class AvgPool2d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
+
+
+class AvgPool2d(_AvgPoolWithDivisor):
+    """The mean of each window of images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""
         return F.avg_pool2d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad, self.divisor_override,
+        )  # fmt: skip
 
 
-class AvgPool3d(_AvgPoolNd):
-    """The mean of each window of volumes (N, C, D, H, W) or (C, D, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AvgPool3d(2)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 2, 2, 2])
-    """
-
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "ceil_mode",
-        "count_include_pad",
-        "divisor_override",
-    ]
-
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+class AvgPool3d(_AvgPoolWithDivisor):
+    """The mean of each window of volumes (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""
         return F.avg_pool3d(
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-            self.divisor_override,
-        )
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+            self.count_include_pad, self.divisor_override,
+        )  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -344,23 +238,11 @@ class AvgPool3d(_AvgPoolNd):
         self.__dict__.setdefault("count_include_pad", True)
 
 
-def _check_fraction(name: str, output_size: Any, output_ratio: Any) -> None:
-    """Exactly one of the two says how large the result is."""
-    if output_size is None and output_ratio is None:
-        raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
-    if output_size is not None and output_ratio is not None:
-        raise ValueError("only one of output_size and output_ratio may be specified")
-
-
-class FractionalMaxPool2d(Module):
-    """Maxima of windows at random places, to a size that need not divide the input's.
-
-    >>> import lucerne as torch
-    >>> torch.nn.FractionalMaxPool2d(2, output_ratio=0.75)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 3, 3])
-    """
+class _FractionalMaxPoolNd(Module):
+    """The size of the result, as a number or as a part of the input's; one of both."""
 
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
+    _dims: int
     _random_samples: Any
 
     def __init__(
@@ -372,66 +254,47 @@ class FractionalMaxPool2d(Module):
         _random_samples: Any = None,
     ) -> None:
         super().__init__()
-        _check_fraction("FractionalMaxPool2d", output_size, output_ratio)
-        self.kernel_size = _pair(kernel_size)
+        n = self._dims
+        if output_size is None and output_ratio is None:
+            raise ValueError(
+                f"FractionalMaxPool{n}d requires specifying either an output size, or a pooling "
+                "ratio"
+            )
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        self.kernel_size = repeated(kernel_size, n)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else _pair(output_size)
-        self.output_ratio = None if output_ratio is None else _pair(output_ratio)
+        self.output_size = None if output_size is None else repeated(output_size, n)
+        self.output_ratio = None if output_ratio is None else repeated(output_ratio, n)
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """Maxima of windows at random places, to a size that need not divide the input's."""
+
+    _dims = 2
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
         return F.fractional_max_pool2d(
-            input,
-            self.kernel_size,
-            self.output_size,
-            self.output_ratio,
-            self.return_indices,
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
             _random_samples=self._random_samples,
-        )
+        )  # fmt: skip
 
 
-class FractionalMaxPool3d(Module):
-    """Maxima of windows at random places, to a size that need not divide the input's.
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """Maxima of windows at random places, to a size that need not divide the input's."""
 
-    >>> import lucerne as torch
-    >>> torch.nn.FractionalMaxPool3d(2, output_ratio=0.75)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 3, 3, 3])
-    """
-
-    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
-    _random_samples: Any
-
-    def __init__(
-        self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Any = None,
-    ) -> None:
-        super().__init__()
-        _check_fraction("FractionalMaxPool3d", output_size, output_ratio)
-        self.kernel_size = _triple(kernel_size)
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else _triple(output_size)
-        self.output_ratio = None if output_ratio is None else _triple(output_ratio)
-        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+    _dims = 3
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
         return F.fractional_max_pool3d(
-            input,
-            self.kernel_size,
-            self.output_size,
-            self.output_ratio,
-            self.return_indices,
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
             _random_samples=self._random_samples,
-        )
+        )  # fmt: skip
 
 
 class _LPPoolNd(Module):
@@ -459,12 +322,7 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of each window of signals (N, C, L) or (C, L).
-
-    >>> import lucerne as torch
-    >>> torch.nn.LPPool1d(2, 2)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 2])
-    """
+    """The p-norm of each window of signals (N, C, L) or (C, L)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The norms."""
@@ -474,12 +332,7 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm of each window of images (N, C, H, W) or (C, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.LPPool2d(2, 2)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 2, 2])
-    """
+    """The p-norm of each window of images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The norms."""
@@ -489,12 +342,7 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of each window of volumes (N, C, D, H, W) or (C, D, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.LPPool3d(2, 2)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 2, 2, 2])
-    """
+    """The p-norm of each window of volumes (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The norms."""
@@ -520,12 +368,7 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of windows such that `output_size` of them cover signals (N, C, L) or (C, L).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveMaxPool1d(3)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 3])
-    """
+    """Maxima of windows such that `output_size` of them cover signals (N, C, L) or (C, L)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
@@ -533,12 +376,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima of windows such that `output_size` of them cover images (N, C, H, W) or (C, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveMaxPool2d(3)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 3, 3])
-    """
+    """Maxima of windows such that `output_size` of them cover images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
@@ -546,12 +384,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima of windows such that `output_size` of them cover (N, C, D, H, W) or (C, D, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveMaxPool3d(3)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 3, 3, 3])
-    """
+    """Maxima of windows such that `output_size` of them cover (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Any:
         """The maxima, and where they were if `return_indices` is set."""
@@ -573,12 +406,7 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of windows such that `output_size` of them cover signals (N, C, L) or (C, L).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveAvgPool1d(3)(torch.ones(1, 1, 4)).shape
-    torch.Size([1, 1, 3])
-    """
+    """Means of windows such that `output_size` of them cover signals (N, C, L) or (C, L)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""
@@ -586,12 +414,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of windows such that `output_size` of them cover images (N, C, H, W) or (C, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveAvgPool2d(3)(torch.ones(1, 1, 4, 4)).shape
-    torch.Size([1, 1, 3, 3])
-    """
+    """Means of windows such that `output_size` of them cover images (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""
@@ -599,12 +422,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of windows such that `output_size` of them cover (N, C, D, H, W) or (C, D, H, W).
-
-    >>> import lucerne as torch
-    >>> torch.nn.AdaptiveAvgPool3d(3)(torch.ones(1, 1, 4, 4, 4)).shape
-    torch.Size([1, 1, 3, 3, 3])
-    """
+    """Means of windows such that `output_size` of them cover (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The means."""

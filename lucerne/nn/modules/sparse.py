@@ -21,12 +21,6 @@ def _positive_index(index: int | None, rows: int, name: str) -> int | None:
     return index % rows
 
 
-def _checked(weight: Tensor, rows: int, columns: int) -> Tensor:
-    if list(weight.shape) != [rows, columns]:
-        raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-    return weight
-
-
 def _pretrained_shape(embeddings: Tensor) -> tuple[int, int]:
     if embeddings.dim() != 2:
         raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
@@ -34,7 +28,55 @@ def _pretrained_shape(embeddings: Tensor) -> tuple[int, int]:
     return rows, columns
 
 
-class Embedding(Module):
+class _Table(Module):
+    """What embeddings share: one row for each number, and the options of looking it up."""
+
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    sparse: bool
+    padding_idx: int | None
+    weight: Any
+
+    def _take_rows(self, weight: Any, frozen: bool, device: Any, dtype: Any) -> None:
+        """The rows that were given, or drawn ones."""
+        shape = (self.num_embeddings, self.embedding_dim)
+        if weight is not None:
+            if tuple(weight.shape) != shape:
+                raise AssertionError(
+                    "Shape of weight does not match num_embeddings and embedding_dim"
+                )
+            self.weight = Parameter(weight, requires_grad=not frozen)
+            return
+        made = lu.empty(shape, device=device, dtype=dtype)
+        self.weight = Parameter(made, requires_grad=not frozen)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors from a normal distribution; the padding's is zero."""
+        init.normal_(self.weight)
+        self._fill_padding_idx_with_zero()
+
+    def _fill_padding_idx_with_zero(self) -> None:
+        if self.padding_idx is not None:
+            with lu.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def _shown_options(self) -> str:
+        """Those options of both classes that differ from their defaults."""
+        text = ""
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq is not False:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        return text
+
+
+class Embedding(_Table):
     """One learned vector for each of `num_embeddings` numbers.
 
     >>> import lucerne as torch
@@ -51,14 +93,6 @@ class Embedding(Module):
         "scale_grad_by_freq",
         "sparse",
     ]
-    num_embeddings: int
-    embedding_dim: int
-    padding_idx: int | None
-    max_norm: float | None
-    norm_type: float
-    scale_grad_by_freq: bool
-    sparse: bool
-    weight: Any
 
     def __init__(
         self,
@@ -81,24 +115,8 @@ class Embedding(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        if _weight is None:
-            made = lu.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(made, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            found = _checked(_weight, num_embeddings, embedding_dim)
-            self.weight = Parameter(found, requires_grad=not _freeze)
+        self._take_rows(_weight, _freeze, device, dtype)
         self.sparse = sparse
-
-    def reset_parameters(self) -> None:
-        """Draw the vectors from a normal distribution; the padding's is zero."""
-        init.normal_(self.weight)
-        self._fill_padding_idx_with_zero()
-
-    def _fill_padding_idx_with_zero(self) -> None:
-        if self.padding_idx is not None:
-            with lu.no_grad():
-                self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
         """The vector of each number."""
@@ -106,26 +124,16 @@ class Embedding(Module):
         if weight is None:  # another object stands in for the parameter
             weight = self.weight
         return F.embedding(
-            input,
-            weight,
-            self.padding_idx,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.sparse,
-        )
+            input, weight, self.padding_idx, self.max_norm, self.norm_type,
+            self.scale_grad_by_freq, self.sparse,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """Sizes and options that differ from their defaults."""
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += self._shown_options()
         if self.sparse is not False:
             text += ", sparse=True"
         return text
@@ -156,7 +164,7 @@ class Embedding(Module):
         )
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """The mean, sum or maximum of the vectors of each bag of numbers, without making them all.
 
     >>> import lucerne as torch
@@ -176,16 +184,8 @@ class EmbeddingBag(Module):
         "include_last_offset",
         "padding_idx",
     ]
-    num_embeddings: int
-    embedding_dim: int
-    max_norm: float | None
-    norm_type: float
-    scale_grad_by_freq: bool
     mode: str
-    sparse: bool
     include_last_offset: bool
-    padding_idx: int | None
-    weight: Any
 
     def __init__(
         self,
@@ -209,51 +209,21 @@ class EmbeddingBag(Module):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.padding_idx = _positive_index(padding_idx, num_embeddings, "padding_idx")
-        if _weight is None:
-            made = lu.empty((num_embeddings, embedding_dim), device=device, dtype=dtype)
-            self.weight = Parameter(made)
-            self.reset_parameters()
-        else:
-            self.weight = Parameter(_checked(_weight, num_embeddings, embedding_dim))
+        self._take_rows(_weight, False, device, dtype)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def reset_parameters(self) -> None:
-        """Draw the vectors from a normal distribution; the padding's is zero."""
-        init.normal_(self.weight)
-        self._fill_padding_idx_with_zero()
-
-    def _fill_padding_idx_with_zero(self) -> None:
-        if self.padding_idx is not None:
-            with lu.no_grad():
-                self.weight[self.padding_idx].fill_(0)
-
     def forward(self, input: Tensor, offsets: Any = None, per_sample_weights: Any = None) -> Tensor:
         """One vector for each bag: a row of `input`, or what begins at an offset."""
         return F.embedding_bag(
-            input,
-            self.weight,
-            offsets,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.mode,
-            self.sparse,
-            per_sample_weights,
-            self.include_last_offset,
-            self.padding_idx,
-        )
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """Sizes and options that differ from their defaults."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text = f"{self.num_embeddings}, {self.embedding_dim}{self._shown_options()}"
         text += f", mode={self.mode!r}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"

@@ -14,7 +14,7 @@ from lucerne.base import dtype as dt
 from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op, Part
+from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.names import grad_name as grad_name
@@ -141,6 +141,9 @@ class OpNode(Node):
         if "y" in self.reads:
             saved = tuple(SavedOutput(o, self, i) for i, o in enumerate(outs))
             self.saved["y"] = saved[0] if len(saved) == 1 else saved
+        for i, name in enumerate(RESULTS[: len(outs)] if len(outs) > 1 else ()):
+            if name in self.reads:
+                self.saved[name] = SavedOutput(outs[i], self, i)
 
     def _add_list(self, name: str, arg: tuple[Any, ...], edges: list[Edge | None]) -> Any:
         for i, t in enumerate(arg):
