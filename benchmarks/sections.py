@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.cases import Case, Make, Section, one
 from benchmarks.models import training_steps
+from benchmarks.modules import module_cases
 from benchmarks.timing import Call
 
 GEMM_SHAPES = (
@@ -384,5 +385,6 @@ SECTIONS = [
     Section("rows", "Row operations and the optimizer", _row_ops),
     Section("ops", "Other ops, a million elements", _op_cases, 0.8),
     Section("cells", "Recurrent cells", _cells),
+    Section("modules", "Small modules, forward and backward, and optimizers", module_cases),
     Section("train", "Training steps", training_steps),
 ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any
 
-from lucerne.tensor import api as _api
-from lucerne.tensor.api import *  # noqa: F403
+from lucerne.base.garbage import Unhurried as _Unhurried
+
+with _Unhurried():
+    from lucerne.tensor import api as _api
+    from lucerne.tensor.api import *  # noqa: F403
 
 globals().update({name: found for name, found in vars(_api).items() if not name.startswith("__")})
 
@@ -14,21 +17,33 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 _LAZY_MODULES = frozenset(
     {
         "__future__",
+        "accelerator",
         "amp",
+        "compiler",
         "cpu",
         "cuda",
+        "distributed",
         "distributions",
+        "func",
+        "functional",
+        "hub",
         "io",
+        "jit",
+        "mps",
         "multiprocessing",
         "optim",
         "run_state",
         "serialization",
+        "version",
+        "xpu",
     }
 )
 # Names of the top module that live in those subpackages.
 _LAZY_NAMES = {
     "GradScaler": "amp",
+    "__version__": "version",
     "autocast": "amp",
+    "compile": "compiler",
     "load": "serialization",
     "save": "serialization",
 }
@@ -49,18 +64,19 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
 
 
-from lucerne import autograd as autograd  # noqa: E402
-from lucerne import fft as fft  # noqa: E402
-from lucerne import linalg as linalg  # noqa: E402
-from lucerne import masked as masked  # noqa: E402
-from lucerne import nn as nn  # noqa: E402
-from lucerne import overrides as overrides  # noqa: E402
-from lucerne import random as random  # noqa: E402
-from lucerne import return_types as return_types  # noqa: E402
-from lucerne import signal as signal  # noqa: E402
-from lucerne import sparse as sparse  # noqa: E402
-from lucerne import special as special  # noqa: E402
-from lucerne import testing as testing  # noqa: E402
-from lucerne import types as types  # noqa: E402
-from lucerne import utils as utils  # noqa: E402
-from lucerne.ops import aten as _aten  # noqa: E402, F401
+with _Unhurried():
+    from lucerne import autograd as autograd
+    from lucerne import fft as fft
+    from lucerne import linalg as linalg
+    from lucerne import masked as masked
+    from lucerne import nn as nn
+    from lucerne import overrides as overrides
+    from lucerne import random as random
+    from lucerne import return_types as return_types
+    from lucerne import signal as signal
+    from lucerne import sparse as sparse
+    from lucerne import special as special
+    from lucerne import testing as testing
+    from lucerne import types as types
+    from lucerne import utils as utils
+    from lucerne.ops import aten as _aten  # noqa: F401

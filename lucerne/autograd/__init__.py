@@ -5,6 +5,7 @@ from __future__ import annotations
 from lucerne.autograd import function as function
 from lucerne.autograd import functional as functional
 from lucerne.autograd import graph as graph
+from lucerne.autograd.variable import Variable as Variable
 from lucerne.tensor.autograd.api import backward as backward
 from lucerne.tensor.autograd.api import grad as grad
 from lucerne.tensor.autograd.function import Function as Function
@@ -16,6 +17,5 @@ from lucerne.tensor.autograd.modes import enable_grad as enable_grad
 from lucerne.tensor.autograd.modes import inference_mode as inference_mode
 from lucerne.tensor.autograd.modes import no_grad as no_grad
 from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
-from lucerne.tensor.tensor import Tensor as Variable
 
 __all__ = ["Variable", "backward", "grad"]

@@ -20,6 +20,21 @@ _FALLBACK = "reference"
 META = "meta"
 """Tensors without bytes: only shapes are computed. Served by no backend."""
 _registered: dict[str, Backend] = {}
+_SETTINGS = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")
+"""Not backends: modules that hold what programs set or ask about the libraries behind torch."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SETTINGS:
+        return importlib.import_module(f"lucerne.backends.{name}")
+    raise AttributeError(f"module 'lucerne.backends' has no attribute {name!r}")
+
+
+_TORCH_SAYS = {"cuda": "Torch not compiled with CUDA enabled: "}
+
+
+class NoBackendError(RuntimeError, AssertionError):
+    """Torch raises either for a device it can't use, depending on the device: this is both."""
 
 
 def register(name: str, backend: Backend) -> None:
@@ -71,7 +86,9 @@ def _load(name: str) -> Backend:
     point = _entry_points().get(name)
     if point is None:
         known = ", ".join(sorted({*_registered, *_IN_TREE, *_entry_points(), META}))
-        raise RuntimeError(f"no backend serves device {name!r}; known devices: {known}")
+        raise NoBackendError(
+            f"{_TORCH_SAYS.get(name, '')}no backend serves device {name!r}; known devices: {known}"
+        )
     loaded: Backend = point.load()()
     return loaded
 

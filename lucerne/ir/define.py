@@ -9,9 +9,9 @@ Fields every decorator takes:
 
 * `vjp`: for each differentiable input the gradient formula. A formula names what it reads: `g` the
   incoming gradient (a tuple when the op has several results), `y` the result (`y0`, `y1`, `y2` one
-  of several), any parameter of the op, or `<parameter>_meta` / `y_meta` for shape and dtype alone. Only what is named is kept for the
-  backward pass. Broadcasting and dtype changes are undone by the engine. A tuple of inputs may
-  share one formula that returns all their gradients.
+  of several), any parameter of the op, or `<parameter>_meta` / `y_meta` for shape and dtype alone.
+  Only what is named is kept for the backward pass. Broadcasting and dtype changes are undone by
+  the engine. A tuple of inputs may share one formula that returns all their gradients.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.
 * `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first),
   "some" (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.ir import dispatch
+from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 
@@ -52,16 +52,27 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.active or (args and type(args[0]) not in familiar):
-            return entry.front(shown, function, args, kwargs)
-        if state.cast is not None:
-            args, kwargs = state.cast.front(function, args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            if state.active or (args and type(args[0]) not in familiar):
+                return entry.front(shown, function, args, kwargs)
+            if state.cast is not None:
+                args, kwargs = state.cast.front(function, args, kwargs)
+            return function(*args, **kwargs)
+        except mistakes.CAUGHT as error:
+            mistake = mistakes.in_front(error, _name(function), function, args, kwargs)
+            if mistake is None:
+                raise
+            raise mistake from None
 
     shown = wrapped(call)
     if shown is not call:
         shown.rebuilt_by = (_visible, (function,))  # type: ignore[attr-defined]
     return shown
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """What a front is called in public."""
+    return next((f.name for f in fronts().values() if f.function is function), function.__name__)
 
 
 def fill(module: dict[str, Any], namespace: str) -> None:

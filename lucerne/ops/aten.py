@@ -8,5 +8,5 @@ from lucerne.ops.softmax import _softmax_backward_data as _softmax_backward_data
 
 _fill(globals(), "ops.aten")
 
-for _fn in [f for f in globals().values() if hasattr(f, "__code__")]:
+for _fn in [f for f in globals().values() if hasattr(f, "__code__") or hasattr(f, "__wrapped__")]:
     _fn.default = _fn  # an overload of torch's is spelled `aten.name.default`

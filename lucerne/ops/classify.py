@@ -28,6 +28,10 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> None
     wanted = [] if input.ndim == 1 else [input.shape[0], *input.shape[2:]]
     if input.ndim <= 2 and target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if input.ndim == 1 and target.ndim == 1 and target.shape[0] != 1:
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {target.shape[0]}"
+        )
     one_sample = input.ndim == 1 and list(target.shape) == [1]
     if list(target.shape) != wanted and not one_sample:
         if input.ndim <= 2:
@@ -416,6 +420,10 @@ def binary_cross_entropy(
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(
+            f"Found dtype {dt.cxx_name(target.dtype)} but expected {dt.cxx_name(input.dtype)}"
         )
     if not input.is_meta and input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("all elements of input should be between 0 and 1")

@@ -8,9 +8,11 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import notices
+from lucerne.base.rng import generator_or_default
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.move import preserved_strides
+from lucerne.ops.random import draw
 
 # Constants of SELU: alpha dropout sets elements to the value SELU tends to at minus infinity.
 _SATURATION = 1.7580993408473766
@@ -21,13 +23,17 @@ def _check(p: float, kind: type[Exception] = ValueError) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _noise(input: Tensor, by_feature: bool) -> Tensor:
-    """Memory for one draw an element, or one a channel."""
+def _noise(input: Tensor, by_feature: bool, keep: float) -> Tensor:
+    """One draw an element, or one a channel: 1 with probability `keep`, else 0."""
+    if not by_feature and input._meta.is_dense:
+        generator = generator_or_default(None)
+        return draw(input.detach(), "bernoulli", keep, 0.0, input.dtype, generator)
     if not by_feature:
-        return input.new_empty_strided(input.shape, _dense(input))
+        return input.new_empty_strided(input.shape, _dense(input)).bernoulli_(keep)
     if input.ndim < 2:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
-    return input.new_empty((*input.shape[:2], *(1 for _ in input.shape[2:])))
+    shape = (*input.shape[:2], *(1 for _ in input.shape[2:]))
+    return input.new_empty(shape).bernoulli_(keep)
 
 
 def _dense(input: Tensor) -> Any:
@@ -43,7 +49,7 @@ def _drop(
     if p == 1:
         zero = input.new_zeros(())
         return input.mul_(zero) if inplace else input * zero
-    noise = _noise(input, by_feature).bernoulli_(1 - p)
+    noise = _noise(input, by_feature, 1 - p)
     if not alpha:
         noise = noise.div_(1 - p)
         return input.mul_(noise) if inplace else input * noise

@@ -324,4 +324,9 @@ def einsum(*args: Any) -> Tensor:
         equation, operands = _from_sublists(args)
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = list(operands[0])
+    for i, t in enumerate(operands):
+        if not hasattr(t, "_meta"):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 1, but got {type(t).__name__}"
+            )
     return einsum_list(equation, operands)

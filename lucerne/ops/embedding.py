@@ -63,9 +63,16 @@ def _embedding_vjp(
     return index_put_nd(zeros_like_meta(weight_meta), (flat,), rows, True)
 
 
+def _embedding_meta(weight: TensorMeta, indices: TensorMeta, *rest: Any) -> TensorMeta | None:
+    if weight.ndim != 2 or indices.dtype not in INDEX_TYPES or weight.device != indices.device:
+        return None
+    return weight.like((*indices.shape, weight.shape[1]))
+
+
 @composite(
     vjp={"weight": _embedding_vjp},
     out=False,
+    meta=_embedding_meta,
     oracle=lambda weight, indices, padding_idx, scale_grad_by_freq, sparse: weight[indices],
     samples=[((4, 2), [[0, 3], [2, 0]])],
 )

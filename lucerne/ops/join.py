@@ -134,6 +134,10 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     first = given[0]
     d = sh.wrap_dim(as_int(dim), first.ndim + 1)
     for i, t in enumerate(given):
+        if not hasattr(t, "_meta"):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+            )
         if t.shape != first.shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite
@@ -68,6 +69,21 @@ def _weighted(
     return reduced(loss, reduction)
 
 
+def _squared_vjp(
+    g: Tensor, input: Tensor, target: Tensor, reduction: str, needs: frozenset[str]
+) -> tuple[Any, Any]:
+    scale = 2.0 / max(input.numel(), 1) if reduction == "mean" else 2.0
+    by_input = (input - target) * (g * scale)
+    return by_input, -by_input if "target" in needs else None
+
+
+@composite(internal=True, out=False, vjp={("input", "target"): _squared_vjp})
+def squared_error(input: Tensor, target: Tensor, reduction: str) -> Tensor:
+    """Squares of differences of two real tensors of one shape, or their mean or sum."""
+    difference = input - target
+    return reduced(difference * difference, reduction)
+
+
 @composite(
     namespace=FUNCTIONAL,
     opmath=True,
@@ -90,6 +106,8 @@ def mse_loss(
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     a, b = _same_size(input, target)
+    if weight is None and a.dtype is b.dtype and a.dtype.category == dt.FLOAT:
+        return squared_error(a, b, reduction)
     difference = a - b
     if weight is not None:
         return _weighted(difference * difference, input, weight, reduction, True)

@@ -76,7 +76,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     if mask.dtype is not dt.bool_:
         raise RuntimeError(
             "masked_fill_ only supports boolean masks, but got mask with dtype "
-            f"{dt.cxx_name(mask.dtype)}"
+            f"{dt.c_name(mask.dtype)}"
         )
     if hasattr(value, "_meta") and value.is_complex() and not input.is_complex() and not value.ndim:
         value = value.item()

@@ -563,6 +563,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     turned = weight.transpose(0, 1)
     if bias is None:
         return matmul(input, turned)
+    if input.dtype is not weight.dtype:
+        names = dt.cxx_name(input.dtype), dt.cxx_name(weight.dtype)
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {names[0]} and {names[1]}"
+        )
     if input.ndim == 2:
         return addmm(bias, input, turned)
     return matmul(input, turned) + bias

@@ -33,9 +33,15 @@ def _standardize_back(g: Any, y: Any, dims: sh.Shape, eps: float, needs: Any) ->
     unit, _, var = y
     count = math.prod(unit.shape[d] for d in dims)
     rstd = (var + eps).rsqrt()
-    level = g[0].mean(dims, keepdim=True) - g[1] / (count * rstd)
-    slope = (g[0] * unit).mean(dims, keepdim=True) - 2 * g[2] * (var + eps) / count
-    return rstd * (g[0] - level - unit * slope)
+    by_unit = g[0]
+    by_mean, by_var = (tuple.__getitem__(g, i) for i in (1, 2))  # None: nobody asked
+    level = by_unit.mean(dims, keepdim=True)
+    if by_mean is not None:
+        level = level - by_mean / (count * rstd)
+    slope = (by_unit * unit).mean(dims, keepdim=True)
+    if by_var is not None:
+        slope = slope - 2 * by_var * (var + eps) / count
+    return rstd * (by_unit - level - unit * slope)
 
 
 @composite(

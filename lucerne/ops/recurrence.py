@@ -15,6 +15,7 @@ from typing import Any
 
 from lucerne.ir.define import composite
 from lucerne.ir.op import Tensor
+from lucerne.ops.creation import zeros_like
 from lucerne.ops.gates import (
     gru_gates,
     gru_gates_backward,
@@ -62,6 +63,20 @@ def _apart(valid: Any, grad: Tensor) -> tuple[Tensor, Any]:
     return choose(valid, grad, 0.0), choose(valid, 0.0, grad)
 
 
+def _asked(g: Any, result: int, reverse: bool) -> list[Tensor] | None:
+    """The gradient of one of the results, step by step; None if nobody asked for it (which a
+    plain look at `g` would make zeros)."""
+    found = tuple.__getitem__(g, result)
+    return None if found is None else _times(found, reverse)
+
+
+def _sum(given: list[Tensor] | None, step: int, later: Any, like: Tensor) -> Tensor:
+    """The gradient of a state: what was asked of it, and what comes from later steps."""
+    if given is None:
+        return zeros_like(like) if later is None else later
+    return given[step] if later is None else given[step] + later
+
+
 def _weight_grads(by_gates: Tensor, before: Tensor, needs: frozenset[str]) -> tuple[Any, Any]:
     """Gradients of recurrent weight and bias from those of the gates of all steps."""
     rows = by_gates.flatten(0, 1)
@@ -84,22 +99,23 @@ def _lstm_vjp(
     needs: frozenset[str],
 ) -> Any:
     outs, cells, shares = y
-    by_out, by_cell, by_share = (_times(x, not reverse) for x in g)
+    by_out, by_cell, by_share = (_asked(g, i, not reverse) for i in range(3))
     state = [_times(x, not reverse) for x in (gates, shares, _before(cell, cells, reverse), cells)]
     made_in, made_hidden = [], []
-    by_h, by_c = 0.0, 0.0
-    here = _steps(valid, len(by_out), not reverse)
+    by_h, by_c, turned = None, None, weight.t()
+    here = _steps(valid, len(state[0]), not reverse)
     for t, parts in enumerate(zip(*state, strict=True)):
-        h, past_h = _apart(here[t], by_out[t] + by_h)
-        c, past_c = _apart(here[t], by_cell[t] + by_c)
+        h, past_h = _apart(here[t], _sum(by_out, t, by_h, parts[-1]))
+        c, past_c = _apart(here[t], _sum(by_cell, t, by_c, parts[-1]))
         by_in, by_c = lstm_gates_backward(*parts, h, c)
         made_in.append(by_in)
-        made_hidden.append(by_in + by_share[t])
-        by_h, by_c = made_hidden[-1] @ weight, by_c if valid is None else by_c + past_c
-        by_h = by_h if valid is None else by_h + past_h
-    whole = _in_order(made_hidden, not reverse)
+        made_hidden.append(by_in if by_share is None else by_in + by_share[t])
+        by_h = linear(made_hidden[-1], turned)
+        by_h, by_c = (by_h, by_c) if valid is None else (by_h + past_h, by_c + past_c)
+    by_gates = _in_order(made_in, not reverse)
+    whole = by_gates if by_share is None else _in_order(made_hidden, not reverse)
     weights = _weight_grads(whole, _before(hidden, outs, reverse), needs)
-    return _in_order(made_in, not reverse), by_h, by_c, *weights
+    return by_gates, by_h, by_c, *weights
 
 
 @composite(
@@ -142,18 +158,18 @@ def _gru_vjp(
     needs: frozenset[str],
 ) -> Any:
     outs, shares = y
-    by_out, by_share = (_times(x, not reverse) for x in g)
+    by_out, by_share = (_asked(g, i, not reverse) for i in range(2))
     before = _before(hidden, outs, reverse)
     state = [_times(x, not reverse) for x in (gates, shares, before)]
     made_in, made_hidden = [], []
-    by_h: Any = 0.0
-    here = _steps(valid, len(by_out), not reverse)
+    by_h, turned = None, weight.t()
+    here = _steps(valid, len(state[0]), not reverse)
     for t, parts in enumerate(zip(*state, strict=True)):
-        h, past = _apart(here[t], by_out[t] + by_h)
+        h, past = _apart(here[t], _sum(by_out, t, by_h, parts[-1]))
         by_in, by_state, direct = gru_gates_backward(*parts, h)
         made_in.append(by_in)
-        made_hidden.append(by_state + by_share[t])
-        by_h = direct + made_hidden[-1] @ weight
+        made_hidden.append(by_state if by_share is None else by_state + by_share[t])
+        by_h = direct + linear(made_hidden[-1], turned)
         by_h = by_h if valid is None else by_h + past
     whole = _in_order(made_hidden, not reverse)
     weights = _weight_grads(whole, before, needs)

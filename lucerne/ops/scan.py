@@ -123,6 +123,7 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
     internal=True,
     name="running_sum",
     out="exact",
+    vjp={"input": lambda g, dim: scan(g, dim, "add", True, None)},
     oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim),
 )
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:

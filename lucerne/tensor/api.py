@@ -148,6 +148,7 @@ for _more in (
 ):  # fmt: skip
     globals().update({name: found for name, found in _more.items() if name not in globals()})
 globals().update({t.name: t for t in _dtype.all_dtypes()})
+globals().update(spmm=globals()["mm"], dsmm=globals()["mm"])  # old names, from the time of layouts
 half, double, float = float16, float64, float32  # type: ignore[name-defined]  # noqa: F821
 long, int, short = int64, int32, int16  # type: ignore[name-defined]  # noqa: F821
 cfloat, cdouble, chalf = complex64, complex128, complex32  # type: ignore[name-defined]  # noqa: F821

@@ -1,9 +1,9 @@
 """Which ops run in what precision under autocast on the CPU: PyTorch 2.13's lists, by experiment.
 
 `python -m tests.amp.table` runs every op of PyTorch's own test table under both frameworks and
-compares the dtypes of the results. Ops that are in no list run in the dtype they are given, and composites
-among them show their parts. Names are those of the op table; several public functions share one op
-(`conv` is conv1d, conv2d and conv3d), and some public functions are no ops (FRONTS).
+compares the dtypes of the results. Ops that are in no list run in the dtype they are given, and
+composites among them show their parts. Names are those of the op table; several public functions
+share one op (`conv` is conv1d, conv2d and conv3d), and some public functions are no ops (FRONTS).
 """
 
 from __future__ import annotations

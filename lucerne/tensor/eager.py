@@ -14,7 +14,7 @@ import numpy as np
 from lucerne import backends
 from lucerne.base import shape as sh
 from lucerne.base.config import config
-from lucerne.ir import dispatch
+from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
 from lucerne.ir.graph import one_op_graph
@@ -193,9 +193,10 @@ class KernelPlan(Plan):
         if self.device.type != backends.META:
             backend = backends.get(self.device.type)
             self.allocate = backend.allocate
+            given = _metas_of(op, args)
+            _check_memory(given)
             if execute is None:
-                graph = one_op_graph(op, _metas_of(op, args), metas)
-                self.execute = backend.compile(graph)
+                self.execute = backend.compile(one_op_graph(op, given, metas))
 
     def inputs(self, args: tuple[Any, ...]) -> list[Any]:
         if self.flat:
@@ -299,7 +300,13 @@ class DataPlan(Plan):
 def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
     if len(_plans) >= config.plan_cache_size:
         _plans.clear()
-    plan = _plans[key] = build_plan(op, args)
+    try:
+        plan = _plans[key] = build_plan(op, args)
+    except mistakes.CAUGHT as error:
+        mistake = mistakes.in_op(error, op, args)
+        if mistake is None:
+            raise
+        raise mistake from None
     return plan
 
 
@@ -335,6 +342,15 @@ def _view_plan(op: Op, metas: tuple[Any, ...]) -> ViewPlan:
         for g in geometries
     ]
     return ViewPlan(op, parts, several)
+
+
+def _check_memory(metas: tuple[Any, ...]) -> None:
+    """A kernel reads memory, and tensors on the meta device have none."""
+    for m in metas:
+        if isinstance(m, tuple):
+            _check_memory(m)
+        elif isinstance(m, TensorMeta) and m.device.type == backends.META:
+            raise RuntimeError("Tensor on device meta is not on the expected device cpu!")
 
 
 def _metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -529,7 +545,13 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
         backend = backends.get(target.type)
         claims = getattr(backend, "fuses", None)
         if claims is not None and claims(op):
-            plan = _built_fused_plan(op, args, target, backend)
+            try:
+                plan = _built_fused_plan(op, args, target, backend)
+            except mistakes.CAUGHT as error:
+                mistake = mistakes.in_op(error, op, args)
+                if mistake is None:
+                    raise
+                raise mistake from None
     _plans[key] = plan
     return plan
 
@@ -554,9 +576,15 @@ def _built_fused_plan(op: Op, args: tuple[Any, ...], target: Any, backend: Any) 
 
 
 def _body(op: Op, args: tuple[Any, ...]) -> Any:
-    if op.needs_opmath:
-        return record.in_opmath(op, args)
-    return record.call_body(op, args)
+    try:
+        if op.needs_opmath:
+            return record.in_opmath(op, args)
+        return record.call_body(op, args)
+    except mistakes.CAUGHT as error:
+        mistake = mistakes.in_op(error, op, args)
+        if mistake is None:
+            raise
+        raise mistake from None
 
 
 dispatch.install(run)

@@ -27,7 +27,8 @@ from lucerne.tensor.base import TensorBase, plain_types
 from lucerne.tensor.observe import Observation
 from lucerne.tensor.storage import FAST, Storage
 
-RECORDS, VIEW, POINTWISE, SAVES_RESULT, ONLY_RECORDED = 1, 2, 4, 8, 16
+RECORDS, POINTWISE, ONLY_RECORDED = 1, 4, 16
+"""Flags of plans, as the engine has them."""
 _WRITE_OVER = ("copy", "scatter")
 """Primitives that may write their result over their first argument while they read it."""
 _MASKED = 4
@@ -60,25 +61,47 @@ def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = Tr
     if inputs is None:
         return None
     flags, derivable = _recording(op, args, plan.metas) if records else (0, 0)
+    lists = sum(1 << i for i, kind in enumerate(op.kinds) if kind == op_.TENSOR_LIST)
+    smooth = sum(1 << i for i, m in enumerate(plan.metas) if _is_smooth(m))
     flags |= 0 if plain else ONLY_RECORDED
     flags |= POINTWISE if op.kind == op_.POINTWISE or op.qualified in _WRITE_OVER else 0
     masks = _save_masks(op, args)
-    count = len(args)
-    return FAST.kernel_plan(op, count, execute, inputs, plan.metas, flags, derivable, masks)
+    count, metas = len(args), plan.metas
+    saved = _saved_results(op, len(metas))
+    return FAST.kernel_plan(
+        op, count, execute, inputs, metas, flags, derivable, masks, lists, smooth, saved
+    )
+
+
+def _saved_results(op: Op, count: int) -> int:
+    """The mask of results that some formula reads."""
+    reads = {r for _, needed in op.derivatives.values() for r in needed}
+    if "y" in reads:
+        return (1 << count) - 1
+    return sum(1 << i for i, name in enumerate(op_.RESULTS[:count]) if count > 1 and name in reads)
+
+
+def _is_smooth(meta: Any) -> bool:
+    """Whether a result of this kind can have a gradient."""
+    return meta.dtype.category in (dt.FLOAT, dt.COMPLEX)
 
 
 def _view(op: Op, args: tuple[Any, ...], plan: Any) -> Any:
-    if plan.several:
-        return None
-    meta, delta = plan.parts[0]
     source = args[0]._meta
-    if meta.dtype.itemsize != source.dtype.itemsize or source.device.type != HOST:
+    metas = [meta for meta, _ in plan.parts]
+    if any(m.dtype.itemsize != source.dtype.itemsize for m in metas) or not op.derivatives:
         return None
-    if not op.derivatives:
+    if source.device.type != HOST or not metas:
         return None
-    _, derivable = _recording(op, args, (meta,))
+    _, derivable = _recording(op, args, metas)
+    masks = _save_masks(op, args)
+    if plan.several:
+        parts = [(m, delta, ((op, args[1:], i),)) for i, (m, delta) in enumerate(plan.parts)]
+        smooth = all(_is_smooth(m) for m in metas) or not any(_is_smooth(m) for m in metas)
+        return FAST.views_plan(op, len(args), parts, derivable, masks) if smooth else None
+    (meta, delta) = plan.parts[0]
     steps = ((op, args[1:], None),)
-    return FAST.view_plan(op, len(args), meta, delta, steps, derivable, _save_masks(op, args))
+    return FAST.view_plan(op, len(args), meta, delta, steps, derivable, masks)
 
 
 def _inputs(op: Op, args: tuple[Any, ...], letters: str) -> list[tuple[int, int, int, str]] | None:
@@ -100,18 +123,18 @@ def _inputs(op: Op, args: tuple[Any, ...], letters: str) -> list[tuple[int, int,
 
 def _recording(op: Op, args: tuple[Any, ...], metas: Sequence[Any]) -> tuple[int, int]:
     """Flags and the mask of arguments with a derivative."""
-    if not any(m.dtype.category in (dt.FLOAT, dt.COMPLEX) for m in metas):
+    if not any(_is_smooth(m) for m in metas):
         return RECORDS, 0
     if not op.derivatives:
         return (RECORDS if op.explicit else 0), 0
-    if len(metas) > 1:
-        return 0, 0
+    reads = {r for _, needed in op.derivatives.values() for r in needed}
     derivable = 0
-    for i, name in enumerate(op.args[:_MASKED]):
-        if name in op.derivatives and op.kinds[i] == op_.TENSOR:
+    for i, name in enumerate(op.args):
+        if op.kinds[i] == op_.TENSOR_LIST and name in reads:
+            return 0, 0  # saved as a whole: Python does that
+        if i < _MASKED and name in op.derivatives and op.kinds[i] in "tl":
             derivable |= 1 << i
-    saves = any("y" in reads for _, reads in op.derivatives.values())
-    return RECORDS | (SAVES_RESULT if saves else 0), derivable
+    return RECORDS, derivable
 
 
 def _save_masks(op: Op, args: tuple[Any, ...]) -> list[int]:

@@ -13,10 +13,12 @@ from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace as InPlace
 from lucerne.ir.op import Op
 from lucerne.ops.move import copy
+from lucerne.tensor import fast
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne.tensor.observe import Observation, spoil
+from lucerne.tensor.storage import FAST
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]
@@ -251,8 +253,10 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
         refuse_internal_overlap(target)
         plan.run_into(args, [target])
         bump(target)
-        if Observation.current is not None:
-            Observation.current.saw(op, args, plan, target, over=target)
+        if FAST is not None:
+            fast.remember(op, args, plan)
+            if Observation.current is not None:
+                Observation.current.saw(op, args, plan, target, over=target)
         return
     spoil()
     before = _state.grad_enabled

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.ir import dispatch
+from lucerne.ir import dispatch, mistakes
 from lucerne.ir.dispatch import InPlace
 from lucerne.ir.op import Op
 from lucerne.tensor.base import Maker, TensorBase, plain_types
@@ -290,16 +290,16 @@ def _watched_property(member: property) -> property:
 def plain_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with NumPy scalars as Python numbers; what else is no tensor is an error."""
     found: list[Any] = []
-    for p, a in zip(op.params, args, strict=True):
+    for i, (p, a) in enumerate(zip(op.params, args, strict=True)):
         if p.kind == "t":
-            a = _plain(op, p.name, a)
+            a = _plain(op, i, a)
         elif p.kind == "l":
-            a = tuple(_plain(op, p.name, x) for x in a)
+            a = tuple(_plain(op, i, x) for x in a)
         found.append(a)
     return tuple(found)
 
 
-def _plain(op: Op, name: str, a: Any) -> Any:
+def _plain(op: Op, position: int, a: Any) -> Any:
     if a is None or isinstance(a, TensorBase) or type(a) in (bool, int, float, complex):
         return a
     if isinstance(a, np.generic) or (isinstance(a, np.ndarray) and a.ndim == 0):
@@ -309,10 +309,7 @@ def _plain(op: Op, name: str, a: Any) -> Any:
     if isinstance(a, numbers.Number):
         real = isinstance(a, numbers.Real) or not isinstance(a, numbers.Complex)
         return float(a) if real else complex(a)  # type: ignore[arg-type, call-overload]
-    raise TypeError(
-        f"{op.name}(): argument '{name}' must be Tensor, not {type(a).__name__}. "
-        "Hint: lucerne.tensor(...) makes a Tensor of a list or an array."
-    )
+    raise mistakes.not_a_tensor(op.name, op.params[position], position, a)
 
 
 class disable_overrides:

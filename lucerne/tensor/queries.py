@@ -62,6 +62,7 @@ def typename(obj: Any) -> str:
     """The type's name, with torch's spelling for tensors."""
     if isinstance(obj, TensorBase):
         return str(obj.type())  # type: ignore[attr-defined]
-    cls = obj if isinstance(obj, type) else type(obj)
+    named = isinstance(obj, type) or (callable(obj) and hasattr(obj, "__qualname__"))
+    cls = obj if named else type(obj)
     module = getattr(cls, "__module__", "")
     return cls.__qualname__ if module in ("", "builtins") else f"{module}.{cls.__qualname__}"

@@ -30,7 +30,7 @@ from tests.conformance.selfcheck import selfcheck
 
 FAST_TIERS = ("T0", "T1")
 FAST_METRICS = ("M1", "M2", "M3", "M5i", "M5o", "M6", "M6t", "M7", "M8", "own")
-FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1, classes=1)
+FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1, classes=4)
 FAST_CLASSES = ("modules", "own modules", "optimizers", "schedulers")
 
 Arguments = argparse.Namespace

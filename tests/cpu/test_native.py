@@ -389,3 +389,13 @@ def test_ever_new_floats_neither_leak_nor_fill_the_table() -> None:
         assert torch.add(x, y, alpha=value)[0].item() == 1 + value
         assert torch.full_like(x, 3.0).mul_(value)[0].item() == 3 * value
     assert len(FAST.entered) - before < 60
+
+
+def test_a_write_over_memory_it_reads_is_refused_after_calls_that_were_fine() -> None:
+    """`.data` is another storage over the same memory: remembered calls must see that too."""
+    x, y = torch.ones(3, 3), torch.ones(3, 3).t()
+    for _ in range(3):
+        x.add_(y)
+    for alias in (x.data.t(), x.detach().t()):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x.add_(alias)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import lucerne as torch
+from lucerne import nn
 from tests.nn.agree import assert_agree
 
 pytestmark = pytest.mark.torch
@@ -384,3 +386,18 @@ def test_warns_as_torch_does(name: str) -> None:
                 if hasattr(made, "reduction") else ""]  # fmt: skip
 
     assert_agree(case)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Linear(6, 3, device="meta"), nn.Conv1d(4, 3, 2, device="meta")], ids=repr
+)
+def test_a_layer_without_memory_refuses_numbers(layer: nn.Module) -> None:
+    """Its weights hold nothing: reading them would end the process."""
+    with pytest.raises(RuntimeError, match="device meta is not on the expected device cpu"):
+        layer(torch.ones(2, 4, 6))
+
+
+def test_lazy_convolutions_live_where_torch_has_them() -> None:
+    for name in ("LazyConv1d", "LazyConv2d", "LazyConvTranspose3d"):
+        assert getattr(nn, name) is getattr(nn.modules.conv, name)
+        assert getattr(nn, name).__module__ == nn.modules.conv.__name__

@@ -47,6 +47,7 @@ def test_gradients_add_up_as_in_torch(use: Any) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch's own, inside Adagrad
 @pytest.mark.parametrize("name", ["SparseAdam", "SGD", "Adagrad"])
 def test_training_with_sparse_gradients(name: str) -> None:
     found = []

@@ -192,7 +192,7 @@ class _Conv(_ConvNd):
         if not isinstance(padding, str):
             padding = repeated(padding, n)
         sizes = repeated(kernel_size, n), repeated(stride, n), padding, repeated(dilation, n)
-        rest = groups, bias, padding_mode, device, dtype
+        rest: tuple[Any, ...] = (groups, bias, padding_mode, device, dtype)
         super().__init__(in_channels, out_channels, *sizes, False, (0,) * n, *rest)
 
     def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
@@ -308,8 +308,9 @@ class _ConvTranspose(_ConvTransposeNd):
         n = self._dims
         window = repeated(kernel_size, n), repeated(stride, n)
         sizes = *window, repeated(padding, n), repeated(dilation, n)
-        rest = repeated(output_padding, n), groups, bias, padding_mode, device, dtype
-        super().__init__(in_channels, out_channels, *sizes, True, *rest)
+        more = repeated(output_padding, n)
+        rest: tuple[Any, ...] = (groups, bias, padding_mode, device, dtype)
+        super().__init__(in_channels, out_channels, *sizes, True, more, *rest)
 
     def _all_options(self, input: Tensor, output_size: Any) -> tuple[Any, ...]:
         """What follows weight and bias in a call of the function."""

@@ -27,12 +27,7 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Sets elements to zero with probability `p`, and scales the others by 1 / (1 - p).
-
-    >>> import lucerne as torch
-    >>> torch.nn.Dropout(0.2).eval()(torch.ones(3))
-    tensor([1., 1., 1.])
-    """
+    """Sets elements to zero with probability `p`, and scales the others by 1 / (1 - p)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with holes; in evaluation the input itself."""
@@ -40,12 +35,7 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Sets whole channels of (N, C, L) or (C, L) to zero.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Dropout1d(0.2)(torch.ones(2, 3, 4)).shape
-    torch.Size([2, 3, 4])
-    """
+    """Sets whole channels of (N, C, L) or (C, L) to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input without some of its channels."""
@@ -53,12 +43,7 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Sets whole channels of (N, C, H, W) or (N, C, L) to zero.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Dropout2d(0.2)(torch.ones(2, 3, 4, 4)).shape
-    torch.Size([2, 3, 4, 4])
-    """
+    """Sets whole channels of (N, C, H, W) or (N, C, L) to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input without some of its channels."""
@@ -66,12 +51,7 @@ class Dropout2d(_DropoutNd):
 
 
 class Dropout3d(_DropoutNd):
-    """Sets whole channels of (N, C, D, H, W) or (C, D, H, W) to zero.
-
-    >>> import lucerne as torch
-    >>> torch.nn.Dropout3d(0.2)(torch.ones(2, 3, 4, 4, 4)).shape
-    torch.Size([2, 3, 4, 4, 4])
-    """
+    """Sets whole channels of (N, C, D, H, W) or (C, D, H, W) to zero."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input without some of its channels."""
@@ -79,12 +59,7 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that keeps mean and variance, for networks of `SELU`.
-
-    >>> import lucerne as torch
-    >>> torch.nn.AlphaDropout(0.2)(torch.ones(2, 3)).shape
-    torch.Size([2, 3])
-    """
+    """Dropout that keeps mean and variance, for networks of `SELU`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with elements at the activation's negative saturation."""
@@ -92,12 +67,7 @@ class AlphaDropout(_DropoutNd):
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """`AlphaDropout` of whole channels.
-
-    >>> import lucerne as torch
-    >>> torch.nn.FeatureAlphaDropout(0.2)(torch.ones(2, 3, 4)).shape
-    torch.Size([2, 3, 4])
-    """
+    """`AlphaDropout` of whole channels."""
 
     def forward(self, input: Tensor) -> Tensor:
         """The input with channels at the activation's negative saturation."""

@@ -63,18 +63,11 @@ def _get_clones(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a small network, each with a residual connection and a norm.
-
-    `norm_first` puts the norms before their blocks instead of after the sums.
-
-    >>> import lucerne as torch
-    >>> layer = torch.nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
-    >>> layer(torch.randn(3, 5, 8)).shape
-    torch.Size([3, 5, 8])
-    """
+class _TransformerLayer(Module):
+    """What both kinds of layer share: self-attention, a small network, norms and dropouts."""
 
     __constants__ = ["norm_first"]
+    _attends_to_memory = False
 
     def __init__(
         self,
@@ -90,32 +83,70 @@ class TransformerEncoderLayer(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        made: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **made
-        )
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        attention: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first}
+        both = self._attends_to_memory
+        self.self_attn = MultiheadAttention(d_model, nhead, **attention, **made)
+        if both:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, **attention, **made)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **made)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **made)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
+        if both:
+            self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, **made)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
+        if both:
+            self.dropout3 = Dropout(dropout)
+        self._set_activation(activation)
+
+    def _set_activation(self, activation: Activation) -> None:
         if isinstance(activation, str):
             activation = _get_activation_fn(activation)
-        self.activation_relu_or_gelu = 0
-        if activation is F.relu or isinstance(activation, ReLU):
-            self.activation_relu_or_gelu = 1
-        elif activation is F.gelu or isinstance(activation, GELU):
-            self.activation_relu_or_gelu = 2
         self.activation = activation
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if not hasattr(self, "activation"):
             self.activation = F.relu
+
+    def _sa_block(
+        self,
+        x: lu.Tensor,
+        attn_mask: lu.Tensor | None,
+        key_padding_mask: lu.Tensor | None,
+        is_causal: bool = False,
+    ) -> lu.Tensor:
+        x = self.self_attn(
+            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False,
+            is_causal=is_causal,
+        )[0]  # fmt: skip
+        dropped: lu.Tensor = self.dropout1(x)
+        return dropped
+
+
+class TransformerEncoderLayer(_TransformerLayer):
+    """Self-attention and a small network, each with a residual connection and a norm.
+
+    `norm_first` puts the norms before their blocks instead of after the sums.
+
+    >>> import lucerne as torch
+    >>> layer = torch.nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> layer(torch.randn(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    """
+
+    def _set_activation(self, activation: Activation) -> None:
+        super()._set_activation(activation)
+        self.activation_relu_or_gelu = 0
+        if self.activation is F.relu or isinstance(self.activation, ReLU):
+            self.activation_relu_or_gelu = 1
+        elif self.activation is F.gelu or isinstance(self.activation, GELU):
+            self.activation_relu_or_gelu = 2
 
     def forward(
         self,
@@ -136,25 +167,6 @@ class TransformerEncoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal=is_causal))
         done: lu.Tensor = self.norm2(x + self._ff_block(x))
         return done
-
-    def _sa_block(
-        self,
-        x: lu.Tensor,
-        attn_mask: lu.Tensor | None,
-        key_padding_mask: lu.Tensor | None,
-        is_causal: bool = False,
-    ) -> lu.Tensor:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            need_weights=False,
-            is_causal=is_causal,
-        )[0]
-        dropped: lu.Tensor = self.dropout1(x)
-        return dropped
 
     def _ff_block(self, x: lu.Tensor) -> lu.Tensor:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -270,7 +282,7 @@ def _why_not_nested(layer: Any) -> str:
     return ""
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's output, and a small network.
 
     >>> import lucerne as torch
@@ -279,45 +291,7 @@ class TransformerDecoderLayer(Module):
     torch.Size([4, 3, 8])
     """
 
-    __constants__ = ["norm_first"]
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        made: dict[str, Any] = {"device": device, "dtype": dtype}
-        attention: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first}
-        super().__init__()
-        self.self_attn = MultiheadAttention(d_model, nhead, **attention, **made)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **attention, **made)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **made)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **made)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **made)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        if isinstance(activation, str):
-            activation = _get_activation_fn(activation)
-        self.activation = activation
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
+    _attends_to_memory = True
 
     def forward(
         self,
@@ -343,25 +317,6 @@ class TransformerDecoderLayer(Module):
         done: lu.Tensor = self.norm3(x + self._ff_block(x))
         return done
 
-    def _sa_block(
-        self,
-        x: lu.Tensor,
-        attn_mask: lu.Tensor | None,
-        key_padding_mask: lu.Tensor | None,
-        is_causal: bool = False,
-    ) -> lu.Tensor:
-        x = self.self_attn(
-            x,
-            x,
-            x,
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
-        dropped: lu.Tensor = self.dropout1(x)
-        return dropped
-
     def _mha_block(
         self,
         x: lu.Tensor,
@@ -371,14 +326,9 @@ class TransformerDecoderLayer(Module):
         is_causal: bool = False,
     ) -> lu.Tensor:
         x = self.multihead_attn(
-            x,
-            mem,
-            mem,
-            attn_mask=attn_mask,
-            key_padding_mask=key_padding_mask,
-            is_causal=is_causal,
-            need_weights=False,
-        )[0]
+            x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask,
+            need_weights=False, is_causal=is_causal,
+        )[0]  # fmt: skip
         dropped: lu.Tensor = self.dropout2(x)
         return dropped
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
-from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly
+from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly, plus
 
 
 class _Run:
@@ -47,7 +47,7 @@ class _Run:
         if slots is None:
             slots = self.pending[node] = [None] * len(node.out_metas)
         if g is not None:
-            slots[index] = g if slots[index] is None else slots[index] + g
+            slots[index] = g if slots[index] is None else plus(slots[index], g)
 
     def arrived(self, node: Node) -> None:
         self.missing[node] -= 1
@@ -70,7 +70,7 @@ class _Run:
 
     def pass_through(self, node: Node, grads: list[Any]) -> None:
         """`visit` for a node that nobody watches: the commonest case, in one function."""
-        if len(grads) == 1 and grads[0] is None:
+        if grads[0] is None and all(g is None for g in grads):
             results: Sequence[Any] = [None] * len(node.next_edges)
         else:
             results = _guarded(node, grads)
@@ -85,7 +85,7 @@ class _Run:
             if slots is None:
                 slots = pending[target] = [None] * len(target.out_metas)
             if g is not None:
-                slots[index] = g if slots[index] is None else slots[index] + g
+                slots[index] = g if slots[index] is None else plus(slots[index], g)
             left = missing[target] = missing[target] - 1
             if left == 0:
                 self.push(target)
@@ -164,6 +164,18 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
                 if changed is not None:
                     grads[index] = changed
     return grads
+
+
+def reachable(roots: Sequence[Node]) -> set[Node]:
+    """All nodes that a backward pass from `roots` visits."""
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(edge[0] for edge in node.next_edges if edge is not None)
+    return seen
 
 
 def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:

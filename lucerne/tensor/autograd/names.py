@@ -28,6 +28,7 @@ _SPELLED = {
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
     "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",
     "layer_norm_rows": "NativeLayerNorm0", "channel_norm": "NativeBatchNorm0",
+    "running_sum": "Cumsum0", "squared_error": "MseLoss0",
 }  # fmt: skip
 
 
@@ -73,19 +74,16 @@ _COMPOSITES = {
 
 
 def is_named(op: Op) -> bool:
-    """Whether a composite gives its last node its own name."""
-    return op.name in _COMPOSITES
+    """Whether a composite gives its last node a name that the op it ends with has not."""
+    return op.name in _COMPOSITES and op.name != "mse_loss"
 
 
-def label(op: Op, args: tuple[Any, ...], result: Any) -> None:
-    """After a composite has run: give its last node the composite's name, where torch has one."""
+def label_of(op: Op, args: tuple[Any, ...]) -> str | None:
+    """The name that a composite gives its last node, where torch has one."""
     found = _COMPOSITES.get(op.name)
     if found is None or (op.name == "linear" and (args[2] is None or args[0].ndim > 2)):
-        return
-    for r in result if isinstance(result, tuple) else (result,):
-        node = getattr(r, "_auto", None) and r._auto.grad_fn
-        if node is not None and not any(r is a for a in args):
-            node.__dict__["shown"] = f"{found[:-1]}Backward{found[-1]}"
+        return None
+    return f"{found[:-1]}Backward{found[-1]}"
 
 
 def grad_name(op: Op, plain: Sequence[Any] = ()) -> str:

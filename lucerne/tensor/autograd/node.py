@@ -7,12 +7,13 @@ import itertools
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
+from lucerne.ir import op as op_
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
@@ -103,6 +104,33 @@ class Node:
         """Forget what was saved: the graph is used up."""
 
 
+class Gradients(tuple[Any, ...]):
+    """Gradients of several results. Those that nobody asked for are zeros, made when looked at."""
+
+    metas: tuple[TensorMeta, ...]
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return tuple(self)[i]
+        found = tuple.__getitem__(self, i)
+        return zeros_for(self.metas[i]) if found is None else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+def gradients(op: Op, grads: Sequence[Any], metas: tuple[TensorMeta, ...]) -> tuple[Any, ...]:
+    """What the formulas of an op with several results read as `g`."""
+    if all(g is not None for g in grads):
+        return tuple(grads)
+    if op.kind == op_.VIEW:
+        pairs = zip(grads, metas, strict=True)
+        return tuple([zeros_for(m) if g is None else g for g, m in pairs])
+    made = Gradients(grads)
+    made.metas = metas
+    return made
+
+
 class OpNode(Node):
     """The derivative of one op call, by the formulas of its entry."""
 
@@ -158,7 +186,7 @@ class OpNode(Node):
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self.released:
             raise RuntimeError(USED_UP)
-        g = grads[0] if len(self.out_metas) == 1 else self._materialized(grads)
+        g = grads[0] if len(self.out_metas) == 1 else gradients(self.op, grads, self.out_metas)
         found: dict[Any, Any] = {}
         result = []
         for name, index, meta in self.inputs:
@@ -183,11 +211,6 @@ class OpNode(Node):
             return self.out_metas[0] if len(self.out_metas) == 1 else self.out_metas
         assert name == "needs", name
         return frozenset([n for n, _, _ in self.inputs])
-
-    def _materialized(self, grads: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(
-            zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
-        )
 
     def _formula(self, name: str, g: Any, found: dict[Any, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
@@ -282,6 +305,11 @@ def fit(g: Any, meta: TensorMeta) -> Any:
         if g._meta.dtype is not meta.dtype:
             g = g.to(meta.dtype)
     return g
+
+
+def plus(have: Any, g: Any) -> Any:
+    """The sum of two gradients. One of a dense and a sparse tensor starts with the dense one."""
+    return g + have if have.is_sparse and not g.is_sparse else have + g
 
 
 def zeros_for(meta: TensorMeta) -> Any:

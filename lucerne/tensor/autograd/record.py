@@ -8,7 +8,8 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
-from lucerne.tensor.autograd.names import label
+from lucerne.tensor.autograd import pending
+from lucerne.tensor.autograd.names import label_of
 from lucerne.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad, set_history, state_of
 from lucerne.tensor.base import TensorBase, make_tensor
@@ -31,6 +32,8 @@ def record(op: Op, args: tuple[Any, ...], result: Any) -> None:
     if not any(_differentiable(o) for o in outs):
         return
     if not op.derivatives and (op.explicit or op.kind == op_.COMPOSITE):
+        return
+    if op.derivatives and pending.written(op, args, outs):
         return
     node = _node(op, args, outs)
     if node is None:
@@ -197,13 +200,24 @@ def _overwritten(g: Any, part: Any, mine: Any) -> Any:
 
 
 def detached_from_inputs(result: Any, args: tuple[Any, ...]) -> Any:
-    """A body may return its input as it is; the recorded result must be another tensor."""
+    """A body may return its input as it is, or a view of a tensor it made, which has no history;
+    the recorded result must be a tensor of its own."""
     if isinstance(result, tuple):
         fresh = tuple(detached_from_inputs(r, args) for r in result)
         return type(result)(*fresh) if hasattr(result, "_fields") else fresh
-    if isinstance(result, TensorBase) and any(result is a for a in args):
+    if isinstance(result, TensorBase) and (
+        any(result is a for a in args)
+        or (result._view is not None and not _shares(result._storage, args))
+    ):
         return make_tensor(result._storage, result._offset, result._meta)
     return result
+
+
+def _shares(storage: Any, args: tuple[Any, ...]) -> bool:
+    return any(
+        _shares(storage, a) if type(a) is tuple else getattr(a, "_storage", None) is storage
+        for a in args
+    )
 
 
 def call_body(op: Op, args: tuple[Any, ...]) -> Any:
@@ -211,7 +225,11 @@ def call_body(op: Op, args: tuple[Any, ...]) -> Any:
     positional = [a for p, a in zip(op.params, args, strict=True) if not p.keyword_only]
     named = {p.name: a for p, a in zip(op.params, args, strict=True) if p.keyword_only}
     result = op.body(*positional, **named)
-    label(op, args, result)
+    name = label_of(op, args)
+    if name is not None:
+        for r in result if isinstance(result, tuple) else (result,):
+            if isinstance(r, TensorBase) and r._needs_grad and not any(r is a for a in args):
+                pending.name_last(r, name)
     return result
 
 

@@ -1,49 +1,69 @@
-"""The backward pass over records alone, for a graph that nobody has looked at.
+"""The backward pass over records, for a graph that nobody has looked at.
 
-Machine code hangs records on results (see `pending`). As long as all of a graph is records and
-leaves without hooks, gradients can go from record to record: no nodes, edges or saved-tensor
-objects are made, which is most of what a backward pass of small tensors costs. Anything else
-(`grad_fn` read, hooks, in-place histories, `create_graph`) is the engine's; `backward` here then
-declines before it has done anything. The order of the visits is the engine's, so that sums of
-gradients are rounded alike.
+Records hang on the results of calls (see `pending`). Where a graph is records and leaves without
+hooks, gradients can go from record to record: no nodes, edges or saved-tensor objects are made,
+which is most of what a backward pass of small tensors costs. Where the records end (`grad_fn` was
+read, hooks, in-place histories, a Function) the engine goes on with the gradients that arrived
+there: a node never leads to a record (making it expands what it leads to), so records come first
+in the engine's order as well. The order of the visits is the engine's, so that sums of gradients
+are rounded alike.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from typing import Any
 
 from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op, Part
+from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
+from lucerne.tensor.autograd.engine import reachable, run_backward
 from lucerne.tensor.autograd.names import grad_name
-from lucerne.tensor.autograd.node import accumulate, anomaly, fit
-from lucerne.tensor.autograd.pending import RELEASED, Record
+from lucerne.tensor.autograd.node import Edge, accumulate, anomaly, fit, gradients, plus
+from lucerne.tensor.autograd.pending import (
+    ARGS,
+    AUTOS,
+    BARE,
+    EXPANDED,
+    MASK,
+    META,
+    OP,
+    PART,
+    PLACE,
+    RELEASED,
+    SHOWN,
+    VERSIONS,
+    Record,
+    edge_of,
+    records_in,
+)
 from lucerne.tensor.autograd.saved import stale_message
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase
 
-OP, ARGS, AUTOS, MASK, VERSIONS, META, BARE, PLACE = range(8)
-_GRADIENT, _ARGUMENT, _ARGUMENT_META, _RESULT, _RESULT_META, _CONSTANT = range(6)
+_GRADIENT, _ARGUMENT, _ARGUMENT_META, _RESULT, _ONE_RESULT, _RESULT_META, _CONSTANT = range(7)
 
 
 def backward(t: Any, keep_graph: bool) -> bool:
     """Gradients of the scalar `t` to all leaves; False if this graph needs the engine."""
-    record = t._record
-    if record is None or anomaly.enabled:
+    root = t._record
+    if root is None or anomaly.enabled:
         return False
-    found = _visits(record)
-    if found is None:
+    flow = plan(root)
+    if flow is None:
         return False
-    order, uses = found
     grad_before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, False
     try:
-        _run(order, uses, _one(t._meta), keep_graph)
+        flow.arrive(root, _one(t._meta))
+        _run(flow, keep_graph)
     finally:
         dispatch_state.grad_enabled = grad_before
+    if flow.ends:
+        run_backward(list(flow.ends.items()), keep_graph=keep_graph, create_graph=False)
     return True
 
 
@@ -53,37 +73,58 @@ def _one(meta: TensorMeta) -> Any:
     return filled(tuple(meta.shape), 1, meta.dtype, meta.device, None)
 
 
-def _visits(root: Record) -> tuple[list[Record], dict[int, int]] | None:
-    """Records from the deepest up, and how often each leaf is used; None: not for this pass."""
+# ---- before anything is computed ---------------------------------------------------------------
+
+
+def plan(root: Record) -> Flow | None:
+    """The records to visit, from the deepest up, and where they end; None: not for this pass."""
+    whole = root[0] if len(root) == PART else root
+    if len(whole) == EXPANDED:
+        return None
     done: set[int] = set()
-    order: list[Record] = []
-    uses: dict[int, int] = {}
-    stack = [root]
+    flow = Flow()
+    uses = flow.uses
+    stack = [whole]
     while stack:
         top = stack[-1]
         if id(top) in done:
             stack.pop()
             continue
-        if len(top) == 1 or top[VERSIONS] is RELEASED:
+        if top[VERSIONS] is RELEASED:
             return None
         waiting = False
         for auto in top[AUTOS]:
-            if type(auto) is list and id(auto) not in done:
-                stack.append(auto)
-                waiting = True
+            if type(auto) is list:
+                auto = auto[0] if len(auto) == PART else auto
+                if len(auto) != EXPANDED and id(auto) not in done:
+                    stack.append(auto)
+                    waiting = True
+            elif type(auto) is tuple:
+                more = [a for a in records_in(auto) if len(a) != EXPANDED and id(a) not in done]
+                stack.extend(more)
+                waiting = waiting or bool(more)
         if waiting:
             continue
+        args, autos = top[ARGS], top[AUTOS]
         for i in _recipe(top[OP], top[MASK])[0]:
-            auto = top[AUTOS][i]
+            auto = autos[i]
             if type(auto) is list:
-                continue
-            if not _plain_leaf(top[ARGS][i], auto):
-                return None
-            uses[id(auto)] = uses.get(id(auto), 0) + 1
+                if len(auto) <= PART:
+                    flow.expect(args[i], auto)
+            elif id(auto) in uses:
+                uses[id(auto)] += 1
+            elif type(auto) is tuple:
+                for a, one in zip(args[i], auto, strict=True):
+                    if one is not None:
+                        flow.expect(a, one)
+            else:
+                flow.expect(args[i], auto)
         done.add(id(top))
-        order.append(top)
+        flow.order.append(top)
         stack.pop()
-    return order, uses
+    if flow.edges:
+        flow.share_leaves()
+    return flow
 
 
 def _plain_leaf(t: Any, state: Any) -> bool:
@@ -125,6 +166,8 @@ def _reader(op: Op, name: str, needs: frozenset[str]) -> tuple[int, Any]:
         return _RESULT, 0
     if name in op.args:
         return _ARGUMENT, op.args.index(name)
+    if name in RESULTS:
+        return _ONE_RESULT, RESULTS.index(name)
     if name == "y_meta":
         return _RESULT_META, 0
     if name == "needs":
@@ -132,71 +175,163 @@ def _reader(op: Op, name: str, needs: frozenset[str]) -> tuple[int, Any]:
     return _ARGUMENT_META, op.args.index(name.removesuffix("_meta"))
 
 
-def _run(order: list[Record], uses: dict[int, int], g: Any, keep_graph: bool) -> None:
-    flow = _Flow(uses)
-    flow.arriving[id(order[-1])] = g
-    record = order[-1]
+# ---- the pass ----------------------------------------------------------------------------------
+
+
+def _run(flow: Flow, keep_graph: bool) -> None:
+    arriving, give = flow.arriving, flow.give
+    record = flow.order[-1]
     try:
-        for record in reversed(order):
-            g = flow.arriving.pop(id(record), None)
-            for call, reads, targets in _recipe(record[OP], record[MASK])[1]:
-                if g is None:
-                    parts: Any = dict.fromkeys(part or 0 for _, part in targets)
-                else:
-                    values = [g if r[0] == _GRADIENT else _read(record, *r) for r in reads]
-                    result = call(*values)
-                    parts = [result] if targets[0][1] is None else list(result)
-                    del result, values  # who holds a gradient decides whether it is copied
+        for record in reversed(flow.order):
+            g = arriving.pop(id(record), None)
+            wanted, steps = _recipe(record[OP], record[MASK])
+            if g is None:
+                for i in wanted:
+                    flow.deliver(record, i, [None], 0)
+                continue
+            if type(g) is list:
+                g = gradients(record[OP], g, record[META])
+            if len(steps) > 1:
+                _run_steps(flow, record, g)
+            else:  # the commonest case
+                call, reads, targets = steps[0]
+                values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
+                i, part = targets[0]
+                parts = [call(*values)] if part is None else list(call(*values))
+                del values  # who holds a gradient decides whether it is copied
                 for i, part in targets:
-                    flow.deliver(record, i, parts, part or 0)
-            if g is not None and not keep_graph:
+                    if type(record[AUTOS][i]) is tuple:
+                        flow.deliver(record, i, parts, part or 0)
+                    else:
+                        give(record[ARGS][i], record[AUTOS][i], parts, part or 0)
+            if not keep_graph:
                 _release(record)
     except Exception as error:
         _explain(error, record)
         raise
 
 
-class _Flow:
-    """Gradients under way: to records, and to leaves that are used more than once."""
+def _run_steps(flow: Flow, record: Record, g: Any) -> None:
+    """Several formulas: gradients are given in the order of the arguments, when all are there."""
+    made: list[tuple[int, list[Any], int]] = []
+    for call, reads, targets in _recipe(record[OP], record[MASK])[1]:
+        values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
+        parts = [call(*values)] if targets[0][1] is None else list(call(*values))
+        del values
+        made += [(i, parts, part or 0) for i, part in targets]
+    if len(made) > 2:
+        made.sort(key=_first)
+    args, autos = record[ARGS], record[AUTOS]
+    for i, parts, part in made:
+        if type(autos[i]) is tuple:
+            flow.deliver(record, i, parts, part)
+        else:
+            flow.give(args[i], autos[i], parts, part)
 
-    def __init__(self, uses: dict[int, int]) -> None:
-        self.uses = uses
+
+_first = operator.itemgetter(0)
+
+
+class Flow:
+    """Gradients under way: to records, to leaves that are used more than once, to nodes."""
+
+    def __init__(self) -> None:
+        self.order: list[Record] = []
+        self.uses: dict[int, int] = {}
+        """How often each plain leaf is still to be reached, by the id of its state."""
+        self.leaves: dict[int, Any] = {}
+        self.edges: dict[int, Edge] = {}
+        """Where the engine takes over, by the id of what the record holds."""
+        self.ends: dict[Edge, Any] = {}
         self.arriving: dict[int, Any] = {}
         self.waiting: dict[int, Any] = {}
 
+    def expect(self, arg: Any, auto: Any) -> None:
+        """A gradient will go to what `arg` came from."""
+        key = id(auto)
+        if type(auto) is list:
+            whole = auto[0] if len(auto) == PART else auto
+            if len(whole) != EXPANDED:
+                return
+        elif key in self.uses:
+            self.uses[key] += 1
+            return
+        elif _plain_leaf(arg, auto):
+            self.uses[key] = 1
+            self.leaves[key] = arg
+            return
+        if key not in self.edges:
+            edge = self.edges[key] = edge_of(arg, auto)
+            self.ends[edge] = None
+
+    def share_leaves(self) -> None:
+        """Leaves that nodes reach as well get their whole gradient from the engine."""
+        nodes = reachable([node for node, _ in self.ends])
+        for key, leaf in self.leaves.items():
+            accumulator = leaf._auto.accumulator
+            if accumulator is not None and accumulator() in nodes:
+                edge = self.edges[key] = edge_of(leaf, leaf._auto)
+                self.ends[edge] = None
+
+    def arrive(self, auto: Record, g: Any) -> None:
+        """Add to what arrives at a record, or at one of the results of its call."""
+        if len(auto) == PART:
+            whole, number = auto
+            slots = self.arriving.get(id(whole))
+            if slots is None:
+                slots = self.arriving[id(whole)] = [None] * len(whole[META])
+            slots[number] = g if slots[number] is None else plus(slots[number], g)
+        else:
+            have = self.arriving.get(id(auto))
+            self.arriving[id(auto)] = g if have is None else plus(have, g)
+
     def deliver(self, record: Record, i: int, parts: Any, part: int) -> None:
-        """Take a part out of `parts` and give it to what argument `i` came from."""
-        g, parts[part] = parts[part], None
+        """`give` for argument `i`, which may be a list of tensors."""
         arg, auto = record[ARGS][i], record[AUTOS][i]
+        if type(auto) is not tuple:
+            self.give(arg, auto, parts, part)
+            return
+        found = [None] * len(auto) if parts[part] is None else list(parts[part])
+        parts[part] = None
+        for j, one in enumerate(auto):
+            if one is not None:
+                self.give(arg[j], one, found, j)
+
+    def give(self, arg: Any, auto: Any, parts: Any, part: int) -> None:
+        """Take a part out of `parts` and give it to what `arg` came from."""
+        g, parts[part] = parts[part], None
         key = id(auto)
         meta = arg._meta if isinstance(arg, TensorBase) else arg
         if g is not None and g._meta is not meta:
             g = fit(g, meta)
-        if type(auto) is list:
+        if self.edges and key in self.edges:
             if g is not None:
-                have = self.arriving.get(key)
-                self.arriving[key] = g if have is None else have + g
-            return
-        left = self.uses[key] = self.uses[key] - 1
-        have = self.waiting.pop(key, None)
-        if have is not None:
-            g = have if g is None else have + g
-            have = None
-        if g is None:
-            return
-        if left:
-            self.waiting[key] = g
-        elif (
-            auto.grad is None
-            and g._meta is meta  # a sum may be laid out differently from the leaf
-            and _is_free(g._storage, g._view)
-            and sys.getrefcount(g) <= _ALONE
-        ):
-            auto.grad = g
-            for hook in list((auto.post_hooks or {}).values()):
-                hook(arg)
+                have = self.ends[self.edges[key]]
+                self.ends[self.edges[key]] = g if have is None else plus(have, g)
+        elif type(auto) is list:
+            if g is not None:
+                self.arrive(auto, g)
         else:
-            accumulate(arg, g)
+            left = self.uses[key] = self.uses[key] - 1
+            have = self.waiting.pop(key, None)
+            if have is not None:
+                g = have if g is None else plus(have, g)
+                have = None
+            if g is None:
+                return
+            if left:
+                self.waiting[key] = g
+            elif (
+                auto.grad is None
+                and g._meta is meta  # a sum may be laid out differently from the leaf
+                and _is_free(g._storage, g._view)
+                and sys.getrefcount(g) <= _ALONE
+            ):
+                auto.grad = g
+                for hook in list((auto.post_hooks or {}).values()):
+                    hook(arg)
+            else:
+                accumulate(arg, g)
 
 
 def _is_free(storage: Any, view: Any) -> bool:
@@ -218,14 +353,29 @@ def _read(record: Record, kind: int, at: Any) -> Any:
     if kind == _ARGUMENT:
         arg, version = record[ARGS][at], record[VERSIONS][at]
         if version is None:
-            return arg._meta if isinstance(arg, TensorBase) else arg
+            return _meta_of(arg)
+        if type(version) is tuple:
+            pairs = zip(arg, version, strict=True)
+            return tuple([x if v is None else _unwritten(record, x, v) for x, v in pairs])
         return _unwritten(record, arg, version)
     if kind == _ARGUMENT_META:
-        arg = record[ARGS][at]
-        return arg._meta if isinstance(arg, TensorBase) else arg
+        return _meta_of(record[ARGS][at])
     if kind == _RESULT:
-        return _unwritten(record, record[BARE], 0)
+        bare = record[BARE]
+        if type(bare) is tuple:
+            return tuple([_unwritten(record, b, 0) for b in bare])
+        return _unwritten(record, bare, 0)
+    if kind == _ONE_RESULT:
+        return _unwritten(record, record[BARE][at], 0)
     return record[META] if kind == _RESULT_META else at
+
+
+def _meta_of(arg: Any) -> Any:
+    if isinstance(arg, TensorBase):
+        return arg._meta
+    if type(arg) is tuple and any(isinstance(x, TensorBase) for x in arg):
+        return tuple([x._meta if isinstance(x, TensorBase) else x for x in arg])
+    return arg
 
 
 class _Named:
@@ -233,10 +383,14 @@ class _Named:
 
     def __init__(self, record: Record) -> None:
         self.place = record[PLACE]
-        self._name = grad_name(record[OP], record[ARGS])
+        self._name = record[SHOWN] if len(record) > SHOWN else _shown_name(record)
 
     def name(self) -> str:
         return self._name
+
+
+def _shown_name(record: Record) -> str:
+    return grad_name(record[OP], [_meta_of(a) for a in record[ARGS]])
 
 
 def _unwritten(record: Record, t: Any, version: int) -> Any:
@@ -254,11 +408,22 @@ def _explain(error: Exception, record: Record) -> None:
 
 def _release(record: Record) -> None:
     """Forget what was saved; edges stay, and a second pass is refused by the engine."""
-    pairs = zip(record[ARGS], record[AUTOS], strict=True)
-    record[ARGS] = tuple(
-        [a._meta if isinstance(a, TensorBase) and not _is_leaf(auto) else a for a, auto in pairs]
-    )
+    versions, autos = record[VERSIONS], record[AUTOS]
     record[VERSIONS], record[BARE] = RELEASED, None
+    saved = [i for i, v in enumerate(versions) if v is not None and not _is_leaf(autos[i])]
+    if saved:
+        left = list(record[ARGS])
+        for i in saved:
+            left[i] = _left(left[i], autos[i])
+        record[ARGS] = tuple(left)
+
+
+def _left(arg: Any, auto: Any) -> Any:
+    """What stays of an argument: a leaf itself, of others the meta."""
+    if type(arg) is tuple:
+        autos = auto if type(auto) is tuple else (None,) * len(arg)
+        return tuple([_left(a, one) for a, one in zip(arg, autos, strict=True)])
+    return arg._meta if isinstance(arg, TensorBase) and not _is_leaf(auto) else arg
 
 
 def _is_leaf(auto: Any) -> bool:

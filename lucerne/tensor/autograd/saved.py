@@ -84,11 +84,11 @@ class SavedOutput(SavedTensor):
         self.output_nr = output_nr
 
     @classmethod
-    def at_start(cls, bare: Any, node: Any) -> SavedOutput:
+    def at_start(cls, bare: Any, node: Any, output_nr: int = 0) -> SavedOutput:
         """A fresh result, saved when nothing had written to it yet."""
         made = cls.__new__(cls)
         made.version, made.node, made.hooked, made.tensor = 0, _weak(node), False, bare
-        made.output_nr = 0
+        made.output_nr = output_nr
         return made
 
     def unpack(self) -> Any:

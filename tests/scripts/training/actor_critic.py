@@ -67,7 +67,7 @@ def select_action(model, state):
 def finish_episode(model, optimizer, use_critic):
     policy_losses, value_losses = [], []
     returns = discounted(model.rewards)
-    for (log_prob, value), R in zip(model.saved_actions, returns):  # noqa: B905
+    for (log_prob, value), R in zip(model.saved_actions, returns):
         if use_critic:
             policy_losses.append(-log_prob * (R - value.item()))
             value_losses.append(F.smooth_l1_loss(value, torch.tensor([R])))

@@ -84,13 +84,16 @@ swish = Swish.apply
 x = torch.randn(4, 3, dtype=torch.double, requires_grad=True)
 w = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
 b = torch.randn(2, dtype=torch.double, requires_grad=True)
-print(gradcheck(swish, (x,)), gradgradcheck(swish, (x,)), gradcheck(LinearFunction.apply, (x, w, b)))
+print(
+    gradcheck(swish, (x,)), gradgradcheck(swish, (x,)), gradcheck(LinearFunction.apply, (x, w, b))
+)
 y, hits = StraightThrough.apply(x, 4)
 y.sum().backward()
-print(torch.equal(x.grad == 1, ~hits), hits.requires_grad, y.grad_fn)
+print(torch.equal(x.grad == 1, ~hits), hits.requires_grad, y.grad_fn.name())
 (g,) = grad(GradientReversal.apply(x, 0.5).sum(), x)
 print(g[0])
 
+torch.manual_seed(1)
 model = nn.Sequential(nn.Linear(3, 4), RunningScale(), nn.Tanh(), nn.Linear(4, 1)).double()
 print(model)
 activations, order = {}, []
@@ -104,7 +107,7 @@ handles.append(
 handles.append(model[3].register_forward_pre_hook(lambda m, args: (args[0] * 2,)))
 model[0].weight.register_hook(lambda g: g.clamp(-0.1, 0.1))
 out = model(x)
-out.register_hook(lambda g: order.append(("output", g.mean().item())))
+out.register_hook(lambda g: order.append(("output", round(g.mean().item(), 6))))
 out.retain_grad()
 out.pow(2).mean().backward()
 print({k: round(v.item(), 4) for k, v in activations.items()}, order)

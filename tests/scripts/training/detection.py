@@ -69,7 +69,12 @@ def decode(deltas, anchors):
 class Head(nn.Module):
     def __init__(self, channels, per_cell, classes):
         super().__init__()
-        self.trunk = nn.Sequential(nn.Conv2d(3, channels, 3, 4, 1), nn.ReLU(), nn.Conv2d(channels, channels, 3, 2, 1), nn.ReLU())
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, channels, 3, 4, 1),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, 2, 1),
+            nn.ReLU(),
+        )
         self.cls = nn.Conv2d(channels, per_cell * classes, 1)
         self.reg = nn.Conv2d(channels, per_cell * 4, 1)
         nn.init.constant_(self.cls.bias, -math.log((1 - 0.1) / 0.1))
@@ -100,7 +105,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 for step in range(4):
     logits, deltas = model(images)
     losses, positives = [], 0
-    for i, (boxes, labels) in enumerate(zip(gts, gt_labels)):  # noqa: B905
+    for i, (boxes, labels) in enumerate(zip(gts, gt_labels)):
         iou = box_iou(cxcywh_to_xyxy(boxes), anchors_xyxy)
         best, matched = iou.max(dim=0)
         matched = torch.where(best >= 0.4, matched, torch.full_like(matched, -1))
@@ -112,7 +117,9 @@ for step in range(4):
         target[fg, labels[matched[fg]]] = 1.0
         valid = matched != -2
         cls_loss = focal_loss(logits[i][valid], target[valid])
-        reg_loss = F.smooth_l1_loss(deltas[i][fg], encode(boxes[matched[fg]], anchors[fg]), reduction="sum", beta=0.1)
+        reg_loss = F.smooth_l1_loss(
+            deltas[i][fg], encode(boxes[matched[fg]], anchors[fg]), reduction="sum", beta=0.1
+        )
         losses.append(cls_loss + reg_loss)
         positives += int(fg.sum())
     loss = sum(losses) / max(1, positives)
@@ -138,4 +145,7 @@ print(x.gather(2, index).squeeze(-1), torch.take_along_dim(x, index, 2).shape)
 print(x[:, [0, 2]][..., -1], x[torch.tensor([0, 1]), :, torch.tensor([1, 2])], x[x > 20])
 fixed = torch.tensor([[0.0, 0, 10, 10], [1, 1, 10, 10], [20, 20, 30, 30], [21, 21, 29, 31]])
 print(nms(fixed, torch.tensor([0.9, 0.8, 0.3, 0.7]), 0.5), box_iou(fixed, fixed[:2]))
-print(torch.isin(torch.arange(5), torch.tensor([1, 3])), torch.searchsorted(torch.tensor([1.0, 2, 4]), torch.tensor([3.0, 4])))
+print(
+    torch.isin(torch.arange(5), torch.tensor([1, 3])),
+    torch.searchsorted(torch.tensor([1.0, 2, 4]), torch.tensor([3.0, 4])),
+)

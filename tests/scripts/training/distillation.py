@@ -15,7 +15,11 @@ torch.manual_seed(0)
 def mlp(*sizes, norm=False):
     layers = []
     for a, b in itertools.pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.BatchNorm1d(b) if norm else nn.Identity(), nn.SiLU()]
+        layers += [
+            nn.Linear(a, b, bias=not norm),
+            nn.BatchNorm1d(b) if norm else nn.Identity(),
+            nn.SiLU(),
+        ]
     return nn.Sequential(*layers[:-2])
 
 
@@ -69,11 +73,11 @@ for epoch in range(2):
     print(f"student {epoch} {loss.item():.4f} drift {drift:.4f} averaged {ema.n_averaged}")
 
 twin = copy.deepcopy(student)
-print(all(torch.equal(a, b) for a, b in zip(twin.parameters(), student.parameters())))  # noqa: B905
+print(all(torch.equal(a, b) for a, b in zip(twin.parameters(), student.parameters())))
 with torch.no_grad():
     for param in twin.parameters():
         param.add_(torch.randn_like(param) * 0.1)
-print(any(torch.equal(a, b) for a, b in zip(twin.parameters(), student.parameters())))  # noqa: B905
+print(any(torch.equal(a, b) for a, b in zip(twin.parameters(), student.parameters())))
 
 # A momentum teacher written by hand, as in self-supervised code.
 online, target_net = mlp(10, 16, 4, norm=True), None
@@ -89,9 +93,9 @@ for step in range(3):
     loss.backward()
     opt.step()
     with torch.no_grad():
-        for q, k in zip(online.parameters(), target_net.parameters()):  # noqa: B905
+        for q, k in zip(online.parameters(), target_net.parameters()):
             k.data.mul_(0.99).add_((1 - 0.99) * q.detach().data)
-        for q, k in zip(online.buffers(), target_net.buffers()):  # noqa: B905
+        for q, k in zip(online.buffers(), target_net.buffers()):
             k.copy_(q)
     print(f"byol {step} {loss.item():.4f}")
 

@@ -1,6 +1,5 @@
 """Code that was written for machines with GPUs, on one without: every guard and setting of it."""
 
-import os
 import time
 
 import torch
@@ -10,7 +9,6 @@ import torch.nn as nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch.utils.data import DataLoader, TensorDataset
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
 if torch.cuda.is_available():
     cudnn.enabled = True
 cudnn.benchmark = True
@@ -21,16 +19,22 @@ torch.backends.cudnn.allow_tf32 = True
 torch.set_float32_matmul_precision("high")
 print(torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, cudnn.deterministic)
 print(torch.cuda.is_available(), torch.cuda.device_count(), torch.backends.mps.is_available())
-print(torch.backends.cudnn.is_available(), torch.backends.cudnn.version(), torch.cuda.is_initialized())
+print(
+    torch.backends.cudnn.is_available(), torch.backends.cudnn.version(), torch.cuda.is_initialized()
+)
 
-device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+device = (
+    "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+)
 print("device", torch.device(device), torch.device("cuda", 1), torch.device("cuda:0").index)
 
 
 class Net(nn.Module):
     def __init__(self, memory_saving=False):
         super().__init__()
-        self.blocks = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(4)])
+        self.blocks = nn.Sequential(
+            *[nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(4)]
+        )
         self.head = nn.Linear(16, 3)
         self.memory_saving = memory_saving
 
@@ -87,11 +91,11 @@ def main():
     try:
         torch.zeros(2).cuda()
     except (AssertionError, RuntimeError) as error:
-        print("no cuda:", type(error).__name__)
+        print("no cuda:", isinstance(error, AssertionError), str(error)[:36])
     try:
         torch.zeros(2, device="cuda")
     except (AssertionError, RuntimeError) as error:
-        print("no cuda:", type(error).__name__)
+        print("no cuda:", isinstance(error, AssertionError), str(error)[:36])
     print(torch.cuda.memory_allocated(), torch.distributed.is_available() in (True, False))
     print(isinstance(torch.__version__, str), torch.version.cuda, torch.get_num_threads() >= 1)
     print(torch.get_default_dtype(), torch.backends.mkldnn.is_available() in (True, False))
@@ -101,6 +105,7 @@ def main():
         print(torch.nn.functional.scaled_dot_product_attention(q, k, v).shape)
     print(torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled())
     torch.backends.cuda.enable_flash_sdp(True)
+    torch.set_float32_matmul_precision("highest")
 
 
 @torch.compiler.disable

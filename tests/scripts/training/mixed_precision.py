@@ -66,7 +66,12 @@ optimizer.zero_grad()
 # What autocast does to single ops, and how to leave it.
 a, b = torch.randn(3, 3), torch.randn(3, 3)
 with torch.autocast("cpu", dtype=torch.bfloat16):
-    print((a @ b).dtype, (a + b).dtype, torch.softmax(a @ b, -1).dtype, torch.is_autocast_enabled("cpu"))
+    print(
+        (a @ b).dtype,
+        (a + b).dtype,
+        torch.softmax(a @ b, -1).dtype,
+        torch.is_autocast_enabled("cpu"),
+    )
     with torch.autocast("cpu", enabled=False):
         print((a.float() @ b.float()).dtype)
     print(F.mse_loss(a @ b, b).dtype, torch.cat([a @ b, b]).dtype)

@@ -36,7 +36,7 @@ def rk4(func, t, dt, y):
 
 def odeint(func, y0, t, method=rk4):
     solution = [y0]
-    for t0, t1 in zip(t[:-1], t[1:]):  # noqa: B905
+    for t0, t1 in zip(t[:-1], t[1:]):
         solution.append(solution[-1] + method(func, t0, t1 - t0, solution[-1]))
     return torch.stack(solution)
 
@@ -66,6 +66,7 @@ for itr in range(4):
     optimizer.step()
     print("Iter {:04d} | Total Loss {:.5f} | nfe {}".format(itr, loss.item(), func.nfe))
 
+
 # Checkpointed steps give the same gradients.
 def gradients(step):
     func.zero_grad()
@@ -77,7 +78,9 @@ def gradients(step):
 
 
 plain = gradients(lambda y: y + rk4(func, 0.0, 0.1, y))
-saved = gradients(lambda y: checkpoint(lambda z: z + rk4(func, 0.0, 0.1, z), y, use_reentrant=False))
+saved = gradients(
+    lambda y: checkpoint(lambda z: z + rk4(func, 0.0, 0.1, z), y, use_reentrant=False)
+)
 print(torch.allclose(plain, saved), plain.norm())
 
 # MAML-like: one inner step by hand, the outer gradient goes through it.
@@ -91,7 +94,7 @@ def inner_loss(weights):
 for step in range(3):
     weights = dict(func.named_parameters())
     grads = torch.autograd.grad(inner_loss(weights), list(weights.values()), create_graph=True)
-    fast = {k: w - 0.1 * g for (k, w), g in zip(weights.items(), grads)}  # noqa: B905
+    fast = {k: w - 0.1 * g for (k, w), g in zip(weights.items(), grads)}
     outer = inner_loss(fast)
     optimizer.zero_grad()
     outer.backward()

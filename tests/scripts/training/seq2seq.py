@@ -77,9 +77,13 @@ class Seq2Seq(nn.Module):
 
 
 def collate(pairs):
-    src, trg = zip(*pairs)  # noqa: B905
+    src, trg = zip(*pairs)
     lengths = torch.tensor([len(s) for s in src])
-    return pad_sequence(src, batch_first=True, padding_value=PAD), lengths, pad_sequence(trg, True, PAD)
+    return (
+        pad_sequence(src, batch_first=True, padding_value=PAD),
+        lengths,
+        pad_sequence(trg, True, PAD),
+    )
 
 
 random.seed(0)

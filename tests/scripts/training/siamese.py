@@ -78,7 +78,11 @@ for step, batch in enumerate(DataLoader(Pairs(points, labels), batch_size=8, shu
 
 triplet = nn.TripletMarginLoss(margin=1.0, p=2)
 for step in range(3):
-    anchor, positive, negative = points[labels == 0], points[labels == 0].flip(0), points[labels == 1]
+    anchor, positive, negative = (
+        points[labels == 0],
+        points[labels == 0].flip(0),
+        points[labels == 1],
+    )
     loss = triplet(model(anchor), model(positive), model(negative))
     optimizer.zero_grad()
     loss.backward()
@@ -102,4 +106,7 @@ with torch.no_grad():
     similarity.fill_diagonal_(-2)
     nearest = similarity.argmax(1)
     print("recall@1", (labels[nearest] == labels).float().mean())
-    print(F.cosine_similarity(embedding[:1], embedding[:4]).shape, F.pairwise_distance(embedding[:2], embedding[2:4]).shape)
+    print(
+        F.cosine_similarity(embedding[:1], embedding[:4]).shape,
+        F.pairwise_distance(embedding[:2], embedding[2:4]).shape,
+    )

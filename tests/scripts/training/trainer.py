@@ -1,7 +1,6 @@
 """A Trainer class that stops, is built anew, resumes from its checkpoint and ends up the same."""
 
 import logging
-import os
 import random
 import sys
 import tempfile
@@ -15,8 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
-logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stdout, force=True)
 log = logging.getLogger("trainer")
+log.setLevel(logging.INFO)
+log.propagate = False
+handler = logging.StreamHandler(sys.stdout)
+handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+log.handlers = [handler]
 
 
 @dataclass
@@ -24,7 +27,7 @@ class Config:
     lr: float = 1e-2
     batch_size: int = 8
     epochs: int = 3
-    max_norm: Optional[float] = 1.0  # noqa: UP045
+    max_norm: Optional[float] = 1.0
     seed: int = 0
 
 
@@ -43,7 +46,6 @@ class AverageMeter:
 
 def seed_everything(seed: int):
     random.seed(seed)
-    os.environ["PYTHONHASHSEED"] = str(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
     torch.cuda.manual_seed(seed)
@@ -114,7 +116,9 @@ class Trainer:
             loss = self.train_one_epoch()
             self.epoch += 1
             self.best = min(self.best, loss)
-            log.info("epoch %d loss %.4f lr %.6f", self.epoch, loss, self.scheduler.get_last_lr()[0])
+            log.info(
+                "epoch %d loss %.4f lr %.6f", self.epoch, loss, self.scheduler.get_last_lr()[0]
+            )
             self.save("last.pt")
 
 
@@ -126,7 +130,7 @@ with tempfile.TemporaryDirectory() as folder:
     second = Trainer(Config(), Path(folder))
     second.resume("last.pt")
     second.fit(3)
-    same = [torch.equal(a, b) for a, b in zip(whole.model.parameters(), second.model.parameters())]  # noqa: B905
+    same = [torch.equal(a, b) for a, b in zip(whole.model.parameters(), second.model.parameters())]
     log.info("same parameters: %s", same)
     print(second.optimizer.state_dict()["param_groups"][0].keys())
     print(sorted(second.optimizer.state_dict()["state"][0]))

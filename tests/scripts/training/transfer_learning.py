@@ -109,13 +109,16 @@ for epoch in range(3):
             if phase == "train":
                 loss.backward()
                 optimizer.step()
-        print(f"{phase} Loss: {loss.item():.4f} Acc: {torch.sum(preds == labels.data).double() / 6:.4f}")
+        print(
+            f"{phase} Loss: {loss.item():.4f} Acc: {torch.sum(preds == labels.data).double() / 6:.4f}"
+        )
         if phase == "val" and loss < best_loss:
             best_loss, best = loss.item(), copy.deepcopy(model.state_dict())
     scheduler.step()
     print([group["lr"] for group in optimizer.param_groups])
 model.load_state_dict(best)
 print(torch.equal(frozen, model.conv1.weight), model.conv1.weight.grad)
+
 
 # Surgery: every batch norm becomes a group norm, the stem sees one channel, a layer is cut out.
 def convert(module):
@@ -133,4 +136,7 @@ model.conv1 = stem
 backbone = nn.Sequential(*list(model.children())[:-1], nn.Flatten())
 del model.fc.drop
 print(model.fc, backbone(torch.randn(2, 1, 12, 12)).shape, model.get_submodule("layer2.0.conv1"))
-print(sum(isinstance(m, nn.GroupNorm) for m in model.modules()), model.get_parameter("fc.out.bias").shape)
+print(
+    sum(isinstance(m, nn.GroupNorm) for m in model.modules()),
+    model.get_parameter("fc.out.bias").shape,
+)

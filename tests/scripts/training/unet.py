@@ -91,7 +91,7 @@ train_loader = DataLoader(train_set, shuffle=True, batch_size=4, drop_last=True)
 for bilinear in (False, True):
     model = UNet(3, 3, bilinear).to(memory_format=torch.channels_last)
     optimizer = torch.optim.RMSprop(
-        model.parameters(), lr=1e-3, weight_decay=1e-8, momentum=0.9, foreach=True
+        model.parameters(), lr=1e-4, weight_decay=1e-8, momentum=0.9, foreach=True
     )
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "max", patience=0)
     for epoch in range(2):

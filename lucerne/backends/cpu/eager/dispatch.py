@@ -30,7 +30,7 @@ from lucerne.backends.cpu.eager.objects import (
     take,
     type_of,
 )
-from lucerne.backends.cpu.eager.records import write_records
+from lucerne.backends.cpu.eager.records import ODD, write_records
 from lucerne.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.emit.types import I8
 
@@ -177,7 +177,7 @@ def _write_run_kernel(m: Module) -> None:
             f.ret(f.zero(PTR))
         first = f.load(PTR, outs, align=8)
         with f.if_(f.compare("ne", mask, 0)):
-            recorded = f.call("record", I64, [plan, args, mask, first])
+            recorded = f.call("record", I64, [plan, args, mask, outs, count])
             with f.if_(f.compare("ne", recorded, 0)):
                 f.call("drop_all", VOID, [outs, count])
                 f.ret(f.zero(PTR))
@@ -233,16 +233,20 @@ def _write_run_kernel(m: Module) -> None:
                 drop(f, old)
         take(f, target)
         f.ret(target)
-    # shares(plan, args, target): whether another argument has the target's storage
+    # shares(plan, args, target): whether another argument lies in the target's memory (a tensor
+    # without a storage has a block of its own; `.data` is another storage over the same memory)
     with m.function("shares", params, I64, internal=True) as f:
         plan, args, target = f.args
-        storage = field(f, target, Tensor.STORAGE)
+        memory = field(f, field(f, target, Tensor.STORAGE), Storage.BUFFER)
         with f.loop(0, word(f, plan, P.ARGUMENTS)) as loop:
             x = f.load(PTR, f.at(args, loop.index, I64), align=8)
-            with f.if_(f.call("is_tensor", I1, [type_of(f, x)])):
-                same = f.compare("eq", field(f, x, Tensor.STORAGE), storage)
-                other = f.compare("ne", x, target)
-                with f.if_(f.bits("and", same, other)):
+            plain = f.call("is_tensor", I1, [type_of(f, x)])
+            with f.if_(f.bits("and", plain, f.compare("ne", x, target))):
+                storage = field(f, x, Tensor.STORAGE)
+                with (
+                    f.if_(not_null(f, storage)),
+                    f.if_(f.compare("eq", field(f, storage, Storage.BUFFER), memory)),
+                ):
                     f.ret(f.constant(1))
         f.ret(f.constant(0))
 
@@ -302,14 +306,16 @@ def _write_grad_mask(m: Module) -> None:
                 b.give(f.bits("or", mask, bit), f.bits("or", odd, f.call("is_odd", I64, [x])))
             with b.else_():
                 with f.if_(is_known(f, type_of(f, x), "tuple")) as t:
-                    t.give(f.call("tuple_needs_grad", I64, [x, mask]))
+                    found = f.call("tuple_needs_grad", I64, [x])
+                    bit = f.bits("shl", found & 1, loop.index)
+                    t.give(f.bits("or", mask, bit), f.bits("or", odd, f.bits("lshr", found, 1)))
                 with t.else_():
-                    t.give(mask)
-                b.give(*t.results, odd)
+                    t.give(mask, odd)
+                b.give(*t.results)
             loop.next(*b.results)
         mask, odd = loop.results
         strange = f.bits("and", f.compare("ne", mask, 0), f.compare("ne", odd, 0))
-        f.ret(f.select(strange, mask | (1 << 41), mask))
+        f.ret(f.select(strange, mask | ODD, mask))
     # is_odd(x): only the complete path may record it: a view of memory that was written to since,
     # or memory made in inference mode
     with m.function("is_odd", [("x", PTR)], I64, internal=True) as f:
@@ -323,16 +329,19 @@ def _write_grad_mask(m: Module) -> None:
         stale = f.bits("and", not_null(f, field(f, x, Tensor.VIEW)), written)
         inference = f.compare("ne", f.load(I8, f.at(storage, Storage.INFERENCE)), 0)
         f.ret(f.convert("zext", any_of(f, stale, inference), I64))
-    with m.function("tuple_needs_grad", [("x", PTR), ("mask", I64)], I64, internal=True) as f:
-        x, mask = f.args
-        with f.loop(0, field(f, x, VAR_SIZE, I64)) as loop:
+    # tuple_needs_grad(x): 1 if a tensor in it needs a gradient, and 2 if one is odd
+    with m.function("tuple_needs_grad", [("x", PTR)], I64, internal=True) as f:
+        (x,) = f.args
+        with f.loop(0, field(f, x, VAR_SIZE, I64), carry=[f.constant(0)]) as loop:
+            (found,) = loop.carried
             item = f.load(PTR, f.at(f.at(x, TUPLE_ITEMS), loop.index, I64), align=8)
-            with (
-                f.if_(f.call("is_tensor", I1, [type_of(f, item)])),
-                f.if_(f.compare("ne", f.call("needs_grad", I64, [item]), 0)),
-            ):
-                f.ret(f.constant(1 << 40))
-        f.ret(mask)
+            with f.if_(f.call("is_tensor", I1, [type_of(f, item)])) as b:
+                odd = f.bits("shl", f.call("is_odd", I64, [item]), 1)
+                b.give(f.bits("or", f.bits("or", found, f.call("needs_grad", I64, [item])), odd))
+            with b.else_():
+                b.give(found)
+            loop.next(*b.results)
+        f.ret(loop.results[0])
 
 
 def _write_finish(m: Module) -> None:

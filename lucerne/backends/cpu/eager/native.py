@@ -85,11 +85,13 @@ class Native:
         self.kernel_type = Kernel
         self.kernel_plan = plans.kernel_plan
         self.view_plan = plans.view_plan
+        self.views_plan = plans.views_plan
         self.module_slots = members.load
         self.allocate = builtin("allocate", code["allocate"])
         self.make_tensor = builtin("make_tensor", code["make_tensor"])
         self.fresh_tensor = builtin("fresh_tensor", code["fresh_tensor"])
         self.run = builtin("run", code["run"])
+        self.autos_of = builtin("autos_of", code["autos_of"])
         self.set_mode = builtin("set_mode", code["set_mode"])
         for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):
             setattr(self, name, builtin(name, code[name]))
@@ -168,7 +170,7 @@ class Native:
             (b"_auto", code["get_auto"], code["set_auto"], None, None),
             (b"_view", code["get_view"], code["set_view"], None, None),
             (b"_needs_grad", code["get_needs_grad"], None, None, None),
-            (b"_record", code["get_record"], None, None, None),
+            (b"_record", code["get_record"], code["set_record"], None, None),
             (b"__dict__", get_dict, set_dict, None, None),
         ]
         flags = FLAG_BASETYPE | FLAG_GC

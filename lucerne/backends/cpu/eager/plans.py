@@ -21,16 +21,22 @@ DELTA, STEP = 21, 22
 """Of a view: elements to add to the offset, and its steps ((op, arguments, None), ...)."""
 DERIVABLE = 23
 """Mask of the arguments that have a derivative."""
-SAVE_MASKS = 24
+LISTS, SMOOTH, SAVED_RESULTS = 24, 25, 26
+"""Masks: the arguments that are lists of tensors; the results that can have a gradient; those
+that backward reads."""
+PARTS = 27
+"""Of a call that makes several views: per view its meta, DELTA and STEP."""
+SAVE_MASKS = 28
 """For each set of arguments that need a gradient (a mask): which arguments backward reads."""
 MAX_GRAD_ARGUMENTS = 4
 DESCRIPTORS = SAVE_MASKS + (1 << MAX_GRAD_ARGUMENTS)
 """Per input of the kernel: argument number, place in the list (-1: none), item size, letter."""
 DESCRIPTOR_WORDS = 4
 
-RECORDS, VIEW, POINTWISE, SAVES_RESULT, ONLY_RECORDED = 1, 2, 4, 8, 16
-"""FLAGS: may be recorded by autograd; is a view; results may be written over an input; backward
-reads the result; is for calls that are recorded (the others have something better in Python)."""
+RECORDS, VIEW, POINTWISE, SEVERAL, ONLY_RECORDED = 1, 2, 4, 8, 16
+"""FLAGS: may be recorded by autograd; is a view; results may be written over an input; is several
+views; is for calls that are recorded (the others have something better in Python)."""
+MAX_VIEWS = 32
 LETTERS = {"t": 0, "f": 1, "i": 2, "c": 3}
 MAX_WORDS = 192
 RELEASE_ABOVE_NS = 50_000
@@ -57,6 +63,9 @@ def kernel_plan(
     flags: int,
     derivable: int,
     save_masks: Sequence[int],
+    lists: int,
+    smooth: int,
+    saved_results: int,
 ) -> NativePlan | None:
     """The words of a plan that runs `kernel`, or None when it does not fit the dispatcher.
 
@@ -78,7 +87,8 @@ def kernel_plan(
         words[OUT_META + i] = id(meta)
         words[OUT_NBYTES + i] = meta.span * meta.dtype.itemsize
     words[ARGUMENTS], words[INPUTS], words[NUMBERS_AT] = arguments, len(inputs), numbers_at
-    words[DERIVABLE] = derivable
+    words[DERIVABLE], words[LISTS], words[SMOOTH] = derivable, lists, smooth
+    words[SAVED_RESULTS] = saved_results
     words[SAVE_MASKS : SAVE_MASKS + len(save_masks)] = save_masks
     for j, (argument, place, size, letter) in enumerate(inputs):
         at = DESCRIPTORS + j * DESCRIPTOR_WORDS
@@ -103,6 +113,27 @@ def view_plan(
     words[DELTA], words[STEP], words[DERIVABLE] = delta, id(steps), derivable
     words[SAVE_MASKS : SAVE_MASKS + len(save_masks)] = save_masks
     return NativePlan(words, (op, meta, steps))
+
+
+def views_plan(
+    op: Any,
+    arguments: int,
+    parts: Sequence[tuple[Any, int, Any]],
+    derivable: int,
+    save_masks: Sequence[int],
+) -> NativePlan | None:
+    """The words of a plan that makes several views: (meta, delta, steps) each."""
+    if not 0 < len(parts) <= MAX_VIEWS:
+        return None
+    listed = (ctypes.c_int64 * (3 * len(parts)))()
+    for i, (meta, delta, steps) in enumerate(parts):
+        listed[3 * i : 3 * i + 3] = [id(meta), delta, id(steps)]
+    words = [0] * (DESCRIPTORS + DESCRIPTOR_WORDS)
+    words[OUTPUTS], words[FLAGS], words[OP] = len(parts), VIEW | RECORDS | SEVERAL, id(op)
+    words[ARGUMENTS], words[PARTS] = arguments, ctypes.addressof(listed)
+    words[DERIVABLE], words[SMOOTH] = derivable, (1 << len(parts)) - 1
+    words[SAVE_MASKS : SAVE_MASKS + len(save_masks)] = save_masks
+    return NativePlan(words, (op, listed, tuple(parts)))
 
 
 def _signed(word: int) -> int:

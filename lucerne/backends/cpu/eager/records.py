@@ -11,6 +11,7 @@ from lucerne.backends.cpu.eager.objects import (
     field,
     is_null,
     known,
+    not_null,
     set_field,
     take,
     type_of,
@@ -19,22 +20,28 @@ from lucerne.backends.cpu.emit.builder import I1, I32, I64, PTR, VOID, Function,
 from lucerne.backends.cpu.emit.types import I8
 
 LINE_CACHE = 64
+ODD = 1 << 41
+"""Bit of `grad_mask`: an argument that only the complete path may record."""
 
 
 def write_records(m: Module) -> None:
     _write_record(m)
+    _write_autos(m)
     _write_view(m)
 
 
 def _write_record(m: Module) -> None:
-    """`record(plan, args, mask, t)`: hang a record on a result. 0, or -1 with an error set.
+    """`record(plan, args, mask, outs, made)`: hang a record on results. 0, or -1 with an error set.
 
     The record is a list: [op, arguments, autos, mask, versions, meta of the result, the bare
     result or None, place]. Arguments that backward does not read are replaced by their metas.
+    An argument that is a list of tensors has a tuple in each of these places. A call with several
+    results has tuples of metas and bare results, and each result holds a list [record, number].
     """
-    params = [("plan", PTR), ("args", PTR), ("mask", I64), ("t", PTR)]
+    _write_argument(m)
+    params = [("plan", PTR), ("args", PTR), ("mask", I64), ("outs", PTR), ("many", I64)]
     with m.function("record", params, I64, internal=True) as f:
-        plan, args, mask, t = f.args
+        plan, args, mask, outs, many = f.args
         count = word(f, plan, P.ARGUMENTS)
         saved = f.load(I64, f.at(plan, (mask + P.SAVE_MASKS) * 8), align=8)
         kept = f.call("PyTuple_New", PTR, [count])
@@ -44,50 +51,33 @@ def _write_record(m: Module) -> None:
         ends = [is_null(f, x) for x in (kept, autos, versions, made)]
         with f.if_(any_of(f, *ends)):
             f.ret(f.constant(-1))
+        lists = word(f, plan, P.LISTS)
         with f.loop(0, count) as loop:
             i = loop.index
             x = f.load(PTR, f.at(args, i, I64), align=8)
-            with f.if_(f.call("is_tensor", I1, [type_of(f, x)])) as b:
-                auto = field(f, x, Tensor.AUTO)
-                _place(f, autos, i, f.select(is_null(f, auto), known(f, "none"), auto))
-                bit = f.bits("and", f.bits("lshr", saved, i), 1)
-                with f.if_(f.compare("ne", bit, 0)) as s:
-                    storage = f.call("own_storage", PTR, [x])
-                    with f.if_(is_null(f, storage)):
-                        f.ret(f.constant(-1))
-                    f.store(f.constant(1, I8), f.at(storage, Storage.SAVED))
-                    version = f.call(
-                        "PyLong_FromLongLong", PTR, [field(f, storage, Storage.VERSION, I64)]
-                    )
-                    f.store(version, f.at(f.at(versions, TUPLE_ITEMS), i, I64), align=8)
-                    _place(f, kept, i, x)
-                with s.else_():
-                    _place(f, versions, i, known(f, "none"))
-                    leaf = f.compare("ne", f.call("is_leaf", I64, [x]), 0)
-                    _place(f, kept, i, f.select(leaf, x, field(f, x, Tensor.META)))
+            given = [x, i, kept, autos, versions]
+            listed = f.bits("and", f.bits("lshr", lists, i), 1)
+            with f.if_(f.compare("ne", listed, 0)) as b:
+                b.give(f.call("record_list", I64, given))
             with b.else_():
-                _place(f, autos, i, known(f, "none"))
-                _place(f, versions, i, known(f, "none"))
-                _place(f, kept, i, x)
+                bit = f.bits("and", f.bits("lshr", saved, i), 1)
+                b.give(f.call("record_argument", I64, [*given, bit]))
+            with f.if_(f.compare("ne", b.results[0], 0)):
+                f.ret(f.constant(-1))
         items = f.load(PTR, f.at(made, VAR_SIZE + 8), align=8)
         op = word(f, plan, P.OP, PTR)
         take(f, op)
-        meta = field(f, t, Tensor.META)
-        take(f, meta)
-        bare = f.call("bare_result", PTR, [plan, t])
-        with f.if_(is_null(f, bare)):
-            f.ret(f.constant(-1))
+        metas = f.call("result_metas", PTR, [outs, many])
+        bare = f.call("bare_results", PTR, [plan, outs, many])
         place = f.call("user_line", PTR, [])
-        with f.if_(is_null(f, place)):
-            f.ret(f.constant(-1))
         number = f.call("PyLong_FromLongLong", PTR, [mask])
-        for number_of, item in enumerate((op, kept, autos, number, versions, meta, bare, place)):
+        with f.if_(any_of(f, *(is_null(f, x) for x in (metas, bare, place, number)))):
+            f.ret(f.constant(-1))
+        for number_of, item in enumerate((op, kept, autos, number, versions, metas, bare, place)):
             f.store(item, f.at(items, number_of * 8), align=8)
-        set_field(f, t, Tensor.AUTO, made)
-        flags = field(f, t, Tensor.FLAGS, I64) | Tensor.PENDING_AUTO
-        set_field(f, t, Tensor.FLAGS, flags)
-        f.call("track", VOID, [t])
-        f.ret(f.constant(0))
+        f.ret(f.call("hang", I64, [plan, made, outs, many]))
+    _write_hang(m)
+    _write_results(m)
     # is_leaf(x): gradients end here, so the record needs the tensor itself
     m.variable("grad_fn_offset", "i64", "0", shown=True)
     with m.function("is_leaf", [("x", PTR)], I64, internal=True) as f:
@@ -99,10 +89,10 @@ def _write_record(m: Module) -> None:
         at = f.load(I64, f.symbol("grad_fn_offset"), align=8)
         maker = f.load(PTR, f.at(auto, at), align=8)
         f.ret(f.convert("zext", is_known(f, maker, "none"), I64))
-    with m.function("bare_result", [("plan", PTR), ("t", PTR)], PTR, internal=True) as f:
-        plan, t = f.args
-        saves = word(f, plan, P.FLAGS) & P.SAVES_RESULT
-        with f.if_(f.compare("eq", saves, 0)):
+    # bare_result(t, saved): a result without its history if its number says so, else None
+    with m.function("bare_result", [("t", PTR), ("saved", I64)], PTR, internal=True) as f:
+        t, saved = f.args
+        with f.if_(f.compare("eq", saved, 0)):
             none = known(f, "none")
             take(f, none)
             f.ret(none)
@@ -118,6 +108,178 @@ def _write_record(m: Module) -> None:
         set_field(f, made, Tensor.OFFSET, field(f, t, Tensor.OFFSET, I64))
         f.ret(made)
     _write_user_line(m)
+
+
+def _write_argument(m: Module) -> None:
+    """`record_argument(x, i, kept, autos, versions, saved)`, `record_list(x, i, ...)`: fill the
+    places of one argument. 0, or -1 with an error set."""
+    params = [("x", PTR), ("i", I64), ("kept", PTR), ("autos", PTR), ("versions", PTR)]
+    with m.function("record_argument", [*params, ("saved", I64)], I64, internal=True) as f:
+        x, i, kept, autos, versions, saved = f.args
+        none = known(f, "none")
+        with f.if_(f.bits("xor", f.call("is_tensor", I1, [type_of(f, x)]), True)):
+            _place(f, autos, i, none)
+            _place(f, versions, i, none)
+            _place(f, kept, i, x)
+            f.ret(f.constant(0))
+        auto = field(f, x, Tensor.AUTO)
+        _place(f, autos, i, f.select(is_null(f, auto), none, auto))
+        with f.if_(f.compare("eq", saved, 0)):
+            _place(f, versions, i, none)
+            leaf = f.compare("ne", f.call("is_leaf", I64, [x]), 0)
+            _place(f, kept, i, f.select(leaf, x, field(f, x, Tensor.META)))
+            f.ret(f.constant(0))
+        storage = f.call("own_storage", PTR, [x])
+        with f.if_(is_null(f, storage)):
+            f.ret(f.constant(-1))
+        f.store(f.constant(1, I8), f.at(storage, Storage.SAVED))
+        version = f.call("PyLong_FromLongLong", PTR, [field(f, storage, Storage.VERSION, I64)])
+        with f.if_(is_null(f, version)):
+            f.ret(f.constant(-1))
+        f.store(version, f.at(f.at(versions, TUPLE_ITEMS), i, I64), align=8)
+        _place(f, kept, i, x)
+        f.ret(f.constant(0))
+    # a list is never saved as a whole (such plans are not recorded here); items that need no
+    # gradient have no auto
+    with m.function("record_list", params, I64, internal=True) as f:
+        x, i, kept, autos, versions = f.args
+        none = known(f, "none")
+        size = field(f, x, VAR_SIZE, I64)
+        things = f.call("PyTuple_New", PTR, [size])
+        states = f.call("PyTuple_New", PTR, [size])
+        with f.if_(any_of(f, is_null(f, things), is_null(f, states))):
+            f.ret(f.constant(-1))
+        with f.loop(0, size) as loop:
+            j = loop.index
+            item = f.load(PTR, f.at(f.at(x, TUPLE_ITEMS), j, I64), align=8)
+            with f.if_(f.call("is_tensor", I1, [type_of(f, item)])) as b:
+                needs = f.compare("ne", f.call("needs_grad", I64, [item]), 0)
+                _place(f, states, j, f.select(needs, field(f, item, Tensor.AUTO), none))
+                leaf = f.compare("ne", f.call("is_leaf", I64, [item]), 0)
+                _place(f, things, j, f.select(leaf, item, field(f, item, Tensor.META)))
+            with b.else_():
+                _place(f, states, j, none)
+                _place(f, things, j, item)
+        f.store(things, f.at(f.at(kept, TUPLE_ITEMS), i, I64), align=8)
+        f.store(states, f.at(f.at(autos, TUPLE_ITEMS), i, I64), align=8)
+        _place(f, versions, i, none)
+        f.ret(f.constant(0))
+
+
+def _write_hang(m: Module) -> None:
+    """`hang(plan, record, outs, many)`: the record becomes the history of the results that can
+    have one. Takes the reference of the record. 0, or -1 with an error set."""
+    with m.function("set_history", [("t", PTR), ("record", PTR)], VOID, internal=True) as f:
+        t, record = f.args
+        set_field(f, t, Tensor.AUTO, record)
+        flags = field(f, t, Tensor.FLAGS, I64) | Tensor.PENDING_AUTO
+        set_field(f, t, Tensor.FLAGS, flags)
+        f.call("track", VOID, [t])
+    params = [("plan", PTR), ("record", PTR), ("outs", PTR), ("many", I64)]
+    with m.function("hang", params, I64, internal=True) as f:
+        plan, record, outs, many = f.args
+        with f.if_(f.compare("eq", many, 1)):
+            f.call("set_history", VOID, [f.load(PTR, outs, align=8), record])
+            f.ret(f.constant(0))
+        smooth = word(f, plan, P.SMOOTH)
+        with f.loop(0, many) as loop:
+            bit = f.bits("and", f.bits("lshr", smooth, loop.index), 1)
+            with f.if_(f.compare("ne", bit, 0)):
+                part = f.call("PyList_New", PTR, [2])
+                number = f.call("PyLong_FromLongLong", PTR, [loop.index])
+                with f.if_(any_of(f, is_null(f, part), is_null(f, number))):
+                    f.ret(f.constant(-1))
+                items = f.load(PTR, f.at(part, VAR_SIZE + 8), align=8)
+                take(f, record)
+                f.store(record, items, align=8)
+                f.store(number, f.at(items, 8), align=8)
+                f.call(
+                    "set_history", VOID, [f.load(PTR, f.at(outs, loop.index, I64), align=8), part]
+                )
+        drop(f, record)
+        f.ret(f.constant(0))
+
+
+def _write_autos(m: Module) -> None:
+    """`autos_of(args)`: for each argument that needs a gradient its history as it stands, else
+    None; for a tuple a tuple of these. None for all: only nodes can tell this call's history."""
+    with m.function("auto_of", [("x", PTR)], PTR, internal=True) as f:
+        (x,) = f.args
+        with f.if_(f.call("is_tensor", I1, [type_of(f, x)])):
+            needs = f.compare("ne", f.call("needs_grad", I64, [x]), 0)
+            f.ret(f.select(needs, field(f, x, Tensor.AUTO), known(f, "none")))
+        f.ret(known(f, "none"))
+    with m.function("autos_in", [("x", PTR), ("deep", I1)], PTR, internal=True) as f:
+        x, deep = f.args
+        size = field(f, x, VAR_SIZE, I64)
+        made = f.call("PyTuple_New", PTR, [size])
+        with f.if_(is_null(f, made)):
+            f.ret(made)
+        with f.loop(0, size) as loop:
+            item = f.load(PTR, f.at(f.at(x, TUPLE_ITEMS), loop.index, I64), align=8)
+            inner = f.bits("and", deep, is_known(f, type_of(f, item), "tuple"))
+            with f.if_(inner) as b:
+                found = f.call("autos_in", PTR, [item, f.constant(0, I1)])
+                with f.if_(is_null(f, found)):
+                    f.ret(found)
+                f.store(found, f.at(f.at(made, TUPLE_ITEMS), loop.index, I64), align=8)
+            with b.else_():
+                _place(f, made, loop.index, f.call("auto_of", PTR, [item]))
+        f.ret(made)
+    with m.function("autos_of", [("self", PTR), ("args", PTR), ("count", I64)], PTR) as f:
+        _, args, _ = f.args
+        given = f.word(args, 0, PTR)
+        size = field(f, given, VAR_SIZE, I64)
+        mask = f.call("grad_mask", I64, [f.at(given, TUPLE_ITEMS), size])
+        with f.if_(f.compare("ne", f.bits("and", mask, f.constant(ODD)), 0)):
+            none = known(f, "none")
+            take(f, none)
+            f.ret(none)
+        f.ret(f.call("autos_in", PTR, [given, f.constant(1, I1)]))
+    # t._record = list: what `record` hangs on results, written by Python
+    with m.function("set_record", [("t", PTR), ("value", PTR), ("closure", PTR)], I32) as f:
+        t, value, _ = f.args
+        old = field(f, t, Tensor.AUTO)
+        take(f, value)
+        f.call("set_history", VOID, [t, value])
+        with f.if_(not_null(f, old)):
+            drop(f, old)
+        f.ret(f.constant(0, I32))
+
+
+def _write_results(m: Module) -> None:
+    """`result_metas(outs, many)` and `bare_results(plan, outs, many)`: new references."""
+    with m.function("result_metas", [("outs", PTR), ("many", I64)], PTR, internal=True) as f:
+        outs, many = f.args
+        with f.if_(f.compare("eq", many, 1)):
+            meta = field(f, f.load(PTR, outs, align=8), Tensor.META)
+            take(f, meta)
+            f.ret(meta)
+        made = f.call("PyTuple_New", PTR, [many])
+        with f.if_(is_null(f, made)):
+            f.ret(made)
+        with f.loop(0, many) as loop:
+            t = f.load(PTR, f.at(outs, loop.index, I64), align=8)
+            _place(f, made, loop.index, field(f, t, Tensor.META))
+        f.ret(made)
+    params = [("plan", PTR), ("outs", PTR), ("many", I64)]
+    with m.function("bare_results", params, PTR, internal=True) as f:
+        plan, outs, many = f.args
+        saved = word(f, plan, P.SAVED_RESULTS)
+        one = f.bits("or", f.compare("eq", many, 1), f.compare("eq", saved, 0))
+        with f.if_(one):
+            f.ret(f.call("bare_result", PTR, [f.load(PTR, outs, align=8), saved]))
+        made = f.call("PyTuple_New", PTR, [many])
+        with f.if_(is_null(f, made)):
+            f.ret(made)
+        with f.loop(0, many) as loop:
+            t = f.load(PTR, f.at(outs, loop.index, I64), align=8)
+            bit = f.bits("and", f.bits("lshr", saved, loop.index), 1)
+            bare = f.call("bare_result", PTR, [t, bit])
+            with f.if_(is_null(f, bare)):
+                f.ret(bare)
+            f.store(bare, f.at(f.at(made, TUPLE_ITEMS), loop.index, I64), align=8)
+        f.ret(made)
 
 
 def _place(f: Function, tuple: Value, index: Value, item: Value) -> None:
@@ -155,27 +317,23 @@ def _write_user_line(m: Module) -> None:
 
 
 def _write_view(m: Module) -> None:
-    """`make_view(plan, args, mask, grad)`: another reading of args[0]'s storage.
+    """`make_view(plan, args, mask, grad)`: another reading of args[0]'s storage, or several.
 
-    Its record is (source, steps, version, whether gradients were off).
+    The record of a view is (source, steps, version, whether gradients were off).
     """
-    params = [("plan", PTR), ("args", PTR), ("mask", I64), ("grad", I1)]
-    with m.function("make_view", params, PTR, internal=True) as f:
-        plan, args, mask, grad = f.args
-        source = f.load(PTR, args, align=8)
+    params = [("source", PTR), ("meta", PTR), ("delta", I64), ("step", PTR), ("grad", I1)]
+    with m.function("one_view", params, PTR, internal=True) as f:
+        source, meta, delta, step, grad = f.args
         storage = f.call("own_storage", PTR, [source])
         with f.if_(is_null(f, storage)):
             f.ret(f.zero(PTR))
-        t = f.call("new_tensor", PTR, [word(f, plan, P.OUT_META, PTR)])
+        t = f.call("new_tensor", PTR, [meta])
         with f.if_(is_null(f, t)):
             f.ret(f.zero(PTR))
         take(f, storage)
         set_field(f, t, Tensor.STORAGE, storage)
-        set_field(
-            f, t, Tensor.OFFSET, field(f, source, Tensor.OFFSET, I64) + word(f, plan, P.DELTA)
-        )
+        set_field(f, t, Tensor.OFFSET, field(f, source, Tensor.OFFSET, I64) + delta)
         version = f.call("PyLong_FromLongLong", PTR, [field(f, storage, Storage.VERSION, I64)])
-        step = word(f, plan, P.STEP, PTR)
         off = f.select(grad, known(f, "false"), known(f, "true"))
         four = f.constant(4)
         record = f.call("PyTuple_Pack", PTR, [four, source, step, version, off], more_after=1)
@@ -188,9 +346,47 @@ def _write_view(m: Module) -> None:
         f.call("track", VOID, [t])
         # Its base may come to need gradients by a write: `needs_grad` looks when it was written.
         set_field(f, t, Tensor.SEEN_VERSION, field(f, storage, Storage.VERSION, I64))
-        with f.if_(f.compare("ne", mask, 0)):
-            recorded = f.call("record", I64, [plan, args, mask, t])
-            with f.if_(f.compare("ne", recorded, 0)):
-                drop(f, t)
-                f.ret(f.zero(PTR))
         f.ret(t)
+    params = [("plan", PTR), ("args", PTR), ("mask", I64), ("grad", I1)]
+    with m.function("make_view", params, PTR, internal=True) as f:
+        plan, args, mask, grad = f.args
+        with f.if_(f.compare("ne", word(f, plan, P.FLAGS) & P.SEVERAL, 0)):
+            f.ret(f.call("make_views", PTR, [plan, args, mask, grad]))
+        given = [word(f, plan, P.OUT_META, PTR), word(f, plan, P.DELTA), word(f, plan, P.STEP, PTR)]
+        t = f.call("one_view", PTR, [f.load(PTR, args, align=8), *given, grad])
+        with f.if_(f.bits("or", is_null(f, t), f.compare("eq", mask, 0))):
+            f.ret(t)
+        outs = f.stack(8)
+        f.store(t, outs, align=8)
+        recorded = f.call("record", I64, [plan, args, mask, outs, f.constant(1)])
+        with f.if_(f.compare("ne", recorded, 0)):
+            drop(f, t)
+            f.ret(f.zero(PTR))
+        f.ret(t)
+    with m.function("make_views", params, PTR, internal=True) as f:
+        plan, args, mask, grad = f.args
+        outs = f.stack(P.MAX_VIEWS * 8)
+        count = word(f, plan, P.OUTPUTS)
+        parts = word(f, plan, P.PARTS, PTR)
+        source = f.load(PTR, args, align=8)
+        with f.loop(0, count) as loop:
+            part = f.at(parts, loop.index * 24)
+            given = [word(f, part, 0, PTR), word(f, part, 1), word(f, part, 2, PTR)]
+            t = f.call("one_view", PTR, [source, *given, grad])
+            with f.if_(is_null(f, t)):
+                f.call("drop_all", VOID, [outs, loop.index])
+                f.ret(t)
+            f.store(t, f.at(outs, loop.index, I64), align=8)
+        with f.if_(f.compare("ne", mask, 0)):
+            recorded = f.call("record", I64, [plan, args, mask, outs, count])
+            with f.if_(f.compare("ne", recorded, 0)):
+                f.call("drop_all", VOID, [outs, count])
+                f.ret(f.zero(PTR))
+        made = f.call("PyTuple_New", PTR, [count])
+        with f.if_(is_null(f, made)):
+            f.call("drop_all", VOID, [outs, count])
+            f.ret(made)
+        with f.loop(0, count) as loop:
+            item = f.load(PTR, f.at(outs, loop.index, I64), align=8)
+            f.store(item, f.at(f.at(made, TUPLE_ITEMS), loop.index, I64), align=8)
+        f.ret(made)

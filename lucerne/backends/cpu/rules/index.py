@@ -346,6 +346,15 @@ def index(node: Node) -> Any:
     return _read(node, at, words, wrap, _index_error(meta.shape, dims, wrap))
 
 
+@rule("embedding")
+def embedding(node: Node) -> Any:
+    table, indices = node.args[:2]
+    meta = table.meta
+    strides = node.outputs[0].meta.byte_strides
+    at = _advanced(meta.shape, meta.byte_strides, strides, [indices.meta])
+    return _read(node, at, (2,), False, _index_error(meta.shape, [0], False))
+
+
 @rule("index_put")
 def index_put(node: Node) -> Any:
     target, indices, values, accumulate, wrap = node.args

@@ -26,7 +26,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "attention": ("flash_attention", "flash_attention_backward"),
     "classes": ("cross_entropy_classes", "cross_entropy_classes_backward"),
     "conv": ("conv", "conv_input", "conv_weight"),
-    "index": ("gather", "scatter", "index", "index_put", "nonzero"),
+    "index": ("gather", "scatter", "index", "index_put", "nonzero", "embedding"),
     "join": ("cat", "flip"),
     "matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
     "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),

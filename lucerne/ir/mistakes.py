@@ -1,0 +1,80 @@
+"""A call failed: was it given something that is no tensor? Asked only after the failure.
+
+Bodies of ops and fronts take tensors for granted, so that calls that are right pay for no check.
+A list in place of a tensor then fails somewhere inside, with a message about an attribute; what the
+user should read is which argument is wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lucerne.ir.signature import MISSING, parameters
+
+
+class NotATensorError(TypeError):
+    """Names the argument. A caller further out may name its own, which is the one the user gave."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeError, self.args
+
+
+# Users see the class that torch raises.
+NotATensorError.__qualname__ = NotATensorError.__name__ = "TypeError"
+NotATensorError.__module__ = "builtins"
+
+CAUGHT = (AttributeError, RuntimeError, NotATensorError)
+_NUMBERS = (bool, int, float, complex)
+
+
+def _is_wrong(annotation: Any, given: Any, error: Exception) -> bool:
+    if given is MISSING or annotation not in ("Tensor", "Tensor | None"):
+        return False
+    if given is None:
+        return bool(annotation == "Tensor")
+    if isinstance(given, _NUMBERS) and isinstance(error, RuntimeError):
+        return False  # numbers often stand for tensors: something else went wrong
+    return not hasattr(given, "_meta") and not hasattr(type(given), "__torch_function__")
+
+
+def not_a_tensor(name: str, p: Any, position: int, given: Any) -> NotATensorError:
+    """The error that says which argument is wrong."""
+    kind = type(given)
+    shown = kind.__name__ if kind.__module__ != "numpy" else f"numpy.{kind.__name__}"
+    where = "" if p.keyword_only else f" (position {position + 1})"
+    hint = (
+        ". Hint: torch.tensor(...) makes a Tensor of numbers, lists and arrays"
+        if isinstance(given, (list, tuple, int, float)) or shown == "numpy.ndarray"
+        else ""
+    )
+    return NotATensorError(
+        f"{name}(): argument '{p.name}'{where} must be Tensor, not {shown}{hint}"
+    )
+
+
+def _named(name: str, pairs: Iterable[tuple[Any, Any]], error: Exception) -> NotATensorError | None:
+    for i, (p, given) in enumerate(pairs):
+        if _is_wrong(p.annotation, given, error):
+            return not_a_tensor(name, p, i, given)
+    return None
+
+
+def in_op(error: Exception, op: Any, args: tuple[Any, ...]) -> NotATensorError | None:
+    """What to say about the arguments of an op; None: they are tensors."""
+    return _named(op.name, zip(op.params, args, strict=True), error)
+
+
+def in_front(
+    error: Exception, name: str, function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> NotATensorError | None:  # fmt: skip
+    """What to say about the arguments of a front; None: they are tensors."""
+    inner = inspect.unwrap(function)
+    if not hasattr(inner, "__code__"):
+        return None
+    params = parameters(inner)
+    given = [kwargs.get(p.name, MISSING) for p in params]
+    given[: len(args)] = args[: len(params)]
+    return _named(name, zip(params, given, strict=False), error)
