@@ -122,11 +122,11 @@ def module_cases() -> list[Case]:
     rows: list[tuple[str, Make, float]] = [
         ("Linear 8x16", _module(lambda nn: nn.Linear(16, 16), 8, 16), 1.0),
         ("Embedding 4x6 of 32x16", _embedding, 1.0),
-        ("Dropout 8x16", _module(lambda nn: nn.Dropout(0.5), 8, 16), 1.3),
+        ("Dropout 8x16", _module(lambda nn: nn.Dropout(0.5), 8, 16), 1.0),
         ("BatchNorm1d 8x16", _module(lambda nn: nn.BatchNorm1d(16), 8, 16), 1.0),
         ("BatchNorm2d 4x8x6x6", _module(lambda nn: nn.BatchNorm2d(8), 4, 8, 6, 6), 1.0),
         ("LayerNorm 8x16", _module(lambda nn: nn.LayerNorm(16), 8, 16), 1.0),
-        ("GroupNorm 4x8x6", _module(lambda nn: nn.GroupNorm(2, 8), 4, 8, 6), 3.0),
+        ("GroupNorm 4x8x6", _module(lambda nn: nn.GroupNorm(2, 8), 4, 8, 6), 1.0),
         ("Conv2d 2x4x8x8", _module(lambda nn: nn.Conv2d(4, 8, 3, padding=1), 2, 4, 8, 8), 1.0),
         ("MaxPool2d 2x4x8x8", _module(lambda nn: nn.MaxPool2d(2), 2, 4, 8, 8), 1.0),
         ("GELU 8x16", _module(lambda nn: nn.GELU(), 8, 16), 1.0),
@@ -135,9 +135,9 @@ def module_cases() -> list[Case]:
         ("MSELoss 8x10", _mse, 1.0),
         ("attention 2x2x8x16", _attention, 1.0),
         ("split into heads", _function(_heads, 2, 8, 48), 1.0),
-        ("chunk", _function(_chunks, 8, 16), 1.1),
-        ("cat and stack", _function(_joined, 8, 16), 1.5),
-        ("LSTM 4 x 5 x 16", _recurrent("LSTM", 4, 5, 16), 1.2),
+        ("chunk", _function(_chunks, 8, 16), 1.0),
+        ("cat and stack", _function(_joined, 8, 16), 1.0),
+        ("LSTM 4 x 5 x 16", _recurrent("LSTM", 4, 5, 16), 1.0),
         ("GRU 4 x 5 x 16", _recurrent("GRU", 4, 5, 16), 1.0),
     ]
     cases = [
@@ -149,7 +149,7 @@ def module_cases() -> list[Case]:
             cases.append(Case(case, one(_optimizer(name, count, **options)), 1.0, check=False))
     for name in ("LSTM", "GRU"):
         make = _recurrent(name, 64, 32, 256)
-        cases.append(Case(f"{name} 64 x 32 x 256", one(make), 1.15, long=True))
+        cases.append(Case(f"{name} 64 x 32 x 256", one(make), 1.0, long=True))
     return cases + _small_steps()
 
 

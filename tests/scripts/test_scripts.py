@@ -16,13 +16,18 @@ FOLDER = Path(__file__).parent
 SCRIPTS = sorted(p for p in FOLDER.rglob("*.py") if not p.name.startswith(("test_", "__")))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """These tensors are small: torch's threads would only wait for each other."""
-    before = torch.get_num_threads()
+@pytest.fixture(autouse=True)
+def _torch_as_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch as a program finds it: its own test helpers and compiler, which other tests load, forbid
+    setting backend flags and switch validation off. One thread: the tensors are small, and torch's
+    threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    settings = torch.backends.disable_global_flags.__globals__
+    monkeypatch.setitem(settings, "__allow_nonbracketed_mutation_flag", True)
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", __debug__)
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(threads)
 
 
 def _printed(path: Path, module: str) -> list[str]:
