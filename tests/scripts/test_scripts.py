@@ -18,9 +18,9 @@ SCRIPTS = sorted(p for p in FOLDER.rglob("*.py") if not p.name.startswith(("test
 
 @pytest.fixture(autouse=True)
 def _torch_as_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """torch as a program finds it: its own test helpers and compiler, which other tests load, forbid
-    setting backend flags and switch validation off. One thread: the tensors are small, and torch's
-    threads would only wait for each other."""
+    """torch as a program finds it: its own test helpers and compiler, which other tests load,
+    forbid setting backend flags and switch validation off. One thread: the tensors are small, and
+    torch's threads would only wait for each other."""
     threads = torch.get_num_threads()
     settings = torch.backends.disable_global_flags.__globals__
     monkeypatch.setitem(settings, "__allow_nonbracketed_mutation_flag", True)
