@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -187,9 +186,8 @@ def test_encoder(norm: bool, training: bool, recording: bool, kind: str, nested:
     assert_agree(case, atol=5e-5)
 
 
-@pytest.mark.parametrize(
-    ("batch_first", "norm_first"), itertools.product([False, True], [False, True])
-)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_transformer(batch_first: bool, norm_first: bool, training: bool) -> None:
     def case(torch: Any) -> Any:
