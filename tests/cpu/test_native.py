@@ -399,3 +399,18 @@ def test_a_write_over_memory_it_reads_is_refused_after_calls_that_were_fine() ->
     for alias in (x.data.t(), x.detach().t()):
         with pytest.raises(RuntimeError, match="single memory location"):
             x.add_(alias)
+
+
+def test_an_argument_that_needs_a_gradient_later_gets_it() -> None:
+    """What was remembered without a gradient for the mask or weight is not for a call with one."""
+    functional = torch.nn.functional
+    q, mask = torch.rand(1, 2, 4, 8, requires_grad=True), torch.zeros(4, 4)
+    x, target, weight = torch.rand(3, 4, requires_grad=True), torch.tensor([0, 1, 2]), torch.ones(4)
+    for _ in range(4):
+        functional.scaled_dot_product_attention(q, q.detach(), q.detach(), mask).sum().backward()
+        functional.cross_entropy(x, target, weight).backward()
+    mask, weight = torch.zeros(4, 4, requires_grad=True), torch.ones(4, requires_grad=True)
+    functional.scaled_dot_product_attention(q, q.detach(), q.detach(), mask).sum().backward()
+    functional.cross_entropy(x, target, weight).backward()
+    assert mask.grad is not None
+    assert weight.grad is not None

@@ -360,6 +360,12 @@ def _write_finish(m: Module) -> None:
             recordable = f.compare("ne", flags & P.RECORDS, 0)
             fits = f.compare("ult", mask, 1 << P.MAX_GRAD_ARGUMENTS)
             good = any_of(f, f.compare("eq", needs, 0), f.bits("and", recordable, fits))
+            # An op that is differentiable, but not in an argument that needs it: the function that
+            # was remembered may do something else then (attention with a mask in training).
+            derivable = word(f, plan, P.DERIVABLE)
+            other = f.bits("and", needs, f.bits("xor", derivable, -1))
+            lost = f.bits("and", f.compare("ne", other, 0), f.compare("ne", derivable, 0))
+            good = f.bits("and", good, f.bits("xor", lost, True))
             with f.if_(f.bits("xor", good, True)):
                 f.ret(away)
             b.give(mask + 0)
