@@ -424,6 +424,7 @@ def busy_thread() -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_fork_with_threads_warns(busy_thread: None) -> None:
     loader = DataLoader(NoInit(), num_workers=1, multiprocessing_context="fork")
     with pytest.warns(UserWarning, match=r"forked while other threads run \(.*busy"):
