@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne.distributions import constraints
 from lucerne.distributions.cauchy import Cauchy
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import AbsTransform
 from lucerne.tensor import api as lu
 
@@ -26,14 +26,12 @@ class HalfCauchy(TransformedDistribution):
     support = constraints.nonnegative
     has_rsample = True
     _params: Any = ()
+    scale = of_base("scale")
+    variance = of_base("variance")
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         base = Cauchy(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:
@@ -44,10 +42,6 @@ class HalfCauchy(TransformedDistribution):
     @property
     def mode(self) -> Any:
         return lu.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Any:
-        return self.base_dist.variance
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

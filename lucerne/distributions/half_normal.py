@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne.distributions import constraints
 from lucerne.distributions.normal import Normal
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import AbsTransform
 from lucerne.tensor import api as lu
 
@@ -26,14 +26,11 @@ class HalfNormal(TransformedDistribution):
     support = constraints.nonnegative
     has_rsample = True
     _params: Any = ()
+    scale = of_base("scale")
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne.distributions import constraints
 from lucerne.distributions.gamma import Gamma
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import PowerTransform
 from lucerne.tensor import api as lu
 
@@ -25,19 +25,13 @@ class InverseGamma(TransformedDistribution):
     support = constraints.positive
     has_rsample = True
     _params: Any = ()
+    concentration = of_base("concentration")
+    rate = of_base("rate")
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=validate_args)
         flip = PowerTransform(-base.rate.new_ones(()))
         super().__init__(base, flip, validate_args=validate_args)
-
-    @property
-    def concentration(self) -> Any:
-        return self.base_dist.concentration
-
-    @property
-    def rate(self) -> Any:
-        return self.base_dist.rate
 
     @property
     def mean(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne.distributions import constraints
 from lucerne.distributions.normal import Normal
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import ExpTransform
 
 __all__ = ["LogNormal"]
@@ -24,18 +24,12 @@ class LogNormal(TransformedDistribution):
     support = constraints.positive
     has_rsample = True
     _params: Any = ()
+    loc = of_base("loc")
+    scale = of_base("scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def loc(self) -> Any:
-        return self.base_dist.loc
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Any:

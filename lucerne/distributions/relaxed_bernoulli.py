@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import SigmoidTransform
 from lucerne.distributions.utils import (
     EMPTY,
@@ -93,6 +93,9 @@ class RelaxedBernoulli(TransformedDistribution):
     support = constraints.unit_interval
     has_rsample = True
     _params: Any = ()
+    temperature = of_base("temperature")
+    logits = of_base("logits")
+    probs = of_base("probs")
 
     def __init__(
         self,
@@ -103,15 +106,3 @@ class RelaxedBernoulli(TransformedDistribution):
     ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne.distributions import constraints
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.transformed_distribution import TransformedDistribution
+from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import ExpTransform
 from lucerne.distributions.utils import EMPTY, broadcast_all, clamp_probs
 from lucerne.tensor import api as lu
@@ -85,6 +85,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     support = constraints.simplex
     has_rsample = True
     _params: Any = ()
+    temperature = of_base("temperature")
+    logits = of_base("logits")
+    probs = of_base("probs")
 
     def __init__(
         self,
@@ -95,15 +98,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs

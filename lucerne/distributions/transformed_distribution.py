@@ -14,6 +14,11 @@ from lucerne.tensor import api as lu
 __all__ = ["TransformedDistribution"]
 
 
+def of_base(name: str) -> Any:
+    """A property: the parameter of that name of the distribution that is transformed."""
+    return property(lambda self: getattr(self.base_dist, name))
+
+
 class TransformedDistribution(Distribution):
     """What a chain of transforms makes of a base distribution.
 

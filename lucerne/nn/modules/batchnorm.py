@@ -112,13 +112,7 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         """Normalised with the statistics of the batch (training) or of all batches before."""
         self._check_input_dim(input)
-        held, kept = self._parameters, self._buffers
-        try:  # three times as fast as attributes
-            weight, bias = held["weight"], held["bias"]
-            mean, variance = kept["running_mean"], kept["running_var"]
-        except KeyError:  # another object stands in for a tensor
-            weight, bias = self.weight, self.bias
-            mean, variance = self.running_mean, self.running_var
+        mean, variance = self.running_mean, self.running_var
         training, factor = self.training, self.momentum
         if not training:
             own = mean is None and variance is None
@@ -128,7 +122,7 @@ class _BatchNorm(_NormBase):
             own, mean, variance = True, None, None
         if factor is None:
             factor = 0.0
-        return F.batch_norm(input, mean, variance, weight, bias, own, factor, self.eps)
+        return F.batch_norm(input, mean, variance, self.weight, self.bias, own, factor, self.eps)
 
     def _count_batch(self, momentum: float | None) -> float | None:
         """One batch more; returns its weight in the running statistics."""

@@ -136,12 +136,7 @@ class _ConvNd(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The convolved input."""
-        held = self._parameters
-        try:  # three times as fast as attributes
-            weight, bias = held["weight"], held["bias"]
-        except KeyError:  # another object stands in for a parameter
-            weight, bias = self.weight, self.bias
-        return self._conv_forward(input, weight, bias)
+        return self._conv_forward(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Sizes and options that differ from their defaults."""

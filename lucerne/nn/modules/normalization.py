@@ -112,12 +112,7 @@ class LayerNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""
-        held = self._parameters
-        try:  # three times as fast as attributes
-            weight, bias = held["weight"], held["bias"]
-        except KeyError:  # another object stands in for a parameter
-            weight, bias = self.weight, self.bias
-        return F.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Shape and options."""
@@ -173,12 +168,7 @@ class GroupNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input."""
-        held = self._parameters
-        try:  # three times as fast as attributes
-            weight, bias = held["weight"], held["bias"]
-        except KeyError:  # another object stands in for a parameter
-            weight, bias = self.weight, self.bias
-        return F.group_norm(input, self.num_groups, weight, bias, self.eps)
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Sizes and options."""

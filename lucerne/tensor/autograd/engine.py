@@ -132,14 +132,17 @@ def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
     try:
         results: Sequence[Any] = node.apply(grads)
     except Exception as error:
-        if node.place is not None:
-            error.add_note(
-                f"in the backward pass of {node.name()}, recorded at {describe(node.place)}"
-            )
+        note_place(error, node)
         raise
     if anomaly.enabled and anomaly.check_nan:
         _refuse_nan(node, results)
     return results
+
+
+def note_place(error: Exception, node: Any) -> None:
+    """Add to an error which line of the forward pass it belongs to."""
+    if node.place is not None:
+        error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
 
 
 def _refuse_nan(node: Node, results: Sequence[Any]) -> None:

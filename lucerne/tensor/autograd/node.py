@@ -377,10 +377,22 @@ _HOLDERS = 4
 
 def _is_ours_alone(g: Any) -> bool:
     """Whether neither the tensor nor its memory is reachable from anywhere else."""
-    if g._view is not None or sys.getrefcount(g) > _HOLDERS + 2:
-        return False
+    return sys.getrefcount(g) <= _HOLDERS + 2 and owns_memory(g)
+
+
+def owns_memory(g: Any) -> bool:
+    """Whether the memory of a tensor is that tensor's alone."""
     storage = g._storage
-    return storage.owner is None and sys.getrefcount(storage) <= 3
+    return g._view is None and storage.owner is None and sys.getrefcount(storage) <= HELD_ONCE + 1
+
+
+def _count_held_once() -> int:
+    fresh = object()
+    return sys.getrefcount(fresh)
+
+
+HELD_ONCE = _count_held_once()
+"""What `getrefcount` says of an object that only one local variable holds."""
 
 
 def _in_layout(g: Any, meta: TensorMeta) -> Any:

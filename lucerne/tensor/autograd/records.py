@@ -16,14 +16,22 @@ import operator
 import sys
 from typing import Any
 
-from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
-from lucerne.tensor.autograd.engine import reachable, run_backward
+from lucerne.tensor.autograd.engine import note_place, reachable, run_backward
 from lucerne.tensor.autograd.names import grad_name
-from lucerne.tensor.autograd.node import Edge, accumulate, anomaly, fit, gradients, plus
+from lucerne.tensor.autograd.node import (
+    HELD_ONCE,
+    Edge,
+    accumulate,
+    anomaly,
+    fit,
+    gradients,
+    owns_memory,
+    plus,
+)
 from lucerne.tensor.autograd.pending import (
     ARGS,
     AUTOS,
@@ -83,7 +91,6 @@ def plan(root: Record) -> Flow | None:
         return None
     done: set[int] = set()
     flow = Flow()
-    uses = flow.uses
     stack = [whole]
     while stack:
         top = stack[-1]
@@ -107,18 +114,12 @@ def plan(root: Record) -> Flow | None:
             continue
         args, autos = top[ARGS], top[AUTOS]
         for i in _recipe(top[OP], top[MASK])[0]:
-            auto = autos[i]
-            if type(auto) is list:
-                if len(auto) <= PART:
-                    flow.expect(args[i], auto)
-            elif id(auto) in uses:
-                uses[id(auto)] += 1
-            elif type(auto) is tuple:
-                for a, one in zip(args[i], auto, strict=True):
+            if type(autos[i]) is tuple:
+                for a, one in zip(args[i], autos[i], strict=True):
                     if one is not None:
                         flow.expect(a, one)
             else:
-                flow.expect(args[i], auto)
+                flow.expect(args[i], autos[i])
         done.add(id(top))
         flow.order.append(top)
         stack.pop()
@@ -179,11 +180,10 @@ def _reader(op: Op, name: str, needs: frozenset[str]) -> tuple[int, Any]:
 
 
 def _run(flow: Flow, keep_graph: bool) -> None:
-    arriving, give = flow.arriving, flow.give
     record = flow.order[-1]
     try:
         for record in reversed(flow.order):
-            g = arriving.pop(id(record), None)
+            g = flow.arriving.pop(id(record), None)
             wanted, steps = _recipe(record[OP], record[MASK])
             if g is None:
                 for i in wanted:
@@ -191,42 +191,25 @@ def _run(flow: Flow, keep_graph: bool) -> None:
                 continue
             if type(g) is list:
                 g = gradients(record[OP], g, record[META])
-            if len(steps) > 1:
-                _run_steps(flow, record, g)
-            else:  # the commonest case
-                call, reads, targets = steps[0]
-                values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
-                i, part = targets[0]
-                parts = [call(*values)] if part is None else list(call(*values))
-                del values  # who holds a gradient decides whether it is copied
-                for i, part in targets:
-                    if type(record[AUTOS][i]) is tuple:
-                        flow.deliver(record, i, parts, part or 0)
-                    else:
-                        give(record[ARGS][i], record[AUTOS][i], parts, part or 0)
+            # Gradients are given in the order of the arguments, when all are there.
+            made = [(step, _parts(record, g, *step)) for step in steps]
+            places = [(i, parts, part or 0) for step, parts in made for i, part in step[2]]
+            if len(places) > 2:
+                places.sort(key=_first)
+            for i, parts, part in places:
+                flow.deliver(record, i, parts, part)
             if not keep_graph:
                 _release(record)
     except Exception as error:
-        _explain(error, record)
+        note_place(error, _Named(record))
         raise
 
 
-def _run_steps(flow: Flow, record: Record, g: Any) -> None:
-    """Several formulas: gradients are given in the order of the arguments, when all are there."""
-    made: list[tuple[int, list[Any], int]] = []
-    for call, reads, targets in _recipe(record[OP], record[MASK])[1]:
-        values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
-        parts = [call(*values)] if targets[0][1] is None else list(call(*values))
-        del values
-        made += [(i, parts, part or 0) for i, part in targets]
-    if len(made) > 2:
-        made.sort(key=_first)
-    args, autos = record[ARGS], record[AUTOS]
-    for i, parts, part in made:
-        if type(autos[i]) is tuple:
-            flow.deliver(record, i, parts, part)
-        else:
-            flow.give(args[i], autos[i], parts, part)
+def _parts(record: Record, g: Any, call: Any, reads: Any, targets: Any) -> list[Any]:
+    """What one formula gives, in a list that alone holds it: whoever takes a gradient out decides
+    by its holders whether it must be copied."""
+    values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
+    return [call(*values)] if targets[0][1] is None else list(call(*values))
 
 
 _first = operator.itemgetter(0)
@@ -324,28 +307,14 @@ class Flow:
             elif (
                 auto.grad is None
                 and g._meta is meta  # a sum may be laid out differently from the leaf
-                and _is_free(g._storage, g._view)
-                and sys.getrefcount(g) <= _ALONE
+                and owns_memory(g)
+                and sys.getrefcount(g) <= HELD_ONCE
             ):
                 auto.grad = g
                 for hook in list((auto.post_hooks or {}).values()):
                     hook(arg)
             else:
                 accumulate(arg, g)
-
-
-def _is_free(storage: Any, view: Any) -> bool:
-    """Whether the memory of a tensor is that tensor's alone."""
-    return view is None and storage.owner is None and sys.getrefcount(storage) <= _ALONE + 1
-
-
-def _count_alone() -> int:
-    fresh = object()
-    return sys.getrefcount(fresh)
-
-
-_ALONE = _count_alone()
-"""What `getrefcount` says of an object that only one local variable holds."""
 
 
 def _read(record: Record, kind: int, at: Any) -> Any:
@@ -397,13 +366,6 @@ def _unwritten(record: Record, t: Any, version: int) -> Any:
     if t._storage.version != version:
         raise RuntimeError(stale_message(t, version, _Named(record)))
     return t
-
-
-def _explain(error: Exception, record: Record) -> None:
-    """An error says which line of the forward pass it belongs to."""
-    node = _Named(record)
-    if node.place is not None:
-        error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
 
 
 def _release(record: Record) -> None:
