@@ -11,6 +11,7 @@ from lucerne.base.device import device
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
+from lucerne.ir.program import Program
 
 CONTRACT_VERSION = 2
 """Raised when this file changes in a way that an existing backend would notice."""
@@ -77,6 +78,27 @@ class Fusing(Protocol):
 
     def fuse(self, graph: Graph) -> Executable | None:
         """One executable for the whole graph, or None: its ops then run one by one."""
+
+
+class Runner(Protocol):
+    """A program that is ready to run."""
+
+    def __call__(
+        self,
+        arguments: Sequence[TensorState],
+        numbers: Sequence[float],
+        results: Sequence[TensorState],
+    ) -> None:
+        """Run all steps. Arguments have the metas the program was made for."""
+
+
+class Assembling(Protocol):
+    """What a backend may have besides: whole programs in one call.
+
+    Without it the steps run one by one, each compiled by `fuse` or `compile`.
+    """
+
+    def assemble(self, program: Program) -> Runner: ...
 
 
 class Counting(Protocol):
