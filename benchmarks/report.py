@@ -127,7 +127,7 @@ def write_plot(path: str, results: Sequence[Result], facts: Facts) -> None:
 # ---- page --------------------------------------------------------------------------------------
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Lucerne beside PyTorch</title><style>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
 table {{ border-collapse: collapse; width: 100% }}
 td, th {{ padding: .15em .6em; text-align: right; border-bottom: 1px solid #ddd }}
@@ -138,8 +138,13 @@ td:first-child, th:first-child {{ text-align: left }}
 .bar i.over {{ background: #c8553d }}
 small {{ color: #666 }} img {{ max-width: 100% }}
 </style></head><body>
-<h1>Lucerne beside PyTorch</h1><p>{facts}</p>{body}{picture}</body></html>
+<h1>{title}</h1><p>{facts}</p>{body}</body></html>
 """
+
+
+def page(title: str, facts: str, body: str) -> str:
+    """A page of HTML that needs nothing else; `body` is HTML already."""
+    return _PAGE.format(title=html.escape(title), facts=html.escape(facts), body=body)
 
 
 def write_html(path: str, results: Sequence[Result], facts: Facts) -> None:
@@ -153,7 +158,7 @@ def write_html(path: str, results: Sequence[Result], facts: Facts) -> None:
     versions = ", ".join(f"{k} {v}".strip() for k, v in facts["versions"].items())
     told = f"{facts['when']}; {versions}; {facts['threads']} threads; "
     told += machine_line(facts["machine"])
-    Path(path).write_text(_PAGE.format(facts=html.escape(told), body=body, picture=picture))
+    Path(path).write_text(page("Lucerne beside PyTorch", told, body + picture))
 
 
 def _table(name: str, results: Sequence[Result]) -> str:

@@ -26,6 +26,7 @@ _LAZY_MODULES = frozenset(
         "distributions",
         "func",
         "functional",
+        "fx",
         "hub",
         "io",
         "jit",

@@ -1,26 +1,97 @@
-"""`lucerne.compiler`: what programs say to a compiler about their own functions.
-
-Nothing is compiled yet, so a function that asks to be left alone is, and no program is ever inside
-a compilation. What would compile says so.
-"""
+"""`lucerne.compiler`: `compile`, and what programs say to it about their own functions."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
+
+from lucerne import capture
+from lucerne.backend_names import chosen
+from lucerne.backend_names import list_backends as list_backends
+from lucerne.backend_names import register_backend as register_backend
+from lucerne.capture import mark_dynamic as mark_dynamic
+from lucerne.nn.modules.module import Module
 
 
-def compile(model: Any = None, **options: Any) -> NoReturn:
-    """Refuses: graphs of more than one op aren't compiled yet."""
-    raise NotImplementedError(
-        "torch.compile is not in Lucerne yet. Use the model or function as it is: the results are "
-        "the same, and the kernel of each op is compiled anyway."
-    )
+class OptimizedModule(Module):
+    """A compiled module: everything but calling it is the original's (`_orig_mod`)."""
+
+    def __init__(self, module: Any, **options: Any) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["forward"] = capture.compile(module, **options)
+        del self.__dict__["training"]  # the original's counts
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "_orig_mod":
+                raise
+            return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", ()):
+            setattr(self._orig_mod, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def train(self, mode: bool = True) -> Any:
+        self._orig_mod.train(mode)
+        return self
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """A function or module that is captured and compiled when it is first called.
+
+    Options: `fullgraph` (raise where it can't be captured), `dynamic` (a capture for all sizes:
+    None, when a second size is seen; True, at once; False, never), `backend` (a name out of
+    `list_backends`, or a function that gets a GraphModule and example inputs), `mode` ("bitwise":
+    every bit as eager has it), `options` (`disable`: passes to leave out, `memory_budget`),
+    `disable`. Also as a decorator, with or without options.
+
+    >>> import lucerne as torch
+    >>> @torch.compile
+    ... def double(x):
+    ...     return x * 2
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
+    if model is None:
+        return lambda function: compile(function, **options)
+    if "maker" not in options:
+        options.update(chosen(options.get("backend"), options.get("options")))
+    if isinstance(model, Module) and not options.get("disable"):
+        return OptimizedModule(model, **options)
+    return capture.compile(model, **options)
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function, which runs as Python runs it; also as a decorator with arguments."""
-    return (lambda function: function) if fn is None else fn
+    """A function that is never part of a graph: where it is called, capturing ends.
+
+    What calls it runs uncompiled (with `fullgraph=True` that is an error). Also as a decorator with
+    arguments.
+
+    >>> import lucerne as torch
+    >>> @torch.compiler.disable
+    ... def log(x):
+    ...     print("sum", x.sum().item())
+    >>> log(torch.ones(3))
+    sum 3.0
+    """
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+    if isinstance(fn, Module):
+        fn.forward = disable(fn.forward, recursive, reason=reason)
+        return fn
+
+    @functools.wraps(fn)
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        capture.refuse(f"{getattr(fn, '__qualname__', fn)} is kept out of graphs", reason)
+        return fn(*args, **kwargs)
+
+    return apart
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -39,11 +110,13 @@ def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any
 
 
 def is_compiling() -> bool:
-    return False
+    """Whether the code that asks is being captured."""
+    return capture.is_capturing()
 
 
 def is_dynamo_compiling() -> bool:
-    return False
+    """`is_compiling`."""
+    return capture.is_capturing()
 
 
 def is_exporting() -> bool:
@@ -55,8 +128,5 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def reset() -> None:
-    """Nothing was compiled."""
-
-
-def list_backends(exclude_tags: tuple[str, ...] = ()) -> list[str]:
-    return []
+    """Forget all versions of all compiled functions: the next call of each captures it anew."""
+    capture.reset()

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.ir.dispatch import recording, unseen
 from lucerne.tensor import api as lu
 
 _NOT_SCALED = (
@@ -85,7 +86,8 @@ class GradScaler:
             return outputs
         if isinstance(outputs, lu.Tensor):
             if self._scale is None:
-                self._begin(outputs.device)
+                with unseen():  # they exist even if this call is only being captured
+                    self._begin(outputs.device)
             return outputs * self._scale.to(outputs.device)
         if not isinstance(outputs, Iterable) or isinstance(outputs, (str, bytes)):
             raise ValueError("outputs must be a Tensor or an iterable of Tensors")
@@ -108,13 +110,14 @@ class GradScaler:
             )
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        factor = 1.0 / float(self._scale)
+        factor = 1.0 / (self._scale.double() if recording() else float(self._scale))
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, factor, False)
         state["stage"] = OptState.UNSCALED
 
     @lu.no_grad()
-    def _unscale_grads_(self, optimizer: Any, factor: float, allow_fp16: bool) -> dict[Any, Any]:
+    def _unscale_grads_(self, optimizer: Any, factor: Any, allow_fp16: bool) -> dict[Any, Any]:
         """Multiply all gradients; by device, one if some were not finite, else zero."""
+        looked = not recording()  # a call that is captured can't look at the gradients
         found: dict[Any, Any] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -126,9 +129,12 @@ class GradScaler:
                 values = grad._values() if grad.is_sparse else grad
                 if grad.device not in found:
                     found[grad.device] = lu.zeros((), dtype=lu.float32, device=grad.device)
-                if not bool(values.isfinite().all()):
+                finite = values.isfinite().all()
+                if not looked:
+                    found[grad.device] = lu.where(finite, found[grad.device], 1.0)
+                elif not bool(finite):
                     found[grad.device].fill_(1.0)
-                if factor != 1.0:
+                if lu.is_tensor(factor) or factor != 1.0:
                     values.mul_(factor)
         return found
 
@@ -142,7 +148,7 @@ class GradScaler:
         state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if getattr(optimizer, "_step_supports_amp_scaling", False):
+        if getattr(optimizer, "_step_supports_amp_scaling", False) and not recording():
             return self._step_inside(optimizer, state, args, kwargs)
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
@@ -155,9 +161,25 @@ class GradScaler:
     def _maybe_opt_step(
         self, optimizer: Any, state: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
+        if recording():
+            return self._step_or_not(optimizer, state, args, kwargs)
         if any(float(x) for x in state["found_inf_per_device"].values()):
             return None
         return optimizer.step(*args, **kwargs)
+
+    @lu.no_grad()
+    def _step_or_not(
+        self, optimizer: Any, state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A step that is captured: always made, and taken back where a gradient was not finite."""
+        optimizer._prepare_states()
+        tensors = _tensors_of(optimizer)
+        before = [t.detach().clone() for t in tensors]
+        result = optimizer.step(*args, **kwargs)
+        bad = sum(state["found_inf_per_device"].values()) > 0
+        for t, old in zip(tensors, before, strict=True):
+            t.copy_(lu.where(bad, old, t))
+        return result
 
     def _step_inside(
         self, optimizer: Any, state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -187,13 +209,16 @@ class GradScaler:
             _set_scale(scale, new_scale)
         else:
             found = [
-                float(x)
+                x
                 for state in self._per_optimizer_states.values()
                 for x in state["found_inf_per_device"].values()
             ]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._move(scale, tracker, any(found))
+            if recording():
+                self._move_recorded(scale, tracker, sum(found) > 0)
+            else:
+                self._move(scale, tracker, any(float(x) for x in found))
         self._per_optimizer_states = defaultdict(_fresh)
 
     def _move(self, scale: Any, tracker: Any, failed: bool) -> None:
@@ -208,6 +233,16 @@ class GradScaler:
                 scale.fill_(grown)
             good = 0
         tracker.fill_(good)
+
+    @lu.no_grad()
+    def _move_recorded(self, scale: Any, tracker: Any, failed: Any) -> None:
+        """`_move` with choices between tensors."""
+        good = tracker + 1
+        due = good == self._growth_interval
+        grown = scale * self._growth_factor
+        kept = lu.where(lu.logical_and(due, grown.isfinite()), grown, scale)
+        tracker.copy_(lu.where(lu.logical_or(failed, due), 0, good))
+        scale.copy_(lu.where(failed, scale * self._backoff_factor, kept))
 
     # -- what others look at ---------------------------------------------------------------------
 
@@ -304,6 +339,13 @@ class GradScaler:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _tensors_of(optimizer: Any) -> list[Any]:
+    """What a step may change: parameters that have a gradient, and their states."""
+    params = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+    states = [x for p in params if p in optimizer.state for x in optimizer.state[p].values()]
+    return [*params, *(x for x in states if isinstance(x, lu.Tensor))]
 
 
 def _set_scale(scale: Any, new: Any) -> None:

@@ -57,6 +57,11 @@ def is_known(name: str) -> bool:
     )
 
 
+def names() -> list[str]:
+    """Every backend that `get` loads by its name."""
+    return sorted({HOST, *_registered, *_IN_TREE, *_entry_points()})
+
+
 def get(name: str) -> Backend:
     """The backend that serves a device type, loaded on first use."""
     found = _registered.get(name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from lucerne.base.device import device
-from lucerne.ir.graph import Graph
+from lucerne.ir.graph import Graph, Node
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ir.program import Program
@@ -80,6 +80,27 @@ class Fusing(Protocol):
         """One executable for the whole graph, or None: its ops then run one by one."""
 
 
+class Grouping(Protocol):
+    """What a backend may have besides: kernels for groups of nodes of a compiled graph."""
+
+    heads: frozenset[str]
+    """Ops (by qualified name) that take element-wise ops behind them into their own loops."""
+    catchers: frozenset[str]
+    """Those among them that rather take the ops which make their first operand."""
+    over_operand: Mapping[str, int]
+    """Ops that may write their result over an operand (its number) of the same meta. Element-wise
+    kernels always may: each element is read before it is written."""
+
+    def is_costly(self, node: Node) -> bool:
+        """Whether an element-wise op is better not taken along behind a large heavy op."""
+
+    def is_free(self, node: Node) -> bool:
+        """Whether heads may do an op while they read its result, at no cost (`fuse` decides)."""
+
+    def fuses_groups(self, graphs: list[Graph]) -> list[bool]:
+        """For which of the groups `fuse` gives one executable."""
+
+
 class Runner(Protocol):
     """A program that is ready to run."""
 
@@ -92,6 +113,33 @@ class Runner(Protocol):
         """Run all steps. Arguments have the metas the program was made for."""
 
 
+class Launching(Protocol):
+    """What a runner may have besides: calls without Python between the tensors and the results."""
+
+    def expect(
+        self,
+        requires_grad: Sequence[bool | None] | None = None,
+        groups: Sequence[int] | None = None,
+    ) -> None:
+        """What `launch` asks of the arguments besides their metas. `groups`: arguments that may
+        share memory though one of them is written have the same number, not 0."""
+
+    def launch(
+        self, first: tuple[Any, ...], second: tuple[Any, ...], numbers: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...] | None:
+        """Fresh tensors with the results, writes counted; None: an argument is not as expected and
+        nothing was done. The arguments are both tuples; those of the first stay from call to call.
+        """
+
+
+class Reporting(Protocol):
+    """What a backend may have besides: an account of the kernels it made."""
+
+    @property
+    def kernels(self) -> Sequence[tuple[Any, float, bool]]:
+        """All kernels of this process: key, seconds it took, whether its code was on disk."""
+
+
 class Assembling(Protocol):
     """What a backend may have besides: whole programs in one call.
 
@@ -99,6 +147,14 @@ class Assembling(Protocol):
     """
 
     def assemble(self, program: Program) -> Runner: ...
+
+
+class Choosing(Protocol):
+    """What a backend may have besides: a say in the layout of images in compiled programs."""
+
+    def prefers_channels_last(self, node: Node) -> bool:
+        """Whether a convolution (its gradients count as well) had better read and write images
+        with their channels side by side; without this method it never does."""
 
 
 class Counting(Protocol):

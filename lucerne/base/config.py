@@ -28,14 +28,27 @@ class Config:
     """Remember the user's line for saved tensors and in-place writes (for error messages)."""
     threads: int = 0
     """How many threads kernels use at first; 0: one for each core."""
+    float32_parts: bool = True
+    """Let tile units multiply float32 numbers in three parts each, as exact as whole ones (decision
+    record 13); off: vector instructions only, which also keep denormal numbers."""
     cache_dir: str = _user_cache_folder(dict(os.environ))
     """Where compiled kernels are kept between processes; empty: nowhere."""
     cache_megabytes: int = 512
     """How much the compiled kernels on disk may take; the ones unused for longest go first."""
+    verify_passes: bool = True
+    """Check a graph after each pass of the compiler."""
+    most_captures: int = 8
+    """How many versions of one function are compiled before it runs as it is."""
+    most_instances: int = 64
+    """How many programs for other sizes of one function are kept; the ones unused for longest go
+    first."""
     guard_pages: int = 0
     """Debugging: if not 0, every allocation stands between inaccessible pages, aligned to so much
     (64 as usual, 16 to catch reads that go a little too far) and ending at one; if negative,
     beginning at one."""
+    program_memory: str = ""
+    """Debugging of compiled functions: "poison" fills their scratch memory with junk before each
+    call, "guarded" gives every value in it pages of its own, between inaccessible ones."""
 
 
 def _read(environment: dict[str, str]) -> Config:

@@ -65,6 +65,20 @@ def calls(op: Op) -> Sequence[Call]:
     return [plain, *_dim_variants(op, plain)]
 
 
+def unknown_parameter(op: Op) -> str:
+    """The parameter that keeps an entry without samples from being called: nothing made up fits
+    it (a mode in words, a dtype that means something). "" if there is none."""
+    if op.samples is not None:
+        return ""
+    made = (op_.TENSOR, op_.SCALAR)
+    unknown = [
+        p.name
+        for p in op.params
+        if p.default is MISSING and p.kind not in made and p.annotation not in _WITHOUT_DEFAULT
+    ]
+    return unknown[0] if unknown else ""
+
+
 def _completed(op: Op, call: Call) -> Call:
     return (*call, *(p.default for p in op.params[len(call) :]))
 

@@ -12,9 +12,17 @@ from lucerne.base.dtype import bool_, complex128, dtype, float64, int64
 _PYTHON_DTYPES: dict[Any, dtype] = {float: float64, int: int64, bool: bool_, complex: complex128}
 
 
+class Unknown:
+    """A value that is not known yet (a proxy of `fx`): passed on as it is, whatever is expected."""
+
+    __slots__ = ()
+
+
 def as_int(value: Any) -> int:
     if type(value) is int:
         return value
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     if isinstance(value, float) or value is None or isinstance(value, str):
         raise TypeError(f"expected an int, got {value!r} of type {type(value).__name__}")
     if not hasattr(value, "__index__"):
@@ -30,6 +38,8 @@ def as_int_list(value: Any) -> tuple[int, ...]:
     """Ints, however given: 3, (2, 3), a Size, a tensor of ints."""
     if type(value) is int:
         return (value,)
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     if isinstance(value, Iterable) and not isinstance(value, str) and not is_zero_dim(value):
         return tuple(v if type(v) is int else as_int(v) for v in value)
     return (as_int(value),)
@@ -48,6 +58,8 @@ def as_float(value: Any) -> float:
         return value
     if isinstance(value, (bool, int, numbers.Real)):
         return float(value)
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     if hasattr(value, "item"):
         return float(value.item())
     raise TypeError(f"expected a float, got {value!r} of type {type(value).__name__}")
@@ -60,6 +72,8 @@ def as_optional_float(value: Any) -> float | None:
 def as_bool(value: Any) -> bool:
     if type(value) is bool:
         return value
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     if isinstance(value, (str, float, list, tuple)) or value is None:
         raise TypeError(f"expected a bool, got {value!r} of type {type(value).__name__}")
     return bool(value)
@@ -70,6 +84,8 @@ def as_dtype(value: Any) -> dtype:
         return value
     if isinstance(value, type) and value in _PYTHON_DTYPES:
         return _PYTHON_DTYPES[value]
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     raise TypeError(f"expected a dtype such as lucerne.float32, got {value!r}")
 
 
@@ -78,6 +94,8 @@ def as_optional_dtype(value: Any) -> dtype | None:
 
 
 def as_device(value: Any) -> device:
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     return value if type(value) is device else device(value)
 
 
@@ -86,6 +104,8 @@ def as_optional_device(value: Any) -> device | None:
 
 
 def as_str(value: Any) -> str:
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     if not isinstance(value, str):
         raise TypeError(f"expected a str, got {value!r} of type {type(value).__name__}")
     return value
@@ -94,6 +114,8 @@ def as_str(value: Any) -> str:
 def as_tensor_list(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(value)
+    if isinstance(value, Unknown):
+        return value  # type: ignore[return-value]
     raise TypeError(
         f"expected a list or tuple of Tensors, got {type(value).__name__}: wrap it as [x]"
     )

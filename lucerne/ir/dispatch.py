@@ -100,8 +100,39 @@ class Interpreter:
     level = "call"
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Proceed) -> Any:
-        """`args` holds every parameter of `op` in signature order."""
+        """`args` holds every parameter of `op` in signature order.
+
+        With `out` an InPlace (kernel level): the op is `copy`, and its result lands in the target.
+        """
         return proceed(op, args, out)
+
+    def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
+        """Kernel level: whether a composite is to arrive whole and not as its primitives."""
+        return False
+
+    def made(self, tensor: Any) -> None:
+        """Kernel level: a tensor was filled with numbers from Python, not by an op."""
+
+    def reads(self, tensor: Any) -> None:
+        """Kernel level: somebody is about to look at the bytes of a tensor."""
+
+    def checks_later(self, flag: Any, error: Callable[[], Exception]) -> bool:
+        """Kernel level: an error is to be raised if `flag` is true. Whether it is taken care of;
+        False: look at the flag now."""
+        return False
+
+    def drawn(self) -> Any:
+        """Kernel level: where random numbers stand, to draw the same again; None: ask the
+        generator itself."""
+        return None
+
+    @contextmanager
+    def drawing_again(self, position: Any) -> Iterator[None]:
+        """Kernel level: inside, what was drawn since `position` (from `drawn`) is drawn again."""
+        yield
+
+    def reseeded(self, generator: Any) -> None:
+        """Kernel level: a generator is about to be given another state."""
 
     def __enter__(self) -> Any:
         self._stack().append(self)
@@ -184,3 +215,32 @@ entry = _Entry()
 
 def install(bottom: Bottom) -> None:
     entry.run = bottom
+
+
+def recording() -> bool:
+    """Whether what happens is seen by a kernel-level interpreter: nothing may go around it."""
+    return bool(state.kernel_level)
+
+
+def raise_if(flag: Any, error: Callable[[], Exception]) -> None:
+    """Raise when a tensor of one bool is true; if a function is being captured, at each call of
+    what is made of it."""
+    stack = state.kernel_level
+    if stack and stack[-1].checks_later(flag, error):
+        return
+    if bool(flag):
+        raise error()
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Inside, no interpreter sees anything: for tensors that must exist although a function is
+    only being captured (the first state of an optimizer)."""
+    before = state.call_level, state.kernel_level
+    state.call_level, state.kernel_level = [], []
+    state.refresh()
+    try:
+        yield
+    finally:
+        state.call_level, state.kernel_level = before
+        state.refresh()

@@ -5,6 +5,9 @@ Text form, one line per node, made to be read and compared:
     graph(%0: float32[2, 3], %1: float32[3])
       %2: float32[2, 3] = add(%0, %1)
       return %2
+
+`%1: float32[3, 2]{1, 3}@meta` has other strides than the contiguous ones, and another device.
+`ir/text.py` reads it back.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne.ir import infer
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
+from lucerne.ir.words import meta_text, static_text
 
 
 class Value:
@@ -29,9 +34,7 @@ class Value:
         return f"%{self.index}"
 
     def typed(self) -> str:
-        if isinstance(self.meta, TensorMeta):
-            return f"%{self.index}: {self.meta.dtype.name}{list(self.meta.shape)}"
-        return f"%{self.index}: {getattr(self.meta, '__name__', self.meta)}"
+        return f"%{self.index}: {meta_text(self.meta)}"
 
 
 class Node:
@@ -46,18 +49,22 @@ class Node:
 
     def __repr__(self) -> str:
         left = ", ".join(v.typed() for v in self.outputs)
-        return f"{left} = {self.op.qualified}({', '.join(map(repr, self.args))})"
+        call = f"{self.op.qualified}({', '.join(map(static_text, self.args))})"
+        return f"{left} = {call}" if left else call
 
 
 class Graph:
-    """Inputs, nodes in order, outputs."""
+    """Inputs, nodes in order, outputs, and which inputs hold another value afterwards."""
 
-    __slots__ = ("_next", "inputs", "nodes", "outputs")
+    __slots__ = ("_next", "inputs", "nodes", "outputs", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.outputs: tuple[Value, ...] = ()
+        self.writes: list[tuple[Value, Value]] = []
+        """(input, the value its memory holds when all nodes are done): nodes themselves are pure,
+        so every node reads what the input held before."""
         self._next = 0
 
     def value(self, meta: Any) -> Value:
@@ -78,6 +85,7 @@ class Graph:
     def __str__(self) -> str:
         lines = [f"graph({', '.join(v.typed() for v in self.inputs)})"]
         lines += [f"  {n!r}" for n in self.nodes]
+        lines += [f"  write {target!r} = {value!r}" for target, value in self.writes]
         lines.append(f"  return {', '.join(map(repr, self.outputs))}")
         return "\n".join(lines)
 
@@ -94,8 +102,11 @@ def map_values(fn: Callable[[Value], Any], args: tuple[Any, ...]) -> tuple[Any, 
     )
 
 
-def verify(graph: Graph) -> None:
-    """Every value is defined once, before it is read, and op arguments match the signature."""
+def verify(graph: Graph, deep: bool = False) -> None:
+    """Every value is defined once, before it is read, and op arguments match the signature.
+
+    `deep`: also, every op gives results of the dtype, shape, strides and device that are noted.
+    """
     defined = {v.index for v in graph.inputs}
     if len(defined) != len(graph.inputs):
         raise ValueError("graph: an input is listed twice")
@@ -112,6 +123,46 @@ def verify(graph: Graph) -> None:
             defined.add(v.index)
     for v in graph.outputs:
         _read(v, defined, len(graph.nodes))
+    _verify_writes(graph, defined)
+    if deep:
+        for n, node in enumerate(graph.nodes):
+            _verify_metas(n, node)
+
+
+def _verify_metas(n: int, node: Node) -> None:
+    """The results of a node are what its op makes of the arguments' metas."""
+    args = tuple(
+        tuple(x.meta if type(x) is Value else x for x in a)
+        if kind == "l"
+        else infer.argument(kind, a.meta if type(a) is Value else a, type(a) is Value)
+        for kind, a in zip(node.op.kinds, node.args, strict=True)
+    )
+    try:
+        found = infer.results(node.op, args)
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError) as error:
+        raise ValueError(f"node {n}: {node!r} takes no such arguments: {error}") from error
+    if found is None or not node.outputs:  # unknown, or a write that keeps no result
+        return
+    noted = [v.meta for v in node.outputs]
+    if list(found) != noted:
+        told = ", ".join(map(meta_text, found))
+        raise ValueError(f"node {n}: {node!r} gives {told}")
+
+
+def _verify_writes(graph: Graph, defined: set[int]) -> None:
+    """Only inputs are written, each once, with a value that fits."""
+    inputs = {v.index for v in graph.inputs}
+    written: set[int] = set()
+    for target, value in graph.writes:
+        if target.index not in inputs:
+            raise ValueError(f"graph: {target} is written but is no input")
+        if target.index in written:
+            raise ValueError(f"graph: {target} is written twice")
+        written.add(target.index)
+        _read(value, defined, len(graph.nodes))
+        old, new = target.meta, value.meta
+        if isinstance(old, TensorMeta) and (old.shape != new.shape or old.dtype is not new.dtype):
+            raise ValueError(f"graph: {target.typed()} can't hold {value.typed()}")
 
 
 def _read(v: Value, defined: set[int], n: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
 from lucerne.base.dtype import dtype as DType
+from lucerne.base.numbers import GivenFloat
 
 
 class TensorMeta:
@@ -71,7 +72,10 @@ class NumberMeta:
         return f"NumberMeta({self.kind.__name__})"
 
 
-NUMBER_METAS = {kind: NumberMeta(kind) for kind in (bool, int, float, complex)}
+NUMBER_METAS: dict[type, NumberMeta] = {
+    kind: NumberMeta(kind) for kind in (bool, int, float, complex)
+}
+NUMBER_METAS[GivenFloat] = NUMBER_METAS[float]
 
 _METAS: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDictionary()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
@@ -22,7 +22,8 @@ from lucerne.ir.meta import TensorMeta
 ARGUMENT, RESULT, CONSTANT, ARENA = "argument", "result", "constant", "arena"
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Place:
     """A tensor in a buffer: `kind` and `index` name the buffer (the arena has index 0)."""
 
     kind: str
@@ -36,7 +37,8 @@ class Place(NamedTuple):
         return f"{name}+{self.offset}"
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Number:
     """A number that is given anew for each call."""
 
     index: int

@@ -227,7 +227,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 # ---- smooth ones --------------------------------------------------------------------------------
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, opmath=True, out=False)
 def gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
     """What gelu passes back of a gradient."""
     if approximate == "tanh":
@@ -264,7 +264,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return s.gelu(input)
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, opmath=True, out=False)
 def silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What silu passes back of a gradient."""
     part = sigmoid(input)

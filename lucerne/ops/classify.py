@@ -7,6 +7,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import raise_if
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops import activation, matmul
@@ -425,8 +426,9 @@ def binary_cross_entropy(
         raise RuntimeError(
             f"Found dtype {dt.cxx_name(target.dtype)} but expected {dt.cxx_name(input.dtype)}"
         )
-    if not input.is_meta and input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    if not input.is_meta and input.numel():
+        outside = ~((input >= 0) & (input <= 1)).all()
+        raise_if(outside, lambda: RuntimeError("all elements of input should be between 0 and 1"))
     loss = bce_elements(input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
 

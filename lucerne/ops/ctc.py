@@ -11,6 +11,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import raise_if, recording
 from lucerne.ir.op import Tensor
 from lucerne.ops import join
 from lucerne.ops.index import index_nd, index_put_nd
@@ -150,9 +151,31 @@ def _lengths(values: Any, like: Tensor, name: str, batch: int) -> Tensor:
     return values
 
 
-def _padded_targets(targets: Tensor, lengths: Tensor, batch: int) -> Tensor:
-    """Targets as (batch, longest), from rows or from one after another."""
-    longest = int(lengths.max()) if batch else 0
+def _longest(given: Any, lengths: Tensor) -> int | None:
+    """The largest of the lengths; None: they are computed by a function that is being captured."""
+    if not hasattr(given, "_meta"):
+        return max(map(int, given), default=0)
+    if recording():
+        return None
+    return int(lengths.max()) if lengths.shape[0] else 0
+
+
+def _padded_targets(
+    targets: Tensor, lengths: Tensor, longest: int | None, batch: int, labels: int
+) -> Tensor:
+    """Targets as (batch, longest), from rows or from one after another.
+
+    With a length that isn't known the rows are as long as they can be: what stands behind their
+    ends counts for nothing, whatever label is put there.
+    """
+    if longest is None and targets.ndim == 2:
+        raise_if(
+            (lengths > targets.shape[1]).any(),
+            lambda: RuntimeError(f"target_lengths are at most {targets.shape[1]} for these rows"),
+        )
+        return targets.to(dt.int64).clamp(0, labels - 1)
+    if longest is None:
+        longest = targets.shape[0]
     if targets.ndim == 2:
         if targets.shape[1] < longest:
             raise RuntimeError(
@@ -168,16 +191,16 @@ def _padded_targets(targets: Tensor, lengths: Tensor, batch: int) -> Tensor:
     return index_nd(targets.to(dt.int64), (places.clamp(max=targets.shape[0] - 1),))
 
 
-def _check_ctc(log_probs: Tensor, lengths: Tensor, blank: int) -> None:
+def _check_ctc(log_probs: Tensor, lengths: Tensor, longest: int | None, blank: int) -> None:
     frames, _, labels = log_probs.shape
     if not 0 <= blank < labels:
         raise RuntimeError("blank must be in label range")
-    longest = int(lengths.max()) if lengths.shape[0] else 0
-    if longest > frames:
-        raise RuntimeError(
-            f"Expected input_lengths to have value at most {frames}, but got value {longest} "
-            "(while checking arguments for ctc_loss_allocate_outputs)"
-        )
+    text = f"Expected input_lengths to have value at most {frames}"
+    where = "(while checking arguments for ctc_loss_allocate_outputs)"
+    if longest is None:
+        raise_if((lengths > frames).any(), lambda: RuntimeError(f"{text} {where}"))
+    elif longest > frames:
+        raise RuntimeError(f"{text}, but got value {longest} {where}")
 
 
 @front(namespace=FUNCTIONAL)
@@ -206,8 +229,9 @@ def ctc_loss(
     batch = log_probs.shape[1]
     frames = _lengths(input_lengths, log_probs, "input_lengths", batch)
     lengths = _lengths(target_lengths, log_probs, "target_lengths", batch)
-    _check_ctc(log_probs, frames, blank)
-    rows = _padded_targets(targets, lengths, batch)
+    _check_ctc(log_probs, frames, _longest(input_lengths, frames), blank)
+    longest = _longest(target_lengths, lengths)
+    rows = _padded_targets(targets, lengths, longest, batch, log_probs.shape[2])
     loss = ctc_alignments(log_probs, rows, frames, lengths, blank)[0]
     if zero_infinity:
         loss = loss.masked_fill(loss == float("inf"), 0)

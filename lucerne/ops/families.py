@@ -17,6 +17,7 @@ from lucerne.ops import conv as conv
 from lucerne.ops import conversions as conversions
 from lucerne.ops import convolution as convolution
 from lucerne.ops import copies as copies
+from lucerne.ops import counted_random as counted_random
 from lucerne.ops import counting as counting
 from lucerne.ops import creation as creation
 from lucerne.ops import ctc as ctc

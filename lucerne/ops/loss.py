@@ -11,6 +11,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite
+from lucerne.ir.dispatch import raise_if
 from lucerne.ir.op import Tensor
 
 FUNCTIONAL = "nn.functional"
@@ -212,8 +213,8 @@ def _gaussian_variance(input: Tensor, var: Any) -> Tensor:
         if var < 0:
             raise ValueError("var has negative entry/entries")
         return (input.detach() * 0 + 1) * var
-    if not var.is_meta and bool((var < 0).any()):
-        raise ValueError("var has negative entry/entries")
+    if not var.is_meta:
+        raise_if((var < 0).any(), lambda: ValueError("var has negative entry/entries"))
     if var.shape == input.shape:
         return var
     if tuple(input.shape[:-1]) == tuple(var.shape):

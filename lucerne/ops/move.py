@@ -28,6 +28,15 @@ def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
 
 
+def _region_meta(input: TensorMeta, src: Any, size: Any, stride: Any, offset: int) -> TensorMeta:
+    return input
+
+
+@structural(internal=True, meta=_region_meta, out=False)
+def put_region(input: Tensor, src: Tensor, size: IntList, stride: IntList, offset: int) -> Tensor:
+    """`input` with the elements that a view of it reads (as in `as_strided`) replaced by `src`."""
+
+
 def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
     strides = (
         input.strides

@@ -62,6 +62,16 @@ def adam_update(
     return tuple(x for items in found for x in items)
 
 
+def _count_meta(steps: Any) -> tuple[TensorMeta, ...]:
+    return tuple(steps)
+
+
+@composite(internal=True, meta=_count_meta, vjp={}, out=False)
+def counted_up(steps: TensorList) -> Any:
+    """Counters of steps, one further."""
+    return tuple(step + 1 for step in steps)
+
+
 def _sgd_meta(params: Any, grads: Any, momentum_buffers: Any, *rest: Any) -> tuple[TensorMeta, ...]:
     return (*params, *momentum_buffers)
 

@@ -38,10 +38,15 @@ def _common_dtype(values: tuple[Any, ...], dtype: Any, out: Any) -> dt.dtype:
         return dtype
     if out is not None:
         return out.dtype
-    kinds = [v.dtype if hasattr(v, "_meta") else type(v) for v in values]
+    kinds = [v.dtype if hasattr(v, "_meta") else _kind(v) for v in values]
     if all(k is int or getattr(k, "category", dt.FLOAT) <= dt.INTEGER for k in kinds):
         return dt.int64
     return get_default_dtype()
+
+
+def _kind(value: Any) -> type:
+    """The type of a number; sizes that know their formulas are integers as well."""
+    return int if isinstance(value, int) and type(value) is not bool else type(value)
 
 
 def _length(start: float, end: float, step: float, dtype: dt.dtype) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne.optim.lists import ListOptimizer, Tensors, check_lr, column
+from lucerne.ir.dispatch import recording
+from lucerne.optim.lists import ListOptimizer, Tensors, check_lr, column, number
 from lucerne.optim.optimizer import ParamsT, State
 from lucerne.tensor import api as lu
 
@@ -82,7 +83,7 @@ def muon(
     adjust_lr_fn: str | None, has_complex: bool,
 ) -> None:  # fmt: skip
     """One step of Muon over lists of matrices, in place."""
-    lr = float(lr)
+    lr = number(lr) if recording() else float(lr)
     for p, g, buffer in zip(params, grads, muon_momentum_bufs, strict=True):
         if g.ndim != 2:
             raise ValueError("Param gradient must be a 2D matrix")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.ir.dispatch import recording
 from lucerne.optim.lists import (
     ListOptimizer,
     Tensors,
@@ -11,6 +12,7 @@ from lucerne.optim.lists import (
     check_lr,
     column,
     count,
+    number,
     options,
     step_dtype,
 )
@@ -89,14 +91,15 @@ def adafactor(
 ) -> None:  # fmt: skip
     """One step of Adafactor over lists of tensors, in place."""
     check_kind(foreach, False)
-    lr = float(lr)
+    lr = number(lr) if recording() else float(lr)
     count(state_steps)
     for i, (p, g) in enumerate(zip(params, grads, strict=True)):
         g = -g if maximize else g
-        step = state_steps[i].item()
+        step = number(state_steps[i])
         fresh = step**beta2_decay
+        fresh = fresh.to(p.dtype) if lu.is_tensor(fresh) else fresh
         least = lu.finfo(p.dtype).eps if eps1 is None else eps1
-        size = max(eps2, p.norm(2).item() / p.numel() ** 0.5) * min(lr, 1 / step**0.5)
+        size = _larger(eps2, number(p.norm(2)) / p.numel() ** 0.5) * _smaller(lr, 1 / step**0.5)
         if weight_decay:
             p.sub_(p * (lr * weight_decay))
         if g.dim() > 1:
@@ -105,11 +108,19 @@ def adafactor(
             variances[i].lerp_(g.square(), fresh)
             estimate = variances[i]
         update = estimate.clamp(min=least * least).rsqrt().mul_(g)
-        clip = max(1.0, update.norm(2).item() / (update.numel() ** 0.5 * d))
+        clip = _larger(1.0, number(update.norm(2)) / (update.numel() ** 0.5 * d))
         p.sub_(update * (size / clip))
 
 
-def _outer(g: Any, row_var: Any, col_var: Any, fresh: float, least: float) -> Any:
+def _larger(a: float, b: Any) -> Any:
+    return b.clamp(min=a) if lu.is_tensor(b) else max(a, b)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return lu.where(b < a, b, a) if lu.is_tensor(b) else min(a, b)
+
+
+def _outer(g: Any, row_var: Any, col_var: Any, fresh: Any, least: float) -> Any:
     """The second moment of a matrix from those of its rows and columns."""
     row_mean = g.norm(dim=-1, keepdim=True).square().div_(g.shape[-1])
     row_var.lerp_(row_mean, fresh)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.base.numbers import as_number
+from lucerne.ir.dispatch import recording
 from lucerne.optim.lists import (
     Tensors,
     check_at_least_zero,
@@ -23,7 +25,7 @@ from lucerne.optim.lists import (
 from lucerne.optim.optimizer import ParamsT, State
 from lucerne.optim.ready import Lists, Part, ReadyOptimizer, laid_out_alike, split
 from lucerne.tensor import api as lu
-from lucerne.tensor.optimizers import ready_adam
+from lucerne.tensor.optimizers import ready_adam, record_adam
 
 
 class Adam(ReadyOptimizer):
@@ -40,6 +42,7 @@ class Adam(ReadyOptimizer):
     tensor([0.9000, 0.9000], requires_grad=True)
     """
 
+    _given = ("lr", "betas", "weight_decay", "eps")
     _sparse = "Adam does not support sparse gradients, please consider SparseAdam instead"
 
     def __init__(
@@ -76,8 +79,8 @@ class Adam(ReadyOptimizer):
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
         beta1, beta2 = group["betas"]
-        weight_decay = float(group["weight_decay"])
-        return float(group["lr"]), float(beta1), float(beta2), weight_decay, group["eps"]
+        numbers = group["lr"], beta1, beta2, group["weight_decay"], group["eps"]
+        return tuple([as_number(x) for x in numbers])
 
     def _lists(self, part: Part, grads: tuple[Any, ...] | None) -> Lists:
         states = part.states
@@ -93,6 +96,12 @@ class Adam(ReadyOptimizer):
 
     def _ready_step(self, lists: Lists, flags: tuple[bool, ...]) -> Any:
         return _ready(lists, flags)
+
+    def _record(self, lists: Lists, flags: tuple[bool, ...], numbers: tuple[float, ...]) -> bool:
+        if bool(lists[4]) != bool(flags[1]):
+            return False  # amsgrad was switched on or off after the first step
+        record_adam(lists, flags, numbers)
+        return True
 
     def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
         states = part.states
@@ -157,7 +166,7 @@ def adam(
     columns = (exp_avgs, exp_avg_sqs, tops, state_steps)
     for some, slopes in split(params, grads):
         picked = [[c[where[id(p)]] for p in some] if c else [] for c in columns]
-        if not differentiable:
+        if not differentiable and not recording():
             alike = list(map(laid_out_alike, some, slopes))
             lists = [tuple(x) for x in (some, alike, *picked)]
             step = _ready(lists, (decoupled_weight_decay, amsgrad, maximize))

@@ -100,6 +100,11 @@ def asgd(
         step = number(counted)
         p.sub_(p * (lambd * rate))
         p.sub_(g * rate)
+        if lu.is_tensor(weight):  # a step that is captured
+            ax.copy_(lu.where(weight == 1, p, ax + (p - ax) * weight))
+            eta.copy_(lr / (1 + lambd * lr * step) ** alpha)
+            mu.copy_(1 / (step - t0).clamp(min=1))
+            continue
         if weight == 1:
             ax.copy_(p)
         else:

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.base.defaults import get_default_dtype
+from lucerne.base.numbers import watching
+from lucerne.ir.dispatch import recording, unseen
 from lucerne.optim.optimizer import Optimizer, State, _use_grad_for_differentiable
 from lucerne.tensor import api as lu
+from lucerne.tensor.optimizers import count_steps
 
 Tensors = Sequence[Any]
 
@@ -32,6 +35,7 @@ class ListOptimizer(Optimizer):
     Subclasses give the first state of a parameter (`_begin`) and the update of lists (`_update`).
     """
 
+    _given: tuple[str, ...] = ("lr",)
     _sparse = ""
     """What is said of sparse gradients; empty: they are taken."""
 
@@ -67,11 +71,18 @@ class ListOptimizer(Optimizer):
         if params:
             self._update(group, params, grads, self._states(params, group))
 
+    def _prepare_states(self) -> None:
+        for group in self.param_groups:
+            self._states(gathered(group)[0], group)
+
     def _states(self, params: Sequence[Any], group: dict[str, Any]) -> list[State]:
         found = []
         for p in params:
             state = self.state[p]
-            if not state:
+            if not state and recording():
+                with unseen(), watching():  # a captured step works on a state that exists
+                    state.update(self._begin(p, group))
+            elif not state:
                 state.update(self._begin(p, group))
             found.append(state)
         return found
@@ -172,9 +183,11 @@ def check_kind(
 
 def number(x: Any, differentiable: bool = False) -> Any:
     """A step or a rate as a Python number; a copy where autograd must see it, since the next step
-    writes into the original."""
+    writes into the original. A step that is captured can't look at it: a float64 tensor then."""
     if not isinstance(x, lu.Tensor):
         return x
+    if recording() and not differentiable:
+        return x.double()
     return x.clone() if differentiable else x.item()
 
 
@@ -184,6 +197,9 @@ def read(x: Any, differentiable: bool) -> Any:
 
 
 def count(steps: Tensors) -> None:
+    if recording():
+        count_steps(steps)
+        return
     for step in steps:
         step += 1
 

@@ -10,6 +10,8 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from lucerne.base import notices
+from lucerne.ir.dispatch import recording
+from lucerne.optim.given import given_numbers
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.optimizers import clear_grads
@@ -85,6 +87,8 @@ class Optimizer:
     tensor([0.8000, 0.8000], requires_grad=True)
     """
 
+    _given: tuple[str, ...] = ()
+    """Options that a captured step reads anew at each call (see `lucerne.optim.given`)."""
     _optimizer_step_pre_hooks: dict[int, Hook]
     _optimizer_step_post_hooks: dict[int, Hook]
     _optimizer_state_dict_pre_hooks: dict[int, Hook]
@@ -153,16 +157,21 @@ class Optimizer:
         @functools.wraps(step)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
+            run = _recorded_step if recording() else step
             if not (self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks):
-                out = step(*args, **kwargs)
+                out = run(*args, **kwargs)
             else:
                 args, kwargs = _before_step(step, self, args, kwargs)
-                out = step(*args, **kwargs)
+                out = run(*args, **kwargs)
             if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
                 hooks = (self._optimizer_step_post_hooks, _global_optimizer_post_hooks)
                 for hook in chain(*(list(h.values()) for h in hooks)):
                     hook(self, args, kwargs)
             return out
+
+        def _recorded_step(*args: Any, **kwargs: Any) -> Any:
+            with given_numbers(args[0]):
+                return step(*args, **kwargs)
 
         return wrapper
 
@@ -173,6 +182,9 @@ class Optimizer:
         if getattr(cls.step, "hooked", None) is None:
             cls.step = self.profile_hook_step(cls.step)  # type: ignore[method-assign]
             cls.step.hooked = True  # type: ignore[attr-defined]
+
+    def _prepare_states(self) -> None:
+        """Make the states a step would make; a base class knows of none."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters once. `closure` computes the loss anew and returns it."""

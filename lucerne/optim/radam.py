@@ -20,6 +20,7 @@ from lucerne.optim.lists import (
     zeros,
 )
 from lucerne.optim.optimizer import ParamsT, State
+from lucerne.tensor import api as lu
 
 
 class RAdam(ListOptimizer):
@@ -94,8 +95,14 @@ def radam(
         rest = 1 - beta2**step
         length = most - 2 * step * beta2**step / rest
         change = exp_avg * (lr / (1 - beta1**step))
-        if length > 5.0:
-            ratio = (length - 4) * (length - 2) * most
-            trust = (ratio / ((most - 4) * (most - 2) * length)) ** 0.5
-            change = change * (trust * rest**0.5) / exp_avg_sq.sqrt().add(eps)
+        if lu.is_tensor(length):  # a step that is captured: both ways, and a choice
+            far = change * _trust(length, most, rest) / exp_avg_sq.sqrt().add(eps)
+            change = lu.where(length > 5.0, far, change)
+        elif length > 5.0:
+            change = change * _trust(length, most, rest) / exp_avg_sq.sqrt().add(eps)
         p.sub_(change)
+
+
+def _trust(length: Any, most: float, rest: Any) -> Any:
+    ratio = (length - 4) * (length - 2) * most
+    return (ratio / ((most - 4) * (most - 2) * length)) ** 0.5 * rest**0.5

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
+from lucerne.ir.dispatch import recording
 from lucerne.optim.lists import ListOptimizer, Tensors, gathered, loss_of
 from lucerne.optim.optimizer import State
 from lucerne.tensor import api as lu
@@ -71,6 +72,10 @@ class ReadyOptimizer(ListOptimizer):
     def _ready_step(self, lists: Lists, flags: tuple[bool, ...]) -> Any:
         raise NotImplementedError
 
+    def _record(self, lists: Lists, flags: tuple[bool, ...], numbers: tuple[float, ...]) -> bool:
+        """Write the step into a graph as one node; False: it is no case for that."""
+        raise NotImplementedError
+
     def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
         raise NotImplementedError
 
@@ -80,6 +85,10 @@ class ReadyOptimizer(ListOptimizer):
 
     def _step(self, closure: Callable[[], Any] | None) -> Any:
         loss = loss_of(closure)
+        if recording():
+            for group in self.param_groups:
+                self._record_group(group)
+            return loss
         if self.found_inf is not None and self.found_inf.item():
             return loss
         ready = self.__dict__.setdefault("_ready", {})
@@ -97,6 +106,26 @@ class ReadyOptimizer(ListOptimizer):
         if not same:
             self._known_states = list(self.state.values())
         return loss
+
+    def _record_group(self, group: dict[str, Any]) -> None:
+        """A step that is captured: one node for all parameters of a kind, and no pointers."""
+        params, grads = gathered(group)
+        if self._sparse and any(g.is_sparse for g in grads):
+            raise RuntimeError(self._sparse)
+        flags = self._flags(group)
+        for some_params, some_grads in split(params, grads):
+            part = Part(tuple(some_params), self._states(some_params, group), None)
+            whole = not (
+                group["differentiable"]
+                or some_params[0].is_complex()
+                or any(g.is_sparse for g in some_grads)
+                or any(isinstance(x, lu.Tensor) for x in _flat(group))
+            )
+            if whole:
+                lists = self._lists(part, tuple(map(laid_out_alike, some_params, some_grads)))
+                whole = self._record(lists, flags, self._numbers(group))
+            if not whole:
+                self._plain(group, part, some_grads)
 
     def _step_again(self, group: dict[str, Any], kept: Ready) -> None:
         numbers = self._numbers(group)
@@ -139,6 +168,12 @@ class ReadyOptimizer(ListOptimizer):
         part.step = None
         self._plain(group, part, grads)
         return part
+
+
+def _flat(group: dict[str, Any]) -> list[Any]:
+    """All options, those in tuples as well."""
+    options = [v for k, v in group.items() if k not in ("params", "param_names")]
+    return [x for v in options for x in (v if isinstance(v, tuple) else (v,))]
 
 
 def split(params: Tensors, grads: Tensors) -> list[tuple[list[Any], list[Any]]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne.base.numbers import as_number
+from lucerne.capture.fake import CaptureError
+from lucerne.ir.dispatch import recording, unseen
 from lucerne.optim.lists import (
     Tensors,
     check_at_least_zero,
@@ -17,7 +20,7 @@ from lucerne.optim.lists import (
 from lucerne.optim.optimizer import ParamsT, State, _use_grad_for_differentiable
 from lucerne.optim.ready import Lists, Part, ReadyOptimizer, laid_out_alike, split
 from lucerne.tensor import api as lu
-from lucerne.tensor.optimizers import ready_sgd
+from lucerne.tensor.optimizers import ready_sgd, record_sgd
 
 
 class SGD(ReadyOptimizer):
@@ -33,6 +36,8 @@ class SGD(ReadyOptimizer):
     >>> w
     tensor([0.8000, 0.8000], requires_grad=True)
     """
+
+    _given = ("lr", "momentum", "dampening", "weight_decay")
 
     def __init__(
         self, params: ParamsT, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0,
@@ -61,14 +66,19 @@ class SGD(ReadyOptimizer):
         return group["nesterov"], group["maximize"], group["momentum"] != 0
 
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
-        weight_decay = float(group["weight_decay"])
-        return weight_decay, group["momentum"], float(group["lr"]), group["dampening"]
+        numbers = group["weight_decay"], group["momentum"], group["lr"], group["dampening"]
+        return tuple([as_number(x) for x in numbers])
 
     def _states(self, params: Sequence[Any], group: dict[str, Any]) -> list[State]:
         if group["fused"]:
             for p in params:
                 check_fused_param(p)
-        return [self.state[p] for p in params] if group["momentum"] != 0 else []
+        if group["momentum"] == 0:
+            return []
+        states = [self.state[p] for p in params]
+        if recording():
+            _begin_momentum(params, states, group)
+        return states
 
     def _lists(self, part: Part, grads: tuple[Any, ...] | None) -> Lists:
         return part.params, grads, tuple([s.get("momentum_buffer") for s in part.states])
@@ -81,6 +91,11 @@ class SGD(ReadyOptimizer):
         given = [() if x is None else tuple(x) for x in lists]
         return ready_sgd(given, (bool(nesterov), bool(maximize), False))
 
+    def _record(self, lists: Lists, flags: tuple[bool, ...], numbers: tuple[float, ...]) -> bool:
+        nesterov, maximize, _ = flags
+        record_sgd(lists, (bool(nesterov), bool(maximize), False), numbers)
+        return True
+
     def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
         buffers = [s.get("momentum_buffer") for s in part.states] or [None] * len(part.params)
         sgd(
@@ -90,6 +105,20 @@ class SGD(ReadyOptimizer):
         )  # fmt: skip
         for state, buffer in zip(part.states, buffers, strict=False):
             state["momentum_buffer"] = buffer
+
+
+def _begin_momentum(params: Sequence[Any], states: list[State], group: dict[str, Any]) -> None:
+    """A captured step finds buffers of zeros, from which the first step is like all others."""
+    pairs = zip(params, states, strict=True)
+    missing = [(p, s) for p, s in pairs if s.get("momentum_buffer") is None]
+    if missing and group["dampening"] != 0:
+        raise CaptureError(
+            "SGD: the first step with dampening is unlike the others: run it before the function "
+            "is compiled"
+        )
+    for p, state in missing:
+        with unseen():
+            state["momentum_buffer"] = lu.zeros_like(p, requires_grad=False)
 
 
 def sgd(
@@ -110,11 +139,12 @@ def sgd(
         for g in d_p_list:
             g.div_(grad_scale)
     where = {id(p): k for k, p in enumerate(params)}
-    numbers = (float(weight_decay), float(momentum), float(lr), float(dampening))
+    ready = not recorded and not recording()
     for some, slopes in split(params, d_p_list):
         places = [where[id(p)] for p in some]
         buffers = [momentum_buffer_list[k] for k in places] if momentum else []
-        if not recorded and not any(g.is_sparse for g in slopes):
+        if ready and not any(g.is_sparse for g in slopes):
+            numbers = (float(weight_decay), float(momentum), float(lr), float(dampening))
             if all(b is None for b in buffers):
                 first, buffers = True, [lu.empty_like(p) for p in some] if momentum else []
             else:

@@ -95,6 +95,7 @@ from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa
 from lucerne.tensor.overrides import (
     disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
 )
+from lucerne.tensor.queries import _assert as _assert
 from lucerne.tensor.queries import get_device as get_device
 from lucerne.tensor.queries import is_conj as is_conj
 from lucerne.tensor.queries import is_inference as is_inference

@@ -60,7 +60,7 @@ def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
     strides = tuple(n // array.itemsize for n in array.strides)
     dense = bool(array.size) and sh.is_dense(array.shape, strides) and min(strides, default=0) >= 0
     t = new_tensor(make_meta(exact, array.shape, strides if dense else None, host))
-    interop.bits(t)[...] = array
+    interop.fill(t, array)
     if target is not exact:
         t = t.to(target)
     return t if where == host else t.to(where)

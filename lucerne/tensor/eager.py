@@ -14,6 +14,7 @@ import numpy as np
 from lucerne import backends
 from lucerne.base import shape as sh
 from lucerne.base.config import config
+from lucerne.base.numbers import GivenFloat
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
@@ -30,7 +31,7 @@ from lucerne.tensor.observe import Observation
 from lucerne.tensor.storage import FAST, Storage
 from lucerne.tensor.trace import traced
 
-_NUMBERS = frozenset((bool, int, float, complex, type(None)))
+_NUMBERS = frozenset((bool, int, float, complex, type(None), GivenFloat))
 _plans: dict[tuple[Any, ...], Plan] = {}
 _state = dispatch.state
 
@@ -64,6 +65,8 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
         elif kind == "n":
             key.append(type(a))
         elif kind == "l":
+            if type(a) is not tuple:
+                return _run_unusual(op, args, None)
             for x in a:
                 if type(x) not in plain_types and x is not None:
                     return _run_unusual(op, args, None)
@@ -193,7 +196,7 @@ class KernelPlan(Plan):
         if self.device.type != backends.META:
             backend = backends.get(self.device.type)
             self.allocate = backend.allocate
-            given = _metas_of(op, args)
+            given = metas_of(op, args)
             _check_memory(given)
             if execute is None:
                 self.execute = backend.compile(one_op_graph(op, given, metas))
@@ -277,7 +280,7 @@ class DataPlan(Plan):
         self.native = False
         self.op = op
         self.device = device
-        self.execute = backends.get(device.type).compile(one_op_graph(op, _metas_of(op, args), ()))
+        self.execute = backends.get(device.type).compile(one_op_graph(op, metas_of(op, args), ()))
 
     def run(self, args: tuple[Any, ...]) -> Any:
         found = self.execute(flat_inputs(self.op, args), [])
@@ -311,7 +314,7 @@ def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
 
 
 def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
-    metas = _metas_of(op, args)
+    metas = metas_of(op, args)
     if op.kind == op_.VIEW:
         return _view_plan(op, metas)
     if op.data_dependent:
@@ -353,7 +356,7 @@ def _check_memory(metas: tuple[Any, ...]) -> None:
             raise RuntimeError("Tensor on device meta is not on the expected device cpu!")
 
 
-def _metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with tensors replaced by their metas and numbers by their kind."""
     found: list[Any] = []
     for kind, a in zip(op.kinds, args, strict=True):
@@ -417,7 +420,9 @@ def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t" and type(a) not in plain_types and type(a) not in _NUMBERS:
             return False
-        if kind == "l" and any(type(x) not in plain_types and x is not None for x in a):
+        if kind == "l" and (
+            type(a) is not tuple or any(type(x) not in plain_types and x is not None for x in a)
+        ):
             return False
     return True
 
@@ -458,7 +463,13 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     if overrides.any_override(op, args):
         return _run_unusual(op, args, None)
     recorded = _state.grad_enabled and record.needs_grad(op, args)
-    fused = None if recorded and not op.explicit else _fused_plan(op, args)
+    whole = not recorded or op.explicit
+    if _state.kernel_level and whole and _state.kernel_level[-1].takes(op, args):
+        result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
+        if recorded:
+            record.record(op, args, result)
+        return result
+    fused = _fused_plan(op, args) if whole else None
     if fused is not None:
         result = fused.run(args)
         if FAST is not None:
@@ -475,13 +486,13 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     if recorded and op.explicit:
         _state.grad_enabled = False
         try:
-            result = _body(op, args)
+            result = body_of(op, args)
         finally:
             _state.grad_enabled = True
         result = record.detached_from_inputs(result, args)
         record.record(op, args, result)
         return result
-    return _body(op, args)
+    return body_of(op, args)
 
 
 # ---- composites as one kernel -----------------------------------------------------------------
@@ -558,15 +569,15 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
 
 def _built_fused_plan(op: Op, args: tuple[Any, ...], target: Any, backend: Any) -> Any:
     if op.meta is not None:
-        found = op.meta(*_metas_of(op, args))
+        found = op.meta(*metas_of(op, args))
         if found is None:  # an unusual case, which only the body knows
             return None
         metas = (found,) if isinstance(found, TensorMeta) else tuple(found)
-        graph, kind = one_op_graph(op, _metas_of(op, args), metas), tuple
+        graph, kind = one_op_graph(op, metas_of(op, args), metas), tuple
     elif op_.SCALAR in op.kinds or op_.TENSOR_LIST in op.kinds:
         return None
     else:
-        seen = traced(op, args, target, _body)
+        seen = traced(op, args, target, body_of)
         if seen is None:
             return None
         graph, kind = seen[0], type(seen[1])
@@ -575,7 +586,8 @@ def _built_fused_plan(op: Op, args: tuple[Any, ...], target: Any, backend: Any) 
     return None if execute is None else FusedPlan(op, args, metas, execute, kind)
 
 
-def _body(op: Op, args: tuple[Any, ...]) -> Any:
+def body_of(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of a composite's body."""
     try:
         if op.needs_opmath:
             return record.in_opmath(op, args)

@@ -13,7 +13,8 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import notices
-from lucerne.ir import export
+from lucerne.ir import dispatch, export
+from lucerne.ir.convert import Unknown
 from lucerne.ops.creation import checked_number
 from lucerne.ops.index import index as index_op
 from lucerne.ops.move import copy, filled
@@ -22,6 +23,7 @@ from lucerne.ops.view import alias, expand_shape, unsqueeze
 from lucerne.tensor import convert
 from lucerne.tensor.base import Maker, TensorBase
 from lucerne.tensor.into import InPlace
+from lucerne.tensor.overrides import ask
 
 _AS_TUPLE_LIMIT = 32
 
@@ -31,6 +33,10 @@ def getitem(x: Any, index: Any) -> Any:
     kind = type(index)
     if kind is int:
         return _select(x, 0, index, 0)
+    if dispatch.state.active:
+        unknown = _unknown(index)
+        if unknown is not None:  # a proxy: a tracer is to record this
+            return ask([unknown], Maker.cls.__getitem__, (x, index), {})
     if kind is slice:
         return _slice(x, 0, index)
     if index is None:
@@ -41,6 +47,16 @@ def getitem(x: Any, index: Any) -> Any:
     if not tensors:
         return alias(x) if view is x else view
     return index_op(view, tensors)
+
+
+def _unknown(index: Any) -> Any:
+    """A part of an index whose value is not known yet."""
+    for part in index if isinstance(index, tuple) else (index,):
+        ends = (part.start, part.stop, part.step) if isinstance(part, slice) else (part,)
+        for end in ends:
+            if isinstance(end, Unknown):
+                return end
+    return None
 
 
 def setitem(x: Any, index: Any, value: Any) -> None:

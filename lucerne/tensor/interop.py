@@ -12,6 +12,7 @@ from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.base.memory import array_over
+from lucerne.ir import dispatch
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
@@ -27,6 +28,19 @@ Array = np.ndarray[Any, Any]
 
 def bits(t: Any) -> Array:
     """The tensor's elements as stored (bfloat16 as uint16, ...), sharing memory with it."""
+    if dispatch.state.kernel_level:
+        dispatch.state.kernel_level[-1].reads(t)
+    return _bits(t)
+
+
+def fill(t: Any, array: Array) -> None:
+    """Give a new tensor its first values."""
+    _bits(t)[...] = array
+    if dispatch.state.kernel_level:
+        dispatch.state.kernel_level[-1].made(t)
+
+
+def _bits(t: Any) -> Array:
     meta: TensorMeta = t._meta
     if meta.device.type == backends.META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")

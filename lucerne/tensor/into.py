@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
 from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.base.where import user_place
@@ -12,7 +13,7 @@ from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace as InPlace
 from lucerne.ir.op import Op
-from lucerne.ops.move import copy
+from lucerne.ops.move import clone_as, copy
 from lucerne.tensor import fast
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
@@ -140,7 +141,14 @@ class Plans:
 def plan_copy(target: Any, source: Any) -> None:
     """Convert and broadcast `source` straight into the memory of `target`."""
     args = (target, source)
-    Plans.get(_copy, args).run_into(args, [target])
+    if _state.kernel_level:
+        dispatch.through(_state.kernel_level, _copy, args, InPlace(target), _copy_now)
+    else:
+        Plans.get(_copy, args).run_into(args, [target])
+
+
+def _copy_now(op: Op, args: tuple[Any, ...], out: Any = None) -> None:
+    Plans.get(op, args).run_into(args, [args[0]])
 
 
 def bump(t: Any) -> None:
@@ -241,8 +249,14 @@ def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
 
 def _bare_clone(t: Any) -> Any:
     """The values before they are overwritten, with the history they had."""
-    made = new_tensor(t._meta if t._meta.is_dense else t._meta.like(shape=tuple(t._meta.shape)))
-    plan_copy(made, make_tensor(t._storage, t._offset, t._meta))
+    bare = make_tensor(t._storage, t._offset, t._meta)
+    if _state.active:  # whoever watches sees the copy as an op
+        before, _state.grad_enabled = _state.grad_enabled, False
+        made = clone_as(bare, lo.preserve_format)
+        _state.grad_enabled = before
+    else:
+        made = new_tensor(t._meta if t._meta.is_dense else t._meta.like(shape=tuple(t._meta.shape)))
+        plan_copy(made, bare)
     made._auto = record.frozen_history(t)
     return made
 
@@ -282,6 +296,8 @@ def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -
     buffer = target._storage.buffer
     if updates:
         args = tuple(x for a in args for x in (a if isinstance(a, tuple) else (a,)))
+        if sum(a is target for a in args) > 1:  # it would read what it has written
+            return False
     return all(
         not isinstance(a, TensorBase) or a is target or a._storage.buffer is not buffer
         for a in args

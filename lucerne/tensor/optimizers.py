@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base.config import config
+from lucerne.base.numbers import as_number
 from lucerne.base.where import user_place
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
-from lucerne.ops.optimizers import adam_update, sgd_update
+from lucerne.ops.optimizers import adam_update, counted_up, sgd_update
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.into import Plans, bump, refuse_internal_overlap, write
 from lucerne.tensor.storage import FAST
 
 _ADAM: Op = adam_update.op  # type: ignore[attr-defined]
 _SGD: Op = sgd_update.op  # type: ignore[attr-defined]
+_COUNT: Op = counted_up.op  # type: ignore[attr-defined]
 
 
 def _update(op: Op, args: tuple[Any, ...], written: Sequence[Any]) -> None:
@@ -32,7 +34,8 @@ def _update(op: Op, args: tuple[Any, ...], written: Sequence[Any]) -> None:
         return
     with no_grad():
         found = dispatch.entry.run(op, args)
-    for t, value in zip(written, found, strict=True):
+    results = found if isinstance(found, tuple) else (found,)
+    for t, value in zip(written, results, strict=True):
         write(t, value)
 
 
@@ -54,8 +57,9 @@ def _adam(decoupled: bool, lists: tuple[Any, ...], numbers: tuple[Any, ...]) -> 
     if not params:
         return
     args = (
-        params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, float(lr), float(beta1),
-        float(beta2), float(weight_decay), float(eps), decoupled, bool(amsgrad), bool(maximize),
+        params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, as_number(lr),
+        as_number(beta1), as_number(beta2), as_number(weight_decay), as_number(eps), decoupled,
+        bool(amsgrad), bool(maximize),
     )  # fmt: skip
     _update(_ADAM, args, (*params, *exp_avgs, *exp_avg_sqs, *max_exp_avg_sqs))
 
@@ -95,10 +99,33 @@ def _fused_sgd_(
     params, slopes = tuple(self), tuple(grads)
     buffers = tuple(momentum_buffer_list) if momentum else ()
     args = (
-        params, slopes, buffers, float(weight_decay), float(momentum), float(lr),
-        float(dampening), bool(nesterov), bool(maximize), bool(is_first_step),
+        params, slopes, buffers, as_number(weight_decay), as_number(momentum), as_number(lr),
+        as_number(dampening), bool(nesterov), bool(maximize), bool(is_first_step),
     )  # fmt: skip
     _update(_SGD, args, (*params, *buffers))
+
+
+# ---- steps that are captured ------------------------------------------------------------------
+
+
+def record_adam(lists: Sequence[Any], flags: Sequence[bool], numbers: Sequence[float]) -> None:
+    """Count the steps and update, as two nodes of a graph; arguments as those of `ready_adam`."""
+    decoupled, amsgrad, maximize = flags
+    count_steps(lists[-1])
+    _adam(bool(decoupled), tuple(lists), (*numbers, amsgrad, maximize))
+
+
+def record_sgd(lists: Sequence[Any], flags: Sequence[bool], numbers: Sequence[float]) -> None:
+    """Update, as one node of a graph; arguments as those of `ready_sgd`."""
+    params, _, buffers = (tuple(x) for x in lists)
+    if params:
+        _update(_SGD, (*(tuple(x) for x in lists), *numbers, *flags), (*params, *buffers))
+
+
+def count_steps(steps: Sequence[Any]) -> None:
+    """Add one to each counter: a single node for all of them."""
+    if steps:
+        _update(_COUNT, (tuple(steps),), steps)
 
 
 # ---- steps kept ready -------------------------------------------------------------------------
@@ -196,6 +223,6 @@ def ready_sgd(lists: Sequence[tuple[Any, ...]], flags: tuple[bool, bool, bool]) 
 
 def clear_grads(params: Sequence[Any]) -> None:
     """`p.grad = None` for each."""
-    if FAST is None or not FAST.clear_grads(tuple(params)):
+    if FAST is None or dispatch.recording() or not FAST.clear_grads(tuple(params)):
         for p in params:
             p.grad = None

@@ -11,6 +11,7 @@ import numpy as np
 
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir.dispatch import InPlace
+from lucerne.ir.meta import NUMBER_METAS
 from lucerne.ir.op import Op
 from lucerne.tensor.base import Maker, TensorBase, plain_types
 
@@ -300,7 +301,7 @@ def plain_arguments(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _plain(op: Op, position: int, a: Any) -> Any:
-    if a is None or isinstance(a, TensorBase) or type(a) in (bool, int, float, complex):
+    if a is None or isinstance(a, TensorBase) or type(a) in NUMBER_METAS:
         return a
     if isinstance(a, np.generic) or (isinstance(a, np.ndarray) and a.ndim == 0):
         return a.item()

@@ -58,6 +58,11 @@ def get_device(input: Any) -> int:
     return int(input.get_device())
 
 
+def _assert(condition: Any, message: str) -> None:
+    """`assert` as a function, which a traced graph can hold."""
+    assert condition, message
+
+
 def typename(obj: Any) -> str:
     """The type's name, with torch's spelling for tensors."""
     if isinstance(obj, TensorBase):

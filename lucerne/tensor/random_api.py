@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import rng
-from lucerne.ops.random import bernoulli_fill, normal_fill
+from lucerne.ops.random import bernoulli_fill, normal_fill, randint
 from lucerne.tensor.interop import from_numpy, values
 from lucerne.tensor.into import InPlace
 from lucerne.tensor.random.generator import Generator as _Generator
@@ -17,6 +17,7 @@ from lucerne.tensor.random.generator import default_generator as default_generat
 from lucerne.tensor.tensor import Tensor
 
 rng.install(default_generator)
+_KEYS, _KEY_SIZE = 1 << 62, (2,)
 
 
 def manual_seed(seed: int) -> Any:
@@ -28,6 +29,15 @@ def manual_seed(seed: int) -> Any:
     tensor([0.4963, 0.7682])
     """
     return default_generator.manual_seed(int(seed))
+
+
+def new_key() -> Any:
+    """The key of one call of a compiled program (two int64: a seed and an offset).
+
+    It is drawn from the default generator: seeds and states decide over programs too, and no two
+    calls get the same.
+    """
+    return randint(0, _KEYS, _KEY_SIZE)
 
 
 def seed() -> int:

@@ -90,6 +90,13 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
+    """How exact float32 products must be: all three settings give the accuracy of float32.
+
+    The setting is a permission to be less exact, and nothing here makes use of it. Tile units
+    multiply float32 numbers in three parts, with errors no larger than those of float32
+    multiplication (decision record 13); the environment's `LUCERNE_FLOAT32_PARTS=0` switches that
+    off.
+    """
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"expected one of 'highest', 'high', 'medium', got {precision!r}")
     _Flags.matmul_precision = precision

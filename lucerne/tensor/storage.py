@@ -88,7 +88,9 @@ class Storage(StorageBase):
 
     def alias(self) -> Storage:
         """The same bytes under a version counter of its own (what `.data` gives)."""
-        return Storage(self.buffer, self.nbytes, self.device, self.owner)
+        made = Storage(None, self.nbytes, self.device, self.owner)
+        made.buffer, made.address = self.buffer, self.address
+        return made
 
     def host(self) -> np.ndarray[Any, Any]:
         """The bytes as a uint8 array on the host."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from lucerne.ir import dispatch
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
 from lucerne.tensor import autocast
@@ -259,7 +260,7 @@ def _without_reentry(
             f"determinism_check should be one of ['default', 'none'] but got {determinism_check}"
         )
     forward_context, recompute_context = context_fn()
-    rng = default_generator.state_bytes() if preserve_rng_state else None
+    rng = _rng_now() if preserve_rng_state else None
     precision = autocast.snapshot()
 
     def rerun() -> Any:
@@ -271,11 +272,21 @@ def _without_reentry(
         return function(*args, **kwargs)
 
 
+def _rng_now() -> Any:
+    """Where the default generator stands; a function that is captured only knows what it drew."""
+    position = dispatch.state.kernel_level[-1].drawn() if dispatch.recording() else None
+    return default_generator.state_bytes() if position is None else position
+
+
 @contextmanager
 def _rng_as(state: Any) -> Iterator[None]:
     """The default generator as it was in forward, put back afterwards."""
     if state is None:
         yield
+        return
+    if isinstance(state, int):
+        with dispatch.state.kernel_level[-1].drawing_again(state):
+            yield
         return
     now = default_generator.state_bytes()
     default_generator.load_state_bytes(state)
@@ -304,7 +315,7 @@ class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, run_function: Fn, preserve_rng_state: bool, *args: Any) -> Any:
         ctx.run_function = run_function
-        ctx.rng = default_generator.state_bytes() if preserve_rng_state else None
+        ctx.rng = _rng_now() if preserve_rng_state else None
         ctx.precision = autocast.snapshot()
         ctx.plain = [None if isinstance(a, Tensor) else a for a in args]
         ctx.tensor_at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]

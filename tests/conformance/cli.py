@@ -108,7 +108,9 @@ def run_own(chosen: Arguments) -> int:
 
 
 def run_modules(chosen: Arguments) -> int:
-    """M9: the classes of torch's module_db."""
+    """M9: the classes of torch's module_db; with --compiled against themselves compiled."""
+    if chosen.compiled:
+        return _run_classes(["compiled modules"], chosen)
     return _run_classes(["modules", *(["module variants"] if chosen.variants else [])], chosen)
 
 
@@ -292,6 +294,9 @@ def _parser() -> argparse.ArgumentParser:
         table.add_argument("classes", nargs="*", help="class names; all of them without any")
     tables["modules"].add_argument(
         "--variants", action="store_true", help="also non-contiguous inputs, and float64"
+    )
+    tables["modules"].add_argument(
+        "--compiled", action="store_true", help="M9c, M9b: each against itself compiled"
     )
     named = add("names", run_names)
     named.add_argument("--missing", action="store_true", help="list what is missing")

@@ -12,6 +12,7 @@ from tests.conformance import catalog
 from tests.conformance.bridge import Bridge
 from tests.conformance.context import Limits
 from tests.conformance.modules import check as module_check
+from tests.conformance.modules import compiled as module_compiled
 from tests.conformance.modules import errors as module_errors
 from tests.conformance.modules import own as own_modules
 from tests.conformance.modules import samples as modules
@@ -58,6 +59,18 @@ def check_variants(name: str, bridge: Bridge, limits: Limits) -> list[Tally]:
     return [spread, wide]
 
 
+def check_compiled_modules(name: str, bridge: Bridge, limits: Limits) -> list[Tally]:
+    """M9c, M9b: the module against itself compiled, by tolerance and (`bitwise`) bit for bit."""
+    close = Tally("M9c", name, modules.TIER, "float32")
+    bitwise = Tally("M9b", name, modules.TIER, "float32")
+    if _is_missing([close, bitwise], bridge.module.nn, name):
+        return [close, bitwise]
+    for tally, mode in ((close, None), (bitwise, "bitwise")):
+        cases = modules.cases(name, limit=limits.classes)
+        module_compiled.check_compiled(tally, cases, bridge, mode)
+    return [close, bitwise]
+
+
 def check_own_modules(name: str, bridge: Bridge, limits: Limits) -> list[Tally]:
     """M9o: rows of our own."""
     tally = Tally("M9o", name, modules.TIER, "float32")
@@ -91,6 +104,7 @@ def check_schedulers(name: str, bridge: Bridge, limits: Limits) -> list[Tally]:
 RUNS = {
     "modules": Run(modules.load, check_modules, modules.TIER),
     "module variants": Run(modules.load, check_variants, modules.TIER),
+    "compiled modules": Run(modules.load, check_compiled_modules, modules.TIER),
     "own modules": Run(own_modules.wanted, check_own_modules, modules.TIER),
     "optimizers": Run(optimizers.load, check_optimizers, optimizers.TIER),
     "schedulers": Run(lambda: schedulers.ROWS, check_schedulers, optimizers.TIER),

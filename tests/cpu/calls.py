@@ -32,13 +32,13 @@ def guest(values: Any, dtype: dt.dtype, layout: str = "plain") -> Guest:
         strides = tuple(2 * s for s in sh.contiguous_strides([n + 1 for n in array.shape]))
     elif layout == "channels last":
         strides = sh.ordered_strides(array.shape, (1, *range(array.ndim - 1, 1, -1), 0))
-    made = _blank(make_meta(dtype, array.shape, strides, HOST))
+    made = blank(make_meta(dtype, array.shape, strides, HOST))
     if array.size:
         made.fill(array)
     return made
 
 
-def _blank(meta: TensorMeta) -> Guest:
+def blank(meta: TensorMeta) -> Guest:
     made = Guest(meta)
     made._storage.buffer = made._storage.bytes  # type: ignore[attr-defined]  # the reference reads it
     return made
@@ -58,7 +58,7 @@ def run(name: str, args: Sequence[Any], *, engine: bool) -> list[Guest]:
     found = op.meta(*metas)
     outs = (found,) if isinstance(found, TensorMeta) else tuple(found)
     graph = one_op_graph(op, metas, outs)
-    results = [_blank(m) for m in outs]
+    results = [blank(m) for m in outs]
     executable(graph, engine)(inputs_of(op, args), results)
     return results
 

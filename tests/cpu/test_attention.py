@@ -174,6 +174,15 @@ ROWS = {
     ),
     "bfloat16, turned": lambda: Problem((1, 2, 20, 24), 30, dtype=dt.bfloat16, layout="turned"),
     "float16": lambda: Problem((1, 2, 40, 40), 50, dtype=dt.float16),
+    "one query": lambda: Problem((2, 3, 1, 64), 250),
+    "one query, odd": lambda: Problem((1, 2, 1, 37), 33, value_width=100),
+    "one query, a mask of keys": lambda: Problem((1, 6, 1, 64), 256, mask=("bool", (1, 1, 1, 256))),
+    "one query, a float mask": lambda: Problem((2, 2, 1, 16), 17, mask=("float", (2, 1, 1, 17))),
+    "one query, all hidden": lambda: Problem((1, 1, 1, 16), 20, mask=("nothing", (1, 1, 1, 20))),
+    "one query, shared heads": lambda: Problem((2, 6, 1, 32), 50, key_heads=2),
+    "one query, heads inside": lambda: Problem((2, 3, 1, 24), 50, layout="heads inside"),
+    "one query, bfloat16": lambda: Problem((1, 2, 1, 70), 90, dtype=dt.bfloat16),
+    "one query, float16": lambda: Problem((1, 2, 1, 5), 3, dtype=dt.float16),
 }
 
 
@@ -183,19 +192,26 @@ def test_kernels_agree_with_the_formula(name: str) -> None:
 
 
 @settings(max_examples=25)
-@example((1, 2, 42, 8), 160, True, "plain", False)  # fewer queries than keys: rows never copied
+@example((1, 2, 42, 8), 160, True, "plain", False, dt.float32)  # fewer queries than keys: rows
+@example((1, 2, 42, 8), 160, True, "plain", False, dt.bfloat16)  # that are never copied
 @given(
     sizes=st.tuples(*[st.integers(1, n) for n in (2, 3, 80)], st.sampled_from([8, 24])),
     keys=st.integers(1, 160),
     causal=st.booleans(),
     layout=st.sampled_from(["plain", "heads inside", "gaps"]),
     masked=st.booleans(),
+    dtype=st.sampled_from([dt.float32, dt.bfloat16]),
 )
 def test_any_shape(
-    sizes: tuple[int, int, int, int], keys: int, causal: bool, layout: str, masked: bool
+    sizes: tuple[int, int, int, int],
+    keys: int,
+    causal: bool,
+    layout: str,
+    masked: bool,
+    dtype: dt.dtype,
 ) -> None:
     mask = ("float", (1, sizes[1], sizes[2], keys)) if masked else None
-    Problem(sizes, keys, causal=causal, layout=layout, mask=mask).check()
+    Problem(sizes, keys, causal=causal, layout=layout, mask=mask, dtype=dtype).check()
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.conv import select
+from lucerne.backends.cpu.conv import select, tiled_plan, tiled_weight_plan
+from lucerne.backends.cpu.gemm.amx import has_amx
 from lucerne.backends.cpu.rules import conv as rules
 from lucerne.backends.cpu.runtime import pool
 from lucerne.backends.reference.rules import conv as oracle
@@ -103,6 +104,46 @@ EMPTY = {
 }
 
 
+TILED = {
+    **{
+        name: CASES[name]
+        for name in (
+            "3x3",
+            "3x3, panels with a tail",
+            "3x3 stride 2",
+            "small images share tiles",
+            "stride 3, padding beyond the kernel",
+            "dilated and strided",
+            "1x1 stride 2",
+            "1x1 padded",
+            "groups",
+            "1-d",
+        )
+    },
+    "rows of 16": case(2, 1, 40, 33, (6, 16), 3, padding=1),
+    "rows of 32, stride 2": case(1, 1, 33, 34, (9, 64), 3, stride=2, padding=1),
+    "rows of 16, dilated": case(1, 1, 32, 40, (7, 16), 3, padding=2, dilation=2),
+    "many channels": case(3, 1, 150, 70, 5, 3, padding=1),
+    "very many channels": case(2, 1, 300, 36, 4, 3, padding=1),
+    "5x5 stride 3": case(2, 1, 20, 40, (17, 13), 5, stride=3, padding=2),
+    "groups of 40": case(2, 2, 40, 36, 8, 3, padding=1),
+    "many small images": case(19, 1, 33, 20, 4, 3, padding=1),
+    "one pixel": case(40, 1, 33, 20, 1, 1),
+    "wide": case(1, 1, 17, 20, (3, 300), 3, padding=1),
+}
+"""Shapes for AMX tiles: both orders of pixels, all orders of slots, blocks of channels, tails."""
+
+
+@pytest.fixture
+def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles for whatever they can do, however small."""
+    if not has_amx():
+        pytest.skip("this machine has no AMX tiles")
+    for module in (tiled_plan, tiled_weight_plan):
+        monkeypatch.setattr(module, "_LEAST_PRODUCTS", 0)
+        monkeypatch.setattr(module, "_MOST_WASTE", 1e9)
+
+
 def node(metas: list[Any], rest: tuple[Any, ...], out: Any) -> Any:
     args = [None if m is None else SimpleNamespace(meta=m) for m in metas]
     return SimpleNamespace(args=(*args, *rest), outputs=(SimpleNamespace(meta=out),))
@@ -178,6 +219,56 @@ def test_other_types(op: str, name: str, dtype: dt.dtype) -> None:
         assert_agrees(op, CASES[name], dtype, (layout, layout), bias=True)
 
 
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", TILED)
+def test_tiles(op: str, name: str) -> None:
+    """float32 in three parts, bfloat16 in one."""
+    for i, layout in enumerate(("planes", "channels")):
+        assert_agrees(op, TILED[name], dt.float32, (layout, layout), bias=bool(i))
+    assert_agrees(op, TILED[name], dt.bfloat16, ("planes", "channels"), bias=True)
+
+
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("layout", ["gaps", "wide"])
+@pytest.mark.parametrize("name", ["3x3", "rows of 16", "1x1 stride 2"])
+def test_tiles_with_other_strides(op: str, name: str, layout: str) -> None:
+    assert_agrees(op, TILED[name], dt.float32, (layout, "gaps"), bias=True)
+
+
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", ["rows of 16", "many small images", "very many channels"])
+def test_tiles_are_as_exact_as_vectors(op: str, name: str) -> None:
+    """Three parts lose nothing: errors stay those of a sum in float32."""
+    inputs, rest = arguments(op, TILED[name], dt.float32, ("planes", "planes"), False)
+    wide = [None if t is None else SimpleNamespace(values=t.values.astype(float)) for t in inputs]
+    exact = expected(op, wide, rest)  # type: ignore[arg-type]
+    error = np.sqrt(np.mean((run(op, inputs, rest) - exact) ** 2) / np.mean(exact**2))
+    assert error < 3e-7
+
+
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.4e38])
+@pytest.mark.parametrize("which", [0, 1])
+def test_numbers_without_parts(
+    op: str, value: float, which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spare kernel computes everything: infinities spread as they do in float32."""
+    inputs, rest = arguments(op, TILED["many channels"], dt.float32, ("planes", "planes"), False)
+    changed = inputs[which]
+    assert changed is not None
+    values = changed.values.copy()
+    values.flat[values.size // 2] = value
+    changed.fill(values)
+    got = run(op, inputs, rest)
+    for name in ("tiled_suits", "weight_suits"):
+        monkeypatch.setattr(f"{select.__name__}.{name}", lambda *args: False)
+    np.testing.assert_array_equal(got, run(op, inputs, rest))
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", EMPTY)
 def test_empty(op: str, name: str) -> None:
@@ -193,22 +284,33 @@ def test_transposed_may_be_larger_than_its_source_reaches() -> None:
     )
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(
-    "name", ["3x3", "1x1", "depthwise", "groups of few", "small images share tiles"]
-)
-def test_threads_do_not_change_a_bit(op: str, name: str) -> None:
+def assert_same_on_all_threads(op: str, c: Case) -> None:
     before = pool.threads()
     found = []
     try:
         for threads in (1, 2, 4):
             pool.set_threads(threads)
-            inputs, rest = arguments(op, CASES[name], dt.float32, ("planes", "planes"), False)
+            inputs, rest = arguments(op, c, dt.float32, ("planes", "planes"), False)
             found.append(run(op, inputs, rest))
     finally:
         pool.set_threads(before)
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    "name", ["3x3", "1x1", "depthwise", "groups of few", "small images share tiles"]
+)
+def test_threads_do_not_change_a_bit(op: str, name: str) -> None:
+    assert_same_on_all_threads(op, CASES[name])
+
+
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", ["rows of 16", "many small images", "very many channels"])
+def test_threads_do_not_change_a_bit_of_tiles(op: str, name: str) -> None:
+    assert_same_on_all_threads(op, TILED[name])
 
 
 def test_code_does_not_depend_on_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,6 +375,20 @@ ENGINES = [
     ("groups of few", "planes", "planes.plan_planes"),
     ("groups of few", "channels", "plan_gather"),
 ]
+
+
+@pytest.mark.usefixtures("tiled")
+@pytest.mark.parametrize("op", OPS)
+def test_choice_of_tiles(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = "plan_tiled_weight" if op == "conv_weight" else "plan_tiled"
+
+    def chosen(*args: Any) -> Any:
+        raise LookupError(engine)
+
+    inputs, rest = arguments(op, TILED["rows of 16"], dt.float32, ("planes", "planes"), False)
+    monkeypatch.setattr(f"{select.__name__}.{engine}", chosen)
+    with pytest.raises(LookupError, match=engine):
+        run(op, inputs, rest)
 
 
 @pytest.mark.parametrize(("name", "layout", "engine"), ENGINES)

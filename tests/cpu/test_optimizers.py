@@ -84,3 +84,11 @@ def test_sgd(dtype: dt.dtype) -> None:
         buffers = b if momentum else ()
         args = (p, g, buffers, 0.1, 0.9, 0.05, 0.3, nesterov, maximize, first)
         check("sgd_update", args, [*p, *buffers], dtype)
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_steps_are_counted_in_one_kernel(dtype: dt.dtype, count: int) -> None:
+    rng = np.random.default_rng(5)
+    counters = tuple(tensor(rng, dtype, ()) for _ in range(count))
+    check("counted_up", (counters,), list(counters), dtype)

@@ -26,6 +26,7 @@ WINDOWS: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((2, 3, 8, 9), (2, 2), (3, 3), (0, 1), (1, 2)),
     ((1, 2, 4, 7, 6), (2, 3, 2), (2, 1, 2), (1, 1, 0), (1, 1, 2)),
     ((2, 1, 5, 70), (5, 60), (5, 3), (0, 0), (1, 1)),
+    ((3, 5, 4, 5), (4, 5), (4, 5), (0, 0), (1, 1)),
 )
 
 
@@ -76,7 +77,12 @@ def test_means_over_windows(dtype: dt.dtype) -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.name)
 def test_means_over_windows_of_uneven_size(dtype: dt.dtype) -> None:
     rng = np.random.default_rng(3)
-    for shape, size in (((2, 3, 10), (4,)), ((1, 20, 9, 33), (2, 5)), ((2, 3, 4, 5, 6), (3, 7, 1))):
+    for shape, size in (
+        ((2, 3, 10), (4,)),
+        ((1, 20, 9, 33), (2, 5)),
+        ((2, 3, 4, 5, 6), (3, 7, 1)),
+        ((3, 5, 4, 5), (1, 1)),
+    ):
         values = numbers(rng, dtype, shape)
         for layout in LAYOUTS:
             x = guest(values, dtype, layout)

@@ -5,6 +5,8 @@ import math
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -283,6 +285,40 @@ def test_compile_all_reports_the_error() -> None:
 
     with pytest.raises(llvm.CompileError):
         code.compile_all([(("test_compile_all wrong", 0), wrong), ("x1", _constant(1))])
+
+
+def test_two_threads_compile_two_kernels_at_the_same_time() -> None:
+    """Each writes its module while the other does: one lock over all would never let them meet."""
+    meeting = threading.Barrier(2, timeout=20)
+
+    def write(m: Module) -> None:
+        meeting.wait()
+        _constant(7)(m)
+
+    made: list[code.Code] = []
+    workers = [
+        threading.Thread(target=lambda k=k: made.append(code.compiled((str(meeting), k), write)))
+        for k in (0, 1)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [ctypes.CFUNCTYPE(ctypes.c_int32)(c["f"])() for c in made] == [7, 7]
+
+
+def test_one_kernel_is_compiled_once_though_two_threads_want_it() -> None:
+    written: list[int] = []
+
+    def write(m: Module) -> None:
+        written.append(1)
+        time.sleep(0.05)
+        _constant(8)(m)
+
+    key = ("test_one_kernel", id(written))
+    first, second = code.on_all_cores(lambda _: code.compiled(key, write), [0, 1])
+    assert first is second
+    assert len(written) == 1
 
 
 def test_llvmlite_is_never_imported() -> None:

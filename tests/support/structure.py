@@ -34,6 +34,7 @@ HIDDEN_IMPORT_FILES = (
     "__init__.py",
     "backends/__init__.py",
     "backends/cpu/rules/table.py",
+    "capture/__init__.py",
     "cli.py",
     "utils/__init__.py",
 )

@@ -17,8 +17,8 @@ from lucerne.base.device import device
 from lucerne.base.memory import array_over
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
-from lucerne.ir.graph import Graph, Node, Value, map_values
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
 
 ALIGNMENT = 64
@@ -145,7 +145,7 @@ def _two_tensors(kernel: Kernel) -> Executable:
 
 def _many_nodes(graph: Graph) -> Executable:
     """Walk the graph: intermediate values are fresh arrays."""
-    kernels = [None if n.op.kind == op_.VIEW else make_kernel(n) for n in graph.nodes]
+    kernels = [None if n.op.kind == op_.VIEW else make_kernel(_alone(n)) for n in graph.nodes]
 
     def execute(inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any:
         values: dict[int, Any] = {
@@ -165,10 +165,27 @@ def _many_nodes(graph: Graph) -> Executable:
     return execute
 
 
+def _alone(node: Node) -> Node:
+    """A node as eager hands it over: numbers that flow in are inputs, as tensors are."""
+    metas: list[Any] = []
+    for kind, a in zip(node.op.kinds, node.args, strict=True):
+        if kind == op_.TENSOR_LIST:
+            metas.append(tuple(None if v is None else v.meta for v in a))
+        elif type(a) is Value:
+            metas.append(a.meta)
+        else:
+            metas.append(NUMBER_METAS.get(type(a), a) if kind == op_.TENSOR else a)
+    return one_op_graph(node.op, tuple(metas), [v.meta for v in node.outputs]).nodes[0]
+
+
 def _node_inputs(node: Node, values: dict[int, Any]) -> list[Any]:
-    found: list[Any] = []
-    map_values(lambda v: found.append(values[v.index]), node.args)
-    return found
+    return [
+        values[x.index] if type(x) is Value else x
+        for kind, a in zip(node.op.kinds, node.args, strict=True)
+        if kind != op_.STATIC
+        for x in (a if kind == op_.TENSOR_LIST else (a,))
+        if x is not None
+    ]
 
 
 def _empty(meta: TensorMeta) -> np.ndarray[Any, Any]:

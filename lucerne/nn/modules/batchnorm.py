@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.ir.dispatch import recording
 from lucerne.nn import functional as F
 from lucerne.nn.modules.affine import add_affine, reset_affine
 from lucerne.nn.modules.lazy import LazyModuleMixin
@@ -114,6 +115,8 @@ class _BatchNorm(_NormBase):
         self._check_input_dim(input)
         mean, variance = self.running_mean, self.running_var
         training, factor = self.training, self.momentum
+        if training and factor is None and self.track_running_stats and recording():
+            return self._averaged(input)
         if not training:
             own = mean is None and variance is None
         elif self.track_running_stats:
@@ -123,6 +126,20 @@ class _BatchNorm(_NormBase):
         if factor is None:
             factor = 0.0
         return F.batch_norm(input, mean, variance, self.weight, self.bias, own, factor, self.eps)
+
+    def _averaged(self, input: Tensor) -> Tensor:
+        """Training without momentum in a function that is captured: the weight of this batch in the
+        averages depends on a count, which has no value there, so it stays a tensor."""
+        mean, variance, count = self.running_mean, self.running_var, self.num_batches_tracked
+        if mean is None or variance is None or count is None:
+            return F.batch_norm(input, mean, variance, self.weight, self.bias, True, 0.0, self.eps)
+        count.add_(1)
+        of_batch = lu.zeros_like(mean), lu.zeros_like(variance)
+        output = F.batch_norm(input, *of_batch, self.weight, self.bias, True, 1.0, self.eps)
+        weight = (1.0 / count).to(mean.dtype)
+        for average, new in zip((mean, variance), of_batch, strict=True):
+            average.mul_(1 - weight).add_(new * weight)
+        return output
 
     def _count_batch(self, momentum: float | None) -> float | None:
         """One batch more; returns its weight in the running statistics."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.base.changes import note_change
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
 from lucerne.tensor import transfer
@@ -61,6 +62,7 @@ def _converted(module: Any, name: str, p: Any, fn: Callable[[Any], Any]) -> Any:
     if not Switches.overwrite and _keeps_identity(p, applied):
         p.data = applied
         return p
+    note_change()
     made = module._parameters[name] = Parameter(applied, p.requires_grad)
     return made
 

@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from lucerne import capture
 from lucerne.base import notices
+from lucerne.base.changes import Changes, note_change
 from lucerne.nn.modules.conversion import Convert
 from lucerne.nn.modules.hooks import (
     BackwardHook,
@@ -159,11 +161,16 @@ class Module(Convert, State, Tree):
             _Slots.patch(cls)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile `forward` in place; comes with `lucerne.compile`."""
-        raise NotImplementedError(
-            "Module.compile() needs lucerne.compile, which is not part of this version yet. The "
-            "module runs without it: remove the call."
-        )
+        """Compile `forward` in place, with the options of `lucerne.compile`.
+
+        >>> import lucerne as torch
+        >>> layer = torch.nn.Linear(2, 2)
+        >>> layer.compile()
+        >>> layer(torch.ones(1, 2)).shape
+        torch.Size([1, 2])
+        """
+        self.__dict__.pop("forward", None)
+        self.__dict__["forward"] = capture.compile(self.forward, *args, **kwargs)
 
     # -- what a module has -----------------------------------------------------------------------
 
@@ -191,6 +198,7 @@ class Module(Convert, State, Tree):
             output = hook(self, name, tensor)
             if output is not None:
                 tensor = output
+        note_change()
         self._buffers[name] = tensor
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -216,6 +224,7 @@ class Module(Convert, State, Tree):
                 output = hook(self, name, param)
                 if output is not None:
                     param = output
+        note_change()
         self._parameters[name] = param
 
     def add_module(self, name: str, module: Any) -> None:
@@ -230,6 +239,7 @@ class Module(Convert, State, Tree):
             raise KeyError(f'module name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError('module name can\'t be empty string ""')
+        note_change()
         self._modules[name] = _registered(self, name, module)
 
     def register_module(self, name: str, module: Any) -> None:
@@ -267,6 +277,7 @@ class Module(Convert, State, Tree):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        Changes.count += 1
         own = self.__dict__
         params = own.get("_parameters")
         if type(value) in _ORDINARY and (
@@ -290,6 +301,7 @@ class Module(Convert, State, Tree):
             _set_other(self, name, value, own)
 
     def __delattr__(self, name: str) -> None:
+        note_change()
         if name in self._parameters:
             del self._parameters[name]
         elif name in self._buffers:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.ir.dispatch import recording
 from lucerne.nn import functional as F
 from lucerne.nn.init import xavier_uniform_
 from lucerne.nn.modules.activation import GELU, ReLU
@@ -42,6 +43,8 @@ def _detect_is_causal_mask(
     """Whether a mask is the causal one; what the caller says counts more than what is found."""
     if is_causal is not None or mask is None:
         return is_causal is True
+    if recording():  # its values are not there to be looked at: the mask itself is used
+        return False
     length = size if size is not None else mask.size(-2)
     causal = _generate_square_subsequent_mask(length, device=mask.device, dtype=mask.dtype)
     return mask.size() == causal.size() and bool(lu.equal(mask, causal))

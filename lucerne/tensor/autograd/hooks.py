@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from lucerne.base.changes import note_change
+
 _ids = itertools.count()
 
 
@@ -18,6 +20,7 @@ class RemovableHandle:
         several = isinstance(extra_dict, (list, tuple))
         self._extra: tuple[Any, ...] = tuple(extra_dict) if several else (extra_dict,)
         self.id = next(_ids)
+        note_change()
 
     @classmethod
     def add(cls, hooks: MutableMapping[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
@@ -31,6 +34,7 @@ class RemovableHandle:
         self.id = -1 - self.id
 
     def remove(self) -> None:
+        note_change()
         self._hooks.pop(self.id, None)
         for more in self._extra:
             if more is not None:

@@ -66,7 +66,9 @@ def backward(t: Any, keep_graph: bool) -> bool:
         return False
     grad_before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, False
     try:
-        flow.arrive(root, _one(t._meta))
+        # While a function is captured, tensors don't outlive it: none may be kept for all.
+        one = _one.__wrapped__ if dispatch_state.kernel_level else _one
+        flow.arrive(root, one(t._meta))
         _run(flow, keep_graph)
     finally:
         dispatch_state.grad_enabled = grad_before

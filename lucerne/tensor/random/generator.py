@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.ir import dispatch
 from lucerne.tensor.random.kinds import U8
 from lucerne.tensor.random.methods import DrawMethods
 from lucerne.tensor.random.mt19937 import DEFAULT_SEED, Mersenne
@@ -42,6 +43,7 @@ class Generator(DrawMethods):
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at `seed`, in [-2^63, 2^64)."""
         checked = check_seed(seed)
+        self._changes()
         with self.lock:
             self._engine.seed(checked)
         return self
@@ -63,8 +65,14 @@ class Generator(DrawMethods):
 
     def load_state_bytes(self, state: Any) -> None:
         """Continue from a state, ours or PyTorch's; a damaged one raises ValueError."""
+        self._changes()
         with self.lock:
             self._engine.load_state_bytes(state)
+
+    def _changes(self) -> None:
+        """Tell whoever records what happens, who can't record this."""
+        if dispatch.recording():
+            dispatch.state.kernel_level[-1].reseeded(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles carry the state; the lock stays behind."""

@@ -10,10 +10,10 @@ import sys
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.cpu.proof", description=__doc__)
-    what = ("guard", "determinism", "native", "budget", "planted")
+    what = ("guard", "determinism", "native", "programs", "budget", "planted")
     made.add_argument("what", nargs="?", default="guard", choices=what)
     made.add_argument("--full", action="store_true", help="all dtypes, sizes and layouts")
-    sources = ("sized", "large", "frozen", "entries")
+    sources = ("sized", "large", "frozen", "entries", "tiles", "compiled")
     made.add_argument("--source", default="", choices=sources, help="only cases from there")
     made.add_argument("--op", action="append", default=[], help="ops with this in their name")
     made.add_argument("--every", action="store_true", help="list ops without problems too")

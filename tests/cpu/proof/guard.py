@@ -12,6 +12,7 @@ from typing import Any
 
 from lucerne import backends
 from tests.cpu.proof.cases import Case, all_cases, quietly
+from tests.cpu.proof.compiled import Wrong
 from tests.cpu.proof.watch import WatchedBackend
 from tests.cpu.proof.workers import Notice, Result, run_all
 
@@ -75,7 +76,12 @@ class Proof:
             backends.register("cpu", self.watched)
         found = self.watched.findings = type(self.watched.findings)()
         notice.write("before its first kernel")
-        refused = quietly(self.cases[index])
+        refused = ""
+        try:
+            refused = quietly(self.cases[index])
+        except Wrong as problem:
+            found.wrong += 1
+            found.note(str(problem))
         return {**dataclasses.asdict(found), "refused": refused}
 
     # ---- the report --------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 For each call of an executable its inputs and outputs are copied between fences (`fences`), tensors
 that share memory together. Bytes that no input may read (gaps between elements, outputs, slack,
 workspace) hold a pattern. The kernel runs once per entry of `RUNS`, with another placement and
-another pattern each time. Then
+another pattern and number of threads each time. Then
 
   * what is not an element of an output must be as before (else it was *touched*),
   * all runs must leave the same bytes in the outputs (else bits *differ*: something read what it
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.runtime import memory
+from lucerne.backends.cpu.runtime import memory, pool
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from tests.cpu.proof import agree
@@ -29,6 +29,8 @@ from tests.cpu.proof.fences import LEFT, NOISE, RIGHT, Fence
 
 RUNS = ((RIGHT, NOISE), (LEFT, 0xFF))
 MORE_RUNS = (*RUNS, (RIGHT, 0xCB), (LEFT, 0x7F), (LEFT, NOISE), (RIGHT, 0x00))
+THREADS = (1, 2, 4)
+"""The runs take turns with them: more threads than a kernel was planned for, and fewer."""
 _WORKSPACE_ALIGNMENT = 64
 _UNWRITTEN = frozenset(("uninitialized",))
 """Ops whose results are undefined on purpose."""
@@ -163,8 +165,9 @@ class Watched:
         findings.calls += 1
         rewind = _rewinder(inputs)
         first: tuple[Any, ...] | None = None
-        for how in self.watcher.runs:
-            self.watcher.announce(f"{text}, {_named(how)}")
+        for number, how in enumerate(self.watcher.runs):
+            pool.set_threads(THREADS[number % len(THREADS)])
+            self.watcher.announce(f"{text}, {_named(how)}, {pool.threads()} threads")
             rewind()
             found, images = self._once(how, regions, inputs, outputs)
             if first is None:

@@ -3,6 +3,7 @@ tensor or buffer unless a comment says bytes; offsets of workspace areas are byt
 
 from __future__ import annotations
 
+from lucerne.backends.cpu.conv.after import AFTER
 from lucerne.backends.cpu.conv.launch import words
 from lucerne.backends.cpu.conv.padded import copy_words
 from lucerne.backends.cpu.conv.tile import JOB
@@ -23,6 +24,7 @@ GATHER = words(
     "KERNELS",  # place of the addresses of micro-kernels, by vectors - 1 and height
     "TRANSPOSE_OUT TRANSPOSE_W",  # addresses
     "TAPS TAP_LIST W_LANE W_REDUCED W_GROUP REDUCED_BLOCKS REDUCED_BLOCK TAP_COUNT B_STEP",
+    *AFTER,
     *copy_words("X"),
 )
 
@@ -36,3 +38,24 @@ OFFSETS = len(GATHER_JOB)
 TAP = words("SOURCE TARGET PANEL")
 """Of each tap of the weights: where it is read, where it is packed, and the step to the same tap
 in the next panel."""
+
+TILED = [
+    *GATHER,
+    *words(
+        "PARTS PARTS_SIZE P_IMAGE P_VARIANT P_ROW P_PIXEL P_PART",  # numbers in parts; bytes
+        "VARIANTS VARIANT_LIST V_ROW_STEP",  # copies of a block, each moved; how rows grow with it
+        "V_H V_W FLAT",  # elements between rows and columns of a variant; is it one long row
+        "K_BLOCK K_BLOCKS",  # summed channels that are dealt with at a time
+        "TILE_NOW TILE_NOW_SIZE TILE_SUMS TILE_SUMS_SIZE S_PANEL S_CLASS S_PAIR",  # sums; bytes
+        "TILES ASIDE ASIDE_SIZE",
+    ),
+]
+TILED_JOB = [*GATHER_JOB, *words("W_TAPS FULL_JOB LAST_JOB")]
+"""W_AT and W_PANEL in bytes; places of the micro-kernel's jobs for a whole block of channels and
+for the last one."""
+
+TILED_TAP = [*TAP, *words("K_STEP INDEX")]
+"""TARGET, PANEL and K_STEP (to the next block of channels) in bytes; which tap of its class."""
+
+VARIANT = words("SOURCE EXTRA")
+"""Of each copy: the element of the padded block it starts at, rows besides those of the outputs."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne.backends.cpu.conv.after import After, write_after
 from lucerne.backends.cpu.conv.fields import GATHER, GATHER_JOB
 from lucerne.backends.cpu.conv.launch import TASK, Context, task_code
 from lucerne.backends.cpu.conv.padded import ANY, CHANNELS, IN_PLACE, PLANES, PaddedCopy
@@ -31,19 +32,21 @@ class Way:
     reads: str
     writes: str
     free: bool
+    after: After | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
         names = (self.source.dtype.name, self.target.dtype.name, self.source.compute.name)
-        return (*names, self.reads, self.writes, self.free)
+        after = () if self.after is None else self.after.key
+        return (*names, self.reads, self.writes, self.free, after)
 
 
 def gather_code(way: Way) -> int:
-    return task_code(("conv.gather", *way.key), lambda m: _Writer(m, way).write())
+    return task_code(("conv.gather", *way.key), lambda m: GatherWriter(m, way).write())
 
 
 def tile_heights(count: int) -> set[int]:
-    """Heights of the tiles that cover `count` pixels of a row: what `_Writer._row` calls."""
+    """Heights of the tiles that cover `count` pixels of a row: what `GatherWriter._row` calls."""
     if count <= 0:
         return set()
     if count % TALL == 0:
@@ -57,21 +60,27 @@ def free_heights(count: int) -> set[int]:
     return {h for h in (min(count, LOW), count % LOW) if h > 0}
 
 
-class _Writer:
+class GatherWriter:
+    """Writes the task. `names` are those of its table, `job` those of a class's job."""
+
+    names, job = GATHER, GATHER_JOB
+
     def __init__(self, m: Module, way: Way) -> None:
         self.m, self.way = m, way
         self.compute = way.source.compute
         self.size = self.compute.size
         self.n = lanes_of(self.compute)
         self.width = VECTORS * self.n
-        self.copy = PaddedCopy(m, "X", GATHER, way.source, way.reads)
+        self.copy = PaddedCopy(m, "X", self.names, way.source, way.reads)
 
     def write(self) -> None:
         if self.way.reads != IN_PLACE:
             self.copy.write_row()
+        if self.way.after is not None:
+            write_after(self.m, self.way.after, self.names)
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, GATHER)
+            c = self.c = Context(f, place, self.names)
             self.f, self.thread = f, thread
             self._locate(chunk)
             source = self.way.source
@@ -90,6 +99,16 @@ class _Writer:
                 self._list_pixels()
             with f.loop(0, c.PANELS) as panels:
                 self._panel(panels.index)
+            self._after()
+
+    def _after(self) -> None:
+        """The element-wise ops on this block."""
+        f, c = self.f, self.c
+        if self.way.after is not None:
+            lane = self.group * c.LANES
+            at = self.image * c.Y_N + lane * c.Y_C + self.row * c.Y_H + self.col * c.Y_W
+            args = [c.place, at, self.images, self.rows, self.cols, lane, c.LANES]
+            f.call("after", VOID, args)
 
     def _locate(self, chunk: Value) -> None:
         """Which block this is: group, first image, depth, first row, first column."""
@@ -122,7 +141,7 @@ class _Writer:
         return c.word_at(f.load(I64, c.word_at(c.JOBS + index)))
 
     def _get(self, job: Value, names: str) -> list[Value]:
-        return [self.f.word(job, GATHER_JOB.index(name)) for name in names.split()]
+        return [self.f.word(job, self.job.index(name)) for name in names.split()]
 
     def _extent(self, job: Value) -> tuple[Value, Value]:
         """Rows and columns that a class has in this block; none when it lacks this depth."""
@@ -132,18 +151,24 @@ class _Writer:
         cols = f.maximum(f.minimum(self.cols, cols - self.col), 0)
         return f.select(self.depth < depths, rows, 0), cols
 
-    def _panel(self, panel: Value) -> None:
+    def _enter_panel(self, panel: Value) -> Value:
+        """Find what belongs to a panel of this task's group; returns its number among all."""
         f, c = self.f, self.c
         whole = self.group * c.PANELS + panel
         self.start = f.at(c.space("START"), whole * self.width, self.compute)
         self.lanes = f.minimum(c.LANES - panel * self.width, self.width)
-        vectors = f.select(self.lanes > self.n, f.constant((TALL + 1) * 8), 0)
-        self.kernels = f.at(c.word_at(c.KERNELS), vectors)
         if self.way.writes == IN_PLACE:
             at = self.image * c.Y_N + self.group * c.Y_GROUP + panel * self.width
             at = at + self.depth * c.STEP_D * c.Y_D + self.row * c.STEP_H * c.Y_H
             at = at + self.col * c.STEP_W * c.Y_W
             self.results = f.at(c.out, at, self.compute)
+        return whole
+
+    def _panel(self, panel: Value) -> None:
+        f, c = self.f, self.c
+        whole = self._enter_panel(panel)
+        vectors = f.select(self.lanes > self.n, f.constant((TALL + 1) * 8), 0)
+        self.kernels = f.at(c.word_at(c.KERNELS), vectors)
         with f.loop(0, c.CLASSES) as classes:
             job = self._job(classes.index)
             w_at, w_panel, out = self._get(job, "W_AT W_PANEL OUT_AT")
@@ -196,13 +221,17 @@ class _Writer:
         most = c.IMAGES * c.ROWS * c.COLS
         return self.f.at(c.scratch("PIXELS", self.thread), index * most * 16)
 
+    def _image_step(self) -> Value:
+        """Bytes from image to image in what the micro-kernels read."""
+        return self.c.X_IMAGE * self.size
+
     def _list_pixels(self) -> None:
         f, c = self.f, self.c
         with f.loop(0, c.CLASSES) as classes:
             job = self._job(classes.index)
             rows, cols = self._extent(job)
             x_h, x_w, out_n, out_h, out_w = self._get(job, "X_H X_W OUT_N OUT_H OUT_W")
-            image_step = c.X_IMAGE * self.size
+            image_step = self._image_step()
             pairs = self._pixels_of(classes.index)
             with f.loop(0, self.images) as i, f.loop(0, rows) as r, f.loop(0, cols) as k:
                 x = i.index * image_step + r.index * x_h + k.index * x_w

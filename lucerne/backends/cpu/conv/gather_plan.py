@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from lucerne.backends.cpu.conv import pack
+from lucerne.backends.cpu.conv.after import After
 from lucerne.backends.cpu.conv.fields import GATHER, OFFSETS
 from lucerne.backends.cpu.conv.gather import (
     Way,
@@ -14,7 +15,7 @@ from lucerne.backends.cpu.conv.gather import (
     gather_code,
     tile_heights,
 )
-from lucerne.backends.cpu.conv.launch import Phase, Space, Table, make_kernel
+from lucerne.backends.cpu.conv.launch import Given, Phase, Space, Table, make_kernel
 from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describe, layout_of
 from lucerne.backends.cpu.conv.problem import SPATIAL, Class, Gather
 from lucerne.backends.cpu.conv.tile import EVEN, FREE, LOW, TALL, VECTORS, Form, tile_code
@@ -63,38 +64,52 @@ def choose_block(p: Gather, weight_bytes: int, pixel_bytes: int, copied: bool) -
     take = max(1, min(rows, wanted // cols))
     while take > 1 and not fits(1, take):
         take -= 1
-    take = _even_parts(rows, take)
+    take = even_parts(rows, take)
     images = max(1, min(n, wanted // (take * cols))) if take == rows and p.counts[0] == 1 else 1
     if cols < p.counts[2]:
         images = 1
     while images > 1 and not fits(images, take):
         images -= 1
-    return Block(_even_parts(n, images), take, cols)
+    return Block(even_parts(n, images), take, cols)
 
 
-def _even_parts(total: int, size: int) -> int:
+def even_parts(total: int, size: int) -> int:
     """The size nearest below that splits `total` into parts as equal as can be."""
     return -(-total // -(-total // size))
 
 
-def plan_gather(p: Gather, bias_step: int = 1) -> Kernel | None:
+def plan_gather(p: Gather, bias_step: int = 1, tail: Tail | None = None) -> Kernel | None:
     """The kernel of a convolution, or None when there are too many classes."""
     if math.prod(map(len, p.classes)) > MAX_CLASSES:
         return None
-    return _Planner(p, SUMS[p.source.dtype], bias_step).plan()
+    return GatherPlanner(p, SUMS[p.source.dtype], bias_step, tail).plan()
 
 
-class _Planner:
-    def __init__(self, p: Gather, compute: Type, bias_step: int) -> None:
-        self.p, self.compute = p, compute
+@dataclass(frozen=True)
+class Tail:
+    """Element-wise ops after a convolution, and how their operands come with the call."""
+
+    after: After
+    given: Given
+
+
+class GatherPlanner:
+    names = GATHER
+
+    def __init__(self, p: Gather, compute: Type, bias_step: int, tail: Tail | None = None) -> None:
+        self.p, self.compute, self.tail = p, compute, tail
         self.size = compute.size
         self.width = VECTORS * lanes_of(compute)
         self.panels = -(-p.lanes // self.width)
         self.element = Element(p.source.dtype, compute)
         self.sums = Element(dt.float64 if self.size == 8 else dt.float32, compute)
         self.classes = list(itertools.product(*p.classes))
-        self.table, self.space = Table(GATHER), Space()
+        self.table, self.space = Table(self.names), Space()
         self.table.set(B_STEP=bias_step)
+        self.after = None if tail is None else tail.after
+        self.given = None if tail is None else tail.given
+        if self.after is not None:
+            self.table.set(**self.after.words())
 
     def plan(self) -> Kernel:
         p, plain = self.p, self.element.is_plain
@@ -109,14 +124,15 @@ class _Planner:
         self.block = choose_block(p, weight_bytes, p.reduced * self.size, copied)
         widest = tile_heights(min(self.block.cols, p.counts[2]))
         self.free = min(widest) < 6 or (p.counts[2] < LOW - 1)
-        self.way = Way(self.element, self.element, reads, writes, self.free)
+        self.way = Way(self.element, self.element, reads, writes, self.free, self.after)
         self._describe()
         self._buffers()
         self._jobs()
         self._kernels()
         phases = [self._packing(), self._gathering()]
         work = p.work * _NANOSECONDS_PER_PRODUCT
-        return make_kernel(phases, self.table, self.space.used, 3 if p.bias else 2, work)
+        tensors = 3 if p.bias else 2
+        return make_kernel(phases, self.table, self.space.used, tensors, work, given=self.given)
 
     # ---- sizes -------------------------------------------------------------------------------
 
@@ -140,7 +156,7 @@ class _Planner:
             set_(**words)
 
     def _buffers(self) -> None:
-        p, b, space = self.p, self.block, self.space
+        p, b = self.p, self.block
         rows = (b.rows - 1) * p.in_step[1] + p.high[1] - p.low[1] + 1
         cols = (b.cols - 1) * p.in_step[2] + p.high[2] - p.low[2] + 1
         slices = p.high[0] - p.low[0] + 1
@@ -154,6 +170,11 @@ class _Planner:
             self.image = slices * self.slice
             self._area("BUFFER", b.images * self.image * self.size)
         self.table.set(X_PIXEL=self.pixel, X_ROW=self.row, X_SLICE=self.slice, X_IMAGE=self.image)
+        self._results()
+
+    def _results(self) -> None:
+        """The block of results on its way out, the list of pixels, and where sums start."""
+        p, b, space = self.p, self.block, self.space
         out = [step * n for step, n in zip(p.step, (1, b.rows, b.cols), strict=True)]
         self.t_row = min(out[2], p.target.space[2])
         self.t_slice = self.t_row * out[1]
@@ -195,20 +216,25 @@ class _Planner:
     def _job(self, trio: tuple[Class, ...], at: int, panel: int) -> list[int]:
         p, size = self.p, self.size
         runs, length = self._runs(trio)
+        out_at, out_n, (d, h, w) = self._places_out(trio)
+        x_h = p.in_step[1] * self.row * size
+        x_w = p.in_step[2] * self.pixel * size
+        counts = [c.count for c in trio]
+        job = [len(runs), length, x_w, size, self.width * size, 0, w, 0]
+        return [*job, at, panel, x_h, x_w, *counts, out_at, out_n, d, h, w, *runs]
+
+    def _places_out(self, trio: tuple[Class, ...]) -> tuple[int, int, list[int]]:
+        """Bytes to the first result of a class, to the next image, and to its next positions."""
+        size = self.size
         if self.way.writes == IN_PLACE:
-            n, _, *space = p.target.strides
+            n, _, *space = self.p.target.strides
             out_n, out = n * size, [s * size for s in space]
         else:
             pixel = self.width * size
             out_n = self.t_image * pixel
             out = [self.t_slice * pixel, self.t_row * pixel, pixel]
         out_at = sum(c.start * s for c, s in zip(trio, out, strict=True))
-        d, h, w = (c.step * s for c, s in zip(trio, out, strict=True))
-        x_h = p.in_step[1] * self.row * size
-        x_w = p.in_step[2] * self.pixel * size
-        counts = [c.count for c in trio]
-        job = [len(runs), length, x_w, size, self.width * size, 0, w, 0]
-        return [*job, at, panel, x_h, x_w, *counts, out_at, out_n, d, h, w, *runs]
+        return out_at, out_n, [c.step * s for c, s in zip(trio, out, strict=True)]
 
     def _runs(self, trio: tuple[Class, ...]) -> tuple[list[int], int]:
         """Byte offsets of the runs of one class, and the length of each."""

@@ -4,6 +4,9 @@ A plan is a list of phases (a compiled task and its number of chunks), a table o
 and a size of workspace. One tiny entry serves them all: it writes a *context* at the start of the
 workspace and runs the phases one after the other. A task is `void task(ptr context, i64 chunk,
 i64 thread)`; it reads pointers and parameters through `Context`.
+
+A kernel may have a *spare* one for numbers it can't deal with: a task that meets such a number sets
+the flag of the context, and when all phases are over the spare kernel does everything once more.
 """
 
 from __future__ import annotations
@@ -29,7 +32,12 @@ _OUT, _FIRST, _SECOND, _THIRD, _WORKSPACE, _PARAMETERS = range(6)
 _POINTERS = {
     "out": _OUT, "first": _FIRST, "second": _SECOND, "third": _THIRD, "workspace": _WORKSPACE,
 }  # fmt: skip
-_CONTEXT_BYTES = 64
+_FLAG = 6
+_EXTRA = 8
+MAX_EXTRA = 8
+_CONTEXT_BYTES = (_EXTRA + MAX_EXTRA) * 8
+_SPARE = ("ENTRY", "WORDS", "AT")
+"""Of a spare kernel: its address, how many fixed words it has, where they stand in the table."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,15 @@ class Context:
         """A parameter that is an address (of code)."""
         return self.f.word(self.table, self.index[name], PTR)
 
+    def extra(self, number: int) -> Value:
+        """An operand of the element-wise ops after the convolution."""
+        return self.f.word(self.place, _EXTRA + number, PTR)
+
+    @property
+    def flag(self) -> Value:
+        """Where a task says that the spare kernel is needed."""
+        return self.f.at(self.place, _FLAG * 8)
+
     def word_at(self, index: Value) -> Value:
         """Where word number `index` of the table stands."""
         return self.f.at(self.table, index, I64)
@@ -118,36 +135,85 @@ class Space:
         return start
 
 
+@dataclass(frozen=True)
+class Given:
+    """Which inputs of the call are the operands of the convolution, and which the extra ones."""
+
+    operands: tuple[int, ...]
+    extra: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.operands) + len(self.extra)
+
+
 def make_kernel(
-    phases: Sequence[Phase], table: Table, workspace: int, tensors: int, work: float
+    phases: Sequence[Phase],
+    table: Table,
+    workspace: int,
+    tensors: int,
+    work: float,
+    spare: Kernel | None = None,
+    given: Given | None = None,
 ) -> Kernel:
     """The kernel that runs `phases`. `tensors` inputs (2, or 3 with a bias); `work` in ns."""
     assert len(phases) <= MAX_PHASES
+    given = given or Given(tuple(range(tensors)))
+    tensors = given.count
     head = [len(phases)]
     for phase in phases:
         head += [phase.task, phase.chunks]
     head += [0] * (_HEAD - len(head))
-    entry = compiled(("conv.entry", tensors), lambda m: _write_entry(m, tensors))["entry"]
+    listed = table.words()
+    key = ("conv.entry", given.operands, given.extra, spare is not None)
+    entry = compiled(key, lambda m: _write_entry(m, given, spare is not None))["entry"]
+    if spare is not None:
+        assert (spare.outputs, spare.tensors) == (1, tensors), "another call"
+        head += [spare.entry, len(spare.extra), len(listed)]
+        listed += spare.extra
+        workspace = max(workspace, spare.workspace + (spare.words * 8 + 63) // 64 * 64)
     return Kernel(
-        entry, 1, tensors, extra=[*head, *table.words()], workspace=workspace + _CONTEXT_BYTES,
-        work=work,
-    )  # fmt: skip
+        entry, 1, tensors, extra=[*head, *listed], workspace=workspace + _CONTEXT_BYTES, work=work
+    )
 
 
-def _write_entry(m: Module, tensors: int) -> None:
+def _write_entry(m: Module, call: Given, has_spare: bool) -> None:
+    tensors = call.count
     with m.function("entry", [("block", PTR)], I64) as f:
         [block] = f.args
         space = f.word(block, 1 + tensors, PTR)
         head = f.at(block, (2 + tensors) * 8)
-        pointers = [f.word(block, i, PTR) for i in range(1 + tensors)]
-        pointers += [f.zero(PTR)] * (4 - len(pointers))
-        pointers += [f.at(space, _CONTEXT_BYTES), f.at(head, _HEAD * 8)]
+        table = f.at(head, (_HEAD + len(_SPARE) * has_spare) * 8)
+        inside = f.at(space, _CONTEXT_BYTES)
+        given = [f.word(block, i, PTR) for i in range(1 + tensors)]
+        operands = [given[0], *(given[1 + i] for i in call.operands)]
+        pointers = [*operands, *[f.zero(PTR)] * (4 - len(operands)), inside, table]
         for i, pointer in enumerate(pointers):
             f.store(pointer, f.at(space, i * 8))
+        for k, i in enumerate(call.extra):
+            f.store(given[1 + i], f.at(space, (_EXTRA + k) * 8))
+        f.store(f.constant(0), f.at(space, _FLAG * 8))
         with f.loop(0, f.word(head, 0)) as loop:
             phase = f.at(head, loop.index * 16 + 8)
             f.call("lucerne_pfor", VOID, [f.word(phase, 0, PTR), space, f.word(phase, 1)])
+        if has_spare:
+            flag = f.atomic_load(I64, f.at(space, _FLAG * 8), "monotonic")
+            with f.if_(f.compare("ne", flag, 0)):
+                _call_spare(f, f.at(head, _HEAD * 8), table, given, inside)
         f.ret(0)
+
+
+def _call_spare(f: Function, spare: Value, table: Value, given: list[Value], space: Value) -> None:
+    """Call the spare kernel; its block stands in the workspace, the rest of which is its own."""
+    entry = f.word(spare, _SPARE.index("ENTRY"), PTR)
+    count, at = (f.word(spare, _SPARE.index(name)) for name in ("WORDS", "AT"))
+    block = space
+    own = f.at(block, ((count + (len(given) + 1)) * 8 + 63) & -64)
+    for i, pointer in enumerate([*given, own]):
+        f.store(pointer, f.at(block, i * 8))
+    rest = f.at(block, (len(given) + 1) * 8)
+    f.copy_bytes(rest, f.at(table, at * 8), count * 8)
+    f.call_at(entry, I64, [block])
 
 
 TASK: list[Any] = [("context", PTR), ("chunk", I64), ("thread", I64)]

@@ -43,10 +43,14 @@ def channels_at_once(p: Gather) -> int:
 def pack_code(p: Gather, element: Element) -> int:
     way, bias = pack_way(p), p.bias
     key = ("conv.pack", way, bias, element.dtype.name, element.compute.name)
-    return task_code(key, lambda m: _Writer(m, way, bias, element).write())
+    return task_code(key, lambda m: PackWriter(m, way, bias, element).write())
 
 
-class _Writer:
+class PackWriter:
+    """Writes the task. `names` are those of its table, `tap` those of a tap's entry."""
+
+    names, tap = GATHER, TAP
+
     def __init__(self, m: Module, way: str, bias: bool, element: Element) -> None:
         self.m, self.way, self.bias, self.element = m, way, bias, element
         self.compute = element.compute
@@ -56,12 +60,12 @@ class _Writer:
     def write(self) -> None:
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, GATHER)
+            c = self.c = Context(f, place, self.names)
             self.f, self.thread = f, thread
             panel, part = chunk // c.REDUCED_BLOCKS, chunk % c.REDUCED_BLOCKS
-            group, self.panel_in_group = panel // c.PANELS, panel % c.PANELS
-            self.panel = panel
-            first_lane = self.panel_in_group * self.width
+            group = panel // c.PANELS
+            self.panel, self.part = panel, part
+            first_lane = panel % c.PANELS * self.width
             self.lanes = f.minimum(c.LANES - first_lane, self.width)
             start = group * c.W_GROUP + first_lane * c.W_LANE
             self.source = self.element.at(f, c.second, start)
@@ -72,6 +76,10 @@ class _Writer:
                 self._start(group * c.LANES + first_lane)
             {LANES: self._by_lanes, REDUCED: self._by_reduced, TAPS: self._by_taps,
              ANY: self._one_by_one}[self.way]()  # fmt: skip
+            self.finish()
+
+    def finish(self) -> None:
+        """After all channels of a chunk: a packing of another kind goes on from here."""
 
     def _start(self, channel: Value) -> None:
         """The bias of this panel's channels (zeros without one)."""
@@ -88,8 +96,8 @@ class _Writer:
 
     def _tap(self, index: Value, *names: str) -> list[Value]:
         f = self.f
-        at = self.c.word_at(self.c.TAP_LIST + index * len(TAP))
-        return [f.word(at, TAP.index(name), I64) for name in names]
+        at = self.c.word_at(self.c.TAP_LIST + index * len(self.tap))
+        return [f.word(at, self.tap.index(name), I64) for name in names]
 
     def _target(self, index: Value, channel: Value) -> Value:
         """Where this panel has a channel of a tap."""

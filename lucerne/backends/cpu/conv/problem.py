@@ -142,6 +142,19 @@ class Gather:
         return self.target.shape[0] * self.groups * self.lanes * self.reduced * outputs * taps
 
 
+def thinned(x: Array, w: Array, y: Array, s: Setting) -> tuple[Array, Setting]:
+    """A dimension with one tap and a stride needs every so-maniest position only: as a view of the
+    others, with stride one. (Not columns of planes, which would no longer be neighbours.)"""
+    shape, strides, steps = list(x.shape), list(x.strides), list(s.stride)
+    for d in range(SPATIAL):
+        neighbours = d == SPATIAL - 1 and x.strides[1] != 1
+        if w.space[d] == 1 and s.padding[d] == 0 and s.stride[d] > 1 and not neighbours:
+            shape[2 + d], steps[d] = y.space[d], 1
+            strides[2 + d] *= s.stride[d]
+    made = dataclasses.replace(s, stride=tuple(steps))
+    return Array(x.dtype, tuple(shape), tuple(strides)), made
+
+
 def conv_gather(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather:
     lanes = w.shape[0] // s.groups
     classes = tuple(

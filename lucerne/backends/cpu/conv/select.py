@@ -3,6 +3,7 @@
 | engine                    | takes                                             | vectors run over |
 |---------------------------|---------------------------------------------------|------------------|
 | `gather`, `weight`        | floats; everything not below                      | output channels  |
+| `tiled`, `tiled_weight`   | float32, bfloat16, many channels, AMX             | (tiles)          |
 | `depthwise`               | floats, one channel in a group, channels-last     | channels         |
 | `planes`                  | floats, few output channels in a group, planes    | pixels           |
 | `pointwise`               | 1x1 of planes                                     | pixels           |
@@ -17,7 +18,7 @@ from functools import partial
 from lucerne.backends.cpu.conv import depthwise, generic, planes, pointwise
 from lucerne.backends.cpu.conv.depthwise_weight import plan_channels_weight
 from lucerne.backends.cpu.conv.flat import Geometry, conv_geometry, input_geometry
-from lucerne.backends.cpu.conv.gather_plan import SUMS, plan_gather
+from lucerne.backends.cpu.conv.gather_plan import SUMS, Tail, plan_gather
 from lucerne.backends.cpu.conv.padded import CHANNELS, layout_of
 from lucerne.backends.cpu.conv.planes_weight import plan_planes_weight
 from lucerne.backends.cpu.conv.problem import (
@@ -27,7 +28,12 @@ from lucerne.backends.cpu.conv.problem import (
     conv_gather,
     flattened,
     input_gather,
+    thinned,
 )
+from lucerne.backends.cpu.conv.tiled_plan import plan_tiled
+from lucerne.backends.cpu.conv.tiled_plan import suits as tiled_suits
+from lucerne.backends.cpu.conv.tiled_weight_plan import plan_tiled_weight
+from lucerne.backends.cpu.conv.tiled_weight_plan import suits as weight_suits
 from lucerne.backends.cpu.conv.weight_plan import plan_weight
 from lucerne.backends.cpu.emit.tiles import Element
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -36,11 +42,27 @@ from lucerne.backends.cpu.runtime.kernel import Kernel
 def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None) -> Kernel | None:
     """`conv`: x and w to y. `bias_step` is the stride of the bias, if there is one."""
     if _is_plain(x, w, y):
+        x, s = thinned(x, w, y, s)
         problem = conv_gather(x, w, y, s, bias_step is not None)
         found = _gathering(problem, partial(conv_geometry, w.space, s), bias_step or 0)
         if found is not None:
             return found
     return generic.plan_generic(generic.CONV, x, w, y, s, bias_step)
+
+
+def tailed_kernel(
+    x: Array, w: Array, y: Array, s: Setting, bias_step: int | None, tail: Tail
+) -> Kernel | None:
+    """`conv` and element-wise ops on its result; None where the engine has no place for them."""
+    if not _is_plain(x, w, y):
+        return None
+    x, s = thinned(x, w, y, s)
+    p = conv_gather(x, w, y, s, bias_step is not None)
+    layouts = {layout_of(x), layout_of(y)}
+    if (layouts == {CHANNELS} and depthwise.suits(p)) or planes.suits(p, layouts):
+        return None
+    flat = flattened(p)
+    return None if _pixels_in_lanes(flat) else _channels_in_lanes(flat, bias_step or 0, tail)
 
 
 def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None) -> Kernel | None:
@@ -56,6 +78,7 @@ def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None
 def weight_kernel(y: Array, x: Array, w: Array, s: Setting) -> Kernel | None:
     """`conv_weight`: y and x to w."""
     if _is_plain(x, w, y):
+        x, s = thinned(x, w, y, s)
         found = _weighing(x, w, y, s)
         if found is not None:
             return found
@@ -70,7 +93,8 @@ def _weighing(x: Array, w: Array, y: Array, s: Setting) -> Kernel | None:
         return plan_channels_weight(x, w, y, s, element)
     if planes.suits(p, layouts):
         return plan_planes_weight(x, w, y, s, element)
-    return plan_weight(x, w, y, s)
+    plain = plan_weight(x, w, y, s)
+    return plan_tiled_weight(x, w, y, s, plain) if weight_suits(x, w, y, s) else plain
 
 
 def _is_plain(x: Array, w: Array, y: Array) -> bool:
@@ -88,6 +112,18 @@ def _gathering(
     if planes.suits(p, layouts):
         return planes.plan_planes(p, geometry, element, bias_step)
     flat = flattened(p)
-    if element.is_plain and pointwise.suits(flat):
+    if _pixels_in_lanes(flat):
         return pointwise.plan_pointwise(flat, element, bias_step)
-    return plan_gather(flat, bias_step)
+    return _channels_in_lanes(flat, bias_step)
+
+
+def _pixels_in_lanes(flat: Gather) -> bool:
+    """Whether a 1x1 convolution of planes is best done without turning them."""
+    plain = Element(flat.source.dtype, SUMS[flat.source.dtype]).is_plain
+    return plain and pointwise.suits(flat) and not tiled_suits(flat)
+
+
+def _channels_in_lanes(p: Gather, bias_step: int, tail: Tail | None = None) -> Kernel | None:
+    """By tiles where they pay, with the vector engine for what they can't do."""
+    plain = plan_gather(p, bias_step, tail)
+    return plan_tiled(p, bias_step, plain, tail) if tiled_suits(p) else plain

@@ -30,7 +30,7 @@ WEIGHT = words(
     "IMAGES ROWS COLS IMAGE_BLOCKS ROW_BLOCKS COL_BLOCKS RUNS_AT_ONCE",
     "X_GROUP G_GROUP IN_D IN_H IN_W LOW_D LOW_H LOW_W SPAN_D SPAN_H SPAN_W",
     "STRIPS STRIP_LIST STRIP_LENGTH TILES HEIGHT HIGHER KERNELS",
-    "SUMS SUMS_PART SUMS_PANEL",  # where sums are; elements of a part, of a panel
+    "SUMS SUMS_PART SUMS_PANEL SUMS_TAP",  # sums; elements of a part, of a panel, rows of a tap
     "BUFFER BUFFER_SIZE GRADS GRADS_SIZE RUNS RUNS_SIZE ASIDE ASIDE_SIZE",
     "TAPS TAP_LIST CHANNEL_BLOCKS CHANNEL_BLOCK W_0 W_1 W_SIZE TRANSPOSE_OUT",
     *copy_words("X"),
@@ -210,12 +210,12 @@ class _CollectWriter:
             if self.target == TAPS:
                 with f.loop(0, count) as channel, f.loop(0, c.TAPS) as tap:
                     line = channel.index * c.TAPS + tap.index
-                    self._add_parts(tap.index * c.REDUCED + first + channel.index, line)
+                    self._add_parts(tap.index * c.SUMS_TAP + first + channel.index, line)
                 self._put(at, count * c.TAPS, lanes)
                 return
             with f.loop(0, c.TAPS) as tap:
                 with f.loop(0, count) as channel:
-                    self._add_parts(tap.index * c.REDUCED + first + channel.index, channel.index)
+                    self._add_parts(tap.index * c.SUMS_TAP + first + channel.index, channel.index)
                 offset = f.load(I64, c.word_at(c.TAP_LIST + tap.index))
                 self._put(at + offset, count, lanes)
 

@@ -21,7 +21,6 @@ from lucerne.backends.cpu.conv.weight import (
     sum_code,
 )
 from lucerne.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
-from lucerne.backends.cpu.emit.types import Type
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne.base import dtype as dt
@@ -36,23 +35,27 @@ _NANOSECONDS_PER_PRODUCT = 0.014
 
 def plan_weight(x: Array, w: Array, g: Array, s: Setting) -> Kernel | None:
     """The kernel of `conv_weight` (w: its result), or None when this engine does not take it."""
+    return None if target_of(w) is None else WeightPlanner(x, w, g, s).plan()
+
+
+def target_of(w: Array) -> str | None:
+    """What is adjacent in the result; None: nothing that these engines write."""
     taps = math.prod(w.space)
     dense = [math.prod(w.space[d + 1 :]) for d in range(SPATIAL)]
     adjacent = all(a == b or n == 1 for a, b, n in zip(dense, w.strides[2:], w.space, strict=True))
     if w.strides[1] == 1 or w.shape[1] == 1:
-        target = BY_CHANNELS
-    elif adjacent and w.strides[1] == taps:
-        target = TAPS
-    else:
-        return None
-    return _Planner(x, w, g, s, SUMS[x.dtype], target).plan()
+        return BY_CHANNELS
+    return TAPS if adjacent and w.strides[1] == taps else None
 
 
-class _Planner:
-    def __init__(
-        self, x: Array, w: Array, g: Array, s: Setting, compute: Type, target: str
-    ) -> None:
-        self.x, self.w, self.g, self.target = x, w, g, target
+class WeightPlanner:
+    """Sizes, scratch and phases of one gradient."""
+
+    def __init__(self, x: Array, w: Array, g: Array, s: Setting) -> None:
+        self.x, self.w, self.g = x, w, g
+        target, compute = target_of(w), SUMS[x.dtype]
+        assert target is not None
+        self.target = target
         self.p = conv_gather(x, w, g, s, bias=False)
         self.compute, self.size = compute, compute.size
         self.element = Element(x.dtype, compute)
@@ -182,7 +185,7 @@ class _Planner:
         panel_groups = -(-self.panels // each)
         self.parts = parts
         self.table.set(PARTS=parts, PANEL_GROUPS=panel_groups, PANELS_EACH=each)
-        self.table.set(SUMS_PART=whole, SUMS_PANEL=panel)
+        self.table.set(SUMS_PART=whole, SUMS_PANEL=panel, SUMS_TAP=p.reduced)
         self.table.set(SUMS=self.space.take(parts * whole * self.size))
         return Phase(sum_code(self.way), parts * p.groups * panel_groups)
 

@@ -79,7 +79,7 @@ class Memory:
     ADDRESS = HEAD
     NBYTES = HEAD + 8
     WRITES = HEAD + 16
-    """How often somebody wrote to it in place, through whatever storage."""
+    """Counts writes in place, through whatever storage; begins at a number of its own."""
     EXPORTED = HEAD + 24
     """Whether others (NumPy, ...) were given its address: they may write unseen."""
     WEAK = HEAD + 32

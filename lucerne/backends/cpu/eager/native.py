@@ -51,6 +51,7 @@ from lucerne.backends.cpu.eager.public import CALL_MAP, MAX_ARGUMENTS, write_pub
 from lucerne.backends.cpu.eager.records import LINE_CACHE
 from lucerne.backends.cpu.eager.slots import BINARY, COMPARE, UNARY, write_slots
 from lucerne.backends.cpu.emit.builder import Module
+from lucerne.backends.cpu.program.launch import write_launch
 from lucerne.backends.cpu.runtime.code import Code, compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
 
@@ -64,6 +65,7 @@ def _write(m: Module) -> None:
     write_public(m)
     write_slots(m)
     write_lists(m)
+    write_launch(m)
 
 
 class Native:
@@ -91,6 +93,7 @@ class Native:
         self.make_tensor = builtin("make_tensor", code["make_tensor"])
         self.fresh_tensor = builtin("fresh_tensor", code["fresh_tensor"])
         self.run = builtin("run", code["run"])
+        self.launch_program = builtin("launch_program", code["launch_program"])
         self.autos_of = builtin("autos_of", code["autos_of"])
         self.set_mode = builtin("set_mode", code["set_mode"])
         for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):

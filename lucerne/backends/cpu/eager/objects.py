@@ -207,8 +207,7 @@ def _write_storage(m: Module) -> None:
         with f.if_(is_null(f, memory)):
             f.ret(f.zero(PTR))
         nbytes = field(f, t, Tensor.NBYTES, I64)
-        set_field(f, memory, Memory.ADDRESS, data)
-        set_field(f, memory, Memory.NBYTES, nbytes)
+        f.call("begin_memory", VOID, [memory, data, nbytes])
         set_field(f, t, Tensor.DATA, f.zero(PTR))
         made = f.call("PyType_GenericAlloc", PTR, [known(f, "storage_type"), 0])
         with f.if_(is_null(f, made)):
@@ -310,6 +309,17 @@ def _replace(f: Function, object: Value, offset: int, value: Value) -> None:
 
 
 def _write_memory(m: Module) -> None:
+    # WRITES does not begin at 0 but at a number no other memory had: it alone tells whoever kept
+    # it that this is the same memory, unchanged, even when another one has taken its address
+    m.variable("memories", "i64", "0")
+    params = [("s", PTR), ("data", PTR), ("nbytes", I64)]
+    with m.function("begin_memory", params, VOID, internal=True) as f:
+        s, data, nbytes = f.args
+        number = f.load(I64, f.symbol("memories"), align=8) + (1 << 32)
+        f.store(number, f.symbol("memories"), align=8)
+        set_field(f, s, Memory.WRITES, number)
+        set_field(f, s, Memory.ADDRESS, data)
+        set_field(f, s, Memory.NBYTES, nbytes)
     with m.function("track", [("t", PTR)], internal=True) as f:
         (t,) = f.args
         tracked = f.call("PyObject_GC_IsTracked", I32, [t])
@@ -345,8 +355,7 @@ def _write_makers(m: Module) -> None:
         memory = f.call("PyType_GenericAlloc", PTR, [known(f, "memory_type"), 0])
         with f.if_(is_null(f, memory)):
             f.ret(f.zero(PTR))
-        set_field(f, memory, Memory.ADDRESS, data)
-        set_field(f, memory, Memory.NBYTES, nbytes)
+        f.call("begin_memory", VOID, [memory, data, nbytes])
         f.ret(memory)
     # make_tensor(storage, offset, meta) -> Tensor
     with m.function("make_tensor", fastcall, PTR) as f:

@@ -1,18 +1,22 @@
 """AMX tile kernels: 32 x 32 sums in four tile registers, and the task that runs them over a block.
 
 Sums leave the tile registers through memory only, so each finished tile waits in a scratch square
-of 4 KB; its epilogue (convert, bias, store) is done inside the k loop of the *next* tile, four rows
-a step, while the tile unit is busy.
+of 4 KB; its epilogue (convert, bias, store) is done inside the k loop of the *next* tile, a row
+after each tile product, while the tile unit is busy.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
-from lucerne.backends.cpu.emit.types import I8, I64, PTR, VOID
+from lucerne.backends.cpu.emit.types import I1, I8, I64, PTR, VOID
+from lucerne.backends.cpu.gemm.amx_cut import cut_row
 from lucerne.backends.cpu.gemm.amx_pack import PANEL, STEP, STEP_BYTES, TILE
+from lucerne.backends.cpu.gemm.amx_whole import WHOLE_SUMS, write_whole_sums
 from lucerne.backends.cpu.gemm.args import Args
 from lucerne.backends.cpu.gemm.epilogue import Epilogue, Tile
 from lucerne.backends.cpu.gemm.kinds import Kind, store_masked
@@ -20,31 +24,54 @@ from lucerne.backends.cpu.runtime.code import compiled
 
 SCRATCH = 4 * TILE
 _LANES = 16
-_ROWS_PER_STEP = 4
-_DEFER_STEPS = PANEL // _ROWS_PER_STEP
 _RESULT_ROWS_AHEAD = 3
+_ROWS_AHEAD = {1: 2, 3: 3}
+"""Rows of A that are asked for early beside each tile, by parts; and those cut there."""
+_PRODUCTS = 24
+"""Tile products of a step, in three parts."""
+PANELS_AT_ONCE = 4
+"""Panels of A in parts that lie beside each other: so many are packed in one go if its rows are not
+along k, because more of a row of the matrix is read then."""
+FEWEST_CUTTING = -(-PANEL // _ROWS_AHEAD[3])
+"""Tiles beside each other that a panel takes to be cut beside them."""
+_ROWS_AT_ONCE = 4
+"""Rows that a long epilogue goes through side by side."""
 Range = tuple[Value, Value]
+Rows = Callable[[int], None] | None
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
 
 
-def amx_task(kind: Kind, epilogue: Epilogue) -> int:
+def amx_task(kind: Kind, epilogue: Epilogue, parts: int = 1) -> int:
     """The address of the task that multiplies one block."""
-    key = ("gemm.amx.task", *kind.key, epilogue.key)
-    return compiled(key, lambda m: _write(m, kind, epilogue))["amx_task"]
+    key = ("gemm.amx.task", *kind.key, epilogue.key, parts)
+    return compiled(key, lambda m: _write(m, kind, epilogue, parts))["amx_task"]
 
 
-def _write(m: Module, kind: Kind, epilogue: Epilogue) -> None:
+def _write(m: Module, kind: Kind, epilogue: Epilogue, parts: int) -> None:
     size = [0] * 64
     size[0] = 1
     for t in range(8):
         size[16 + 2 * t], size[48 + t] = STEP, 16
     text = ", ".join(f"i8 {b}" for b in size)
     m.constant("tile_sizes", "[64 x i8]", f"[{text}]")
-    for in_place in (False, True):
-        for deferred in (False, True):
-            _write_kernel(m, kind, epilogue, _Form(in_place, deferred))
+    for other, deferred in itertools.product((False, True), (False, True)):
+        in_place, cutting = (other, False) if parts == 1 else (False, other)
+        _write_kernel(m, kind, epilogue, _Form(in_place, deferred, parts, cutting))
     _write_finish(m, kind, epilogue)
-    _write_task(m, kind)
+    if not _is_short(epilogue):
+        _write_finish_rows(m, kind, epilogue)
+    if parts > 1:
+        write_whole_sums(m)
+    _write_task(m, kind, parts)
+
+
+def rows_per_step(parts: int) -> int:
+    return 4 if parts == 1 else 8
+
+
+def _is_short(epilogue: Epilogue) -> bool:
+    """Whether the code of an epilogue is written out for each row of a step."""
+    return epilogue.inline or not epilogue.stores
 
 
 def _amx(f: Function, name: str, *arguments: Value) -> None:
@@ -60,19 +87,30 @@ def _register(f: Function, n: int) -> Value:
 
 @dataclass(frozen=True)
 class _Form:
-    """Whether A is read where it is, and whether an earlier tile is finished on the way."""
+    """Whether A is read where it is, and whether an earlier tile is finished on the way.
+
+    `cutting`: some rows of the next panel of A are cut in parts beside each tile.
+    """
 
     in_place: bool
     deferred: bool
+    parts: int = 1
+    cutting: bool = False
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows of an earlier tile that are finished beside 64 bytes of k."""
+        return rows_per_step(self.parts)
 
     @property
     def name(self) -> str:
-        return f"kernel{int(self.in_place)}{int(self.deferred)}"
+        return f"kernel{int(self.in_place)}{int(self.deferred)}{int(self.cutting)}"
 
 
 _PARAMS: list[Any] = [
     ("steps", I64), ("A", PTR), ("B", PTR), ("scratch", PTR), ("add", I64), ("ahead", PTR),
-    ("args", PTR), ("row", I64), ("column", I64),
+    ("ahead_step", I64), ("wanted", PTR), ("wanted_step", I64), ("into", PTR), ("args", PTR),
+    ("row", I64), ("column", I64),
 ]  # fmt: skip
 _DEFERRED: list[Any] = [("earlier", PTR), ("earlier_row", I64), ("earlier_column", I64)]
 
@@ -80,67 +118,124 @@ _DEFERRED: list[Any] = [("earlier", PTR), ("earlier_row", I64), ("earlier_column
 def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> None:
     params = _PARAMS + (_DEFERRED if form.deferred else [])
     with m.function(form.name, params, internal=True) as f:
-        steps, a, b, scratch, add, ahead, place, row, column = f.args[:9]
+        steps, a, b, scratch, add, ahead, ahead_step, c, c_step = f.args[:9]
+        into, place, row, column = f.args[9 : len(_PARAMS)]
+        deferred = f.args[len(_PARAMS) :]
         args = Args(f, place)
         a_step = args.A_ROW * kind.source.size
         finish = None
-        if form.deferred:
-            finish = _Finish(f, kind, epilogue, args, f.args[9:], None)
+        if form.deferred and _is_short(epilogue):
+            finish = _Finish(f, kind, epilogue, args, deferred, None)
         with f.if_(f.compare("ne", add, 0)) as start:
             for t in range(4):
                 _amx(f, "tileloadd64", _register(f, t), f.at(scratch, t * TILE), f.constant(STEP))
         with start.else_():
             for t in range(4):
                 _amx(f, "tilezero", _register(f, t))
-        c_step = args.C_ROW * kind.result.size
-        c = f.at(args.C, row * c_step + column * kind.result.size)
+        others = epilogue.ahead(Tile(f, kind, args, row, column, [None, None], _LANES))
 
-        def step(index: Value, a: Value, b: Value) -> tuple[Value, Value]:
-            _multiply(f, kind, form, a, b, a_step)
-            for u in range(2):
-                f.prefetch(f.at(ahead, a_step * u + index * STEP), 2)
+        lines = 1 if form.parts == 1 else 2
+        each = 1 if form.parts == 1 else _PRODUCTS // form.rows_per_step
+        cut_each = _PRODUCTS // _ROWS_AHEAD[form.parts]
+
+        def step(index: Value, places: list[Value], finish: Rows = None) -> tuple[Value, Value]:
+            a, b = places
+
+            def between(number: int) -> None:
+                if finish is not None and number % each == each - 1:
+                    finish(number // each)
+                if form.cutting and number % cut_each == cut_each // 2:
+                    u = number // cut_each
+                    read = f.at(ahead, ahead_step * u + index * (lines * STEP))
+                    cut_row(f, read, f.at(into, index * (STEP_BYTES * form.parts) + u * STEP))
+
+            _multiply(f, kind, form, a, b, a_step, between)
+            later = ahead_step * PANEL if form.cutting else 0
+            for u in range(_ROWS_AHEAD[form.parts]):
+                for n in range(lines):
+                    line_ahead = ahead_step * u + later + (index * lines + n) * STEP
+                    f.prefetch(f.at(ahead, line_ahead), 2)
             for u in range(_RESULT_ROWS_AHEAD):
                 line = (index * _RESULT_ROWS_AHEAD + u) & (PANEL - 1)
-                f.prefetch(f.at(c, line * c_step), 2)
-            return f.at(a, STEP if form.in_place else STEP_BYTES), f.at(b, STEP_BYTES)
+                for at in range(0, PANEL * kind.result.size, 64):
+                    f.prefetch(f.at(f.at(c, line * c_step), at), 2)
+                for x in others:
+                    for at in range(0, PANEL * x.size, 64):
+                        f.prefetch(f.at(f.at(x.start, line * x.step), at), 2)
+            step_bytes = STEP_BYTES * form.parts
+            return f.at(a, STEP if form.in_place else step_bytes), f.at(b, step_bytes)
 
         first: Value | int = 0
-        if finish is not None:
-            with f.loop(0, _DEFER_STEPS, 1, [a, b], at_least_once=True) as loop:
-                loop.next(*step(loop.index, *loop.carried))
-                for u in range(_ROWS_PER_STEP):
-                    finish.row(loop.index * _ROWS_PER_STEP + u)
-            (a, b), first = loop.results, _DEFER_STEPS
+        if form.deferred:
+            first = PANEL // form.rows_per_step
+            with f.loop(0, first, 1, [a, b], at_least_once=True) as loop:
+                now = loop.index * form.rows_per_step
+
+                def finish_row(n: int, now: Value = now) -> None:
+                    if finish is not None:
+                        finish.rows([now + n])
+                    elif n % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                        first_row = now + (n - _ROWS_AT_ONCE + 1)
+                        f.call("finish_rows", VOID, [place, *deferred, first_row])
+
+                loop.next(*step(loop.index, loop.carried, finish_row))
+            a, b = loop.results
         with f.loop(first, steps, 1, [a, b]) as loop:
-            loop.next(*step(loop.index, *loop.carried))
+            loop.next(*step(loop.index, loop.carried))
         for t in range(4):
             _amx(f, "tilestored64", _register(f, t), f.at(scratch, t * TILE), f.constant(STEP))
 
 
-def _multiply(f: Function, kind: Kind, form: _Form, a: Value, b: Value, a_step: Value) -> None:
-    """64 bytes of k: two tiles of A (4, 5) times two of B (6, 7) onto sums 0 to 3."""
+def _multiply(
+    f: Function,
+    kind: Kind,
+    form: _Form,
+    a: Value,
+    b: Value,
+    a_step: Value,
+    between: Callable[[int], None],
+) -> None:
+    """64 bytes of k: two tiles of A (4, 5) times two of B (6, 7) onto sums 0 to 3.
+
+    `between(n)` writes other work after product number n: the tile unit is busy for long.
+    """
     dot = "tdpbf16ps" if kind.source.is_float else "tdpbssd"
+    done = itertools.count()
 
-    def load_a(t: int, half: int) -> None:
+    def load_a(half: int, part: int = 0) -> None:
         if form.in_place:
-            _amx(f, "tileloadd64", _register(f, t), f.at(a, a_step * (16 * half)), a_step)
+            place, step = f.at(a, a_step * (16 * half)), a_step
         else:
-            _amx(f, "tileloadd64", _register(f, t), f.at(a, half * TILE), f.constant(STEP))
+            place, step = f.at(a, half * TILE + part * STEP_BYTES), f.constant(STEP)
+        _amx(f, "tileloadd64", _register(f, 4 + half), place, step)
 
-    def load_b(t: int, half: int) -> None:
-        _amx(f, "tileloadd64", _register(f, t), f.at(b, half * TILE), f.constant(STEP))
+    def load_b(half: int, part: int = 0) -> None:
+        place = f.at(b, half * TILE + part * STEP_BYTES)
+        _amx(f, "tileloadd64", _register(f, 6 + half), place, f.constant(STEP))
 
-    def multiply(c: int, x: int, y: int) -> None:
-        _amx(f, dot, _register(f, c), _register(f, x), _register(f, y))
+    def multiply(row: int, column: int) -> None:
+        sums = _register(f, 2 * row + column)
+        _amx(f, dot, sums, _register(f, 4 + row), _register(f, 6 + column))
+        between(next(done))
 
-    load_a(4, 0)
-    load_b(6, 0)
-    multiply(0, 4, 6)
-    load_a(5, 1)
-    multiply(2, 5, 6)
-    load_b(7, 1)
-    multiply(1, 4, 7)
-    multiply(3, 5, 7)
+    # Of the nine products of parts six count, the smallest first: last x leading, middle x leading,
+    # middle x middle, leading x middle, leading x last, and the leading ones. In this order few
+    # tiles are loaded twice, and a number times one is that number, bit by bit.
+    load_a(0, form.parts - 1)
+    load_b(0)
+    multiply(0, 0)
+    load_a(1, form.parts - 1)
+    multiply(1, 0)
+    load_b(1)
+    multiply(0, 1)
+    multiply(1, 1)
+    if form.parts == 1:
+        return
+    for side, part in (("a", 1), ("b", 1), ("a", 0), ("b", 2), ("b", 0)):
+        for half in range(2):
+            (load_b if side == "b" else load_a)(half, part)
+            for other in range(2):
+                multiply(*((other, half) if side == "b" else (half, other)))
 
 
 class _Finish:
@@ -167,18 +262,18 @@ class _Finish:
         self.step = args.C_ROW * kind.result.size
         self.c = f.at(args.C, first * self.step + column * kind.result.size)
 
-    def row(self, r: Value) -> None:
+    def rows(self, rows: list[Value]) -> None:
         f, wide = self.f, self.kind.sums.vector(_LANES)
-        half = f.bits("lshr", r, 4)
-        base = f.at(self.scratch, half * (2 * TILE) + (r & 15) * STEP)
-        done = [
-            self.epilogue.apply(
-                self.tile, self.ready, f.load(wide, f.at(base, j * TILE), align=64),
-                self.tile.row + r, j,
-            )
-            for j in range(2)
-        ]  # fmt: skip
-        self._store(done, f.at(self.c, r * self.step))
+        vectors = []
+        for r in rows:
+            base = f.at(self.scratch, f.bits("lshr", r, 4) * (2 * TILE) + (r & 15) * STEP)
+            for j in range(2):
+                v = f.load(wide, f.at(base, j * TILE), align=64)
+                vectors.append((v, self.tile.row + r, j))
+        done = self.epilogue.apply_all(self.tile, self.ready, vectors)
+        if not self.epilogue.stores:
+            for n, r in enumerate(rows):
+                self._store(done[2 * n : 2 * n + 2], f.at(self.c, r * self.step))
 
     def _store(self, done: list[Value], place: Value) -> None:
         f, kind = self.f, self.kind
@@ -199,13 +294,24 @@ def _write_finish(m: Module, kind: Kind, epilogue: Epilogue) -> None:
         place, scratch, row, column, rows, columns = f.args
         done = _Finish(f, kind, epilogue, Args(f, place), [scratch, row, column], columns)
         with f.loop(0, rows) as loop:
-            done.row(loop.index)
+            done.rows([loop.index])
+
+
+def _write_finish_rows(m: Module, kind: Kind, epilogue: Epilogue) -> None:
+    """Some rows of a whole tile: long epilogues are written once, and called."""
+    params: list[Any] = [
+        ("args", PTR), ("scratch", PTR), ("row", I64), ("column", I64), ("r", I64),
+    ]  # fmt: skip
+    with m.function("finish_rows", params, internal=True) as f:
+        place, scratch, row, column, r = f.args
+        finish = _Finish(f, kind, epilogue, Args(f, place), [scratch, row, column], None)
+        finish.rows([r + n for n in range(_ROWS_AT_ONCE)])
 
 
 # ---- a block ----------------------------------------------------------------------------------
 
 
-def _write_task(m: Module, kind: Kind) -> None:
+def _write_task(m: Module, kind: Kind, parts: int) -> None:
     """Panels of A times panels of B: A outside, so that results are written along rows."""
     with m.function("amx_task", _TASK) as f:
         _amx(f, "ldtilecfg", f.symbol("tile_sizes"))
@@ -219,28 +325,43 @@ def _write_task(m: Module, kind: Kind) -> None:
         start = args.PANEL_START + (chunk // row_blocks) * args.BLOCK_COLUMNS
         end = f.minimum(start + args.BLOCK_COLUMNS, args.PANEL_STOP)
         own = args.is_set("OWN_B")
+        own_place = space
+        if parts > 1:  # behind the panels of A
+            panels = f.select(args.is_set("WHOLE_SPACE"), f.constant(0), PANELS_AT_ONCE)
+            own_place = f.at(space, panels * args.K_BLOCK * (PANEL * parts))
         columns = _Columns(
-            f.select(own, space, args.PACKED_B),
+            f.select(own, own_place, args.PACKED_B),
             f.select(own, start, args.PANEL_START),
             f.select(own, end - start, args.PANEL_STOP - args.PANEL_START),
         )
-        with f.if_(own):
-            given = [args.place, start, end, columns.place, columns.first, columns.count]
-            f.call_at(args.PACK_COLUMNS, VOID, given)
-        # Only a last panel that is not whole is packed beside a B of its own: see the plan.
-        own_bytes = columns.count * args.K_ROOM * PANEL
-        space = f.at(space, f.select(own, own_bytes, 0))
+        own_b = [args.place, start, end, columns.place, columns.first, columns.count]
+        if parts == 1:
+            with f.if_(own):
+                f.call_at(args.PACK_COLUMNS, VOID, [*own_b, f.constant(0), args.K_ROOM])
+            # Only a last panel that is not whole is packed beside a B of its own: see the plan.
+            own_bytes = columns.count * args.K_ROOM * PANEL
+            space = f.at(space, f.select(own, own_bytes, 0))
         whole = args.M // PANEL
         placed = f.select(args.is_set("A_IN_PLACE"), f.minimum(stop, whole), first)
         room = args.K_ROOM
         with f.loop(0, room, args.K_BLOCK, at_least_once=True) as blocks:
             k = blocks.index
             count = f.minimum(args.K_BLOCK, room - k)
+            if parts > 1:
+                with f.if_(own):
+                    f.call_at(args.PACK_COLUMNS, VOID, [*own_b, k, k + count])
             packed_from = f.maximum(first, placed)
-            given = [args.place, k, count, packed_from, stop, space, packed_from]
-            f.call_at(args.KERNEL_TALLER, VOID, given)
-            parts = _Parts(space, scratch, columns, placed, packed_from)
-            block = _Block(f, kind, args, parts, (first, stop), (start, end))
+            with f.if_(args.is_set("WHOLE_SPACE")) as packed:
+                whole_a = f.at(args.WORKSPACE, args.WHOLE_OFFSET + args.THREAD * args.WHOLE_SPACE)
+                packed.give(f.at(whole_a, k * args.PANELS * (PANEL * parts)), f.constant(0))
+            with packed.else_():
+                if parts == 1:
+                    given = [args.place, k, count, packed_from, stop, space, packed_from]
+                    f.call_at(args.KERNEL_TALLER, VOID, given)
+                packed.give(space, packed_from)
+            place, origin = packed.results
+            pieces = _Pieces(place, scratch, columns, placed, origin)
+            block = _Block(f, kind, args, pieces, (first, stop), (start, end), parts)
             with f.if_(f.compare("eq", k + count, room)) as last:
                 block.multiply(k, count, final=True)
             with last.else_():
@@ -258,7 +379,7 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Pieces:
     """What a task works on: packed rows of A from panel `packed_from`, scratch, packed columns;
     panels before `placed` are read where they are."""
 
@@ -273,9 +394,16 @@ class _Block:
     """The loops of a task over the tiles of its block, for one block of k (in bytes)."""
 
     def __init__(
-        self, f: Function, kind: Kind, args: Args, parts: _Parts, rows: Range, columns: Range
+        self,
+        f: Function,
+        kind: Kind,
+        args: Args,
+        pieces: _Pieces,
+        rows: Range,
+        columns: Range,
+        parts: int,
     ) -> None:
-        self.f, self.kind, self.args, self.parts = f, kind, args, parts
+        self.f, self.kind, self.args, self.pieces, self.parts = f, kind, args, pieces, parts
         self.rows, self.columns = rows, columns
 
     def multiply(self, k: Value, count: Value, final: bool) -> None:
@@ -283,6 +411,8 @@ class _Block:
         nothing, zero = f.zero(PTR), f.constant(0)
         # Carried: the tile whose epilogue is still to be done, or no scratch at all.
         with f.loop(*self.rows, carry=[nothing, zero, zero] if final else []) as down:
+            if self.parts > 1:
+                self._pack(k, count, down.index)
             with f.loop(*self.columns, carry=down.carried) as across:
                 waiting = self._tile(k, count, down.index, across.index, across.carried)
                 across.next(*waiting)
@@ -290,6 +420,32 @@ class _Block:
         if final:
             with f.if_(f.compare("ne", down.results[0], nothing)):
                 f.call("finish", VOID, [args.place, *down.results, PANEL, PANEL])
+
+    def _pack(self, k: Value, count: Value, i: Value) -> None:
+        """A panel of A in parts is packed when it is needed, if that was not done before."""
+        f, args = self.f, self.args
+        number = i - self.rows[0]
+        group = f.select(args.is_set("A_HOW"), f.constant(PANELS_AT_ONCE), 1)
+        done = f.compare("gt", number, 0) & self._cuts(k, count, i)
+        done = done | f.compare("ne", number & (group - 1), 0) | args.is_set("WHOLE_SPACE")
+        with f.if_(f.bits("xor", done, True)):
+            stop = f.minimum(i + group, self.rows[1])
+            given = [args.place, k, count, i, stop, self._panel(count, i), i]
+            f.call_at(args.KERNEL_TALLER, VOID, given)
+
+    def _cuts(self, k: Value, count: Value, i: Value) -> Value:
+        """Whether panel i is cut beside the tiles of the one before it."""
+        f, args = self.f, self.args
+        within = f.compare("lt", i, f.minimum(self.rows[1], args.M // PANEL))
+        whole_steps = f.compare("le", k + count, args.K * 2)
+        enough = f.compare("ge", self.columns[1] - self.columns[0], FEWEST_CUTTING)
+        plain = args.is_unset("WHOLE_SPACE") & args.is_unset("A_HOW")
+        return within & whole_steps & enough & plain
+
+    def _panel(self, count: Value, i: Value) -> Value:
+        """Where panel i stands if not all are packed before: in few places, in turn."""
+        at = ((i - self.rows[0]) & (PANELS_AT_ONCE - 1)) * count * (PANEL * self.parts)
+        return self.f.at(self.pieces.space, at)
 
     def _tile(
         self, k: Value, count: Value, i: Value, j: Value, waiting: list[Value]
@@ -299,37 +455,85 @@ class _Block:
         first_k = f.compare("eq", k, 0)
         only = f.compare("eq", count, args.K_ROOM)
         number = (j - self.columns[0]) + (i - self.rows[0]) * args.BLOCK_COLUMNS
-        parts, columns = self.parts, self.parts.columns
-        scratch = f.at(parts.scratch, f.select(only, number & 1, number) * SCRATCH)
-        b = f.at(columns.place, (k * columns.count + (j - columns.first) * count) * PANEL)
+        pieces, columns = self.pieces, self.pieces.columns
+        scratch = f.at(pieces.scratch, f.select(only, number & 1, number) * SCRATCH)
+        depth = PANEL * self.parts
+        own_block = args.is_set("OWN_B") if self.parts > 1 else f.constant(0, I1)
+        earlier = f.select(own_block, f.constant(0), k * columns.count)
+        b = f.at(columns.place, (earlier + (j - columns.first) * count) * depth)
         a_row = args.A_ROW * size
-        there = f.at(args.A, row * a_row + k)
-        packed = f.at(parts.space, (i - parts.packed_from) * count * PANEL)
-        in_place = f.compare("lt", i, parts.placed)
+        there = f.at(args.A, row * a_row + k * (2 if self.parts > 1 else 1))
+        packed = f.at(pieces.space, (i - pieces.packed_from) * count * depth)
+        in_place = f.compare("lt", i, pieces.placed)
         # Read early, two rows for each tile: the next panel where A is in place, else the rows of
         # this panel that will be packed for the next block of k.
-        later = f.select(in_place, a_row * PANEL, count) + (j - self.columns[0]) * a_row * 2
-        ahead = f.at(there, later)
+        before = j - self.columns[0]
+        later = f.select(in_place, a_row * PANEL, count) + before * a_row * 2
+        ahead, ahead_step, into, cuts = f.at(there, later), a_row, f.zero(PTR), in_place
+        if self.parts > 1:  # the next panel, packed or as it lies
+            whole = args.is_set("WHOLE_SPACE")
+            packed = f.select(whole, packed, self._panel(count, i))
+            ahead = f.select(whole, f.at(packed, count * depth), f.at(there, a_row * PANEL))
+            ahead_step = f.select(whole, count * 2, a_row)
+            first = f.minimum(before * _ROWS_AHEAD[self.parts], PANEL - _ROWS_AHEAD[self.parts])
+            ahead = f.at(ahead, first * ahead_step)
+            into = f.at(self._panel(count, i + 1), first * STEP)
+            few = f.compare("lt", before, FEWEST_CUTTING)
+            cuts = few & self._cuts(k, count, i + 1)
         add = f.select(first_k, f.constant(0), 1)
         steps = f.bits("lshr", count, 6)
-        rest = [b, scratch, add, ahead, args.place, row, column]
+        target = scratch
+        if self.parts > 1:  # the sums of each block of k begin at zero: they stay small and exact
+            beside = f.at(pieces.scratch, args.SUMS_SPACE - SCRATCH)
+            target, add = f.select(first_k, scratch, beside), f.constant(0)
+        result_row = args.C_ROW * self.kind.result.size
+        wanted, wanted_step = f.at(args.C, row * result_row), result_row
+        wanted = f.at(wanted, column * self.kind.result.size)
+        if self.parts > 1 and not waiting:  # a later block of k writes results: the sums come next
+            wanted, wanted_step = f.at(scratch, SCRATCH), f.constant(2 * STEP)
+        rest = [b, target, add, ahead, ahead_step, wanted, wanted_step, into, args.place, row]
+        rest.append(column)
 
         def run(deferred: list[Value]) -> None:
-            with f.if_(in_place) as branch:
-                name = _Form(True, bool(deferred)).name
-                f.call(name, VOID, [steps, there, *rest, *deferred])
+            late = bool(deferred)
+            if self.parts > 1:
+                forms = _Form(False, late, self.parts, True), _Form(False, late, self.parts)
+                condition, left = cuts, packed
+            else:
+                forms = _Form(True, late), _Form(False, late)
+                condition, left = in_place, there
+            with f.if_(condition) as branch:
+                f.call(forms[0].name, VOID, [steps, left, *rest, *deferred])
             with branch.else_():
-                name = _Form(False, bool(deferred)).name
-                f.call(name, VOID, [steps, packed, *rest, *deferred])
+                f.call(forms[1].name, VOID, [steps, packed, *rest, *deferred])
 
         if not waiting:
             run([])
+            self._add_up(scratch, target, first_k)
             return []
         with f.if_(f.compare("ne", waiting[0], f.zero(PTR))) as busy:
             run(waiting)
         with busy.else_():
             run([])
+        self._add_up(scratch, target, first_k)
+        if self.parts > 1:
+            f.call(WHOLE_SUMS, VOID, [args.place, scratch, row, column])
         return self._finish_now_or_later(steps, scratch, row, column)
+
+    def _add_up(self, sums: Value, block: Value, first_k: Value) -> None:
+        """Add the sums of a block of k to those of the blocks before it."""
+        f = self.f
+        if self.parts == 1:
+            return
+        wide = self.kind.sums.vector(_LANES)
+        with (
+            f.if_(f.bits("xor", first_k, True)),
+            f.loop(0, SCRATCH, 4 * STEP, at_least_once=True) as loop,
+        ):
+            for n in range(4):
+                place = f.at(sums, loop.index + n * STEP)
+                more = f.load(wide, f.at(block, loop.index + n * STEP), align=64)
+                f.store(f.load(wide, place, align=64) + more, place, align=64)
 
     def _finish_now_or_later(
         self, steps: Value, scratch: Value, row: Value, column: Value
@@ -339,7 +543,7 @@ class _Block:
         rows = f.minimum(args.M - row, PANEL)
         columns = f.minimum(args.N - column, PANEL)
         full = f.compare("eq", rows + columns, 2 * PANEL)
-        long = f.compare("ge", steps, _DEFER_STEPS)
+        long = f.compare("ge", steps, PANEL // rows_per_step(self.parts))
         with f.if_(f.bits("and", full, long)) as later:
             later.give(scratch)
         with later.else_():

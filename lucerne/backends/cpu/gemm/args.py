@@ -20,9 +20,11 @@ _BATCH = [f"{what}{d}" for d in range(MAX_BATCH_DIMS) for what in _STEPS]
 # COLUMN_BLOCKS to ROWS_OUTSIDE: of the small forms, tasks across, width of a tile, loop order.
 # KERNEL*: micro-kernels of HEIGHT and HEIGHT + 1 rows (AMX: the task, and the packing of A's rows).
 # PACK_COLUMNS, OWN_B (AMX): packing of B, and whether each task packs the columns it uses.
-# B_READY: B was packed by an earlier call.
+# B_READY: B was packed by an earlier call. BLOCK, TAIL: the call's block, and the words that belong
+# to a fused graph (tail.py). BATCH: the number of the matrix at hand.
 # *_HOW: the way of packing (pack.py). E_ROW: of the epilogue's tensor. *_OFFSET, *_SPACE: bytes,
 # places in the workspace and their size for each thread; SUMS_OFFSET -1: sums are the results.
+# WHOLE_* (AMX): all of A, packed before the tasks begin.
 _FIXED = """
     M N K K_ROOM A_ROW A_K B_K B_COL C_ROW
     PANELS HEIGHT TALLER COLUMN_PANELS
@@ -30,7 +32,7 @@ _FIXED = """
     K_BLOCK COLUMN_BLOCK PACK_GROUP
     KERNEL KERNEL_TALLER PACK_COLUMNS OWN_B
     A_IN_PLACE B_IN_PLACE B_READY A_HOW B_HOW E_ROW
-    A_OFFSET A_SPACE B_OFFSET B_SPACE SUMS_OFFSET SUMS_SPACE
+    A_OFFSET A_SPACE B_OFFSET B_SPACE SUMS_OFFSET SUMS_SPACE WHOLE_OFFSET WHOLE_SPACE WHOLE_GROUP
     PARALLEL BATCHES BATCH_GROUP BATCH_DIMS
 """
 PLANNED = [*_FIXED.split(), *_BATCH]
@@ -39,14 +41,14 @@ PLANNED = [*_FIXED.split(), *_BATCH]
 _CHANGING = """
     A B C E PACKED_A PACKED_B SUMS SUMS_ROW
     K_START K_COUNT K_LAST PANEL_START PANEL_STOP
-    THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA
+    THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA BLOCK TAIL BATCH
 """
 WRITTEN = _CHANGING.split()
 """Words that the driver writes: pointers of the matrix at hand, the block at hand."""
 
 _POINTERS = {
     "A", "B", "C", "E", "PACKED_A", "PACKED_B", "SUMS", "KERNEL", "KERNEL_TALLER", "PACK_COLUMNS",
-    "BASE_A", "BASE_B", "BASE_C", "BASE_E", "WORKSPACE",
+    "BASE_A", "BASE_B", "BASE_C", "BASE_E", "WORKSPACE", "BLOCK", "TAIL",
 }  # fmt: skip
 _DOUBLES = {"BETA", "ALPHA"}
 INDEX = {name: i for i, name in enumerate([*PLANNED, *WRITTEN])}

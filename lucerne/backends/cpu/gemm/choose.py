@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lucerne.backends.cpu.emit.types import BF16
-from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, amx_takes
+from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, amx_takes, parts_take
+from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS, NARROW, Wide
 from lucerne.backends.cpu.gemm.args import PLANNED
 from lucerne.backends.cpu.gemm.driver import driver
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne.backends.cpu.gemm.kinds import TILE_ROWS, TILE_VECTORS, Kind
+from lucerne.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, Kind
 from lucerne.backends.cpu.gemm.micro import Form, micro_kernel
 from lucerne.backends.cpu.gemm.plan import Batch, Planned, Product, batch_words, plan
 from lucerne.backends.cpu.gemm.small import direct, dots, dots_form
@@ -18,6 +19,7 @@ from lucerne.backends.cpu.gemm.vector import PIECE, vector_matrix
 from lucerne.backends.cpu.runtime.code import Code
 from lucerne.backends.cpu.runtime.kernel import Kernel
 
+_FLOAT32 = KINDS["float32"].key
 _FEW_ROWS = 4
 """Up to here B is read about once: memory decides, packing would double the traffic."""
 _FEW_ROWS_OF_DOTS = 12
@@ -45,14 +47,20 @@ def product_kernel(
     )
 
 
-def choose(kind: Kind, p: Product, epilogue: Epilogue = PLAIN) -> tuple[Code, Planned]:
-    """The code whose entries run a product, and its words."""
+def choose(
+    kind: Kind, p: Product, epilogue: Epilogue = PLAIN, wide: Wide = NARROW
+) -> tuple[Code, Planned]:
+    """The code whose entries run a product, and its words. `wide`: only where tiles take it."""
     if epilogue is PLAIN and suits_split(p):
         return split_plan(kind, p, choose)
+    if kind.key == _FLOAT32 and parts_take(p):
+        return amx_driver(kind, IN_PARTS), amx_plan(kind, p, epilogue, wide=IN_PARTS)
     if kind.source is BF16 and amx_takes(p):
-        return amx_driver(kind), amx_plan(kind, p, epilogue)
+        return amx_driver(kind, wide), amx_plan(kind, p, epilogue, wide=wide)
     if _suits_dots(p):
-        return dots(kind, dots_form(kind, p.m), epilogue), _dots_plan(kind, p)
+        form = dots_form(kind, p.m, epilogue)
+        planned = _planned(kind, p, -(-p.m // form.rows), form.width, {})
+        return dots(kind, form, epilogue), planned
     if p.b_col == 1 or p.n == 1:
         if p.m == 1 and epilogue is PLAIN and not kind.narrows and p.n > 2 * kind.lanes and p.k:
             return vector_matrix(kind), _vector_plan(kind, p)
@@ -117,11 +125,6 @@ def _direct_vectors(kind: Kind, p: Product) -> int:
     if needed <= TILE_VECTORS or (p.m > _FEW_ROWS and p.k > _SHORT_K):
         return min(needed, TILE_VECTORS)
     return min(_MOST_WIDE, TILE_ROWS * TILE_VECTORS // min(p.m, _FEW_ROWS) // 2 * 2)
-
-
-def _dots_plan(kind: Kind, p: Product) -> Planned:
-    form = dots_form(kind, p.m)
-    return _planned(kind, p, -(-p.m // form.rows), form.columns, {})
 
 
 def _vector_plan(kind: Kind, p: Product) -> Planned:

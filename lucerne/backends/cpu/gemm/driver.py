@@ -35,6 +35,12 @@ ENTRIES: dict[str, dict[str, int]] = {
     "add_product": {"E": 1, "A": 2, "B": 3, "space": 4, "extra": 5},
     "add_scaled_product": {"E": 1, "A": 2, "B": 3, "space": 4, "BETA": 5, "ALPHA": 7, "extra": 9},
 }
+MOST_TENSORS = 12
+"""Tensors of a fused graph, results and operands together."""
+FUSED = {f"fused{n}": n for n in range(2, MOST_TENSORS + 1)}
+"""Entries of fused graphs with so many tensors. After the planned words stand the places of A, B, C
+and E among the tensors and their byte offsets, then the words of the tail (tail.py)."""
+SLOTS = "ABCE"
 
 
 def driver_job(kind: Kind) -> Job:
@@ -54,8 +60,7 @@ def write_driver(m: Module, kind: Kind) -> None:
         _write_product(m, kind, parallel)
     write_select_batch(m, kind)
     write_batch_task(m)
-    for name, words in ENTRIES.items():
-        write_entry(m, name, words)
+    write_entries(m)
     _write_prepack(m, kind)
 
 
@@ -270,8 +275,11 @@ class _blocks:
 # ---- batches and entries ----------------------------------------------------------------------
 
 
-def write_select_batch(m: Module, kind: Kind) -> None:
-    """Set the pointers of matrix number `batch`, for work on thread `thread`."""
+def write_select_batch(m: Module, kind: Kind, a_size: int = 0, b_size: int = 0) -> None:
+    """Set the pointers of matrix number `batch`, for work on thread `thread`.
+
+    `a_size`, `b_size`: bytes of an element in memory, where it isn't that of the kind.
+    """
     params: list[Any] = [("args", PTR), ("batch", I64), ("thread", I64)]
     with m.function("select_batch", params, internal=True) as f:
         args, batch, thread = Args(f, f.args[0]), f.args[1], f.args[2]
@@ -284,12 +292,14 @@ def write_select_batch(m: Module, kind: Kind) -> None:
             index = f.unsigned("rem", rest, size)
             moved = [o + index * s for o, s in zip(offsets, steps, strict=True)]
             loop.next(f.unsigned("div", rest, size), *moved)
-        sizes = {"A": kind.source.size, "B": kind.source.size, "C": kind.result.size}
+        own = kind.source.size
+        sizes = {"A": a_size or own, "B": b_size or own, "C": kind.result.size, "E": own}
         for name, offset in zip("ABCE", loop.results[1:], strict=True):
-            step = offset * sizes.get(name, kind.source.size)
+            step = offset * sizes[name]
             args.set(name, f.at(getattr(args, f"BASE_{name}"), step))
         space = args.WORKSPACE
         args.set("THREAD", thread)
+        args.set("BATCH", batch)
         args.set("PACKED_A", f.at(space, args.A_OFFSET))
         with f.if_(args.is_set("B_READY")) as ready:
             args.set("PACKED_B", args.B)
@@ -314,10 +324,44 @@ def write_batch_task(m: Module) -> None:
             f.call("product_serial", VOID, [own])
 
 
-def write_entry(m: Module, name: str, words: dict[str, int]) -> None:
-    with m.function(name, [("block", PTR)], I64) as f:
-        block = f.args[0]
-        args = filled_args(f, block, words)
+def write_entries(m: Module) -> None:
+    for name, words in ENTRIES.items():
+        with m.function(name, [("block", PTR)], I64) as f:
+            args = filled_args(f, f.args[0], words)
+            f.call("run", VOID, [args.place])
+            f.ret(0)
+    _write_fused(m)
+    for name, tensors in FUSED.items():
+        with m.function(name, [("block", PTR)], I64) as f:
+            f.call("run_fused", VOID, [f.args[0], f.at(f.args[0], tensors * 8)])
+            f.ret(0)
+    _write_run(m)
+
+
+def _write_fused(m: Module) -> None:
+    """A fused graph; `space` is where the block's word of the workspace stands."""
+    with m.function("run_fused", [("block", PTR), ("space", PTR)], internal=True) as f:
+        block, space = f.args
+        args = Args(f, f.stack(SIZE))
+        f.copy_bytes(args.place, f.at(space, 8), len(PLANNED) * 8)
+        slots = f.at(space, 8 + len(PLANNED) * 8)
+        args.set("WORKSPACE", f.word(space, 0, PTR))
+        for i, name in enumerate(SLOTS):
+            args.set(f"BASE_{name}", pointer_of(f, block, slots, i))
+        args.set("BLOCK", block)
+        args.set("TAIL", f.at(slots, 2 * len(SLOTS) * 8))
+        f.call("run", VOID, [args.place])
+
+
+def pointer_of(f: Function, block: Value, slots: Value, i: int) -> Value:
+    """Where the first element of A, B, C or E is, by the words of a fused graph."""
+    start = f.word(f.at(block, f.word(slots, i) * 8), 0, PTR)
+    return f.at(start, f.word(slots, len(SLOTS) + i))
+
+
+def _write_run(m: Module) -> None:
+    with m.function("run", [("args", PTR)], internal=True) as f:
+        args = Args(f, f.args[0])
         with f.if_(f.compare("eq", args.PARALLEL, PARALLEL_BATCH)) as branch:
             chunks = f.ceil_div(args.BATCHES, args.BATCH_GROUP)
             f.call("lucerne_pfor", VOID, [f.symbol("batch_task"), args.place, chunks])
@@ -327,7 +371,6 @@ def write_entry(m: Module, name: str, words: dict[str, int]) -> None:
                 f.call("product_parallel", VOID, [args.place])
             with together.else_():
                 f.call("product_serial", VOID, [args.place])
-        f.ret(0)
 
 
 def filled_args(f: Function, block: Value, words: dict[str, int]) -> Args:

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Value
+from lucerne.backends.cpu.emit.types import F32
 from lucerne.backends.cpu.gemm.args import Args
 from lucerne.backends.cpu.gemm.kinds import Kind, masked
+from lucerne.backends.cpu.math import storage
+from lucerne.base import dtype as dt
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,40 @@ class Tile:
     lanes: int
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """A tensor under a tile: where it starts, bytes from row to row, bytes of one column."""
+
+    start: Value
+    step: Value
+    size: int
+
+
 class Epilogue:
     """Nothing: sums become results."""
 
     key: tuple[Any, ...] = ("plain",)
     inline = True
+    stores = False
+    """Whether `apply` writes all results itself; what it returns is then not used."""
+    sums_apart = False
+    """Whether no result can hold the sums of earlier blocks of k."""
+
+    def ahead(self, tile: Tile) -> list[Ahead]:
+        """Memory besides the result that the tile will touch: to be asked for early."""
+        return []
 
     def prepare(self, tile: Tile) -> Any:
         return None
 
     def apply(self, tile: Tile, ready: Any, v: Value, row: Value, j: int) -> Value:
         return v
+
+    def apply_all(
+        self, tile: Tile, ready: Any, vectors: Sequence[tuple[Value, Value, int]]
+    ) -> list[Value]:
+        """Several vectors (sums, row, j) at once: long code may go through them side by side."""
+        return [self.apply(tile, ready, v, row, j) for v, row, j in vectors]
 
 
 PLAIN = Epilogue()
@@ -51,7 +77,10 @@ ACROSS, DOWN, FULL = "across", "down", "full"
 
 
 class Combine(Epilogue):
-    """`alpha * sums + beta * E`, then an activation. E is of the operands' dtype."""
+    """`alpha * sums + beta * E`, then an activation. E is of the operands' dtype.
+
+    `rounded`: E is one row that lies in memory as float32, and is rounded to bfloat16 first.
+    """
 
     def __init__(
         self,
@@ -60,10 +89,13 @@ class Combine(Epilogue):
         scaled: bool = False,
         activation: Callable[[Function, Value], Value] | None = None,
         name: str = "",
+        rounded: bool = False,
     ) -> None:
         """`scaled`: ALPHA and BETA are given; `name` names the activation in keys."""
+        assert not rounded or spread == ACROSS, spread
         self.spread, self.scaled, self.activation = spread, scaled, activation
-        self.key = ("combine", spread, scaled, name)
+        self.rounded = rounded
+        self.key = ("combine", spread, scaled, name, rounded)
         self.inline = activation is None
 
     def prepare(self, tile: Tile) -> Any:
@@ -99,6 +131,10 @@ class Combine(Epilogue):
     def _load(self, tile: Tile, row: Value | None, j: int) -> Value:
         f, kind = tile.f, tile.kind
         base = tile.args.E
+        if self.rounded:
+            place = f.at(base, (tile.column + j * tile.lanes) * F32.size)
+            v = masked(f, F32.vector(tile.lanes), place, tile.masks[j])
+            return storage.unpack(f, dt.bfloat16, storage.pack(f, dt.bfloat16, v))
         if row is not None:
             base = f.at(base, row * tile.args.E_ROW * kind.source.size)
         if self.spread == DOWN:

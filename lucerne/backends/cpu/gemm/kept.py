@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne.backends.cpu.gemm.prepack import Packed, prepack
+from lucerne.backends.cpu.gemm.prepack import Packed, packed_product, prepack
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.ir.meta import TensorMeta
 
 WORTH_NS = 150_000
 """Shorter products stay on the fast path, which knows nothing of copies."""
+FEWEST_ROWS = 4
+"""With fewer rows memory is what counts, and a weight where it lies is read in longer runs."""
 MOST_BYTES = 1 << 30
 """All copies together."""
 
@@ -67,25 +69,36 @@ class Linear:
         self.when_recorded = kernel  # a weight in training changes between its uses
         self._shape = (a, c, e, epilogue)
         self._packed_kernel: Kernel | None = None
+        self._refused = False
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        packed = kept_copy(inputs[1])
-        if packed is None:
+        packed = None if self._refused else kept_copy(inputs[1])
+        kernel = None if packed is None else self.packed_kernel(packed._meta)
+        if kernel is None:
             return self.kernel(inputs, outputs)
-        if self._packed_kernel is None:
+        return kernel([inputs[0], packed, *inputs[2:]], outputs)
+
+    def packed_kernel(self, weight: TensorMeta) -> Kernel | None:
+        """The kernel that reads a packed copy in the place of the weight, given as (k, n)."""
+        if self._packed_kernel is None and not self._refused:
             a, c, e, epilogue = self._shape
-            if e is None:
-                self._packed_kernel = packed.product(a, c)
-            else:
-                self._packed_kernel = packed.product(a, c, e, epilogue, "linear")
-        return self._packed_kernel([inputs[0], packed, *inputs[2:]], outputs)
+            entry = "product" if e is None else "linear"
+            try:
+                self._packed_kernel = packed_product(a, weight, c, e, epilogue, entry)
+            except ValueError:  # not for rows like these
+                self._refused = True
+        return self._packed_kernel
 
 
 def with_kept_weight(
     kernel: Any, a: TensorMeta, c: TensorMeta, e: TensorMeta | None, epilogue: Epilogue = PLAIN
 ) -> Any:
     """The kernel of a `linear`, or one that keeps the weight packed when that is worth it."""
+    return Linear(kernel, a, c, e, epilogue) if is_worth_it(kernel, a) else kernel
+
+
+def is_worth_it(kernel: Any, a: TensorMeta) -> bool:
+    """Whether a product with the left operand `a` should have its right operand packed before."""
     plain_rows = a.ndim == 2 or a.contiguous
-    if type(kernel) is Kernel and kernel.work > WORTH_NS and plain_rows:
-        return Linear(kernel, a, c, e, epilogue)
-    return kernel
+    several = a.numel >= FEWEST_ROWS * a.shape[-1]
+    return type(kernel) is Kernel and kernel.work > WORTH_NS and plain_rows and several

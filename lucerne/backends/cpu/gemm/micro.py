@@ -12,7 +12,7 @@ strides, three rows for each pointer, and B either packed or by rows of the matr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
@@ -73,11 +73,17 @@ class _Writer:
 
     def write(self) -> None:
         f, tile = self.f, self.tile
-        self.spill = None if self.epilogue.inline else f.stack(self._spill_bytes())
+        spilled = self.epilogue.stores or not self.epilogue.inline
+        self.spill = f.stack(self._spill_bytes()) if spilled else None
         c_row = self.args.C_ROW
         size = self.kind.result.size
         results = f.at(self.args.C, (tile.row * c_row + tile.column) * size)
-        self._prefetch_rows(results, c_row * size)
+        self._prefetch_rows(results, c_row * size, size, 3)
+        others = self.epilogue.ahead(tile)
+        if others:
+            with f.if_(f.compare("ne", self.flags & LAST, 0)):
+                for x in others:
+                    self._prefetch_rows(x.start, x.step, x.size, 2)
         sums = self._accumulate()
         with f.if_(f.compare("ne", self.flags & ADD_TO_SUMS, 0)) as before:
             before.give(*self._plus_stored(sums))
@@ -94,12 +100,13 @@ class _Writer:
     def _spill_bytes(self) -> int:
         return self.form.height * self.form.vectors * self.kind.vector.nbytes
 
-    def _prefetch_rows(self, place: Value, step: Value) -> None:
-        width = self.form.vectors * self.kind.lanes * self.kind.result.size
+    def _prefetch_rows(self, place: Value, step: Value, size: int, level: int) -> None:
+        """The rows of a tensor under the tile, with elements of `size` bytes."""
+        width = self.form.vectors * self.kind.lanes * size
         for i in range(self.form.height):
             row = self.f.at(place, step * i)
             for at in range(0, width, 64):
-                self.f.prefetch(self.f.at(row, at), 3)
+                self.f.prefetch(self.f.at(row, at), level)
 
     # ---- the loop over k ---------------------------------------------------------------------
 
@@ -225,6 +232,9 @@ class _Writer:
     def _store_results(self, sums: list[Value], place: Value, step: Value) -> None:
         f, n, tile = self.f, self.form.vectors, self.tile
         nbytes = self.kind.lanes * self.kind.result.size
+        if self.epilogue.stores:
+            self._run_tail(sums)
+            return
         ready = self.epilogue.prepare(tile)
         if self.spill is None:
             for i, j, at in self._tiles(place, step, nbytes):
@@ -241,3 +251,31 @@ class _Writer:
                 done = self.epilogue.apply(tile, ready, v, tile.row + loop.index, j)
                 self.kind.store(f, done, f.at(at, j * nbytes), tile.masks[j])
             loop.next(f.at(at, step), f.at(kept, n * wide))
+
+    def _run_tail(self, sums: list[Value]) -> None:
+        """An epilogue that stores: over the rows of spilled sums, wide forms vector by vector."""
+        f, n, tile = self.f, self.form.vectors, self.tile
+        wide, lanes = self.kind.vector.nbytes, self.kind.lanes
+        assert self.spill is not None
+        for index, v in enumerate(sums):
+            f.store(v, f.at(self.spill, index * wide), align=64)
+        if n <= TILE_VECTORS:
+            ready = self.epilogue.prepare(tile)
+            with f.loop(0, self.form.height, 1, [self.spill], at_least_once=True) as loop:
+                kept = loop.carried[0]
+                for j in range(n):
+                    v = f.load(self.kind.vector, f.at(kept, j * wide), align=64)
+                    self.epilogue.apply(tile, ready, v, tile.row + loop.index, j)
+                loop.next(f.at(kept, n * wide))
+            return
+        with f.loop(0, n, at_least_once=True) as across:
+            start = across.index * lanes
+            part = replace(
+                tile, column=tile.column + start, masks=[f.low_mask(self.columns - start, lanes)]
+            )
+            ready = self.epilogue.prepare(part)
+            first = f.at(self.spill, across.index * wide)
+            with f.loop(0, self.form.height, 1, [first], at_least_once=True) as loop:
+                v = f.load(self.kind.vector, loop.carried[0], align=64)
+                self.epilogue.apply(part, ready, v, tile.row + loop.index, 0)
+                loop.next(f.at(loop.carried[0], n * wide))

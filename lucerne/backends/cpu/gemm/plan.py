@@ -35,13 +35,17 @@ _PAGE = 4096
 
 @dataclass(frozen=True)
 class Batch:
-    """One leading dimension: its size and the steps of A, B, C and the epilogue's tensor."""
+    """One leading dimension: its size and the steps of A, B, C and the epilogue's tensor.
+
+    `more`: byte steps of the tensors of a fused graph.
+    """
 
     size: int
     a: int
     b: int
     c: int
     e: int = 0
+    more: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Product:
     c_row: int
     e_row: int = 0
     batch: tuple[Batch, ...] = field(default=())
+    more_rows: tuple[int, ...] = ()
+    """Byte steps from row to row of the tensors of a fused graph."""
 
     @property
     def batches(self) -> int:
@@ -85,7 +91,7 @@ class Planned:
 def plan(kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = False) -> Planned:
     """Cut a product. `b_ready`: B comes packed by the entry "prepack" of the same plan."""
     assert len(p.batch) <= MAX_BATCH_DIMS, p.batch
-    cut = _Cut(kind, p, b_ready)
+    cut = _Cut(kind, p, b_ready, epilogue.sums_apart)
     words = cut.words()
     low, tall = cut.height, min(cut.height + 1, TILE_ROWS)
     forms = [
@@ -112,8 +118,9 @@ def batch_words(p: Product) -> dict[str, int]:
 class _Cut:
     """The numbers of one plan."""
 
-    def __init__(self, kind: Kind, p: Product, b_ready: bool) -> None:
+    def __init__(self, kind: Kind, p: Product, b_ready: bool, apart: bool) -> None:
         self.kind, self.p, self.b_ready = kind, p, b_ready
+        self.apart = kind.narrows or apart
         self.parallel = _parallel(p)
         self.panels = max(1, -(-p.m // TILE_ROWS))
         self.height, self.taller = divmod(p.m, self.panels)
@@ -174,7 +181,7 @@ class _Cut:
         self.a_space = _rounded((self.block_rows * (self.height + 1)) * row_bytes)
         unpacked = self.b_in_place or self.b_ready
         self.b_space = 0 if unpacked else self.column_block * kind.columns * rounded * size
-        apart = kind.narrows and p.k > self.k_block
+        apart = self.apart and p.k > self.k_block
         self.sums_space = _rounded(p.m * p.n * size) if apart else 0
         self.sums_offset = 0 if apart else -1
         self.b_offset = self.sums_space * owners

@@ -10,10 +10,12 @@ The caller answers for the weight: when it changes, the copy does not.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 from lucerne.backends.cpu.emit.types import BF16
-from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, has_amx
+from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, has_amx, parts_take
+from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS
 from lucerne.backends.cpu.gemm.choose import duration
 from lucerne.backends.cpu.gemm.driver import driver
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
@@ -28,6 +30,8 @@ from lucerne.ir.meta import TensorMeta
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _SOME_ROWS = 64
 """A packed operand does not depend on the rows it will meet."""
+_MANY_ROWS = 1 << 20
+_FLOAT32 = KINDS["float32"].key
 
 
 class Packed:
@@ -53,39 +57,81 @@ class Packed:
         entry: str = "product",
     ) -> Kernel:
         """The kernel a @ packed -> c; with an epilogue's tensor e the entry says its place."""
-        strides = None if e is None else expanded_strides(e, c.shape)
-        p = describe(a, self._meta, c, strides)
-        if p is None or p.batch:
-            raise ValueError(f"a packed matrix multiplies dense rows, not {a!r}")
-        kind = KINDS[self._meta.dtype.name]
-        if kind.source is BF16 and 1 not in (p.a_row, p.a_k):
-            raise ValueError(f"tiles read rows or columns that are dense, not {a!r}")
-        code, planned = _planned(kind, p, epilogue)
-        tensors = 2 if e is None else 3
-        return Kernel(
-            code[entry], 1, tensors, extra=planned.words, workspace=planned.workspace,
-            work=duration(kind, p),
-        )  # fmt: skip
+        return packed_product(a, self._meta, c, e, epilogue, entry)
+
+
+def packed_product(
+    a: TensorMeta,
+    b: TensorMeta,
+    c: TensorMeta,
+    e: TensorMeta | None = None,
+    epilogue: Epilogue = PLAIN,
+    entry: str = "product",
+) -> Kernel:
+    """The kernel a @ b -> c that reads a packed copy in the place of b."""
+    strides = None if e is None else expanded_strides(e, c.shape)
+    p = describe(a, b, c, strides)
+    kind = KINDS[b.dtype.name]
+    if p is None or not _can_be_packed(kind, p):
+        raise ValueError(f"a packed matrix multiplies many dense rows, not {a!r}")
+    code, planned = planned_for_packed(kind, p, epilogue)
+    tensors = 2 if e is None else 3
+    return Kernel(
+        code[entry], 1, tensors, extra=planned.words, workspace=planned.workspace,
+        work=duration(kind, p),
+    )  # fmt: skip
 
 
 def prepack(t: Any) -> Packed:
     """A packed copy of a matrix (k, n), transposed views included."""
-    meta: TensorMeta = t._meta
-    k, n = meta.shape
-    kind = KINDS[meta.dtype.name]
-    p = Product(_SOME_ROWS, n, k, k, 1, meta.strides[0], meta.strides[1], n)
-    code, planned = _planned(kind, p, PLAIN)
-    packed = Packed(meta, planned.packed_bytes)
-    words = (ctypes.c_int64 * (3 + len(planned.words)))()
-    words[0], words[1] = packed.data_ptr(), address_of(t)
-    words[3:] = list(planned.words)
-    _CALL(code["prepack"])(ctypes.addressof(words))
+    packed = packed_operand(t._meta)
+    prepack_into(packed, address_of(t))
     return packed
 
 
-def _planned(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]:
+def packed_operand(meta: TensorMeta) -> Packed:
+    """Room for a packed copy of such a matrix."""
+    _, _, planned = _packing(meta)
+    return Packed(meta, planned.packed_bytes)
+
+
+def prepack_into(packed: Packed, address: int) -> None:
+    """Pack the matrix that lies at `address`."""
+    _, code, planned = _packing(packed._meta)
+    words = (ctypes.c_int64 * (3 + len(planned.words)))()
+    words[0], words[1] = packed.data_ptr(), address
+    words[3:] = list(planned.words)
+    _CALL(code["prepack"])(ctypes.addressof(words))
+
+
+def _packing(meta: TensorMeta) -> tuple[Product, Code, Planned]:
+    k, n = meta.shape
+    p = Product(_SOME_ROWS, n, k, k, 1, meta.strides[0], meta.strides[1], n)
+    return p, *planned_for_packed(KINDS[meta.dtype.name], p, PLAIN)
+
+
+def planned_for_packed(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]:
     """Chosen by the packed operand alone: both sides must agree."""
     if kind.source is BF16 and 1 in (p.b_k, p.b_col) and has_amx():
         return amx_driver(kind), amx_plan(kind, p, epilogue, b_ready=True)
-    planned = plan(kind, p, epilogue, b_ready=True)
-    return driver(kind), planned
+    if _lies_in_parts(kind, p):
+        planned = amx_plan(kind, p, epilogue, b_ready=True, wide=IN_PARTS)
+        return amx_driver(kind, IN_PARTS), planned
+    return driver(kind), plan(kind, p, epilogue, b_ready=True)
+
+
+def suits_packed(kind: Kind, p: Product) -> bool:
+    """Whether a packed right operand suits the rows, and sums are as without packing."""
+    return _can_be_packed(kind, p) and (
+        kind.key != _FLOAT32 or _lies_in_parts(kind, p) == parts_take(p)
+    )
+
+
+def _can_be_packed(kind: Kind, p: Product) -> bool:
+    return not p.batch and (kind.source is not BF16 or 1 in (p.a_row, p.a_k))
+
+
+def _lies_in_parts(kind: Kind, p: Product) -> bool:
+    """Whether a float32 operand is packed as the tiles read it; see `parts_take`."""
+    dense = 1 in (p.b_k, p.b_col)
+    return kind.key == _FLOAT32 and parts_take(replace(p, m=_MANY_ROWS, a_k=1)) and dense

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lucerne.backends.cpu.gemm.args import MAX_BATCH_DIMS
@@ -11,32 +12,49 @@ from lucerne.ir.meta import TensorMeta
 
 
 def describe(
-    a: TensorMeta, b: TensorMeta, c: TensorMeta, e_strides: Sequence[int] | None = None
+    a: TensorMeta,
+    b: TensorMeta,
+    c: TensorMeta,
+    e_strides: Sequence[int] | None = None,
+    more: Sequence[Sequence[int]] = (),
 ) -> Product | None:
     """The product a @ b -> c of metas with two dimensions or more; None if it is too crooked.
 
-    `e_strides`: strides of the epilogue's tensor expanded to c's shape.
+    `e_strides`: strides of the epilogue's tensor expanded to c's shape. `more`: byte steps of other
+    tensors along the dimensions of c.
     """
     if c.strides[-1] != 1 and c.shape[-1] > 1:
         return None
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     e = e_strides or (0,) * c.ndim
     batch = merged(
-        Batch(size, _step(a, c, d), _step(b, c, d), c.strides[d], e[d])
+        Batch(size, _step(a, c, d), _step(b, c, d), c.strides[d], e[d], tuple(s[d] for s in more))
         for d, size in enumerate(c.shape[:-2])
     )
     a_row, c_row, e_row = a.strides[-2], c.strides[-2], e[-2]
+    rows = tuple(s[-2] for s in more)
     if len(batch) == 1 and batch[0].b == 0:
         d = batch[0]
-        if m == 1 or (d.a, d.c, d.e) == (m * a_row, m * c_row, m * e_row):
+        steps = (m * a_row, m * c_row, m * e_row, *(m * s for s in rows))
+        if m == 1 or (d.a, d.c, d.e, *d.more) == steps:
             # One B for the whole batch: its matrices are one tall matrix.
             if m == 1:
-                a_row, c_row, e_row = d.a, d.c, d.e
+                a_row, c_row, e_row, rows = d.a, d.c, d.e, d.more
             m, batch = m * d.size, []
     if len(batch) > MAX_BATCH_DIMS:
         return None
     return Product(
-        m, n, k, a_row, a.strides[-1], b.strides[-2], b.strides[-1], c_row, e_row, tuple(batch)
+        m,
+        n,
+        k,
+        a_row,
+        a.strides[-1],
+        b.strides[-2],
+        b.strides[-1],
+        c_row,
+        e_row,
+        tuple(batch),
+        rows,
     )
 
 
@@ -61,13 +79,12 @@ def merged(dims: Any) -> list[Batch]:
             continue
         if found and _follows(found[-1], d):
             last = found.pop()
-            d = Batch(last.size * d.size, d.a, d.b, d.c, d.e)
+            d = replace(d, size=last.size * d.size)
         found.append(d)
     return found
 
 
 def _follows(outer: Batch, inner: Batch) -> bool:
     n = inner.size
-    return (outer.a, outer.b, outer.c, outer.e) == (
-        inner.a * n, inner.b * n, inner.c * n, inner.e * n
-    )  # fmt: skip
+    steps = (inner.a, inner.b, inner.c, inner.e, *inner.more)
+    return (outer.a, outer.b, outer.c, outer.e, *outer.more) == tuple(s * n for s in steps)

@@ -5,7 +5,8 @@ tile is wide instead of high: B is read once, in long runs, which is all that co
 *Dots*: both operands lie along k (x @ w.T): tiles of sums of products along vectors, whose lanes
 are added at the end.
 
-Tasks are groups of matrices, or parts of one. They share [C, A, B, E, extra, beta, alpha].
+Tasks are groups of matrices, or parts of one. They share [C, A, B, E, extra, beta, alpha, block,
+tail].
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
 from lucerne.backends.cpu.emit.types import F64, I64, PTR, VOID
-from lucerne.backends.cpu.gemm.args import SIZE, Args
-from lucerne.backends.cpu.gemm.driver import ENTRIES
+from lucerne.backends.cpu.gemm.args import PLANNED, SIZE, Args
+from lucerne.backends.cpu.gemm.driver import ENTRIES, FUSED, SLOTS, pointer_of
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue, Tile
 from lucerne.backends.cpu.gemm.kinds import Kind
 from lucerne.backends.cpu.gemm.micro import LAST
@@ -25,7 +26,8 @@ from lucerne.backends.cpu.runtime.code import Code, compiled
 
 Range = tuple[Value, Value]
 Matrix = Callable[..., None]
-_C, _A, _B, _E, _EXTRA, _BETA, _ALPHA = range(7)
+_C, _A, _B, _E, _EXTRA, _BETA, _ALPHA, _BLOCK, _TAIL = range(9)
+_SHARED = 9 * 8
 _TASK: list[Any] = [("shared", PTR), ("chunk", I64), ("thread", I64)]
 _NEEDED = "A_ROW A_K B_K C_ROW E_ROW"
 """Words of the plan that micro-kernels and epilogues read."""
@@ -38,15 +40,20 @@ def direct(kind: Kind) -> Code:
 
 @dataclass(frozen=True)
 class Dots:
-    """A tile of rows x columns sums, each along its own vectors."""
+    """A tile of rows x columns sums, each along its own vectors.
+
+    `width`: columns of a panel, more than those of a tile where a tail wants whole vectors.
+    """
 
     rows: int
     columns: int
+    width: int
 
 
-def dots_form(kind: Kind, rows: int) -> Dots:
+def dots_form(kind: Kind, rows: int, epilogue: Epilogue = PLAIN) -> Dots:
     """The tile for so many rows: eight sums in flight at least, where a vector has room."""
-    return Dots(1, min(8, kind.lanes)) if rows == 1 else Dots(4, min(4, kind.lanes))
+    high, columns = (1, min(8, kind.lanes)) if rows == 1 else (4, min(4, kind.lanes))
+    return Dots(high, columns, kind.lanes if epilogue.stores else columns)
 
 
 def dots(kind: Kind, form: Dots, epilogue: Epilogue = PLAIN) -> Code:
@@ -65,12 +72,44 @@ def write_small(m: Module, kind: Kind, matrix: Matrix) -> None:
     _write_task(m, kind, matrix)
     for name, words in ENTRIES.items():
         _write_entry(m, name, words)
+    _write_fused(m)
+    for name, tensors in FUSED.items():
+        with m.function(name, [("block", PTR)], I64) as f:
+            f.call("run_fused", VOID, [f.args[0], f.at(f.args[0], (tensors + 1) * 8)])
+            f.ret(0)
+    _write_run(m)
+
+
+def _write_fused(m: Module) -> None:
+    """A fused graph: the places of its tensors are words (see `driver.FUSED`)."""
+    with m.function("run_fused", [("block", PTR), ("extra", PTR)], internal=True) as f:
+        block, extra = f.args
+        shared = f.stack(_SHARED)
+        slots = f.at(extra, len(PLANNED) * 8)
+        places = {"A": _A, "B": _B, "C": _C, "E": _E}
+        for i, name in enumerate(SLOTS):
+            f.store(pointer_of(f, block, slots, i), f.at(shared, places[name] * 8))
+        f.store(extra, f.at(shared, _EXTRA * 8))
+        f.store(block, f.at(shared, _BLOCK * 8))
+        f.store(f.at(slots, 2 * len(SLOTS) * 8), f.at(shared, _TAIL * 8))
+        f.call("run", VOID, [shared])
+
+
+def _write_run(m: Module) -> None:
+    with m.function("run", [("shared", PTR)], internal=True) as f:
+        shared = f.args[0]
+        plan = Args(f, f.word(shared, _EXTRA, PTR))
+        chunks = f.ceil_div(plan.BATCHES, plan.BATCH_GROUP) * plan.ROW_BLOCKS * plan.COLUMN_BLOCKS
+        with f.if_(plan.is_set("PARALLEL")) as branch:
+            f.call("lucerne_pfor", VOID, [f.symbol("task"), shared, chunks])
+        with branch.else_(), f.loop(0, chunks) as loop:
+            f.call("task", VOID, [shared, loop.index, 0])
 
 
 def _write_entry(m: Module, name: str, words: dict[str, int]) -> None:
     with m.function(name, [("block", PTR)], I64) as f:
         block = f.args[0]
-        shared = f.stack(7 * 8)
+        shared = f.stack(_SHARED)
         extra = f.at(block, words["extra"] * 8)
         given = [(_C, 0), (_A, words["A"]), (_B, words["B"]), (_E, words.get("E", 0))]
         for to, at in given:
@@ -79,12 +118,7 @@ def _write_entry(m: Module, name: str, words: dict[str, int]) -> None:
         for to, number in ((_BETA, "BETA"), (_ALPHA, "ALPHA")):
             if number in words:
                 f.store(f.word(block, words[number], F64), f.at(shared, to * 8))
-        plan = Args(f, extra)
-        chunks = f.ceil_div(plan.BATCHES, plan.BATCH_GROUP) * plan.ROW_BLOCKS * plan.COLUMN_BLOCKS
-        with f.if_(plan.is_set("PARALLEL")) as branch:
-            f.call("lucerne_pfor", VOID, [f.symbol("task"), shared, chunks])
-        with branch.else_(), f.loop(0, chunks) as loop:
-            f.call("task", VOID, [shared, loop.index, 0])
+        f.call("run", VOID, [shared])
         f.ret(0)
 
 
@@ -99,6 +133,8 @@ def _write_task(m: Module, kind: Kind, matrix: Matrix) -> None:
         args.set("SUMS_ROW", plan.C_ROW)
         for name, at in (("BETA", _BETA), ("ALPHA", _ALPHA)):
             args.set(name, f.word(shared, at, F64))
+        for name, at in (("BLOCK", _BLOCK), ("TAIL", _TAIL)):
+            args.set(name, f.word(shared, at, PTR))
         across, down = plan.COLUMN_BLOCKS, plan.ROW_BLOCKS
         batch_chunk, inside = chunk // (across * down), chunk % (across * down)
         columns = _part(f, inside % across, plan.BLOCK_COLUMNS, plan.COLUMN_PANELS)
@@ -111,6 +147,7 @@ def _write_task(m: Module, kind: Kind, matrix: Matrix) -> None:
                 "ABCE", (_A, _B, _C, _E), offsets, sizes, strict=True
             ):
                 args.set(name, f.at(f.word(shared, at, PTR), offset * size))
+            args.set("BATCH", loop.index)
             args.set("SUMS", args.C)  # read by micro-kernels whose sums are the results
             matrix(f, kind, Pair(plan, args), rows, columns)
 
@@ -183,7 +220,7 @@ def _dots_matrix(
     k, m, n, a_row, b_col = plan.get("K M N A_ROW B_COL")
     size = kind.source.size
     with f.loop(*columns) as across:
-        column = across.index * form.columns
+        column = across.index * form.width
         right = f.at(args.B, column * b_col * size)
         with f.loop(*rows) as down:
             row = down.index * form.rows
@@ -201,9 +238,44 @@ def _write_dot_tile(m: Module, kind: Kind, form: Dots, epilogue: Epilogue) -> No
     with m.function("dot_tile", params, internal=True) as f:
         k, a, a_step, b, b_step, rows, columns, place, row, column = f.args
         left = _edges(f, a, a_step, form.rows, rows - row)
-        right = _edges(f, b, b_step, form.columns, columns - column)
-        sums = _dot_loops(f, kind, form, k, left, right)
-        _store_dots(f, kind, form, epilogue, sums, Args(f, place), (rows, columns), (row, column))
+        ends, start = (rows, columns), (row, column)
+        if not epilogue.stores:
+            right = _edges(f, b, b_step, form.columns, columns - column)
+            sums = _dot_loops(f, kind, form, k, left, right)
+            _store_dots(f, kind, form, epilogue, sums, Args(f, place), ends, start)
+            return
+        kept = f.stack(form.rows * form.width * kind.sums.size)
+        stop = f.minimum(columns - column, form.width)
+        with f.loop(0, stop, form.columns) as tiles:
+            right = _edges(
+                f, f.at(b, tiles.index * b_step), b_step, form.columns, stop - tiles.index
+            )
+            sums = _dot_loops(f, kind, form, k, left, right)
+            for i in range(form.rows):
+                v = lane_sums(f, sums[i * form.columns : (i + 1) * form.columns])
+                f.store(v, f.at(kept, (tiles.index + i * form.width) * kind.sums.size))
+        _finish_dots(f, kind, form, epilogue, kept, Args(f, place), ends, start)
+
+
+def _finish_dots(
+    f: Function,
+    kind: Kind,
+    form: Dots,
+    epilogue: Epilogue,
+    kept: Value,
+    args: Args,
+    ends: tuple[Value, Value],
+    start: tuple[Value, Value],
+) -> None:
+    """Rows of whole vectors of sums through an epilogue that stores."""
+    row, column = start
+    valid = f.low_mask(ends[1] - column, form.width)
+    tile = Tile(f, kind, args, row, column, [valid], form.width)
+    ready = epilogue.prepare(tile)
+    with f.loop(0, f.minimum(ends[0] - row, form.rows)) as loop:
+        place = f.at(kept, loop.index * (form.width * kind.sums.size))
+        v = f.load(kind.sums.vector(form.width), place)
+        epilogue.apply(tile, ready, v, row + loop.index, 0)
 
 
 def _edges(f: Function, start: Value, step: Value, count: int, valid: Value) -> list[Value]:

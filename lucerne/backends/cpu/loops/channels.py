@@ -13,25 +13,35 @@ With c = x - mean, n the number of values of a channel and w its weight:
     backward   dx = w * rstd * (g - sum(g) / n - c * rstd^2 * sum(g c) / n)
                dw = rstd * sum(g c),    db = sum(g)
 
-Extra words: [n or rows] [channels] [plane length] [channels or rows per chunk] [chunks] [eps].
+Element-wise ops may come along (`Around`): forward those on the result, backward those that make
+the incoming gradient. They cost no walk of their own.
+
+Extra words: [n or rows] [channels] [plane length] [channels or rows per chunk] [chunks] [eps], then
+two byte strides (image, channel) of every input that is the same all over a plane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lucerne.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.emit.flow import Loop
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne.backends.cpu.loops.elements import Elements
 from lucerne.backends.cpu.loops.reduce import Sum
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt
 
 OUTER, CHANNELS, PLANE, CHUNK, CHUNKS, EPS = range(6)
-OUTPUTS = 3
+RESULTS = 3
 _UNROLL = 4
+
+FULL, STILL, HERE = "full", "still", "here"
+"""How an element-wise op gets an operand: like x in memory; one number for a whole plane; from the
+norm itself."""
 
 Visit = Callable[[list[Value], Value | None, list[Value]], list[Value]]
 """Takes the addresses of one vector (an address for each walked tensor), the mask of a ragged end
@@ -40,17 +50,50 @@ and the states folded so far; returns the states."""
 
 @dataclass(frozen=True)
 class Kind:
-    """What the code depends on: dtypes, direction and memory order."""
+    """What the code depends on: dtypes, direction, memory order, and where operands are.
+
+    `places` are words of the block: result, mean, var and x, weight, bias; or dx, dw, db and g, x,
+    weight, mean, var. -1: not asked for, or made by the element-wise ops.
+    """
 
     rows: str
     weight: str
     backward: bool
     columns: bool
+    places: tuple[int, ...]
+    pointers: int
+    """Outputs and inputs of the block."""
+
+    @classmethod
+    def alone(cls, rows: str, weight: str, backward: bool, columns: bool) -> Kind:
+        """A norm without company."""
+        count = RESULTS + (5 if backward else 3)
+        return cls(rows, weight, backward, columns, tuple(range(count)), count)
+
+
+@dataclass(frozen=True)
+class Around:
+    """Element-wise ops beside a norm. `ways` and `inputs` (words of the block) belong to what flows
+    into them, `outputs` to their results (-1: only used by the norm); `gradient` is the number of
+    the result that the norm takes as the incoming gradient."""
+
+    elements: Elements
+    ways: tuple[str, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    gradient: int = -1
 
     @property
-    def inputs(self) -> int:
-        """Operands: x, weight, bias; or g, x, weight, mean, var."""
-        return 5 if self.backward else 3
+    def key(self) -> tuple[object, ...]:
+        return self.elements.key, self.ways, self.inputs, self.outputs, self.gradient
+
+
+class Tensor(NamedTuple):
+    """What a walk runs over: itemsize, and byte strides (image, channel) if it stands still."""
+
+    pointer: Value
+    size: int
+    steps: tuple[Value, Value] | None = None
 
 
 def lanes_of(compute: dt.dtype) -> int:
@@ -60,8 +103,8 @@ def lanes_of(compute: dt.dtype) -> int:
 class Writer:
     """What both memory orders share: operands, loads and stores, the formulas."""
 
-    def __init__(self, m: Module, kind: Kind) -> None:
-        self.m, self.kind = m, kind
+    def __init__(self, m: Module, kind: Kind, around: Around | None) -> None:
+        self.m, self.kind, self.around = m, kind, around
         self.dtype, self.weight = dt.by_name(kind.rows), dt.by_name(kind.weight)
         self.compute = self.dtype.compute
         self.lanes = lanes_of(self.compute)
@@ -82,15 +125,18 @@ class Writer:
             f.call(name, VOID, [block, 0, 0])
 
     def enter(self, f: Function, block: Value) -> None:
-        self.f = f
+        self.f, self.block = f, block
         self.one, self.wide = LlvmScalar(f, 1), LlvmScalar(f, self.lanes)
-        first = OUTPUTS + self.kind.inputs + 1
+        first = self.kind.pointers + 1
         self.extra = [f.word(block, first + k) for k in range(EPS)]
         eps = Num(dt.float64, f.word(block, first + EPS, F64))
         self.eps = self.one.to(eps, self.compute).re
-        self.outputs = [f.word(block, k, PTR) for k in range(OUTPUTS)]
-        self.inputs = [f.word(block, OUTPUTS + k, PTR) for k in range(self.kind.inputs)]
+        places = [f.zero(PTR) if k < 0 else f.word(block, k, PTR) for k in self.kind.places]
+        self.outputs, self.inputs = places[:RESULTS], places[RESULTS:]
         self.space = f.word(block, first - 1, PTR)
+
+    def wants(self, output: int) -> bool:
+        return self.kind.places[output] >= 0
 
     def count(self) -> Value:
         """How many values a channel has, as a number to divide by."""
@@ -106,6 +152,126 @@ class Writer:
     def only(self, mask: Value | None, value: Value) -> Value:
         """Zero where a ragged end has nothing."""
         return value if mask is None else self.f.select(mask, value, 0.0)
+
+    def rows(self, pointer: Value) -> Tensor:
+        """A tensor like x."""
+        return Tensor(pointer, self.dtype.itemsize)
+
+    # ---- company -------------------------------------------------------------------------------
+
+    def brought(self) -> list[Tensor]:
+        """What the element-wise ops read and write, for a walk."""
+        a, f = self.around, self.f
+        if a is None:
+            return []
+        found, still = [], self.kind.pointers + 1 + EPS + 1
+        for v, way, word in zip(a.elements.given, a.ways, a.inputs, strict=True):
+            if way == HERE:
+                continue
+            steps = None
+            if way == STILL:
+                steps = f.word(self.block, still), f.word(self.block, still + 1)
+                still += 2
+            found.append(Tensor(f.word(self.block, word, PTR), v.meta.dtype.itemsize, steps))
+        for dtype, word in zip(a.elements.dtypes, a.outputs, strict=True):
+            if word >= 0:
+                found.append(Tensor(f.word(self.block, word, PTR), dtype.itemsize))
+        return found
+
+    def accompany(
+        self, places: list[Value], mask: Value | None, here: Value | None = None
+    ) -> Value | None:
+        """Run the element-wise ops on one vector and store their results; returns the gradient."""
+        a = self.around
+        if a is None:
+            return None
+        feed = iter(places)
+        given: list[Num | None] = []
+        for v, way in zip(a.elements.given, a.ways, strict=True):
+            if way == HERE:
+                assert here is not None
+                made = Num(self.compute, here)
+                rounds = self.dtype is not self.compute
+                given.append(self.wide.rounded(made, self.dtype) if rounds else made)
+            elif way == STILL:
+                given.append(self.wide.load_splat(v.meta.dtype, next(feed)))
+            else:
+                given.append(self.wide.load(v.meta.dtype, next(feed), mask))
+        results = a.elements.run(self.wide, given)
+        for x, dtype, word in zip(results, a.elements.dtypes, a.outputs, strict=True):
+            if word >= 0:
+                self.wide.store(x, dtype, next(feed), mask)
+        if a.gradient < 0:
+            return None
+        g = self.wide.to(results[a.gradient], self.compute)
+        if self.dtype is not self.compute:
+            g = self.wide.rounded(g, self.dtype)
+        return self.only(mask, g.re)
+
+    def gradient_tensors(self, again: bool = False) -> list[Tensor]:
+        """What a walk needs to have the incoming gradient; `again`: for the second time, when one
+        that was written can be read back."""
+        a = self.around
+        if a is None:
+            return [self.rows(self.inputs[0])]
+        written = a.outputs[a.gradient]
+        if again and written >= 0:
+            return [self.rows(self.f.word(self.block, written, PTR))]
+        found = self.brought()
+        return found[: len(a.ways)] if again else found
+
+    def gradient(self, places: list[Value], mask: Value | None, again: bool = False) -> Value:
+        a = self.around
+        if a is None or (again and a.outputs[a.gradient] >= 0):
+            return self.load(places[0], mask)
+        kept = self.around
+        if again:
+            self.around = Around(a.elements, a.ways, a.inputs, (-1,) * len(a.outputs), a.gradient)
+        found = self.accompany(places, mask)
+        self.around = kept
+        assert found is not None
+        return found
+
+    # ---- the walks that both orders make -------------------------------------------------------
+
+    def result_walk(
+        self, x: Tensor, mean: Value, scale: Value, shift: Value
+    ) -> tuple[list[Tensor], Visit]:
+        """Write the normalised rows, and what element-wise ops make of them."""
+        f, first = self.f, 1 + self.wants(0)
+
+        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+            y = f.fma(self.load(places[0], mask) - mean, scale, shift)
+            if self.wants(0):
+                self.store(y, places[1], mask)
+            self.accompany(places[first:], mask, y)
+            return []
+
+        written = [self.rows(self.outputs[0])] if self.wants(0) else []
+        return [x, *written, *self.brought()], visit
+
+    def sums_walk(self, x: Tensor, mean: Value) -> tuple[list[Tensor], Visit]:
+        """Sums of the gradient, and of the gradient times the distance from the mean."""
+        f = self.f
+
+        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+            g = self.gradient(places[1:], mask)
+            return [sums[0] + g, f.fma(g, self.load(places[0], mask) - mean, sums[1])]
+
+        return [x, *self.gradient_tensors()], visit
+
+    def gradient_walk(
+        self, x: Tensor, mean: Value, scale: Value, shift: Value, bend: Value
+    ) -> tuple[list[Tensor], Visit]:
+        """Write the gradient of the input."""
+
+        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+            c = self.load(places[1], mask) - mean
+            arriving = self.gradient(places[2:], mask, again=True) - shift
+            self.store(scale * (arriving - c * bend), places[0], mask)
+            return []
+
+        return [self.rows(self.outputs[0]), x, *self.gradient_tensors(again=True)], visit
 
 
 class Planes(Writer):
@@ -128,25 +294,31 @@ class Planes(Writer):
             else:
                 self._forward(channels.index)
 
-    def _walk(self, channel: Value, tensors: list[Value], visit: Visit, count: int) -> list[Value]:
+    def _walk(self, channel: Value, tensors: list[Tensor], visit: Visit, count: int) -> list[Value]:
         """Visit all vectors of a channel; returns `count` sums as scalars."""
         f, lanes, length = self.f, self.lanes, self.extra[PLANE]
-        size, step = self.dtype.itemsize, lanes * _UNROLL
+        step = lanes * _UNROLL
         whole = length & -step
         zero = f.constant(0.0, self.zero_type.vector(lanes))
         with f.loop(0, self.extra[OUTER], 1, [zero] * (count * _UNROLL)) as images:
-            start = (images.index * self.extra[CHANNELS] + channel) * length * size
-            bases = [f.at(t, start) for t in tensors]
+            plane = (images.index * self.extra[CHANNELS] + channel) * length
+            bases = [self._base(t, images.index, channel, plane) for t in tensors]
+
+            def places(index: Value) -> list[Value]:
+                return [
+                    b if t.steps else f.at(b, index * t.size)
+                    for b, t in zip(bases, tensors, strict=True)
+                ]
+
             with f.loop(0, whole, step, images.carried) as main:
                 found: list[Value] = []
                 for u in range(_UNROLL):
-                    places = [f.at(b, (main.index + u * lanes) * size) for b in bases]
-                    found += visit(places, None, main.carried[u * count : (u + 1) * count])
+                    at = places(main.index + u * lanes)
+                    found += visit(at, None, main.carried[u * count : (u + 1) * count])
                 main.next(*found)
             with f.loop(whole, length, lanes, main.results[:count]) as tail:
                 mask = f.low_mask(length - tail.index, lanes)
-                places = [f.at(b, tail.index * size) for b in bases]
-                tail.next(*visit(places, mask, tail.carried))
+                tail.next(*visit(places(tail.index), mask, tail.carried))
             images.next(*tail.results, *main.results[count:])
         sums = []
         for k in range(count):
@@ -156,19 +328,25 @@ class Planes(Writer):
             sums.append(f.fold("add", total))
         return sums
 
+    def _base(self, t: Tensor, image: Value, channel: Value, plane: Value) -> Value:
+        if t.steps is None:
+            return self.f.at(t.pointer, plane * t.size)
+        return self.f.at(t.pointer, image * t.steps[0] + channel * t.steps[1])
+
     def _number(self, pointer: Value, channel: Value, dtype: dt.dtype) -> Value:
         place = self.f.at(pointer, channel * dtype.itemsize)
         return self.one.to(self.one.load(dtype, place, None), self.compute).re
 
-    def _put(self, value: Value, pointer: Value, channel: Value, dtype: dt.dtype) -> None:
-        place = self.f.at(pointer, channel * dtype.itemsize)
-        self.one.store(Num(self.compute, value), dtype, place, None)
+    def _put(self, value: Value, output: int, channel: Value, dtype: dt.dtype) -> None:
+        if self.wants(output):
+            place = self.f.at(self.outputs[output], channel * dtype.itemsize)
+            self.one.store(Num(self.compute, value), dtype, place, None)
 
     def _forward(self, channel: Value) -> None:
         f, (x, weight, bias) = self.f, self.inputs
-        out, mean_out, var_out = self.outputs
         count = self.count()
-        [total] = self._walk(channel, [x], lambda p, m, s: [s[0] + self.load(p[0], m)], 1)
+        rows = self.rows(x)
+        [total] = self._walk(channel, [rows], lambda p, m, s: [s[0] + self.load(p[0], m)], 1)
         mean = total / count
         centre = f.splat(mean, self.lanes)
 
@@ -176,51 +354,39 @@ class Planes(Writer):
             c = self.only(mask, self.load(places[0], mask) - centre)
             return [f.fma(c, c, sums[0])]
 
-        [squares] = self._walk(channel, [x], square, 1)
+        [squares] = self._walk(channel, [rows], square, 1)
         var = squares / count
         rstd = self.one.rsqrt(Num(self.compute, var + self.eps)).re
         scale = f.splat(rstd * self._number(weight, channel, self.weight), self.lanes)
         shift = f.splat(self._number(bias, channel, self.weight), self.lanes)
-
-        def result(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-            c = self.load(places[1], mask) - centre
-            self.store(f.fma(c, scale, shift), places[0], mask)
-            return []
-
-        self._walk(channel, [out, x], result, 0)
-        self._put(mean, mean_out, channel, self.compute)
-        self._put(var, var_out, channel, self.compute)
+        self._walk(channel, *self.result_walk(rows, centre, scale, shift), 0)
+        self._put(mean, 1, channel, self.compute)
+        self._put(var, 2, channel, self.compute)
 
     def _backward(self, channel: Value) -> None:
-        f, (g, x, weight, mean_in, var_in) = self.f, self.inputs
-        dx, dw, db = self.outputs
+        f, (_, x, weight, mean_in, var_in) = self.f, self.inputs
         count = self.count()
         centre = f.splat(self._number(mean_in, channel, self.compute), self.lanes)
         var = self._number(var_in, channel, self.compute)
         rstd = self.one.rsqrt(Num(self.compute, var + self.eps)).re
-
-        def gather(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-            gv = self.load(places[0], mask)
-            return [sums[0] + gv, f.fma(gv, self.load(places[1], mask) - centre, sums[1])]
-
-        level, slope = self._walk(channel, [g, x], gather, 2)
+        level, slope = self._walk(channel, *self.sums_walk(self.rows(x), centre), 2)
         scale = f.splat(rstd * self._number(weight, channel, self.weight), self.lanes)
         shift = f.splat(level / count, self.lanes)
         bend = f.splat(rstd * rstd * (slope / count), self.lanes)
-
-        def result(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-            c = self.load(places[2], mask) - centre
-            arriving = self.load(places[1], mask) - shift
-            self.store(scale * (arriving - c * bend), places[0], mask)
-            return []
-
-        self._walk(channel, [dx, g, x], result, 0)
-        self._put(slope * rstd, dw, channel, self.weight)
-        self._put(level, db, channel, self.weight)
+        self._walk(channel, *self.gradient_walk(self.rows(x), centre, scale, shift, bend), 0)
+        self._put(slope * rstd, 1, channel, self.weight)
+        self._put(level, 2, channel, self.weight)
 
 
 class Columns(Writer):
-    """`[row][channel]`: PLANE is 1. A chunk's two vectors of sums stand in the workspace."""
+    """`[row][channel]`: PLANE is 1. A chunk's two vectors of sums stand in the workspace, and after
+    those of all chunks two for results that nobody asked for."""
+
+    def enter(self, f: Function, block: Value) -> None:
+        super().enter(f, block)
+        for output in (1, 2):
+            if not self.wants(output):
+                self.outputs[output] = self._sums(self.extra[CHUNKS], output - 1, f.constant(0))
 
     def write(self) -> None:
         gather, finish, apply = (
@@ -252,16 +418,17 @@ class Columns(Writer):
         return start, self.f.minimum(start + self.extra[CHUNK], self.extra[OUTER])
 
     def _rows(
-        self, chunk: Value, column: Value, tensors: list[Value], visit: Visit, count: int
+        self, chunk: Value, column: Value, tensors: list[Tensor], visit: Visit, count: int
     ) -> list[Value]:
         """Visit one vector of channels in all rows of a chunk; returns `count` vectors of sums."""
-        f, size = self.f, self.dtype.itemsize
+        f = self.f
         start, stop = self._bounds(chunk)
         mask = f.low_mask(self.extra[CHANNELS] - column, self.lanes)
         zero = f.constant(0.0, self.zero_type.vector(self.lanes))
         with f.loop(start, stop, 1, [zero] * count) as rows:
-            offset = (rows.index * self.extra[CHANNELS] + column) * size
-            rows.next(*visit([f.at(t, offset) for t in tensors], mask, rows.carried))
+            at = rows.index * self.extra[CHANNELS] + column
+            places = [f.at(t.pointer, at * t.size) for t in tensors]
+            rows.next(*visit(places, mask, rows.carried))
         return rows.results
 
     def _size(self, chunk: Value) -> Value:
@@ -286,7 +453,7 @@ class Columns(Writer):
 
     def _moments(self, chunk: Value) -> None:
         """Mean and sum of squared distances from it, of the rows of a chunk."""
-        f, x = self.f, self.inputs[0]
+        f, x = self.f, self.rows(self.inputs[0])
         size = f.splat(self._size(chunk), self.lanes)
         with self._vectors() as columns:
             at = columns.index
@@ -328,28 +495,17 @@ class Columns(Writer):
             rstd = self._rstd(self._column(self.outputs[2], at, mask, self.compute))
             scale = rstd * self._column(weight, at, mask, self.weight)
             shift = self._column(bias, at, mask, self.weight)
-
-            def result(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-                c = self.load(places[1], mask) - mean
-                self.store(f.fma(c, scale, shift), places[0], mask)
-                return []
-
-            self._rows(chunk, at, [self.outputs[0], x], result, 0)
+            self._rows(chunk, at, *self.result_walk(self.rows(x), mean, scale, shift), 0)
 
     # ---- backward ------------------------------------------------------------------------------
 
     def _gradient_sums(self, chunk: Value) -> None:
-        f, (g, x, _, mean_in, _) = self.f, self.inputs
+        f, (_, x, _, mean_in, _) = self.f, self.inputs
         with self._vectors() as columns:
             at = columns.index
             mask = f.low_mask(self.extra[CHANNELS] - at, self.lanes)
             mean = self._column(mean_in, at, mask, self.compute)
-
-            def gather(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-                gv = self.load(places[0], mask)
-                return [sums[0] + gv, f.fma(gv, self.load(places[1], mask) - mean, sums[1])]
-
-            level, slope = self._rows(chunk, at, [g, x], gather, 2)
+            level, slope = self._rows(chunk, at, *self.sums_walk(self.rows(x), mean), 2)
             f.store(level, self._sums(chunk, 0, at))
             f.store(slope, self._sums(chunk, 1, at))
 
@@ -368,7 +524,7 @@ class Columns(Writer):
         self._put(level, self.outputs[2], column, mask, self.weight)
 
     def _gradient_result(self, chunk: Value) -> None:
-        f, (g, x, weight, mean_in, var_in) = self.f, self.inputs
+        f, (_, x, weight, mean_in, var_in) = self.f, self.inputs
         type, first = self.zero_type.vector(self.lanes), f.constant(0, I64)
         count = f.splat(self.count(), self.lanes)
         with self._vectors() as columns:
@@ -379,15 +535,9 @@ class Columns(Writer):
             scale = rstd * self._column(weight, at, mask, self.weight)
             shift = f.load(type, self._sums(first, 0, at)) / count
             bend = rstd * rstd * (f.load(type, self._sums(first, 1, at)) / count)
-
-            def result(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
-                c = self.load(places[2], mask) - mean
-                arriving = self.load(places[1], mask) - shift
-                self.store(scale * (arriving - c * bend), places[0], mask)
-                return []
-
-            self._rows(chunk, at, [self.outputs[0], g, x], result, 0)
+            walk = self.gradient_walk(self.rows(x), mean, scale, shift, bend)
+            self._rows(chunk, at, *walk, 0)
 
 
-def write_channel_norm(m: Module, kind: Kind) -> None:
-    (Columns if kind.columns else Planes)(m, kind).write()
+def write_channel_norm(m: Module, kind: Kind, around: Around | None = None) -> None:
+    (Columns if kind.columns else Planes)(m, kind, around).write()

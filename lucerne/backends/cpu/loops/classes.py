@@ -145,12 +145,13 @@ class _Writer:
             f.fill_bytes(out, 0, self.extra[CLASSES] * size)
         with nothing.else_():
             top = self._largest(source)
+            # Read now: the row of the result may lie over the scores.
+            score = self.one.load(self.dtype, f.at(source, target * size)).re
             total_row = self._exponentials(source, top, out)
             factor = f.splat(scale / total_row, self.lanes)
             shift = f.splat(top, self.lanes)
             self._scaled(source, out, factor, shift)
             place = f.at(out, target * size)
-            score = self.one.load(self.dtype, f.at(source, target * size)).re
             e = self.one.exp(Num(self.compute, score - top)).re
             self.one.store(Num(self.compute, e * (scale / total_row) - scale), self.dtype, place)
 

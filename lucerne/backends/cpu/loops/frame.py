@@ -6,11 +6,14 @@ import struct
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import F64, I64, PTR, Function, Value
+from lucerne.backends.cpu.loops.apply import apply_point
 from lucerne.backends.cpu.loops.layout import ALONG, STILL, Layout
 from lucerne.backends.cpu.loops.passes import Schedule
-from lucerne.backends.cpu.loops.program import Fold, Number
+from lucerne.backends.cpu.loops.program import NOWHERE, Expr, Fold, Load, Number, Point
 from lucerne.backends.cpu.loops.reduce import Monoid, monoid
 from lucerne.backends.cpu.machine import LlvmScalar
+from lucerne.backends.cpu.math.number import Num
+from lucerne.base import dtype as dt
 
 
 class Words:
@@ -68,6 +71,11 @@ class Frame:
             is_float = isinstance(name, Number) and isinstance(name.value, float)
             self._loaded[name] = f.word(block, at, F64 if is_float else I64)
         self.pointers = [self._pointer(k, memory) for k, memory in enumerate(self.layout.operands)]
+        self.still: dict[Expr, Num] = {}
+        """Values worth computing once for all units."""
+        for e in self.layout.program.exprs:
+            if isinstance(e, Point) and e.op.qualified == "counted_key":
+                self.still[e] = apply_point(e, self.one, self._still)
         self.workspace = f.word(block, words.first - 1, PTR)
         self.scratch: Value | None = None
         self.monoids: dict[Fold, Monoid] = {
@@ -78,8 +86,27 @@ class Frame:
         return self._loaded[name]
 
     def _pointer(self, k: int, memory: Any) -> Value:
+        if memory.slot == NOWHERE:
+            return self.block  # distances are counted from there
         start = self.f.word(self.block, memory.slot, PTR)
         return self.f.at(start, self[("offset", k)]) if memory.offset else start
+
+    def _still(self, e: Expr) -> Num:
+        """A number, or an element that is the same everywhere."""
+        if isinstance(e, Number):
+            return self.number(e, self.one)
+        assert isinstance(e, Load), e
+        loads = [x for x in self.layout.program.exprs if isinstance(x, Load)]
+        k = len(self.layout.program.results) + loads.index(e)
+        return self.one.load(e.dtype, self.pointers[k])
+
+    def number(self, e: Number, machine: LlvmScalar) -> Num:
+        """A Python number in every lane."""
+        compute = e.dtype.compute
+        if e.baked:
+            return machine.to(e.value, compute)
+        kind = dt.float64 if isinstance(e.value, float) else dt.int64
+        return machine.splat(self.one.to(Num(kind, self[e]), compute))
 
     def step(self, k: int, n: int) -> Value | int:
         """Byte stride of operand `k` along loop number `n`."""

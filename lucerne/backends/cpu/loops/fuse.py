@@ -5,7 +5,7 @@ from __future__ import annotations
 from lucerne.backends.cpu.loops.frame import Words
 from lucerne.backends.cpu.loops.layout import Layout
 from lucerne.backends.cpu.loops.passes import Schedule, describe
-from lucerne.backends.cpu.loops.program import Fold, Program
+from lucerne.backends.cpu.loops.program import NOWHERE, Fold, Program
 from lucerne.backends.cpu.loops.reduce import monoid
 from lucerne.backends.cpu.loops.rows import write
 from lucerne.backends.cpu.math.number import NotTaken
@@ -46,7 +46,8 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
     )
     full = tuple(schedule.is_full(e) for e in program.exprs)
     loops = (layout.way, layout.lanes, layout.unroll, len(layout.kept), len(layout.folded))
-    how = (layout.splits > 1, schedule.pairs, program.inputs, wide)
+    even = [layout.starts_even(k) for k, m in enumerate(layout.operands) if m.slot == NOWHERE]
+    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, *even)
     return "rows", describe(program), layout.classes(), loops, how, kept, full
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne.backends.cpu.loops.cheap import CHEAP
 from lucerne.backends.cpu.loops.program import (
     Axis,
     Convert,
@@ -51,15 +52,6 @@ class Loop:
 
     size: int
     steps: list[int]
-
-
-CHEAP = frozenset((
-    "add2", "sub2", "mul", "neg", "abs", "choose", "where", "lt", "le", "gt", "ge", "eq", "ne",
-    "add_scaled", "sub_scaled", "relu_op", "square", "masked_fill", "maximum", "minimum",
-    "clamp_between", "logical_not", "logical_and", "logical_or", "isnan", "reciprocal",
-    "true_divide", "clamp_min", "clamp_max",
-))  # fmt: skip
-"""Ops that cost less than storing a value and reading it again."""
 
 
 class Layout:
@@ -228,6 +220,16 @@ class Layout:
         if step == 0 or loop.size == 1:
             return STILL if loop is not self.vector or step == 0 else UNIT
         return UNIT if step == self.operands[k].dtype.itemsize and loop is self.vector else STRIDED
+
+    def starts_even(self, k: int) -> bool:
+        """Whether the vectors of operand `k` begin at elements with even numbers."""
+        size = self.operands[k].dtype.itemsize
+        others = [x for x in (*self.kept, *self.folded) if x is not self.vector and x.size > 1]
+        return (
+            self.step_class(k, self.vector) == UNIT
+            and all(loop.steps[k] // size % 2 == 0 for loop in others)
+            and (self.splits == 1 or self.split_size % 2 == 0)
+        )
 
     def classes(self) -> tuple[tuple[str, ...], ...]:
         loops = [*self.kept, *self.folded]

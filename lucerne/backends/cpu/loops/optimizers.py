@@ -159,3 +159,16 @@ _UPDATES: dict[str, Callable[..., Update]] = {"adam_update": _adam, "sgd_update"
 
 def write_step(m: Module, kind: Kind) -> None:
     _Writer(m, kind).write()
+
+
+def write_count(m: Module, dtype: str, count: int) -> None:
+    """Add one to each of `count` counters; results may lie where the counters do."""
+    kind = dt.by_name(dtype)
+    with m.function("entry", [("block", PTR)], I64) as f:
+        one = LlvmScalar(f, 1)
+        with f.loop(0, count, 1) as loop:
+            target = f.at(f.args[0], loop.index * 8)
+            old = one.load(kind, f.load(PTR, f.at(target, 8 * count)))
+            new = Num(kind, old.re + 1.0)
+            one.store(new, kind, f.load(PTR, target))
+        f.ret(0)

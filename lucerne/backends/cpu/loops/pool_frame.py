@@ -95,8 +95,10 @@ class Frame:
             each = self.number(f, "chunk_rows")
             first = chunk * each
             last = f.minimum(first + each, self.number(f, "rows"))
-            with f.loop(first, last) as loop:
-                self._row(f, loop.index)
+            sizes = self._sizes(f)
+            with f.loop(first, last, 1, self._places(f, first, sizes)) as loop:
+                self._row(f, loop.carried)
+                loop.next(*_advanced(f, loop.carried, sizes))
         with self.m.function("entry", [("block", PTR)], I64) as f:
             chunks = self.number(f, "chunks")
             with f.if_(f.compare("eq", chunks, 1)) as one:
@@ -105,20 +107,25 @@ class Frame:
                 f.call("lucerne_pfor", VOID, [f.symbol("pool"), f.args[0], chunks])
             f.ret(0)
 
-    def _row(self, f: Function, row: Value) -> None:
-        """Take the row's number apart."""
+    def _sizes(self, f: Function) -> list[Value]:
+        """How a row's number is made up, below the image."""
         outs = self.axis(f, "out")
-        channels = self.number(f, "channels")
-        sizes = [channels, outs[0], outs[1]] if self.shape == COLUMNS else outs
+        return [self.number(f, "channels"), *outs[:2]] if self.shape == COLUMNS else outs
+
+    def _places(self, f: Function, row: Value, sizes: list[Value]) -> list[Value]:
+        """A row's number taken apart: the image, then a place for each size."""
         places: list[Value] = []
         for size in reversed(sizes):
             above = row // size
             places.insert(0, row - above * size)
             row = above
+        return [row, *places]
+
+    def _row(self, f: Function, places: list[Value]) -> None:
         if self.shape == COLUMNS:
-            self.columns(f, row, places[0], places[1:])
+            self.columns(f, places[0], places[1], places[2:])
         else:
-            self.pixel(f, row, places)
+            self.pixel(f, places[0], places[1:])
 
     def offset(
         self, f: Function, side: str, n: Value, c: Value | None, at: Sequence[Value]
@@ -149,3 +156,16 @@ class Frame:
     def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
         """All channels of an output pixel."""
         raise NotImplementedError
+
+
+def _advanced(f: Function, places: list[Value], sizes: list[Value]) -> list[Value]:
+    """The places of the next row, without a division."""
+    image, *inner = places
+    step = f.constant(1)
+    found: list[Value] = []
+    for place, size in zip(reversed(inner), reversed(sizes), strict=True):
+        moved = place + step
+        over = f.compare("eq", moved, size)
+        found.insert(0, f.select(over, f.constant(0), moved))
+        step = f.convert("zext", over, I64)
+    return [image + step, *found]

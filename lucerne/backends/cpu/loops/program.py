@@ -19,6 +19,19 @@ from lucerne.ir.define import reduced_dims
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
+from lucerne.ops.counted_random import (
+    counted_key,
+    counted_number,
+    counted_value,
+    counted_word,
+    takes_one_word,
+)
+
+_COUNTED: Op = counted_value.op  # type: ignore[attr-defined]
+_COUNTED_NUMBER: Op = counted_number.op  # type: ignore[attr-defined]
+_COUNTED_WORD: Op = counted_word.op  # type: ignore[attr-defined]
+_COUNTED_KEY: Op = counted_key.op  # type: ignore[attr-defined]
+_MOST_INT32 = 1 << 31
 
 
 class Axis:
@@ -87,6 +100,11 @@ class Memory:
                     raise NotTaken("one axis runs along two dimensions of an operand")
                 found[axis.root] = step
         return found
+
+
+NOWHERE = -1
+"""The slot of an operand that is not in memory: its elements are their own distances from the
+start, counted in elements."""
 
 
 class Load(Expr):
@@ -235,6 +253,8 @@ class Program:
             dims = _fresh(meta)
             expr = self._add(Number(node.args[1], meta.dtype))
             self._seen[node.outputs[0].index] = Seen(expr, dims)
+        elif op.qualified == "counted_draw":
+            self._seen[node.outputs[0].index] = self._counted(node)
         else:
             raise NotTaken(f"{op.qualified} is not element by element")
 
@@ -267,6 +287,9 @@ class Program:
 
     def _copied(self, node: Node) -> Seen:
         out = node.outputs[0].meta
+        if node.op.qualified == "copy" and type(node.args[1]) is not Value:
+            given = bool(node.args[1]) if out.dtype is dt.bool_ else node.args[1]
+            return Seen(self._add(Number(given, out.dtype)), _fresh(out))
         if node.op.qualified == "copy":
             seen = self._value(node.args[1])
             dims = list(_fresh(out))
@@ -277,6 +300,39 @@ class Program:
             seen = self._value(node.args[0])
             dims = list(seen.dims)
         return Seen(self._add(Convert(seen.expr, out.dtype)), tuple(dims))
+
+    def _counted(self, node: Node) -> Seen:
+        """A random number for each element, from its place in memory."""
+        named = node.op.named(node.args)
+        out: TensorMeta = node.outputs[0].meta
+        if named["key"].index not in self._sources:
+            raise NotTaken("a key that is computed here")
+        dims = _fresh(out)
+        narrow = dt.int32 if out.numel < _MOST_INT32 else dt.int64
+        places = make_meta(narrow, tuple(out.shape), out.strides, out.device)
+        index = self._add(Load(Memory(NOWHERE, places, 0, dims)))
+        slot, meta, start = self._sources[named["key"].index]
+        one = make_meta(dt.int64, (), (), meta.device)
+        seed, offset = (
+            self._add(Load(Memory(slot, one, start + k * meta.byte_strides[0], ()))) for k in (0, 1)
+        )
+        stream = self._add(Number(named["stream"], dt.int64))
+        words = [
+            self._add(
+                Point(_COUNTED_KEY, (seed, offset, stream, k), (dt.int64,) * 4, None, dt.uint32)
+            )
+            for k in (0, 1)
+        ]
+        kind = dt.int64 if type(named["first"]) is int else out.dtype.compute
+        numbers = [self._add(Number(named[n], kind)) for n in ("first", "second")]
+        how = (*numbers, named["distribution"], out.dtype)
+        types: tuple[dt.dtype, ...] = (narrow, dt.uint32, dt.uint32)
+        op, args = _COUNTED, (index, *words)
+        if takes_one_word(named["distribution"], out.dtype):
+            word = self._add(Point(_COUNTED_WORD, args, types, None, dt.uint32))
+            op, args, types = _COUNTED_NUMBER, (word,), (dt.uint32,)
+        types = (*types, kind, kind, kind, kind)
+        return Seen(self._add(Point(op, (*args, *how), types, None, out.dtype)), dims)
 
     def _fold(self, node: Node) -> Seen:
         named = node.op.named(node.args)

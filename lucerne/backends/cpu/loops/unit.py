@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.backends.cpu.emit.builder import I32, Value
+from lucerne.backends.cpu.emit.builder import I32, I64, Value
+from lucerne.backends.cpu.loops.apply import apply_point, rounded_to
 from lucerne.backends.cpu.loops.frame import Frame
 from lucerne.backends.cpu.loops.layout import ALONG, STILL, STRIDED, UNIT
 from lucerne.backends.cpu.loops.passes import Pass, divides_by_sum_of_exponentials
-from lucerne.backends.cpu.loops.program import Convert, Expr, Load, Number, Point
+from lucerne.backends.cpu.loops.program import NOWHERE, Convert, Expr, Load, Number, Point
 from lucerne.backends.cpu.loops.reduce import Position, State, advance, chosen
+from lucerne.backends.cpu.loops.words import two_vectors
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import NotTaken, Num
 from lucerne.base import dtype as dt
-from lucerne.ir.scalar import Value as Operand
 
 _BLOCK_ROUNDS = 64
 """So many values are added one after the other before the sum goes to the next level."""
@@ -32,6 +33,11 @@ class Unit:
         self.mask = None if left is None else self.f.low_mask(left, self.layout.lanes)
         self.rows: list[dict[Any, Num]] = [{} for _ in range(count)]
         """Values that are the same all over a unit: scalars, or one vector of lanes each."""
+        self.row_words: dict[Any, Num] = {}
+        self.pass_words: dict[Any, Num] = {}
+        """Random words that were made for a vector together with those of its neighbour."""
+        self.part = 0
+        """Which of the vectors of a round is written."""
         self.spread: dict[Any, Num] = {}
         """When lanes run along: those values in every lane, made before a pass."""
         kept, folded = len(self.layout.kept), len(self.layout.folded)
@@ -47,11 +53,16 @@ class Unit:
     def row(self, e: Expr, u: int) -> Num:
         """The value of an expression that does not change within the unit."""
         known = self.rows[u]
+        if e in self.frame.still:
+            known[e] = self.row_machine.splat(self.frame.still[e])
         if e not in known:
-            known[e] = self._raw(
-                e, self.row_machine, lambda x: self.row(x, u), self.pointers, None, u, self.mask
-            )
-        return _rounded(self.row_machine, known[e], e.dtype)
+            if self._is_paired(e):
+                known[e] = self._word(e, self.row_words, u, lambda x: self.row(x, u), None, u)
+            else:
+                known[e] = self._raw(
+                    e, self.row_machine, lambda x: self.row(x, u), self.pointers, None, u, self.mask
+                )
+        return rounded_to(self.row_machine, known[e], e.dtype)
 
     def _raw(
         self,
@@ -68,25 +79,49 @@ class Unit:
             k = len(self.layout.program.results) + self._load_number(e)
             return self._load(machine, k, e.dtype, pointers[k], index, u, mask)
         if isinstance(e, Number):
-            return self._number(e, machine)
+            return self.frame.number(e, machine)
         if isinstance(e, Convert):
             return machine.to(get(e.source), e.dtype.compute)
         assert isinstance(e, Point), e
-        found = _apply(e, machine, get)
+        found = apply_point(e, machine, get)
         if machine.failed is not None:
             raise NotTaken("an op that may fail")
+        return found
+
+    def _is_paired(self, e: Expr) -> bool:
+        """Whether it is a random word, of which two come out at a time."""
+        if not isinstance(e, Point) or e.op.qualified != "counted_word":
+            return False
+        wide = not self.along or self.schedule.is_full(e)
+        return wide and self.layout.starts_even(self._operand(e.args[0]))
+
+    def _operand(self, e: Load) -> int:
+        return len(self.layout.program.results) + self._load_number(e)
+
+    def _word(
+        self,
+        e: Expr,
+        made: dict[Any, Num],
+        number: int,
+        get: Callable[[Expr], Num],
+        index: Value | None,
+        u: int,
+        pointers: list[Value] | None = None,
+    ) -> Num:
+        """The random words of vector `number` of a round; those of the next are made with it."""
+        assert isinstance(e, Point)
+        if number % 2 and (e, number) in made:
+            return made[e, number]
+        k = self._operand(e.args[0])
+        pointer = (pointers or self.pointers)[k]
+        at = self._distance(self.frame.one, k, self._moved(k, pointer, index, u), None, 0)
+        keys = [get(x) for x in e.args[1:]]
+        found, made[e, number + 1] = two_vectors(self.f, self.frame.wide, at, keys)
         return found
 
     def _load_number(self, e: Load) -> int:
         loads = [x for x in self.layout.program.exprs if isinstance(x, Load)]
         return loads.index(e)
-
-    def _number(self, e: Number, machine: LlvmScalar) -> Num:
-        compute = e.dtype.compute
-        if e.baked:
-            return machine.to(e.value, compute)
-        kind = dt.float64 if isinstance(e.value, float) else dt.int64
-        return machine.splat(self.frame.one.to(Num(kind, self.frame[e]), compute))
 
     def _moved(self, k: int, pointer: Value, index: Value | None, u: int) -> Value:
         """Where the first lane of operand `k` is."""
@@ -109,6 +144,8 @@ class Unit:
         u: int,
         mask: Value | None,
     ) -> Num:
+        if self.layout.operands[k].slot == NOWHERE:
+            return self._distance(machine, k, pointer, index, u)
         if machine.lanes == 1:
             return machine.load(dtype, pointer)
         place = self._moved(k, pointer, index, u)
@@ -118,6 +155,33 @@ class Unit:
         if way == UNIT:
             return machine.load(dtype, place, mask)
         return machine.load_strided(dtype, place, self.frame.step(k, self.vector_loop), mask)
+
+    def _distance(
+        self, machine: LlvmScalar, k: int, pointer: Value, index: Value | None, u: int
+    ) -> Num:
+        """How many elements operand `k`, which is not in memory, has gone from its start."""
+        f, lanes, dtype = self.f, machine.lanes, self.layout.operands[k].dtype
+        place = pointer if lanes == 1 else self._moved(k, pointer, index, u)
+        start = f.convert("ptrtoint", self.frame.block, I64)
+        size = dtype.itemsize.bit_length() - 1
+        kind = I32 if dtype is dt.int32 else I64
+
+        def narrow(x: Value) -> Value:
+            return f.convert("trunc", x, I32) if kind is I32 else x
+
+        at = narrow((f.convert("ptrtoint", place, I64) - start) >> size)
+        if lanes == 1:
+            return Num(dtype, at)
+        first = f.splat(at, lanes)
+        way = self.layout.step_class(k, self.layout.vector)
+        if way == STILL:
+            return Num(dtype, first)
+        steps = f.lanes(kind.vector(lanes))
+        if way != UNIT:
+            step = self.frame.step(k, self.vector_loop)
+            assert isinstance(step, Value)
+            steps = steps * f.splat(narrow(step >> size), lanes)
+        return Num(dtype, first + steps)
 
     def _store(
         self, k: int, x: Num, pointer: Value, index: Value | None, u: int, mask: Value | None
@@ -142,10 +206,12 @@ class Unit:
             self.rows[u][fold] = self.row_machine.to(found, fold.dtype.compute)
 
     def write_rows(self) -> None:
-        for r in self.schedule.row_results:
+        results = self.schedule.row_results
+        # A result may lie over an input: everything is computed before anything is stored.
+        computed = [[self.row(r.expr, u) for u in range(self.count)] for r in results]
+        for r, values in zip(results, computed, strict=True):
             k = self.layout.program.results.index(r)
-            for u in range(self.count):
-                x = self.row(r.expr, u)
+            for u, x in enumerate(values):
                 if self.along:
                     self.frame.one.store(x, r.memory.dtype, self.pointers[k])
                 else:
@@ -253,8 +319,9 @@ class Unit:
         base = position * self.frame_size(len(self.fold_loops) - 1)
 
         def round_(index: Value, inner: list[list[State]]) -> list[list[State]]:
+            self.pass_words = {}
             return [
-                self._visit(walk, pointers, index + u * lanes, base, 0, inner[u], None)
+                self._visit(walk, pointers, index + u * lanes, base, 0, inner[u], None, u)
                 for u in range(unroll)
             ]
 
@@ -281,8 +348,9 @@ class Unit:
         def round_(index: Value, inner: list[list[State]]) -> list[list[State]]:
             here = self._advanced(pointers, level, index)
             self._fetch_ahead(here)
+            self.pass_words = {}
             return [
-                self._visit(walk, here, None, base + index, u, inner[u], self.mask)
+                self._visit(walk, here, None, base + index, u, inner[u], self.mask, u)
                 for u in range(self.count)
             ]
 
@@ -294,6 +362,8 @@ class Unit:
         for k, memory in enumerate(self.layout.operands):
             step = self.frame.step(k, self.fold_loops[-1])
             if k < len(self.layout.program.results) or isinstance(step, int):
+                continue
+            if memory.slot == NOWHERE:
                 continue
             if self.layout.step_class(k, self.layout.vector) == UNIT:
                 ahead = self.f.at(pointers[k], step * _ROWS_AHEAD)
@@ -337,14 +407,18 @@ class Unit:
         u: int,
         states: list[State],
         mask: Value | None,
+        part: int = 0,
     ) -> list[State]:
-        """Compute, keep, write and fold one vector of elements."""
+        """Compute, keep, write and fold one vector of elements: number `part` of a round."""
+        self.part = part
         spot = _Spot(self, pointers, index, base, u, mask)
         for e in walk.keeps:
             spot.keep(e)
-        for r in walk.results:
+        # A result may lie over an input: everything is computed before anything is stored.
+        computed = [spot.raw(r.expr) for r in walk.results]
+        for r, x in zip(walk.results, computed, strict=True):
             k = self.layout.program.results.index(r)
-            self._store(k, spot.raw(r.expr), pointers[k], index, u, mask)
+            self._store(k, x, pointers[k], index, u, mask)
         found = []
         for fold, state in zip(walk.folds, states, strict=True):
             m = self.frame.monoids[fold]
@@ -389,7 +463,7 @@ class _Spot:
         unit = self.unit
         if not unit.schedule.is_full(e):
             return unit.spread[e] if unit.along else unit.row(e, self.u)
-        return _rounded(unit.frame.wide, self.raw(e), e.dtype)
+        return rounded_to(unit.frame.wide, self.raw(e), e.dtype)
 
     def raw(self, e: Expr) -> Num:
         unit, wide = self.unit, self.unit.frame.wide
@@ -403,6 +477,10 @@ class _Spot:
             assert isinstance(e, Point)
             scale = unit.spread[e] if unit.along else unit.rows[self.u][e]
             found = self._divided(e, scale)
+        elif unit._is_paired(e):
+            found = unit._word(
+                e, unit.pass_words, unit.part, self.value, self.index, self.u, self.pointers
+            )
         else:
             found = unit._raw(e, wide, self.value, self.pointers, self.index, self.u, self.mask)
         self.known[e] = found
@@ -458,27 +536,6 @@ class _Spot:
         else:  # vector by vector, interleaved when several values are kept
             at = (self.base + self.index) * count + slot * width
         return f.at(unit.frame.scratch, at * e.dtype.compute.itemsize)
-
-
-def _rounded(machine: LlvmScalar, x: Num, dtype: dt.dtype) -> Num:
-    return x if dtype.compute is dtype else machine.rounded(x, dtype)
-
-
-def _apply(e: Point, machine: LlvmScalar, get: Callable[[Expr], Num]) -> Num:
-    """Run the body of an element-wise op."""
-    operands: list[Any] = []
-    for a, kind in zip(e.args, e.types, strict=True):
-        if not isinstance(a, Expr):
-            operands.append(a)
-            continue
-        x = machine.to(get(a), kind)
-        if e.common is not None and a.dtype is not e.common:
-            x = machine.rounded(x, e.common)
-        operands.append(Operand(machine, x))
-    names = [p.name for p in e.op.params if p.keyword_only]
-    count = len(e.op.params) - len(names)
-    result = e.op.body(*operands[:count], **dict(zip(names, operands[count:], strict=True)))
-    return machine.to(result.raw if type(result) is Operand else result, e.dtype.compute)
 
 
 def _flat(states: list[list[State]]) -> list[Value]:

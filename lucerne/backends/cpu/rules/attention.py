@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from lucerne.backends.cpu.attention import backward, forward, tiled
+from lucerne.backends.cpu.attention import backward, forward, single, tiled, tiled_back
 from lucerne.backends.cpu.attention.micro import WIDTH
 from lucerne.backends.cpu.attention.plan import (
     MOST_WIDTH,
@@ -82,6 +82,15 @@ class Sizes:
         rows = all(t.strides[-1] == 1 for t in (self.query, self.key, self.value))
         return rows and max(self.width, self.value_width) <= tiled.MOST_WIDTH
 
+    def is_single(self) -> bool:
+        """Whether there is one query, which sees all keys, and everything lies in rows."""
+        rows = all(t.strides[-1] == 1 for t in (self.query, self.key, self.value))
+        return self.queries == 1 and not self.causal and rows
+
+    def fits_tiles_back(self) -> bool:
+        """Whether the backward pass can run on matrix tiles: it copies rows of any strides."""
+        return self.query.dtype is dt.bfloat16 and has_amx()
+
     def words(self) -> dict[str, int]:
         """Sizes and strides, as all kernels name them."""
         found = {
@@ -155,7 +164,12 @@ def attend(node: Node) -> Any:
     s = sizes.structure(sizes.value_width)
     words = {**sizes.words(), **sizes.parts(), "columns": groups_of(sizes.value_width)}
     words.update(zip(steps("o", "bht"), byte_steps(node.outputs[0].meta), strict=False))
-    if by_tiles:
+    if sizes.is_single():
+        words["scratch"] = single.scratch_bytes(sizes.keys, sizes.width)
+        words["tasks"] = sizes.batch * sizes.heads
+        code = compiled(("attention", "single", *s.key), lambda m: single.write(m, s))
+        extra = [words[name] for name in single.NUMBERS]
+    elif by_tiles:
         key: Any = ("attention", "tiled", sizes.mask and sizes.mask.dtype.name, s.causal)
         masked = sizes.mask is not None
         words |= tiled.sizes(masked, sizes.keys, sizes.width, sizes.value_width)
@@ -186,6 +200,11 @@ def attend_back(node: Node) -> Any:
         ("g", "o", "dq", "dk", "dv"), (grad, out, *(v.meta for v in node.outputs)), strict=True
     ):
         words.update(zip(steps(prefix, "bhtd"), byte_steps(meta), strict=True))
-    code = compiled(("attention", "backward", *s.key), lambda m: backward.write(m, s))
-    extra = [words[name] for name in backward.NUMBERS]
+    if sizes.fits_tiles_back():
+        words |= tiled_back.sizes(s, sizes.keys, sizes.width, sizes.value_width)
+        code = compiled(("attention", "tiled back", *s.key), lambda m: tiled_back.write(m, s))
+        extra = [words[name] for name in tiled_back.NUMBERS]
+    else:
+        code = compiled(("attention", "backward", *s.key), lambda m: backward.write(m, s))
+        extra = [words[name] for name in backward.NUMBERS]
     return sizes.kernel(code["attend_back"], 3, 6, extra, words["scratch"], 10)

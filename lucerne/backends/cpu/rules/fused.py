@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.rules.table import RULES, load
+from lucerne.backends.cpu.rules.table import FAMILIES, RULES, load
+from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
+from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.op import Op
 
 FUSED = frozenset((
@@ -30,8 +31,43 @@ def fuses(op: Op) -> bool:
     return op.kind == op_.COMPOSITE and (op.qualified in FUSED or op.qualified in RULES)
 
 
+ANCHORS = {
+    "channel_norm": "norm",
+    "channel_norm_backward": "norm",
+    "conv": "conv",
+    **dict.fromkeys(FAMILIES["matmul"], "matmul"),
+}
+"""Ops that take element-wise ops into their own loops: the family whose `fuse` does it."""
+
+CATCHERS = frozenset(("channel_norm_backward",))
+"""Anchors that take the ops which make their first operand."""
+
+
+def is_rounding(node: Node) -> bool:
+    """A cast that packing for tiles does on the way: products read what it reads."""
+    if node.op.qualified != "cast" or not isinstance(node.args[0], Value):
+        return False
+    return (node.args[0].meta.dtype, node.outputs[0].meta.dtype) == (dt.float32, dt.bfloat16)
+
+
+OVER_OPERAND = {"cross_entropy_classes_backward": 1}
+"""Kernels that may write over an operand: scores turn into their gradient row by row."""
+
+
+def is_short(graph: Graph) -> bool:
+    """Whether no code of a product, a convolution or an attention belongs to it: such kernels take
+    longest to compile, and are begun first."""
+    return not any(n.op.qualified in _LONG for n in graph.nodes)
+
+
+_LONG = frozenset((*FAMILIES["attention"], *ANCHORS, *FAMILIES["conv"]))
+
+
 def fuse(graph: Graph) -> Any:
-    """The kernel of a traced composite, or of one that has a rule."""
-    if len(graph.nodes) == 1 and graph.nodes[0].op.kind == op_.COMPOSITE:
+    """The kernel of a traced composite, of one that has a rule, or of a group around an anchor."""
+    if len(graph.nodes) == 1 and graph.nodes[0].op.qualified in RULES:
         return RULES[graph.nodes[0].op.qualified](graph.nodes[0])
+    for node in graph.nodes:
+        if node.op.qualified in ANCHORS:
+            return load(ANCHORS[node.op.qualified]).fuse(graph)
     return load("reduce").fused_kernel(graph)

@@ -7,7 +7,9 @@ from typing import Any
 
 from lucerne.backends.cpu.gemm.choose import product_kernel
 from lucerne.backends.cpu.gemm.complex import REAL_KINDS, complex_product
-from lucerne.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, PLAIN, Combine
+from lucerne.backends.cpu.gemm.epilogue import PLAIN, Combine
+from lucerne.backends.cpu.gemm.fuse import fused_product as fuse
+from lucerne.backends.cpu.gemm.fuse import spread_of
 from lucerne.backends.cpu.gemm.kept import with_kept_weight
 from lucerne.backends.cpu.gemm.kinds import KINDS
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
@@ -36,7 +38,7 @@ def linear(node: Node) -> Any:
     kernel = _product(input, turned, out, bias, "linear")
     if out.dtype.name not in ("float32", "bfloat16"):
         return kernel
-    spread = None if bias is None else _spread(expanded_strides(bias, out.shape), out.shape[-1])
+    spread = None if bias is None else spread_of(expanded_strides(bias, out.shape), out.shape[-1])
     return with_kept_weight(kernel, input, out, bias, Combine(spread) if spread else PLAIN)
 
 
@@ -60,16 +62,10 @@ def _product(
         if c.dtype.name in REAL_KINDS:
             return complex_product(c.dtype.name, product)
         return None if kind is None else product_kernel(kind, product)
-    spread = _spread(strides, c.shape[-1])
+    spread = spread_of(strides, c.shape[-1])
     if kind is None or spread is None:
         return None
     return product_kernel(kind, product, Combine(spread), entry)
 
 
-def _spread(strides: Sequence[int], columns: int) -> str | None:
-    """How an added tensor lies over the result; None if its rows are not dense."""
-    if strides[-1] == 0 and columns > 1:
-        return DOWN
-    if strides[-1] != 1 and columns > 1:
-        return None
-    return FULL if any(strides[:-1]) else ACROSS
+__all__ = ["fuse"]

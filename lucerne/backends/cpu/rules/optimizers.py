@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.optimizers import Kind, write_step
+from lucerne.backends.cpu.loops.optimizers import Kind, write_count, write_step
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -26,6 +26,18 @@ def adam_update(node: Node) -> Any:
 def sgd_update(node: Node) -> Any:
     lists = [_metas(a) for a in node.args[:3]]
     return _kernel(node, [x for x in lists if x], [], node.args[7:], 4)
+
+
+@rule("counted_up")
+def counted_up(node: Node) -> Any:
+    """One kernel for counters of one kind, however many they are."""
+    metas = _metas(node.args[0])
+    kinds = {m.dtype for m in metas}
+    if len(kinds) != 1 or kinds - {dt.float32, dt.float64} or any(m.numel != 1 for m in metas):
+        return None
+    name, count = metas[0].dtype.name, len(metas)
+    code = compiled(("count", name, count), lambda m: write_count(m, name, count))
+    return Kernel(code["entry"], outputs=count, tensors=count, work=2.0 * count)
 
 
 def _metas(values: tuple[Value, ...]) -> list[TensorMeta]:

@@ -19,7 +19,7 @@ from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne.base import dtype as dt
 from lucerne.ir.graph import Node
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.resample import axis_taps
 
 
@@ -63,9 +63,10 @@ def _sliding(
     ]
 
 
-def _mean_kernel(node: Node, at: Geometry, tables: list[list[Window]], stride: int) -> Any:
+def _mean_kernel(
+    meta: TensorMeta, out: TensorMeta, at: Geometry, tables: list[list[Window]], stride: int
+) -> Any:
     """`stride` of the columns when windows slide evenly, else 0."""
-    meta, out = node.args[0].meta, node.outputs[0].meta
     if not _poolable(meta) or meta.dtype.category != dt.FLOAT:
         return None
     together = meta.strides[1] == 1 and out.strides[1] == 1 and meta.shape[1] > 1
@@ -80,9 +81,31 @@ def _mean_kernel(node: Node, at: Geometry, tables: list[list[Window]], stride: i
     return Kernel(code["entry"], 1, 1, extra=extra, work=meta.numel * 0.5)
 
 
+def _joined(meta: TensorMeta) -> TensorMeta:
+    """Planes without gaps as one row each."""
+    n, c, *space = meta.shape
+    return make_meta(meta.dtype, (n, c, prod(space)), (*meta.strides[:2], 1), meta.device)
+
+
+def _whole_mean(node: Node, count: int) -> Any:
+    """The mean of whole planes that are stretches of memory: one window, one row."""
+    source, out = node.args[0].meta, node.outputs[0].meta
+    if not source.contiguous or not source.numel:
+        return None
+    size = prod(source.shape[2:])
+    ones = (1, 1, 1)
+    at = Geometry.of(ones, ones, (0, 0, 0), ones)
+    tables = [[(0, size, count)]]
+    return _mean_kernel(_joined(source), _joined(out), at, tables, 0)
+
+
 @rule("avg_pool")
 def avg_pool(node: Node) -> Any:
     source, kernel, stride, padding, counts, divisor = node.args
+    if tuple(kernel) == tuple(source.meta.shape[2:]) and not any(padding):
+        whole = _whole_mean(node, divisor or prod(row[0] for row in counts))
+        if whole is not None:
+            return whole
     if divisor is not None:
         ones = [[1] * len(row) for row in counts]
         counts = [*ones[:-1], [divisor] * len(counts[-1])]
@@ -91,18 +114,22 @@ def avg_pool(node: Node) -> Any:
         for row in zip(source.meta.shape[2:], counts, kernel, stride, padding, strict=True)
     ]
     at = Geometry.of(kernel, stride, padding, (1,) * len(kernel))
-    return _mean_kernel(node, at, tables, stride[-1])
+    return _mean_kernel(source.meta, node.outputs[0].meta, at, tables, stride[-1])
 
 
 @rule("adaptive_avg_pool")
 def adaptive_avg_pool(node: Node) -> Any:
     source, size = node.args
+    whole = _whole_mean(node, prod(source.meta.shape[2:])) if set(size) == {1} else None
+    if whole is not None:
+        return whole
     tables = []
     for n, m in zip(source.meta.shape[2:], size, strict=True):
         bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
         tables.append([(start, stop, stop - start) for start, stop in bounds])
     ones = (1,) * len(size)
-    return _mean_kernel(node, Geometry.of(ones, ones, (0,) * len(size), ones), tables, 0)
+    at = Geometry.of(ones, ones, (0,) * len(size), ones)
+    return _mean_kernel(source.meta, node.outputs[0].meta, at, tables, 0)
 
 
 # ---- interpolation -------------------------------------------------------------------------------

@@ -17,13 +17,14 @@ import numpy as np
 
 from lucerne import backends
 from lucerne.backends.cpu.loops import random_fill as rf
+from lucerne.backends.cpu.loops.fuse import fused_kernel
 from lucerne.backends.cpu.loops.random_fill import Fill, FillCode
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import address_of
 from lucerne.base import dtype as dt
 from lucerne.base.memory import array_over
-from lucerne.ir.graph import Node, map_values, one_op_graph
+from lucerne.ir.graph import Graph, Node, map_values, one_op_graph
 from lucerne.ir.meta import TensorMeta
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -203,6 +204,17 @@ def draw_each(node: Node) -> Any:
     meta: TensorMeta = node.outputs[0].meta
     same = node.args[0].meta is meta and meta.contiguous and meta.dtype in _FLOATS
     return DrawBernoulli(node, meta) if same and node.args[1] == "bernoulli" else None
+
+
+# ---- from counters -------------------------------------------------------------------------------
+
+
+@rule("counted_draw")
+def counted_draw(node: Node) -> Any:
+    """Element-wise code like any other, alone here."""
+    graph = Graph()
+    graph.inputs, graph.nodes, graph.outputs = [node.args[0]], [node], node.outputs
+    return fused_kernel(graph) if node.outputs[0].meta.numel else None
 
 
 # ---- categories by weight ------------------------------------------------------------------------

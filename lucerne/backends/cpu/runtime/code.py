@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter, thread_time
+from typing import Any, TypeVar
 
 from lucerne.backends.cpu.emit.builder import Module
 from lucerne.backends.cpu.emit.target import HOST
@@ -26,17 +27,18 @@ OWN_LOADER = HOST.is_x86 and HOST.system == "linux"
 """Whether objects are linked by `runtime.link`; LLVM's linker does it elsewhere."""
 
 _codes: dict[Any, Code] = {}
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """In a forked child: whoever held the lock does not exist here."""
-    global _lock
-    _lock = threading.RLock()
-
+log: list[tuple[Any, float, bool]] = []
+"""All kernels of this process in the order in which they were made: key, seconds of the processor,
+whether the disk had the code."""
+_of_thread = threading.local()
+"""`call_helpers`: what to do before something is compiled."""
+_making: dict[Any, Any] = {}
+"""A lock for each key whose code is being made: two threads make two kernels side by side, and
+whoever wants the same one waits for it."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    # In a forked child: whoever held a lock does not exist here.
+    os.register_at_fork(after_in_child=_making.clear)
 
 
 class Code:
@@ -55,21 +57,33 @@ def compiled(key: Any, write: Write) -> Code:
     """The code for `key`: of this process, else from disk, else compiled now."""
     found = _codes.get(key)
     if found is None:
-        with _lock:
-            found = _codes.get(key) or _kept(key) or _made(key, build(write))
+        with _making.setdefault(key, threading.RLock()):
+            found = _codes.get(key) or _new(key, write)
+        _making.pop(key, None)
+    return found
+
+
+def _new(key: Any, write: Write) -> Code:
+    """Code that this process does not have yet."""
+    began = thread_time()
+    found = _kept(key)
+    from_disk = found is not None
+    if found is None:
+        call_helpers = getattr(_of_thread, "call_helpers", None)
+        if call_helpers is not None:
+            call_helpers()
+        found = _made(key, build(write))
+    log.append((key, thread_time() - began, from_disk))
     return found
 
 
 def compile_all(wanted: Iterable[Job]) -> list[Code]:
     """The codes for many keys. Those that must be compiled are, on all cores."""
     listed = list(wanted)
-    with _lock:
-        missing: dict[Any, Write] = {
-            key: write for key, write in listed if key not in _codes and _kept(key) is None
-        }
-        modules = [_written(write) for write in missing.values()]
-        for key, payload in zip(missing, _on_all_cores(_payload, modules), strict=True):
-            _made(key, payload)
+    missing: dict[Any, Write] = {
+        key: write for key, write in listed if key not in _codes and _kept(key) is None
+    }
+    on_all_cores(lambda job: compiled(*job), list(missing.items()))
     return [_codes[key] for key, _ in listed]
 
 
@@ -121,34 +135,53 @@ def load(payload: bytes) -> dict[str, int]:
     return link.load(payload) if OWN_LOADER else orc.load(payload)
 
 
-def _on_all_cores(function: Callable[[Module], bytes], modules: list[Module]) -> list[bytes]:
-    """`map`, by as many threads as there are cores: LLVM runs without Python's lock."""
-    results: dict[int, bytes | BaseException] = {}
-    left = iter(enumerate(modules))
+_LONG = 0.002
+"""Seconds: what takes longer was compiled."""
+T = TypeVar("T")
+R = TypeVar("R")
 
-    def work() -> None:
-        for i, module in left:
+
+def on_all_cores(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """`map`, by twice as many threads as there are cores: LLVM runs without Python's lock, and
+    some wait for a kernel that another one makes.
+
+    Helpers come once something is compiled, or an item took long: what is known already is found
+    sooner than a thread starts. After an error no further item is begun.
+    """
+    results: dict[int, R] = {}
+    errors: dict[int, BaseException] = {}
+    left = iter(enumerate(items))
+    helpers: list[threading.Thread] = []
+
+    def call_helpers() -> None:
+        if not helpers:
+            for _ in range(min(2 * (os.cpu_count() or 1), len(items)) - 1):
+                helpers.append(threading.Thread(target=work, daemon=True))
+                helpers[-1].start()
+
+    def work(may_call: bool = False) -> None:
+        for i, item in left:
+            if errors:
+                break
+            began = perf_counter()
             try:
-                results[i] = function(module)
+                results[i] = function(item)
             except BaseException as error:
-                results[i] = error
+                errors[i] = error
+            if may_call and perf_counter() - began > _LONG:
+                call_helpers()
 
-    helpers = [
-        threading.Thread(target=work, daemon=True)
-        for _ in range(min(os.cpu_count() or 1, len(modules)) - 1)
-    ]
-    for helper in helpers:
-        helper.start()
-    work()
+    before = getattr(_of_thread, "call_helpers", None)
+    _of_thread.call_helpers = call_helpers
+    try:
+        work(may_call=True)
+    finally:
+        _of_thread.call_helpers = before
     for helper in helpers:
         helper.join()
-    made = []
-    for i in range(len(modules)):
-        result = results[i]
-        if isinstance(result, BaseException):
-            raise result
-        made.append(result)
-    return made
+    if errors:
+        raise errors[min(errors)]
+    return [results[i] for i in range(len(items))]
 
 
 def link_module(module: Module) -> Code:

@@ -219,8 +219,8 @@ class Cache:
         try:
             file = os.open(own, flags, 0o600, dir_fd=self._handle)
             try:
+                # not flushed to the disk: what a crash leaves half written fails its seal
                 _write_all(file, make_entry(key, payload))
-                os.fsync(file)
             finally:
                 os.close(file)
             os.rename(own, key.hex() + _SUFFIX, src_dir_fd=self._handle, dst_dir_fd=self._handle)

@@ -110,6 +110,8 @@ class LLVM:
         self.cpu = self._text(self.GetHostCPUName)
         self.features = _with_preferences(self._text(self.GetHostCPUFeatures))
         self._of_thread = threading.local()
+        self.emitted = 0
+        """Modules since `release_code` was called."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"LLVMPY_{name} is not among the functions that are used")
@@ -149,6 +151,7 @@ class LLVM:
         `optimize`: LLVM's own passes run over it first. Kernels are written as they should be;
         only code made of many small functions gains.
         """
+        self.emitted += 1
         context = self.ContextCreate()
         try:
             return self._emit(context, text, optimize)
@@ -193,6 +196,48 @@ def _with_preferences(features: bytes) -> bytes:
     if HOST.has_amx:
         more += [b"+amx-tile", b"+amx-bf16", b"+amx-int8"]
     return b",".join([features, *more])
+
+
+_DONTNEED = 4
+_WORTH_RELEASING = 8
+"""Kernels: to look through the mappings takes some milliseconds."""
+
+
+def release_code() -> None:
+    """Hand the memory that LLVM's own code takes (70 MB after some kernels) back to the system.
+
+    It is read again from the file when the next kernel is compiled. Only parts without a page of
+    this process's own are given up: the file has all they hold.
+    """
+    if not llvm.cache_info().currsize or HOST.system != "linux":
+        return
+    if llvm().emitted < _WORTH_RELEASING:
+        return
+    llvm().emitted = 0
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [c_void_p, c_size_t, c_int]
+    for first, stop in _unchanged_parts(str(library_path())):
+        madvise(first, stop - first, _DONTNEED)
+
+
+def _unchanged_parts(path: str) -> list[tuple[int, int]]:
+    """Where a file is mapped that nobody may write to, and nothing was written there before."""
+    found: list[tuple[int, int]] = []
+    here: tuple[int, int] | None = None
+    try:
+        lines = Path("/proc/self/smaps").read_text().splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        words = line.split()
+        if "-" in words[0]:
+            first, stop = (int(x, 16) for x in words[0].split("-"))
+            here = (first, stop) if path in line and "w" not in words[1] else None
+        elif here is not None and words[0] in ("Anonymous:", "Swap:") and words[1] != "0":
+            here = None
+        elif here is not None and words[0] == "VmFlags:":
+            found.append(here)
+    return found
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lucerne.backends.reference.rules import conv as conv
+from lucerne.backends.reference.rules import counted as counted
 from lucerne.backends.reference.rules import fft as fft
 from lucerne.backends.reference.rules import index as index
 from lucerne.backends.reference.rules import join as join

@@ -59,3 +59,21 @@ def padded(input: Array, value: Any, low: Any, high: Any, interior: Any) -> Arra
             )
         ] = input
     return made
+
+
+@rule("put_region")
+def put_region(input: Array, src: Any, size: Any, stride: Any, offset: int) -> Array:
+    """Regions are told by steps in memory, so the copy is laid out as the input is."""
+    unit = input.itemsize
+    steps = [s // unit for s in input.strides]
+    first = sum((n - 1) * s for n, s in zip(input.shape, steps, strict=True) if s < 0)
+    span = 1 + sum((n - 1) * abs(s) for n, s in zip(input.shape, steps, strict=True))
+    reach = 1 + offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    flat = np.empty(max(span, reach, 1), input.dtype)
+    made = np.lib.stride_tricks.as_strided(flat[-first:], input.shape, input.strides)
+    made[...] = input
+    part = np.lib.stride_tricks.as_strided(
+        flat[offset - first :], tuple(size), [s * unit for s in stride]
+    )
+    part[...] = src
+    return made

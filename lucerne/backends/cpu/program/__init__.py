@@ -1,0 +1,1 @@
+"""Whole programs: all kernels of a program laid out once, run by one call of machine code."""

@@ -1,0 +1,42 @@
+"""L8: from a Python function to a compiled one.
+
+`compile` loads the compiler when it is first called: importing it would take longer than all the
+rest of the package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from lucerne.ir import dispatch
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """`compiled.compile`, see there."""
+    return importlib.import_module("lucerne.capture.compiled").compile(model, **options)
+
+
+def is_capturing() -> bool:
+    """Whether a function is being captured now, in this thread."""
+    return any(getattr(x, "captures", False) for x in dispatch.state.kernel_level)
+
+
+def refuse(what: str, reason: str | None = None) -> None:
+    """Raise if a function is being captured, which can't hold what happens here."""
+    if is_capturing():
+        found = importlib.import_module("lucerne.capture.fake")
+        raise found.CaptureError(what if reason is None else f"{what}: {reason}")
+
+
+def reset() -> None:
+    """Forget all versions of all compiled functions."""
+    loaded = sys.modules.get("lucerne.capture.compiled")
+    for compiled in list(loaded.ALL if loaded is not None else ()):
+        compiled.reset()
+
+
+def mark_dynamic(t: Any, index: Any) -> None:
+    """`families.mark_dynamic`, see there."""
+    importlib.import_module("lucerne.capture.families").mark_dynamic(t, index)

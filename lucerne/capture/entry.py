@@ -1,0 +1,392 @@
+"""Entry: one compiled version of a function, with the guards that say when it may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne.base import defaults
+from lucerne.base.changes import Changes
+from lucerne.capture.backward import attach, used_up
+from lucerne.capture.reach import Reach
+from lucerne.capture.recorder import cover_of
+from lucerne.capture.slots import tensor_in
+from lucerne.capture.trace import (
+    ARGUMENT,
+    COVER,
+    GRADIENT,
+    HELD,
+    KEY,
+    NUMBER,
+    SLOT,
+    Captured,
+    Outcome,
+    Source,
+)
+from lucerne.capture.tree import LEAF, rebuild
+from lucerne.ir import dispatch
+from lucerne.ir.meta import TensorMeta
+from lucerne.tensor.autograd.modes import set_grad_enabled
+from lucerne.tensor.autograd.state import AutogradState, state_of
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+from lucerne.tensor.into import bump
+from lucerne.tensor.random_api import new_key
+
+_state = dispatch.state
+
+
+def circumstances() -> tuple[Any, ...]:
+    """Switches outside the arguments that change what ops do."""
+    cast = _state.cast
+    return (
+        _state.grad_enabled,
+        _state.inference,
+        None if cast is None else cast.number,
+        defaults.get_default_dtype(),
+    )
+
+
+class Guards:
+    """When a captured call may stand for another: every condition has words for its failure."""
+
+    def __init__(self, leaves: Sequence[Any], shape: Any, captured: Captured, reach: Reach) -> None:
+        self.reach, self.uses, self.shape = reach, captured.uses, shape
+        self.circumstances = circumstances()
+        self.tensors: list[tuple[int, TensorMeta, bool, Any]] = []
+        self.values: list[tuple[int, Any]] = []
+        self.same: list[tuple[int, Any]] = []
+        for k, x in enumerate(leaves):
+            if not isinstance(x, TensorBase):
+                self.values.append((k, x))
+            elif id(x) in reach.tensors:
+                self.same.append((k, x))
+            else:
+                self.tensors.append((k, x._meta, x._needs_grad, type(x)))
+        self.none_grads = captured.none_grads
+        self.covered = captured.covered
+        self.read_grads = [s.thing for s in captured.sources if s.kind == GRADIENT]
+        self.grad_metas = {
+            id(s.thing): v.meta
+            for s, v in zip(captured.sources, captured.graph.inputs, strict=True)
+            if s.kind == GRADIENT
+        }
+        self.sharing = _sharing(leaves)
+        self.shares = self.sharing is not None and any(
+            k != first for k, (first, _) in enumerate(self.sharing)
+        )
+        """Whether some arguments lie in one memory."""
+
+    def failure(self, leaves: Sequence[Any], shape: Any, sizes: bool = True) -> str | None:
+        """Why the version can't be used for these arguments; None: it can.
+
+        `sizes=False`: whether it is so but for the sizes of arguments and of their gradients.
+        """
+        if shape != self.shape:
+            return "the arguments are put together in another way"
+        now = circumstances()
+        if now != self.circumstances:
+            return f"grad mode, inference, autocast or default dtype changed: {now}"
+        for k, meta, needs_grad, kind in self.tensors:
+            x: Any = leaves[k]
+            if type(x) is not kind:
+                return f"argument {k} is a {type(x).__name__}, it was a {kind.__name__}"
+            if sizes and x._meta is not meta:
+                return f"argument {k} is {_told(x._meta)}, it was {_told(meta)}"
+            if x._needs_grad != needs_grad:
+                return f"argument {k} has another requires_grad"
+        for k, value in self.values:
+            x = leaves[k]
+            if x is not value and not (type(x) is type(value) and _equal(x, value)):
+                return f"argument {k} is {x!r}, it was {value!r}"
+        for k, t in self.same:
+            if leaves[k] is not t:
+                return f"argument {k} is another tensor object"
+        return self._surroundings(leaves, sizes)
+
+    def _surroundings(self, leaves: Sequence[Any], sizes: bool) -> str | None:
+        if self.sharing is not None and _sharing(leaves) != self.sharing:
+            return "arguments share memory in another way"
+        broken = self.reach.broken()
+        if broken is not None:
+            return broken
+        for first, member, start, nbytes in self.covered:
+            t, other = tensor_of(member, leaves), tensor_of(first, leaves)
+            same = t._storage.buffer is other._storage.buffer and t._storage.nbytes == nbytes
+            if not same or t._offset != start:
+                return "tensors share memory in another way"
+        for use in self.uses:
+            if not use.holds():
+                return f"no longer true: {use.text}"
+        for owner in self.none_grads:
+            if tensor_of(owner, leaves).grad is not None:
+                return "a gradient is there already, it was None"
+        for owner in self.read_grads:
+            grad = tensor_of(owner, leaves).grad
+            free = not sizes and owner.kind == ARGUMENT
+            if grad is None or not (free or grad._meta is self.grad_metas[id(owner)]):
+                return "a gradient that is added to is None or laid out otherwise"
+        return None
+
+
+def _equal(x: Any, value: Any) -> bool:
+    try:
+        return bool(x == value)
+    except Exception:
+        return False
+
+
+def _told(meta: TensorMeta) -> str:
+    strides = "" if meta.contiguous else f" with strides {list(meta.strides)}"
+    return f"{meta.dtype.name}{list(meta.shape)}{strides} on {meta.device}"
+
+
+def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Which tensors lie in one memory, and how far from each other; None for at most one tensor."""
+    tensors = [x for x in leaves if isinstance(x, TensorBase)]
+    if len(tensors) < 2:
+        return None
+    first: dict[int, tuple[int, int]] = {}
+    found = []
+    for k, t in enumerate(tensors):
+        at = t._offset * t._meta.dtype.itemsize
+        where, start = first.setdefault(id(t._storage.buffer), (k, at))
+        found.append((where, at - start))
+    return tuple(found)
+
+
+def tensor_of(source: Source, leaves: Sequence[Any]) -> Any:
+    """The tensor that a source names in this call."""
+    if source.kind == ARGUMENT:
+        return leaves[source.index]
+    if source.kind == GRADIENT:
+        return tensor_of(source.thing, leaves).grad
+    if source.kind == SLOT:
+        return tensor_in(source.thing, source.index)
+    if source.kind == COVER:
+        return cover_of(tensor_of(source.thing, leaves))
+    if source.kind == KEY:
+        return new_key()
+    return source.thing
+
+
+_GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT)
+
+
+def _are_apart(tensors: Sequence[Any], written: Sequence[int]) -> bool:
+    """Whether no tensor that is written shares bytes with another one."""
+    regions: dict[int, list[tuple[int, int, int]]] = {}
+    for k, t in enumerate(tensors):
+        size = t._meta.dtype.itemsize
+        start = t._offset * size
+        region = (start, start + t._meta.span * size, k)
+        regions.setdefault(id(t._storage.buffer), []).append(region)
+    marked = frozenset(written)
+    return not any(
+        start < other_stop and other < stop and (k in marked or j in marked)
+        for found in regions.values()
+        if len(found) > 1
+        for at, (start, stop, k) in enumerate(found)
+        for other, other_stop, j in found[:at]
+    )
+
+
+MISSED = object()
+"""What `Entry.quick` answers when the complete way must be taken."""
+
+
+class Entry:
+    """A compiled version: `run(leaves)` does what the function would do."""
+
+    def __init__(
+        self,
+        captured: Captured,
+        guards: Guards,
+        runner: Any,
+        metas: Any,
+        written: Any,
+        stages: Any,
+        key: Sequence[Source] = (),
+    ) -> None:
+        """`key`: the source of the key of random numbers, if there are any."""
+        self.captured, self.guards, self.runner = captured, guards, runner
+        self.sources = [*[s for s in captured.sources if s.kind in _GIVEN], *key]
+        self.numbers = [s.thing for s in captured.sources if s.kind == NUMBER]
+        self.result_metas = metas
+        self.cleared = [e.owner for e in captured.effects]
+        self.calls = 0
+        self.joint: Any = None
+        self.written = written
+        self.stages = stages
+        self.launch: Any = getattr(runner, "launch", None)
+        self.held = tuple(s.thing for s in self.sources if s.kind == HELD)
+        self.given = self.sources[len(self.held) :]
+        self.in_order = [(s.kind, s.index) for s in self.given] == [
+            (ARGUMENT, k) for k in range(len(guards.tensors))
+        ]
+        only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
+        self.returns_result = (
+            type(only) is Outcome
+            and not _state.inference
+            and not (only.of_input or only.offset or only.requires_grad or captured.effects)
+            and only.meta is metas[only.index]
+            and only.index == 0
+        )
+        """Whether the first result as it is, and nothing else, is what a call leaves behind."""
+        self.flat = self._flat()
+        self._tell_runner()
+
+    def _flat(self) -> int:
+        """How many arguments a call has that consists of nothing but tensors; -1: it is not so."""
+        guards = self.guards
+        (kind, leaves), named = guards.shape[1]
+        plain = kind is tuple and all(x is LEAF for x in leaves) and not named[1]
+        unread = len(guards.tensors) != sum(s.kind == ARGUMENT for s in self.given)
+        rest = guards.values or guards.same or guards.none_grads or guards.read_grads or unread
+        shares = guards.shares or guards.covered
+        usable = plain and not rest and self.launch is not None and not shares
+        return len(leaves) if usable else -1
+
+    def _tell_runner(self) -> None:
+        flags = {k: grad for k, _, grad, _ in self.guards.tensors}
+        self.flags = [
+            flags.get(s.index)
+            if s.kind == ARGUMENT
+            else s.thing._needs_grad
+            if s.kind == HELD
+            else None
+            for s in self.sources
+        ]
+        self.metas = [
+            v.meta
+            for v, s in zip(self.captured.graph.inputs, self.captured.sources, strict=True)
+            if s.kind in _GIVEN
+        ]
+        expect = getattr(self.runner, "expect", None)
+        if expect is not None:
+            expect(self.flags)
+
+    def fits(self, leaves: Sequence[Any]) -> bool:
+        """Whether the tensors it would read and write, those of the surroundings as well, are laid
+        out as they were; what `launch` looks at in machine code."""
+        count = len(self.metas)  # without the key, which is drawn when it is asked for
+        given = [tensor_of(s, leaves) for s in self.sources[:count]]
+        for t, meta, grad in zip(given, self.metas, self.flags[:count], strict=True):
+            if t._meta is not meta or (grad is not None and t._needs_grad != grad):
+                return False
+        return not self.written or _are_apart(given, self.written)
+
+    def quick(self, leaves: tuple[Any, ...]) -> Any:
+        """A call whose arguments are as many tensors as expected: most checks in machine code."""
+        guards = self.guards
+        if Changes.count != guards.reach.seen_changes or circumstances() != guards.circumstances:
+            return MISSED
+        for look, found in guards.reach.watched:
+            if look() is not found:
+                return MISSED
+        for use in guards.uses:
+            if not use.holds():
+                return MISSED
+        if not guards.reach.tables_hold():
+            return MISSED
+        if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
+            return MISSED  # before anything is cleared
+        for owner in self.cleared:
+            state_of(tensor_of(owner, leaves)).grad = None
+        if self.in_order:
+            second = leaves
+        else:
+            second = tuple([tensor_of(s, leaves) for s in self.given])
+        results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
+        if results is None:
+            return MISSED
+        self.calls += 1
+        if self.returns_result:
+            return results[0]
+        return self._finish(leaves, (*self.held, *second), results)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        self.calls += 1
+        arguments = [tensor_of(s, leaves) for s in self.sources]
+        for owner in self.cleared:
+            state_of(tensor_of(owner, leaves)).grad = None
+        numbers = tuple([x.now() for x in self.numbers])
+        results = None
+        if self.launch is not None:
+            count = len(self.held)
+            results = self.launch(self.held, tuple(arguments[count:]), numbers)
+        if results is None:
+            results = [new_tensor(meta) for meta in self.result_metas]
+            self.runner(arguments, numbers, results)
+            for k in self.written:
+                bump(arguments[k])
+        return self._finish(leaves, arguments, results)
+
+    def _finish(
+        self, leaves: Sequence[Any], arguments: Sequence[Any], results: Sequence[Any]
+    ) -> Any:
+        captured = self.captured
+        if _state.inference:
+            for r in results:
+                r._storage.inference = True
+        made = _Results(leaves, arguments, results)
+        for effect in captured.effects:
+            if effect.outcome is not None:
+                state_of(tensor_of(effect.owner, leaves)).grad = made.tensor(effect.outcome)
+        out = [made.tensor(x) if type(x) is Outcome else x for x in captured.leaves]
+        for x, t in zip(captured.leaves, out, strict=True):
+            if type(x) is Outcome and x.is_leaf and not x.of_input:
+                t._auto = AutogradState(requires_grad=True)
+            if type(x) is Outcome and x.used_up:
+                used_up(t, x.used_up)
+        if self.joint is not None:
+            inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
+            saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
+            attach(self.joint, inputs, saved, captured, out)
+        if captured.checks:
+            self._raise_if_wrong(out)
+        for slot, shape, first in captured.stored:
+            slot.set(rebuild(shape, iter(out[first:])))
+        if captured.stored:  # others must look; this entry has just looked
+            Changes.count += 1
+            self.guards.reach.seen_changes = Changes.count
+        if captured.shape is LEAF:
+            return out[0]
+        return rebuild(captured.shape, iter(out))
+
+    def _raise_if_wrong(self, out: Sequence[Any]) -> None:
+        for leaf, error in self.captured.checks:
+            if out[leaf]:
+                raise error()
+
+
+class _Results:
+    """Tensors made of results and inputs; one result read in two ways is one memory."""
+
+    def __init__(
+        self, leaves: Sequence[Any], arguments: Sequence[Any], results: Sequence[Any]
+    ) -> None:
+        self.leaves, self.arguments, self.results = leaves, arguments, results
+        self.made: dict[int, Any] = {}
+        """By id of an outcome."""
+        self.handed: set[int] = set()
+        """Results that are somebody's tensor already: another outcome is another object."""
+
+    def tensor(self, x: Outcome) -> Any:
+        found = self.made.get(id(x))
+        if found is None:
+            found = self.made[id(x)] = self._tensor(x)
+        return found
+
+    def _tensor(self, x: Outcome) -> Any:
+        base = (self.arguments if x.of_input else self.results)[x.index]
+        if x.itself is not None:
+            return tensor_of(x.itself, self.leaves)
+        if not x.of_input and x.meta is base._meta and not x.offset and x.index not in self.handed:
+            self.handed.add(x.index)
+            return base
+        if not x.of_input:
+            return make_tensor(base._storage, x.offset, x.meta)
+        if x.tangent is not None or (base._needs_grad and not x.requires_grad):
+            return make_tensor(base._storage, base._offset + x.offset, x.meta)
+        with set_grad_enabled(_state.grad_enabled and not x.is_leaf):
+            return base.as_strided(tuple(x.meta.shape), x.meta.strides, base._offset + x.offset)

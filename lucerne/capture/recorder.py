@@ -1,0 +1,317 @@
+"""Recorder: writes what a function does with tensors into a graph, without doing it.
+
+It stands below autograd, so it sees what would really be executed: forward, backward and optimizer
+steps alike. Results are fake tensors. Tensors it meets for the first time come from outside the
+function and become inputs of the graph. A write is a `copy` node without results: mutation stays
+visible here and is taken out by `transforms.functionalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lucerne.base import layout as lo
+from lucerne.base.numbers import GivenFloat
+from lucerne.base.where import Place, user_place
+from lucerne.capture.fake import CaptureError, DataNeededError, fake_tensor, is_fake
+from lucerne.ir import mistakes
+from lucerne.ir import op as op_
+from lucerne.ir.dispatch import InPlace, Interpreter
+from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta
+from lucerne.ir.op import Op
+from lucerne.ops.move import clone_as
+from lucerne.ops.slicing import strided_view
+from lucerne.tensor.base import TensorBase, make_tensor
+from lucerne.tensor.eager import metas_of
+
+_AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
+_CLONE: Op = clone_as.op  # type: ignore[attr-defined]
+
+
+class ProbeTouchedError(CaptureError):
+    """The function reads a gradient that may be None."""
+
+
+class Recorder(Interpreter):
+    """`whole(op, args)` says whether a composite is one node of the graph (`whole.Composites`)."""
+
+    level = "kernel"
+    captures = True
+
+    def __init__(self, whole: Any) -> None:
+        self.graph = Graph()
+        self.whole = whole
+        self.outside: list[Any] = []
+        """The tensor of each input of the graph."""
+        self.places: list[Place | None] = []
+        """The user's line of each node."""
+        self.probes: set[int] = set()
+        """Memories that stand for gradients nobody should read."""
+        self.known_inputs: set[Value] = set()
+        self.met: list[Any] = []
+        """Every tensor from outside, those that are read through a cover included."""
+        self.draws: list[tuple[Any, tuple[Value, ...]]] = []
+        """(op and arguments, values) of what was drawn, once somebody wants to draw again."""
+        self.keeps_draws = False
+        self.draw_at: int | None = None
+        """Where in `draws` what is drawn now comes from; None: from the generator."""
+        self.checks: list[tuple[Any, Callable[[], Exception]]] = []
+        """(a flag that must be false, what to raise if it is true)."""
+        self.joined: list[tuple[Any, Any]] = []
+        """(input, tensor from outside that is read as a part of it)."""
+        self.covers: dict[int, Any] = {}
+        """By id of an input that covers a whole memory: the tensor it was made for."""
+        self._values: dict[int, Value] = {}
+        self._by_place: dict[Any, Value] = {}
+        self._roots: dict[int, tuple[Value, Any]] = {}
+        """For each memory: the value that stands for it, and a tensor with that geometry."""
+        self.constants: set[Value] = set()
+        """Inputs whose values Python gave inside the function: the same at every call."""
+        self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
+        self._numbers: dict[int, Value] = {}
+        self._kept: list[Any] = []
+
+    # ---- tensors and values --------------------------------------------------------------------
+
+    def input(self, t: Any) -> Value:
+        """Make a tensor an input of the graph."""
+        value = self.graph.input(t._meta)
+        self.known_inputs.add(value)
+        self.outside.append(t)
+        self.met.append(t)
+        self._roots[id(t._storage.buffer)] = value, t
+        self._know(t, value)
+        return value
+
+    def tangent(self, t: Any) -> Value:
+        """Make the gradient of a result an input of the graph."""
+        return self.input(t)
+
+    def meet(self, t: Any, shared: bool) -> Value:
+        """A tensor from outside for the first time.
+
+        `shared`: others may lie in its memory. Unless it fills that memory, an input that does is
+        made (its cover), and the tensor is a reading of it: what is written to one is then seen by
+        the others, and none reads past the end of another.
+        """
+        if not self.has_seen(t):
+            if not shared or fills_memory(t):
+                return self.input(t)
+            cover = cover_of(t)
+            self.covers[id(cover)] = t
+            self.input(cover)
+        value: Value = self.value(t)
+        if is_fake(t):
+            self._join(t)
+        if not any(t is x for x in self.met):
+            self.met.append(t)
+        return value
+
+    def number(self, x: GivenFloat) -> Value:
+        """A number that is read anew for each call."""
+        found = self._numbers.get(id(x))
+        if found is None:
+            found = self._numbers[id(x)] = self.graph.input(NUMBER_METAS[float])
+            self.outside.append(x)
+        return found
+
+    def root(self, t: Any) -> tuple[Value, Any]:
+        """The value that stands for the memory of a tensor, and the tensor it was made as."""
+        self.value(t)
+        return self._roots[id(t._storage.buffer)]
+
+    def known(self, t: Any) -> Value | None:
+        """The value of a tensor, if it has one; nothing is recorded."""
+        return self._values.get(id(t)) or self._by_place.get(_place(t))
+
+    def has_seen(self, t: Any) -> bool:
+        return id(t._storage.buffer) in self._roots
+
+    def value(self, x: Any) -> Any:
+        """The value of a tensor; anything else is itself."""
+        if not isinstance(x, TensorBase):
+            return self.number(x) if type(x) is GivenFloat else x
+        found = self._values.get(id(x))
+        if found is None:
+            found = self._by_place.get(_place(x))
+            if found is None:
+                found = self._other_reading(x)
+            elif not is_fake(x):
+                self._join(x)  # a second tensor over the same elements
+            self._values[id(x)] = found
+            self._kept.append(x)  # so that no id is used twice
+        return found
+
+    def _other_reading(self, t: Any) -> Value:
+        """A tensor nobody made by an op we saw: from outside, or the same memory read otherwise."""
+        known = self._roots.get(id(t._storage.buffer))
+        if known is None:
+            if id(t._storage.buffer) in self.probes:
+                raise ProbeTouchedError("a gradient is read")
+            if is_fake(t):
+                raise CaptureError("a tensor of another capture is used: return it from there")
+            return self.meet(t, shared=True)
+        if not is_fake(t):
+            self._join(t)
+        base, first = known
+        meta = t._meta
+        at = t._offset - first._offset
+        if meta.dtype is not first._meta.dtype:
+            raise CaptureError("one memory is read as tensors of different types")
+        args = (base, tuple(meta.shape), meta.strides, at)
+        return self._node(_AS_STRIDED, args, [meta])[0]
+
+    def _join(self, t: Any) -> None:
+        """A tensor from outside lies in the memory of another one."""
+        self.joined.append((self._roots[id(t._storage.buffer)][1], t))
+        if t._needs_grad:
+            self.met.append(t)
+
+    def _know(self, t: Any, value: Value) -> None:
+        self._values[id(t)] = value
+        self._by_place.setdefault(_place(t), value)
+        self._kept.append(t)
+
+    @property
+    def seen_tensors(self) -> list[Any]:
+        return self._kept
+
+    def mark(self) -> tuple[int, int]:
+        return len(self.graph.inputs), len(self.graph.nodes)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Forget what was recorded since."""
+        inputs, nodes = mark
+        del self.graph.inputs[inputs:], self.outside[inputs:]
+        del self.graph.nodes[nodes:], self.places[nodes:]
+
+    # ---- what the dispatcher calls -------------------------------------------------------------
+
+    def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
+        return self.whole(op, args)
+
+    def made(self, tensor: Any) -> None:
+        self.constants.add(self.input(tensor))
+
+    def checks_later(self, flag: Any, error: Callable[[], Exception]) -> bool:
+        self.checks.append((flag, error))
+        return True
+
+    def drawn(self) -> Any:
+        self.keeps_draws = True
+        return len(self.draws)
+
+    @contextmanager
+    def drawing_again(self, position: Any) -> Iterator[None]:
+        before, self.draw_at = self.draw_at, position
+        try:
+            yield
+        finally:
+            self.draw_at = before
+
+    def reseeded(self, generator: Any) -> None:
+        raise CaptureError(
+            "the function sets the state of a random generator (manual_seed, set_rng_state, "
+            "fork_rng), which a graph can't hold. Do it before the call."
+        )
+
+    def reads(self, tensor: Any) -> None:
+        raise DataNeededError(
+            "the function looks at the values of a tensor (item(), tolist(), numpy(), printing, an "
+            "if on a tensor, an index given as a tensor of numbers), which a graph can't hold. "
+            "Compute with tensors (where, masks), or move that line out of the function."
+        )
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        placed = tuple(
+            tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
+        )
+        if type(out) is InPlace:
+            self._node(op, placed, [])
+            return None
+        if op.data_dependent:
+            raise CaptureError(
+                f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
+            )
+        if op.kind == op_.VIEW:
+            result = proceed(op, args, out)
+        else:
+            metas, kind = self._results(op, args)
+            made = [fake_tensor(m) for m in metas]
+            result = made[0] if len(made) == 1 else kind(*made) if kind else tuple(made)
+        outs = result if isinstance(result, tuple) else (result,)
+        found = [o._meta for o in outs]
+        kept = self.keeps_draws and op.kind == op_.RANDOM
+        values = self._drawn(op, placed, found) if kept else self._node(op, placed, found)
+        for o, v in zip(outs, values, strict=True):
+            self._know(o, v)
+            if op.kind != op_.VIEW:
+                self._roots[id(o._storage.buffer)] = v, o
+        return result
+
+    def _drawn(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
+        """Random numbers that may be wanted again: copies of a value that nobody writes to."""
+        key = op, tuple(metas), tuple(a for a in args if type(a) is not Value)
+        if self.draw_at is None:
+            self.draws.append((key, self._node(op, args, metas)))
+            values = self.draws[-1][1]
+        else:
+            if self.draw_at >= len(self.draws) or self.draws[self.draw_at][0] != key:
+                raise CaptureError("a checkpoint draws other random numbers when it runs again")
+            values = self.draws[self.draw_at][1]
+            self.draw_at += 1
+        return tuple(self._node(_CLONE, (v, lo.preserve_format), [v.meta])[0] for v in values)
+
+    def _node(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
+        outputs = tuple(self.graph.value(m) for m in metas)
+        self.graph.nodes.append(Node(op, args, outputs))
+        self.places.append(user_place())
+        return outputs
+
+    def _results(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[TensorMeta, ...], Any]:
+        """Metas of the results, and the named tuple they come in if they do."""
+        if op.meta is None:
+            body = self.whole.body(op, args)
+            return body.metas, body.kind if hasattr(body.kind, "_fields") else None
+        return self._own_results(op, args), None
+
+    def _own_results(self, op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+        metas = metas_of(op, args)
+        key = (op, *(type(m) if k == "n" else m for m, k in zip(metas, op.kinds, strict=True)))
+        try:
+            return self._metas[key]
+        except (KeyError, TypeError):
+            pass
+        assert op.meta is not None, f"{op.name} has no meta function"
+        try:
+            found = op.meta(*metas)
+        except mistakes.CAUGHT as error:
+            mistake = mistakes.in_op(error, op, args)
+            if mistake is None:
+                raise
+            raise mistake from None
+        results = (found,) if isinstance(found, TensorMeta) else tuple(found)
+        try:
+            self._metas[key] = results
+        except TypeError:  # a static that can't be a key
+            return results
+        return results
+
+
+def _place(t: Any) -> Any:
+    return id(t._storage.buffer), t._offset, t._meta
+
+
+def fills_memory(t: Any) -> bool:
+    """Whether it has every byte of its memory, each once."""
+    meta: TensorMeta = t._meta
+    return meta.is_dense and not t._offset and meta.numel * meta.dtype.itemsize == t._storage.nbytes
+
+
+def cover_of(t: Any) -> Any:
+    """All of the memory of a tensor in one row, by its dtype."""
+    count = t._storage.nbytes // t._meta.dtype.itemsize
+    return make_tensor(t._storage, 0, t._meta.like(shape=(count,)))

@@ -1,0 +1,518 @@
+"""Capture: one call of a function as a graph, with everything needed to repeat the call.
+
+The function runs once on stand-ins for its tensor arguments (fake tensors), watched by a
+`Recorder`. What it leaves behind is told in terms of the graph: what it returns, which gradients it
+sets (`Effect`), which tensors it writes to (`graph.writes`). If it returns tensors that need
+gradients, its backward pass is recorded too (the joint graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from lucerne.base.numbers import GivenFloat, Use, watching
+from lucerne.capture.fake import (
+    CaptureError,
+    NoBytes,
+    expose,
+    fake_storage,
+    fake_tensor,
+    is_fake,
+)
+from lucerne.capture.reach import Reach
+from lucerne.capture.recorder import ProbeTouchedError, Recorder
+from lucerne.capture.slots import Slot, put_back, stored
+from lucerne.capture.tree import flatten, rebuild
+from lucerne.ir import dispatch
+from lucerne.ir.graph import Graph, Value
+from lucerne.ir.meta import TensorMeta
+from lucerne.tensor.autograd.engine import run_backward
+from lucerne.tensor.autograd.node import Edge, Node, gradient_edge
+from lucerne.tensor.autograd.saved import USED_UP
+from lucerne.tensor.autograd.state import AutogradState, state_of
+from lucerne.tensor.base import TensorBase, make_tensor, plain_types
+from lucerne.tensor.observe import Observation
+
+Whole = Callable[[Any, tuple[Any, ...]], bool]
+
+ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY = (
+    "argument", "held", "gradient", "cover", "slot", "constant", "tangent", "number", "key",
+)  # fmt: skip
+
+
+@dataclass
+class Source:
+    """Where an input of the graph comes from at each call."""
+
+    kind: str
+    index: int = 0
+    """Of ARGUMENT: which leaf of the arguments; of TANGENT: which output; of SLOT: which leaf of
+    what it holds."""
+    thing: Any = None
+    """HELD, CONSTANT: the tensor. GRADIENT: whose gradient. NUMBER: a GivenFloat. COVER: the
+    source of a tensor; it is all of the memory that one lies in. SLOT: the slot."""
+
+
+@dataclass
+class Outcome:
+    """A tensor the function leaves behind: a reading of a result or of an input."""
+
+    of_input: bool
+    index: int
+    offset: int
+    """In elements of its own dtype, from the first of the root."""
+    meta: TensorMeta
+    itself: Source | None = None
+    """It is the very tensor object that was given there."""
+    requires_grad: bool = False
+    is_leaf: bool = False
+    """It requires a gradient though nothing it was computed from does."""
+    used_up: str = ""
+    """Why its backward pass can't run: it has run inside, or what it needs was written to."""
+    tangent: int | None = None
+    value: Value | None = None
+    """Itself in the captured graph, where it is known."""
+
+
+@dataclass
+class Effect:
+    """`owner.grad` becomes an outcome (None: is cleared). The owner is a source of a tensor."""
+
+    owner: Source
+    outcome: Outcome | None
+
+
+@dataclass
+class Captured:
+    """One captured call."""
+
+    graph: Graph
+    sources: list[Source]
+    roots: list[Value]
+    """Values of the memories that results are readings of, in order."""
+    fresh: frozenset[Value]
+    shape: Any
+    """Of the returned tree; leaves are outcomes or constants."""
+    leaves: list[Any]
+    effects: list[Effect]
+    none_grads: list[Source]
+    """Owners of gradients that must be None at the start."""
+    uses: list[Use]
+    forward_roots: int = 0
+    """How many of the roots belong to the results; the rest are gradients."""
+    gradients: list[Outcome | None] = field(default_factory=list)
+    """Joint graph: the gradient of each differentiable input, over the roots that follow."""
+    wanted: list[Source] = field(default_factory=list)
+    """Those inputs."""
+    places: list[Any] = field(default_factory=list)
+    stored: list[tuple[Slot, Any, int]] = field(default_factory=list)
+    """(slot that a call fills, shape of what it gets, the first of the leaves that are put there):
+    these leaves come after the returned ones."""
+    checks: list[tuple[int, Callable[[], Exception]]] = field(default_factory=list)
+    """(leaf that must be false, what to raise if it is true)."""
+    covered: list[tuple[Source, Source, int, int]] = field(default_factory=list)
+    """(tensor, another one in the same memory, where that begins, bytes of the memory): one input
+    of the graph stands for both."""
+    recorded: list[Value] = field(default_factory=list)
+    """The inputs in the order in which the function came to them."""
+    backward_at: int = 0
+    """How many nodes there are before those of the backward pass."""
+    differentiated: list[Value] = field(default_factory=list)
+    """Joint graph: the values whose gradients the tangents are."""
+
+
+class StandIn(Node):
+    """History of a stand-in for a tensor that somebody else computed."""
+
+    __slots__ = ()
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        raise CaptureError(
+            "the function calls backward() through a tensor that was computed outside of it"
+        )
+
+
+class Tracing:
+    """One attempt at a capture."""
+
+    def __init__(self, reach: Reach, recorder: Recorder, probe: bool) -> None:
+        self.reach, self.probe = reach, probe
+        self.recorder = recorder
+        self.owners: list[tuple[Any, Source, Any, Any]] = []
+        """(tensor in the trace, source, gradient it had, gradient it has in the trace)."""
+        self.sources: dict[int, Source] = {}
+        """By id of a tensor of the trace."""
+        self.edges: dict[int, Edge] = {}
+        self.stand_ins: list[Any] = []
+        self.memories: dict[int, NoBytes] = {}
+        """What stands for the memories of the arguments."""
+        self.reached = {id(t._storage.buffer) for t in _with_gradients(reach.tensors.values())}
+        """Memories that the function gets at without its arguments."""
+
+    # ---- before --------------------------------------------------------------------------------
+
+    def stand_in_for(self, leaf: Any, k: int, memories: list[int]) -> Any:
+        """What the function is given in place of a leaf of its arguments.
+
+        `memories`: those of all arguments. One that the function reaches in another way too stays
+        what it is, so that both are seen to be one.
+        """
+        if not isinstance(leaf, TensorBase):
+            return leaf
+        if type(leaf) not in plain_types:
+            raise CaptureError(f"an argument is a {type(leaf).__name__}, which handles ops itself")
+        if id(leaf) in self.reach.tensors:
+            self.sources[id(leaf)] = Source(HELD, thing=leaf)
+            return leaf
+        at = id(leaf._storage.buffer)
+        storage, shared = leaf._storage, True
+        if at not in self.reached:
+            shared = memories.count(at) > 1
+            memory = self.memories.setdefault(at, NoBytes())
+            storage = fake_storage(memory, storage.nbytes, leaf._meta.device)
+        made = make_tensor(storage, leaf._offset, leaf._meta)
+        made.__class__ = type(leaf)
+        if leaf._needs_grad:
+            made._auto = AutogradState(requires_grad=True)
+            if leaf.grad_fn is not None:  # type: ignore[attr-defined]
+                made._auto.grad_fn = StandIn([], (leaf._meta,))
+        source = self.sources[id(made)] = Source(ARGUMENT, index=k)
+        self.recorder.meet(made, shared)
+        if made._needs_grad:
+            self.edges[id(made)] = gradient_edge(made)
+            if leaf.grad_fn is None:  # type: ignore[attr-defined]
+                self.own(made, source, leaf.grad)  # type: ignore[attr-defined]
+        return made
+
+    def own(self, t: Any, source: Source, grad: Any) -> None:
+        """Watch what becomes of the gradient of a leaf."""
+        now = grad
+        if grad is None and self.probe:
+            now = fake_tensor(_dense(t._meta))
+            self.recorder.probes.add(id(now._storage.buffer))
+        elif grad is not None:
+            self.sources[id(grad)] = Source(GRADIENT, thing=source)
+        state_of(t).grad = now
+        self.owners.append((t, source, grad, now))
+
+    def own_reached(self) -> None:
+        for t in self.reach.tensors.values():
+            if t._needs_grad and t._auto.grad_fn is None:
+                self.own(t, Source(HELD, thing=t), t.grad)
+
+    # ---- after ---------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        for t, _, grad, _ in self.owners:
+            state_of(t).grad = grad
+
+    def source_of(self, t: Any) -> Source:
+        found = self.sources.get(id(t))
+        if found is None:
+            found = self.sources[id(t)] = Source(HELD, thing=t)
+        return found
+
+
+class Capture:
+    """The capture of one call: runs the function, then reads off what it did."""
+
+    def __init__(self, fn: Any, args: Any, kwargs: Any, reach: Reach, whole: Whole) -> None:
+        self.leaves: list[Any] = []
+        self.given = flatten((args, kwargs), self.leaves)
+        self.fn, self.reach, self.whole = fn, reach, whole
+
+    def run(self) -> Captured:
+        try:
+            return self._attempt(probe=True)
+        except ProbeTouchedError:
+            return self._attempt(probe=False)
+
+    def make_recorder(self) -> Recorder:
+        return Recorder(self.whole)
+
+    def _attempt(self, probe: bool) -> Captured:
+        tracing = Tracing(self.reach, self.make_recorder(), probe)
+        self.tracing, self.recorder = tracing, tracing.recorder
+        self.roots: dict[Value, int] = {}
+        self.gradient_roots: list[Value] = []
+        self.outcomes: dict[int, Outcome] = {}
+        """By id of a tensor of the trace."""
+        try:
+            with _quiet(), watching() as uses:
+                tracing.own_reached()
+                memories = [id(x._storage.buffer) for x in self.leaves if isinstance(x, TensorBase)]
+                given = [tracing.stand_in_for(x, k, memories) for k, x in enumerate(self.leaves)]
+                tracing.stand_ins = given
+                args, kwargs = rebuild(self.given, iter(given))
+                with self.recorder:
+                    result = self.fn(*args, **kwargs)
+                    return self._read_off(result, uses)
+        finally:
+            tracing.restore()
+            put_back(self.reach.tables)
+            expose(self.recorder.seen_tensors)
+
+    # ---- reading off ---------------------------------------------------------------------------
+
+    def _read_off(self, result: Any, uses: list[Use]) -> Captured:
+        recorder, tracing = self.recorder, self.tracing
+        leaves: list[Any] = []
+        shape = flatten(result, leaves)
+        kept = self._stored(leaves)
+        checks = [(len(leaves) + k, error) for k, (_, error) in enumerate(recorder.checks)]
+        leaves += [flag for flag, _ in recorder.checks]
+        effects, none_grads = self._effects()
+        outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
+        wanted, gradients = self._differentiate(leaves, outcomes)
+        tangents = {id(t): k for k, t in enumerate(self._tangents)}
+        sources = []
+        for t in recorder.outside:
+            if type(t) is GivenFloat:
+                sources.append(Source(NUMBER, thing=t))
+            elif id(t) in tangents:
+                sources.append(Source(TANGENT, index=tangents[id(t)]))
+            elif id(t) in recorder.covers:
+                sources.append(Source(COVER, thing=tracing.source_of(recorder.covers[id(t)])))
+            else:
+                sources.append(tracing.source_of(t))
+        fresh = frozenset(recorder.constants)
+        for v, s in zip(recorder.graph.inputs, sources, strict=True):
+            if v in fresh:
+                s.kind = CONSTANT
+        self._check_written()
+        covered = [
+            (
+                tracing.source_of(recorder.covers.get(id(first), first)),
+                tracing.source_of(t), t._offset, t._storage.nbytes,
+            )
+            for first, t in recorder.joined
+        ]  # fmt: skip
+        made = Captured(
+            recorder.graph, sources, [*self.roots, *self.gradient_roots], fresh, shape, outcomes,
+            effects, none_grads, uses, len(self.roots), gradients, wanted, recorder.places,
+            kept, checks, covered, backward_at=self._backward_at,
+            differentiated=self._differentiated,
+        )  # fmt: skip
+        _held_first(made)
+        return made
+
+    def _stored(self, leaves: list[Any]) -> list[tuple[Slot, Any, int]]:
+        """What the function keeps for its next call: more leaves, and other sources."""
+        kept = []
+        slots = stored(self.reach.tables)
+        for slot, old, new in slots:
+            first = len(leaves)
+            kept.append((slot, flatten(new, leaves), first))
+            before: list[Any] = []
+            flatten(old, before)
+            for k, t in enumerate(before):
+                if isinstance(t, TensorBase) and not any(t is x for x in self.leaves):
+                    self.tracing.sources[id(t)] = Source(SLOT, index=k, thing=slot)
+        self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves)
+        return kept
+
+    def _outcome(self, t: Any) -> Outcome:
+        """One tensor is one outcome, however often it is returned or somebody's gradient."""
+        found = self.outcomes.get(id(t))
+        if found is None:
+            found = self.outcomes[id(t)] = self._new_outcome(t)
+        return found
+
+    def _new_outcome(self, t: Any) -> Outcome:
+        """How to make a tensor again from results and inputs."""
+        value, first = self.recorder.root(t)
+        inputs = self.recorder.graph.inputs
+        known, constants = self.recorder.known_inputs, self.recorder.constants
+        of_input = value in known and value not in constants
+        index = inputs.index(value) if of_input else self.roots.setdefault(value, len(self.roots))
+        unit, first_unit = t._meta.dtype.itemsize, first._meta.dtype.itemsize
+        offset = (t._offset * unit - first._offset * first_unit) // unit
+        itself = self._known_object(t) if of_input else None
+        if of_input and itself is None and t._needs_grad and _overlaps(first._meta):
+            # A view is made again by its strides, whose derivative can't tell such elements apart.
+            raise CaptureError("a view of an expanded argument that needs a gradient is returned")
+        is_leaf = t._needs_grad and (t._auto is None or t._auto.grad_fn is None)
+        return Outcome(
+            of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf
+        )
+
+    def _is_covered(self, t: Any) -> bool:
+        return id(self.recorder.root(t)[1]) in self.recorder.covers
+
+    def _known_object(self, t: Any) -> Source | None:
+        """Where a tensor object comes from, if it is one that was there before."""
+        known = id(t) in self.tracing.sources or id(t) in self.reach.tensors
+        return (
+            self.tracing.source_of(t) if known or any(t is x for x in self.recorder.met) else None
+        )
+
+    def _effects(self) -> tuple[list[Effect], list[Source]]:
+        effects, none_grads = [], []
+        for t, source, grad, was in self.tracing.owners:
+            now = state_of(t).grad
+            if now is was:
+                continue
+            outcome = None if now is None else self._outcome(now)
+            if source.kind == ARGUMENT and _has_hooks(self.leaves[source.index]):
+                raise CaptureError("backward() reaches an argument that has hooks")
+            effects.append(Effect(source, outcome))
+            if grad is None and not self.tracing.probe:
+                none_grads.append(source)
+        return effects, none_grads
+
+    def _differentiate(
+        self, leaves: list[Any], outcomes: list[Any]
+    ) -> tuple[list[Source], list[Outcome | None]]:
+        """Record the backward pass from the outputs that need gradients."""
+        self._tangents: list[Any] = []
+        self._backward_at, self._differentiated = 0, []
+        roots, outputs = [], []
+        for t, outcome in zip(leaves, outcomes, strict=True):
+            if not isinstance(outcome, Outcome) or not outcome.requires_grad:
+                continue
+            if outcome.itself is not None or (outcome.of_input and not self._is_covered(t)):
+                continue
+            if t._auto.grad_fn is None:
+                continue
+            tangent = fake_tensor(_dense(t._meta))
+            roots.append((gradient_edge(t), tangent, outcome))
+            outputs.append(t)
+        if not roots:
+            return [], []
+        edges, wanted = self._wanted()
+        differentiated = [self.recorder.value(t) for t in outputs]
+        before = self.recorder.mark()
+        for _, tangent, outcome in roots:
+            outcome.tangent = len(self._tangents)
+            self._tangents.append(tangent)
+            self.recorder.tangent(tangent)
+        starts = [(edge, tangent) for edge, tangent, _ in roots]
+        try:
+            with _without_hooks(edges):
+                found = run_backward(starts, keep_graph=True, create_graph=False, wanted=edges)
+        except RuntimeError as error:
+            self.recorder.back_to(before)
+            self._refuse(roots, edges, str(error), before)
+            return [], []
+        self._backward_at, self._differentiated = before[1], differentiated
+        return wanted, [None if g is None else self._gradient(g) for g in found]
+
+    def _refuse(self, roots: list[Any], edges: list[Edge], text: str, before: Any) -> None:
+        """The backward pass raises: whoever calls it hears so, but not who only calls the function.
+
+        Each output is asked on its own, as each may be differentiated on its own.
+        """
+        for edge, tangent, outcome in roots:
+            outcome.used_up, outcome.tangent = text, None
+            if len(roots) == 1 or USED_UP in text:
+                continue
+            try:
+                start = [(edge, tangent)]
+                run_backward(start, keep_graph=True, create_graph=False, wanted=edges)
+            except RuntimeError as error:
+                outcome.used_up = str(error)
+            else:
+                raise CaptureError("only some of the outputs can be differentiated")
+            finally:
+                self.recorder.back_to(before)
+
+    def _gradient(self, g: Any) -> Outcome:
+        """A gradient is always a result of the backward part, even if it is a tangent as it is."""
+        value, first = self.recorder.root(g)
+        self.gradient_roots.append(value)
+        unit = g._meta.dtype.itemsize
+        offset = g._offset - first._offset * first._meta.dtype.itemsize // unit
+        index = len(self.gradient_roots) - 1
+        return Outcome(False, index, offset, g._meta, value=self.recorder.known(g))
+
+    def _wanted(self) -> tuple[list[Edge], list[Source]]:
+        """The inputs whose gradients matter outside."""
+        tracing, edges, wanted = self.tracing, [], []
+        for t in self.recorder.met:
+            if not t._needs_grad:
+                continue
+            edges.append(tracing.edges.get(id(t)) or gradient_edge(t))
+            wanted.append(tracing.source_of(t))
+        return edges, wanted
+
+    def _check_written(self) -> None:
+        """An input whose history changed inside would have to change it outside as well."""
+        for t in [*self.recorder.outside, *self.tracing.stand_ins]:
+            if not isinstance(t, TensorBase) or t._auto is None:
+                continue
+            edge = self.tracing.edges.get(id(t))
+            known = edge is not None and isinstance(edge[0], StandIn)
+            same = known and edge is not None and t._auto.grad_fn is edge[0]
+            if t._auto.grad_fn is not None and not same and is_fake(t):
+                raise CaptureError("an argument that takes part in autograd is written to")
+
+
+def _held_first(captured: Captured) -> None:
+    """Put the inputs that are always the same objects in front; outcomes follow.
+
+    From here on an outcome over an input has the number of that input among the tensors that are
+    given for each call.
+    """
+    rank = {HELD: 0, GRADIENT: 2, ARGUMENT: 1, COVER: 2, SLOT: 2}
+    graph, sources = captured.graph, captured.sources
+    captured.recorded = list(graph.inputs)
+    order = sorted(range(len(sources)), key=lambda k: rank.get(sources[k].kind, 3))
+    graph.inputs[:] = [graph.inputs[k] for k in order]
+    captured.sources = [sources[k] for k in order]
+    place = {old: new for new, old in enumerate(order)}
+    outcomes = [x for x in captured.leaves if type(x) is Outcome]
+    outcomes += [e.outcome for e in captured.effects if e.outcome is not None]
+    for x in outcomes:
+        if x.of_input:
+            x.index = place[x.index]
+
+
+def _overlaps(meta: TensorMeta) -> bool:
+    """Whether elements share memory, as an expanded tensor's do."""
+    return any(step == 0 and n > 1 for n, step in zip(meta.shape, meta.strides, strict=True))
+
+
+def _with_gradients(tensors: Iterable[Any]) -> Iterator[Any]:
+    for t in tensors:
+        yield t
+        if t._auto is not None and t._auto.grad is not None:
+            yield t._auto.grad
+
+
+def _has_hooks(t: Any) -> bool:
+    return t._auto is not None and bool(t._auto.hooks or t._auto.post_hooks)
+
+
+@contextmanager
+def _without_hooks(edges: Sequence[Edge]) -> Iterator[None]:
+    """Hooks of tensors from outside see their gradients when those arrive there, not before."""
+    hooks = [(node, node.tensor_hooks) for node in {edge[0] for edge in edges}]
+    for node, _ in hooks:
+        node.tensor_hooks = None
+    try:
+        yield
+    finally:
+        for node, found in hooks:
+            node.tensor_hooks = found
+
+
+def _dense(meta: TensorMeta) -> TensorMeta:
+    return meta if meta.is_dense else meta.like(shape=tuple(meta.shape))
+
+
+@contextmanager
+def _quiet() -> Any:
+    """Nothing outside is watched or remembered while a function is captured."""
+    watched, Observation.current = Observation.current, None
+    cast: Any = dispatch.state.cast
+    kept = getattr(cast, "kept", None)
+    if kept is not None:
+        cast.kept = {}
+    with ExitStack() as stack:
+        stack.callback(setattr, Observation, "current", watched)
+        if kept is not None:
+            stack.callback(setattr, cast, "kept", kept)
+        yield

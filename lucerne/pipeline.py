@@ -1,0 +1,127 @@
+"""L6: from a captured graph to something that runs: the one list of passes, with reasons.
+
+    graph (captured) -> functionalize -> PASSES in order -> groups, memory plan -> the backend
+
+`compile_graph` is all of it. Each stage can be looked at: `Stages` keeps the text of the graph
+after every pass when asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from lucerne import backends
+from lucerne.base.config import config
+from lucerne.ir.graph import Graph, verify
+from lucerne.ir.lifetimes import check_places
+from lucerne.loops.group import Fusion
+from lucerne.loops.lower import Body, lower, no_body
+from lucerne.loops.run import make_runner
+from lucerne.loops.stages import Stages
+from lucerne.transforms import cse, dead, fold, simplify
+from lucerne.transforms.random import separate_draws
+
+Transform = Callable[[Graph, bool], Graph]
+"""From graph to graph; told whether every bit must stay as eager has it."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step of the pipeline: what it does, and why it stands where it stands."""
+
+    name: str
+    run: Transform
+    why: str
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "fold",
+        lambda g, bitwise: fold.run(g, bitwise=bitwise),
+        "what is known now is not computed at each call",
+    ),
+    Pass(
+        "simplify",
+        lambda g, bitwise: simplify.run(g, bitwise=bitwise),
+        "copies and casts that do nothing go, numbers take the place of constant tensors",
+    ),
+    Pass("cse", lambda g, _: cse.run(g), "the same thing is computed once"),
+    Pass("dead", lambda g, _: dead.run(g), "the others leave values that nobody reads"),
+    Pass(
+        "draws",
+        lambda g, _: separate_draws(g),
+        "last: a random number is computed where it is read; the others would join the copies",
+    ),
+)
+
+
+def improve(
+    graph: Graph, stages: Stages, disable: frozenset[str] = frozenset(), *, bitwise: bool = False
+) -> Graph:
+    """All passes over a graph without mutation, verified after each."""
+    for p in PASSES:
+        if p.name not in disable:
+            began = perf_counter()
+            graph = p.run(graph, bitwise)
+            if config.verify_passes:
+                verify(graph)
+            stages.note(p.name, graph, began)
+    return graph
+
+
+def compile_graph(
+    graph: Graph,
+    backend_name: str,
+    *,
+    constants: Mapping[int, Any] | None = None,
+    mode: str | None = None,
+    disable: frozenset[str] = frozenset(),
+    stages: Stages | None = None,
+    body: Body = no_body,
+) -> Any:
+    """Something that runs a graph without mutation: `runner(arguments, numbers, results)`.
+
+    `constants`: tensors for inputs (by number) whose bytes never change. `body`: the graph of a
+    composite that is run as one kernel.
+    """
+    stages = stages or Stages()
+    backend = backends.get(backend_name)
+    known = len(getattr(backend, "kernels", ()))
+    graph = improve(graph, stages, disable, bitwise=mode == "bitwise")
+    began = perf_counter()
+    takes = getattr(backend, "fuses_groups", _takes_nothing)
+    fusion = _fusion(backend, disable, bitwise=mode == "bitwise")
+    held = [(graph.inputs[k], t) for k, t in (constants or {}).items()]
+    over_operand = getattr(backend, "over_operand", {})
+    program = lower(graph, takes, fusion, constants=held, body=body, over_operand=over_operand)
+    if config.verify_passes:
+        check_places(program)
+    stages.seconds["lower"] = perf_counter() - began
+    stages.nodes["lower"] = len(program.steps)
+    stages.program = program
+    began = perf_counter()
+    runner = make_runner(program, backend)
+    stages.seconds["assemble"] = perf_counter() - began
+    stages.kernels = getattr(backend, "kernels", ())[known:]
+    return runner
+
+
+def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion | None:
+    """Which groups to look for; None: every node runs by itself."""
+    if "fuse" in disable or not hasattr(backend, "fuses_groups"):
+        return None
+    heads = frozenset() if "heads" in disable else frozenset(getattr(backend, "heads", ()))
+    return Fusion(
+        heads,
+        heads & frozenset(getattr(backend, "catchers", ())),
+        folds=not bitwise,
+        is_costly=getattr(backend, "is_costly", lambda node: False),
+        is_free=getattr(backend, "is_free", lambda node: False),
+    )
+
+
+def _takes_nothing(graphs: list[Graph]) -> list[bool]:
+    return [False] * len(graphs)

@@ -1,0 +1,1 @@
+"""Capture: small functions, eager against compiled, with everything a user can see compared."""

@@ -1,0 +1,233 @@
+# ruff: noqa: E501 - rows of a table
+"""The planted bugs: a file under lucerne/, a text in it that stands there once, and what it becomes.
+
+Bugs of the kinds that compilers have: a step off, a cast dropped, two memories taken for one or one for two, a
+guard that doesn't look, a value freed or overwritten too early, operands swapped, a tail without its mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FUNCTIONALIZE = "transforms/functionalize.py"
+CSE = "transforms/cse.py"
+DEAD = "transforms/dead.py"
+FOLD = "transforms/fold.py"
+SIMPLIFY = "transforms/simplify.py"
+ARITHMETIC = "transforms/rules/arithmetic.py"
+MOVES = "transforms/rules/moves.py"
+PARTITION = "transforms/partition.py"
+GROUP = "loops/group.py"
+LOWER = "loops/lower.py"
+MEMORY = "loops/memory.py"
+ENTRY = "capture/entry.py"
+TRACE = "capture/trace.py"
+RECORDER = "capture/recorder.py"
+BACKWARD = "capture/backward.py"
+COMPILED = "capture/compiled.py"
+PROGRAM = "backends/cpu/loops/program.py"
+LAYOUT = "backends/cpu/loops/layout.py"
+PASSES = "backends/cpu/loops/passes.py"
+UNIT = "backends/cpu/loops/unit.py"
+APPLY = "backends/cpu/loops/apply.py"
+ROWS = "backends/cpu/loops/rows.py"
+BLOCKS = "backends/cpu/program/blocks.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # mutation out of the graph
+    Mutant("a region is read one element late", FUNCTIONALIZE,
+           "tuple(meta.shape), meta.strides, offset), [meta])[0]",
+           "tuple(meta.shape), meta.strides, offset + 1), [meta])[0]"),
+    Mutant("a view keeps its value after a write", FUNCTIONALIZE,
+           "if age != self.ages[root]:", "if age != self.ages[root] and v is root:"),
+    Mutant("a whole write that is only a part", FUNCTIONALIZE,
+           "if target.meta is root.meta and offset == 0:", "if target.meta.shape == root.meta.shape:"),
+    Mutant("a written value is not converted", FUNCTIONALIZE,
+           "if isinstance(source, Value) and source.meta is now.meta:", "if isinstance(source, Value):"),
+    Mutant("a write to an input is forgotten", FUNCTIONALIZE,
+           "if walk.ages[v] and v not in fresh", "if walk.ages[v] > 1 and v not in fresh"),
+    Mutant("a view of a view begins at the first one", FUNCTIONALIZE,
+           "start = _rescaled(source.offset, node.args[0].meta, old.meta) + offset", "start = offset"),
+    Mutant("a region goes into the old value", FUNCTIONALIZE,
+           "args = (now, source, tuple(meta.shape), meta.strides, offset)",
+           "args = (self.known[root][1], source, tuple(meta.shape), meta.strides, offset)"),
+    Mutant("results as they were at first", FUNCTIONALIZE,
+           "made.outputs = tuple(walk.current[r] for r in roots)",
+           "made.outputs = tuple(walk.known[r][1] for r in roots)"),
+    # common subexpressions, dead code
+    Mutant("the last argument doesn't count", CSE,
+           "key = (node.op, *map(_item, args),", "key = (node.op, *map(_item, args[:-1] or args),"),
+    Mutant("all floats are equal", CSE, "return kind, struct.pack(\"d\", a)", "return kind"),
+    Mutant("the op doesn't count", CSE, "key = (node.op, *map", "key = (node.op.kind, *map"),
+    Mutant("two results of the caller become one", CSE,
+           "if any(a.index in aliases.leaving and b.index in aliases.leaving for a, b in pairs):",
+           "if False:"),
+    Mutant("writes are dead", DEAD,
+           "wanted = {v.index for v in results(made)}", "wanted = {v.index for v in made.outputs}"),
+    Mutant("only the first result keeps a node", DEAD,
+           "any(v.index in wanted for v in node.outputs)", "node.outputs[0].index in wanted"),
+    Mutant("one operand keeps its maker", DEAD,
+           "wanted.update(v.index for v in operands(node.args))",
+           "wanted.update(v.index for v in operands(node.args)[:2])"),
+    # constants
+    Mutant("a folded sum counts one dimension too few", FOLD, "count *= meta.shape[d]", "count = meta.shape[d]"),
+    Mutant("a constant is what its first element is", FOLD,
+           "if not elements.ndim or bool((_bits(elements) == _bits(first)).all()):", "if True:"),
+    Mutant("a joined constant looks uniform", FOLD,
+           "return node.op.kind == op_.POINTWISE or node.op.qualified in (\"cast\", \"clone_as\")", "return True"),
+    # rules
+    Mutant("a product with two is the other factor", ARITHMETIC,
+           "return _beside(look, node, lambda x: _is(x, 1))", "return _beside(look, node, lambda x: _is(x, 2))"),
+    Mutant("zero minus x is x", ARITHMETIC,
+           "    a, b = node.args\n    number = look.number(b)\n", "    b, a = node.args\n    number = look.number(b)\n"),
+    Mutant("alpha of two is none", ARITHMETIC, "if alpha == 1:", "if alpha in (1, 2):"),
+    Mutant("where takes the other side", ARITHMETIC,
+           "a = b = a if number else b", "a = b = b if number else a"),
+    Mutant("a cast there and back loses nothing", MOVES,
+           "return source if dtype is node.args[1] and holds(inner.args[1], dtype) else None",
+           "return source if dtype is node.args[1] else None"),
+    Mutant("of two casts the last counts", MOVES,
+           "return Call(CAST, (source, node.args[1])) if holds(inner.args[1], source.meta.dtype) else None",
+           "return Call(CAST, (source, node.args[1]))"),
+    Mutant("a region laid out otherwise is all", MOVES,
+           "or tuple(size) != tuple(meta.shape) or tuple(stride) != meta.strides:", "or tuple(size) != tuple(meta.shape):"),
+    Mutant("parts change places around an empty one", MOVES,
+           "full = tuple(t for t in tensors if t.meta.shape[dim])",
+           "full = tuple(t for t in tensors[::-1] if t.meta.shape[dim])"),
+    Mutant("a copy may be the same memory", SIMPLIFY,
+           "if aliases.may_stand_for(found, node.outputs[0]):", "if found.meta is node.outputs[0].meta:"),
+    # forward and backward
+    Mutant("an overwritten input is read in backward", PARTITION,
+           "if v.index in inputs and v.index not in cut.overwritten:", "if v.index in inputs:"),
+    Mutant("the wrong value is kept", PARTITION,
+           "saved.append(Saved(v, OUTPUT, places[v.index]))", "saved.append(Saved(v, OUTPUT, 0))"),
+    Mutant("tangents in another order", PARTITION,
+           "_started(list(wanted) + cut.tangents)", "_started(list(wanted) + cut.tangents[::-1])"),
+    Mutant("gradients in another order", PARTITION,
+           "backward.outputs = tuple(here[v.index] for v in cut.gradients)",
+           "backward.outputs = tuple(here[v.index] for v in cut.gradients[::-1])"),
+    Mutant("the layout of a gradient is taken on trust", BACKWARD,
+           "if g._meta is meta:", "if g._meta.shape == meta.shape:"),
+    Mutant("a missing gradient is one", BACKWARD,
+           "return filled(tuple(meta.shape), 0, meta.dtype", "return filled(tuple(meta.shape), 1, meta.dtype"),
+    # grouping
+    Mutant("a transposed view keeps the order", GROUP,
+           "frozenset((\"view\", \"unsqueeze\",", "frozenset((\"view\", \"transpose\", \"unsqueeze\","),
+    Mutant("groups of any shape fit", GROUP,
+           "return mine.full == other.full", "return len(mine.full) == len(other.full)"),
+    Mutant("folds over other dimensions fit", GROUP,
+           "return (mine.full, mine.folds) == (other.full, other.folds)", "return mine.full == other.full"),
+    Mutant("ways around are not looked for", GROUP,
+           "return not (self._detour(a, b) or self._detour(b, a))", "return True"),
+    Mutant("groups in the order of their first node", GROUP,
+           "    left = {id(g): len(waits[id(g)]) for g in groups}", "    left = {id(g): 0 for g in groups}\n    for g in groups:\n        after[id(g)] = []"),
+    # places in memory
+    Mutant("values are freed one step early", LOWER,
+           "last = max(self.last.get(v, at), at)", "last = max(self.last.get(v, at) - 1, at)"),
+    Mutant("reads through views don't keep a value", LOWER,
+           "found[low._base(v)] = at", "found[v] = at"),
+    Mutant("an input is overwritten while it is needed", LOWER,
+           "if self.last.get(old, -1) > at or old in low.kept:", "if old in low.kept:"),
+    Mutant("an input is overwritten by what reads it askew", LOWER,
+           "alike = all(v is old for v in reads)", "alike = True"),
+    Mutant("a region is put into a value still needed", LOWER,
+           "if old not in self.room_of or self.last.get(old, -1) > at:", "if old not in self.room_of:"),
+    Mutant("a region without what was there", LOWER,
+           "            self._copy(self.place(old), self.place(new))\n        meta",
+           "            self.place(old)\n        meta"),
+    Mutant("a view begins where its base does", LOWER,
+           "return Place(kind, index, offset + start + more, meta or v.meta)",
+           "return Place(kind, index, offset + more, meta or v.meta)"),
+    Mutant("inputs that change places see each other's new values", LOWER,
+           "if base in targets and v not in saved:", "if False:"),
+    Mutant("views of one value share a start", LOWER,
+           "self.base[v] = base, start + part.offset * v.meta.dtype.itemsize",
+           "self.base[v] = base, start + parts[0].offset * v.meta.dtype.itemsize"),
+    Mutant("results made in a group for others are not written", LOWER,
+           "if v in self.kept\n", "if self._base(v) is v and v in self.graph.outputs\n"),
+    Mutant("too little room", MEMORY,
+           "return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)", "return _ALIGN"),
+    Mutant("a result's memory is used too long", MEMORY,
+           "if room.last < until else None", "if room.last <= until else None"),
+    Mutant("rooms in use together are one", MEMORY,
+           "if r.first <= room.last and room.first <= r.last]", "if r.first < room.last and room.first < r.last]"),
+    Mutant("a value is written over while it is needed", LOWER,
+           "if room is None or room.last > at or start or v.meta is not new.meta:",
+           "if room is None or start or v.meta is not new.meta:"),
+    Mutant("freed room is given twice", MEMORY,
+           "            self._free.remove((at, room))\n", "            pass\n"),
+    # capture and guards
+    Mutant("metas are not guarded", ENTRY, "if sizes and x._meta is not meta:", "if sizes and x._meta.shape != meta.shape:"),
+    Mutant("sizes are not guarded", ENTRY, "if sizes and x._meta is not meta:", "if sizes and x._meta.dtype is not meta.dtype:"),
+    Mutant("numbers are not guarded", ENTRY,
+           "if x is not value and not (type(x) is type(value) and _equal(x, value)):", "if type(x) is not type(value):"),
+    Mutant("shared memory is not guarded", ENTRY,
+           "if self.sharing is not None and _sharing(leaves) != self.sharing:", "if False:"),
+    Mutant("needing a gradient is not guarded", ENTRY,
+           "if x._needs_grad != needs_grad:", "if False:"),
+    Mutant("a returned view begins at the start", ENTRY,
+           "return make_tensor(base._storage, x.offset, x.meta)", "return make_tensor(base._storage, 0, x.meta)"),
+    Mutant("two outcomes are one object", ENTRY,
+           "and not x.offset and x.index not in self.handed:", "and not x.offset:"),
+    Mutant("gradients are not set", ENTRY,
+           "if effect.outcome is not None:", "if effect.outcome is not None and effect.outcome.of_input:"),
+    Mutant("arguments that share memory are apart", TRACE,
+           "memory = self.memories.setdefault(at, NoBytes())", "memory = NoBytes()"),
+    Mutant("a view as read starts elsewhere", RECORDER,
+           "at = t._offset - first._offset", "at = t._offset"),
+    Mutant("a kept argument is another one", COMPILED,
+           "saved.append((True, place[primals[kept.index]]))", "saved.append((True, kept.index))"),
+    # the program of a call
+    Mutant("kernels work in the memory of values", BLOCKS,
+           "self.workspace_at = -(-program.arena // ALIGNMENT) * ALIGNMENT", "self.workspace_at = 0"),
+    Mutant("all results are the first one", BLOCKS, "return self._results + place.index", "return self._results"),
+    Mutant("a constant is read from its start", BLOCKS,
+           "address_of(self.program.constants[place.index]) + place.offset",
+           "address_of(self.program.constants[place.index])"),
+    Mutant("a value in a buffer is at its start", BLOCKS,
+           ".append((word, place.offset))", ".append((word, 0))"),
+    # kernels
+    Mutant("a view in a kernel has no offset", PROGRAM,
+           "(slot, out.meta, offset + geometry.offset * unit)", "(slot, out.meta, offset)"),
+    Mutant("a cast in a kernel is dropped", PROGRAM,
+           "return Seen(self._add(Convert(seen.expr, out.dtype)), tuple(dims))", "return Seen(seen.expr, tuple(dims))"),
+    Mutant("two loads are one", PROGRAM, "key = (slot, meta, offset)\n", "key = (slot, meta)\n"),
+    Mutant("a copy broadcasts from the left", PROGRAM,
+           "zip(reversed(dims), reversed(seen.dims), strict=False)", "zip(dims, seen.dims, strict=False)"),
+    Mutant("an unrounded operand", APPLY,
+           "            x = machine.rounded(x, e.common)\n", "            x = machine.to(x, kind)\n"),
+    Mutant("values of a kernel are not rounded", APPLY,
+           "return x if dtype.compute is dtype else machine.rounded(x, dtype)", "return x"),
+    Mutant("a strip of the tail without its mask", ROWS,
+           "moved(column + parts.index), 1, left - parts.index), parts.index)",
+           "moved(column + parts.index), 1, left - parts.index + 1), parts.index)"),
+    Mutant("a row short", ROWS,
+           "stop = f.minimum(start + frame[\"chunk\"], frame[\"units\"])",
+           "stop = f.minimum(start + frame[\"chunk\"], frame[\"units\"] - 1)"),
+    Mutant("rows by the wrong size", ROWS,
+           "index, rest = rest % size, rest // size", "index, rest = rest // size, rest % size"),
+    Mutant("a tail without its mask", UNIT,
+           "mask = f.low_mask(stop - loop.index, lanes)", "mask = f.low_mask(stop - loop.index + 1, lanes)"),
+    Mutant("vectors side by side overlap", UNIT,
+           "self._visit(walk, pointers, index + u * lanes, base, 0, inner[u], None, u)",
+           "self._visit(walk, pointers, index, base, 0, inner[u], None, u)"),
+    Mutant("loops merge that don't", LAYOUT,
+           "if loops and all(\n                o == i * loop.size", "if loops and any(\n                o == i * loop.size"),
+    Mutant("numbers of the code are not in its name", PASSES,
+           "known = repr(e.value) if e.baked else type(e.value).__name__", "known = type(e.value).__name__"),
+    Mutant("any quotient is a softmax", PASSES,
+           "return schedule.is_full(a) and b.how == \"add\" and b.source is a and _is_shifted_exp(a)",
+           "return schedule.is_full(a) and b.how == \"add\""),
+    Mutant("a kept value in a result of another pass", PASSES,
+           "            for r in walk.results:\n                taken = r in self.in_result.values()",
+           "            for r in self.program.results:\n                taken = False"),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Groups, programs and their memory, on graphs made by chance."""
