@@ -7,6 +7,7 @@ modules among them are still built the same way.
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -244,11 +245,18 @@ def _short(x: Any) -> str:
     return text if len(text) < 60 else text[:57] + "..."
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that code reads. (`co_names` has the names of attributes too.)"""
+    found = {
+        i.argval: None
+        for i in dis.get_instructions(code)
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            found.update(dict.fromkeys(_names(constant)))
+    return tuple(found)
 
 
 def _parts(module: Any) -> Iterator[tuple[str, Any]]:

@@ -104,6 +104,8 @@ class Fit:
             return self.known[seen]
         multiples: list[tuple[int, int, Expr]] = []
         for values, e in self._products():
+            if not values[0]:  # of an empty tensor: no multiple can be told from it
+                continue
             factor, rest = divmod(seen[0], values[0])
             if not rest and factor and _all(v == factor * w for v, w in _zip(seen, values)):
                 multiples.append((abs(factor), len(multiples), e * factor))

@@ -235,3 +235,24 @@ def test_every_pass_can_be_left_out(name: str) -> None:
     have = torch.autograd.grad(compiled(x).sum(), list(model.parameters()))
     for a, b in zip(want, have, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
+
+
+step = 0
+
+
+def test_a_global_named_like_an_attribute_is_no_guard() -> None:
+    global step
+    weight = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+
+    @torch.compile(fullgraph=True)
+    def train() -> Any:
+        optimizer.zero_grad()
+        loss = (weight * weight).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for step in range(12):  # noqa: B007 - the name is the point
+        train()
+    assert len(train.entries) == 1

@@ -240,7 +240,7 @@ def _generated(seed: int) -> Program:
         g.step(EVERY["backward"])
     if kind == "error":
         _add_error(g)
-    grad = r.choice(["sum", "cotangents", "cotangents"]) if kind == "outside" else "none"
+    grad = r.choice(["sum", "cotangents", "cotangents", "first"]) if kind == "outside" else "none"
     return Program(
         tuple(g.inputs), tuple(g.steps), _returns(g), grad, seed, g.plain and kind != "error"
     )

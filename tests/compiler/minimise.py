@@ -46,7 +46,7 @@ def _smaller(p: Program) -> Iterator[Program]:
             yield _tidy(replace(p, returns=p.returns[:k] + p.returns[k + 1 :]))
     for k in reversed(range(len(p.steps))):
         yield from _without_step(p, k)
-    if p.grad == "cotangents":
+    if p.grad in ("cotangents", "first"):
         yield replace(p, grad="sum")
     if p.grad != "none":
         yield replace(p, grad="none")

@@ -74,6 +74,8 @@ def differentiate(program: Program, module: Any, outputs: list[Any], alike: bool
     for o in outputs:
         if getattr(o, "requires_grad", False) and not any(o is e for e in ends):
             ends.append(o)
+    if program.grad == "first":
+        ends = ends[:1]
     if not ends:
         return
     if program.grad == "sum" and not alike:

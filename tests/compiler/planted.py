@@ -166,8 +166,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("freed room is given twice", MEMORY,
            "            self._free.remove((at, room))\n", "            pass\n"),
     # capture and guards
-    Mutant("metas are not guarded", ENTRY, "if sizes and x._meta is not meta:", "if sizes and x._meta.shape != meta.shape:"),
-    Mutant("sizes are not guarded", ENTRY, "if sizes and x._meta is not meta:", "if sizes and x._meta.dtype is not meta.dtype:"),
+    Mutant("a capture for all sizes looks at nothing else", "capture/families.py",
+           "if not found or self.guards.failure(leaves, shape, sizes=False) is not None:", "if not found:"),
     Mutant("numbers are not guarded", ENTRY,
            "if x is not value and not (type(x) is type(value) and _equal(x, value)):", "if type(x) is not type(value):"),
     Mutant("shared memory is not guarded", ENTRY,

@@ -136,7 +136,8 @@ class Program:
     steps: tuple[Step, ...]
     returns: tuple[str, ...]
     grad: str = "none"
-    """What the caller does next: "none", "sum" (of all outputs, backward), or "cotangents"."""
+    """What the caller does next: "none", "sum" (of all outputs, backward), "cotangents" (given
+    ones, for all outputs) or "first" (for one output)."""
     seed: int = 0
     plain: bool = field(default=True, compare=False)
     """False: writes go through values that may or may not share memory; NumPy can't follow."""

@@ -120,6 +120,10 @@ PAIRS: tuple[Pair, ...] = (
     _exact("swap", "x:ab y:ab", "t = x.clone()\nx.copy_(y)\ny.copy_(t)\nreturn t", "t = x * 1\nu = y * 1\nx.copy_(u)\ny.copy_(t)\nreturn t"),
     _exact("turn around", "x:ab", "x.copy_(torch.flip(x, (0, 1)))\nreturn x + 0", "t = torch.flip(x.clone(), (0, 1))\nx.copy_(t)\nreturn t + 0"),
     _exact("shift along", "x:ab", "x[:, 1:] = x[:, :-1].clone()\nreturn x + 0", "t = torch.cat([x[:, :1], x[:, :-1]], 1)\nx.copy_(t)\nreturn t + 0"),
+    Pair("update early", "x:aa y:aa", "t = x + 1\nu = x.clone()\nx.copy_(t)\nreturn u @ y", "r = x @ y\nx.add_(1)\nreturn r"),
+    Pair("update between", "x:ab y:ab", "t = x * y\nu = x.clone()\nx.copy_(t)\nreturn torch.softmax(u, 1) + t", "t = x * y\nr = torch.softmax(x, 1) + t\nx.mul_(y)\nreturn r"),
+    _exact("update askew", "x:aa y:aa", "x.copy_(x.mT + y)\nreturn x * 1", "t = x.mT.contiguous()\nx.copy_(t + y)\nreturn t + y"),
+    _exact("update from behind", "x:ab", "x.copy_(torch.roll(x, 1, 0) + x)\nreturn x * 1", "t = torch.cat([x[-1:], x[:-1]], 0) + x\nx.copy_(t)\nreturn t * 1"),
     _exact("update late", "x:ab y:ab", "u = x * y\nx.add_(1)\nw = u + x\nx.mul_(2)\nreturn w", "u = x * y\nt = x + 1\nx.copy_(t * 2)\nreturn u + t"),
     _exact("part after part", "x:ab", "t = x.clone()\nu = t * 3\nt[1:] = 0.5\nt[:, 1:] += 1\nreturn u + t", "t = x.clone()\nt[1:] = 0.5\ns = t.clone()\ns[:, 1:] = t[:, 1:] + 1\nreturn x * 3 + s"),
     # folds

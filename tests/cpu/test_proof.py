@@ -6,14 +6,18 @@ import subprocess
 import sys
 from functools import cache
 
+import numpy as np
 import pytest
 
 import lucerne
+from lucerne.backends.cpu.gemm import choose
+from lucerne.backends.cpu.gemm.amx import has_amx
+from lucerne.backends.cpu.gemm.plan import Product
 from lucerne.backends.cpu.rules import table
 from lucerne.base.config import config
 from lucerne.conformance import frozen_cases, run
 from lucerne.tensor import eager
-from tests.cpu.proof import budget, determinism
+from tests.cpu.proof import budget, cases, compiled, determinism, tiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")
 
@@ -76,6 +80,37 @@ def test_planted_other_function_is_seen() -> None:
 
 def test_right_kernel_beside_the_planted_ones_passes() -> None:
     assert planted()["right"] == (0, 0, 0, 0)
+
+
+def test_planted_steps_of_programs_are_seen() -> None:
+    assert planted()["compiled_long_write"] == (1, 0, 0, 0)
+    assert planted()["compiled_right"] == (0, 0, 0, 0)
+    faults, touched, bits, _ = planted()["compiled_read_space"]
+    assert (faults, touched) == (0, 0)
+    assert bits > 0
+
+
+def test_other_results_of_a_compiled_function_are_wrong() -> None:
+    found = np.array([1.0, np.nan, np.inf, 3.0])
+    assert compiled.difference(found, found * (1 + 1e-5), lucerne.float32) == ""
+    for other in (found + 0.1, np.array([1.0, 2.0, np.inf, 3.0]), -found):
+        assert compiled.difference(found, other, lucerne.float32)
+    assert compiled.difference(np.array([1, 2]), np.array([1, 3]), lucerne.int64)
+    replay = compiled.Replay("x(3) * 2", lambda grad: cases.Maker("float32", 3, "plain"), 3)
+    compiled.run_compiled(replay, backward=False)
+    with pytest.raises(compiled.Wrong, match="result 0"):
+        compiled._compare([lucerne.ones(3)], replay.eager(backward=False))
+
+
+def test_tiles_are_taken_whatever_the_size() -> None:
+    small = Product(m=3, n=5, k=7, a_row=7, a_k=1, b_k=5, b_col=1, c_row=5)
+    assert tiles.patched(), "another module asks whether tiles suit a product"
+    if not has_amx():
+        pytest.skip("this machine has no AMX tiles")
+    assert not choose.amx_takes(small)
+    with tiles.tiles_for_all():
+        assert choose.amx_takes(small)
+    assert not choose.amx_takes(small)
 
 
 # ---- the reference backend ---------------------------------------------------------------------

@@ -122,12 +122,26 @@ def _run(way: Any, layout: str) -> Any:
     return lucerne.neg(laid(lucerne.arange(1.0, _N + 1), layout))
 
 
+def _run_compiled(way: Any, layout: str) -> Any:
+    """The same as a step of a program."""
+    Planted.way = way
+    return lucerne.compile(lucerne.neg)(laid(lucerne.arange(1.0, _N + 1), layout))
+
+
+COMPILED = (_long_write, _read_space, _right)
+
+
 def cases() -> list[Case]:
     listed = [(way, "stepped") for way in STEPPED] + [(way, "plain") for way in PLAIN]
-    return [
+    found = [
         Case(way.__name__.strip("_"), "float32", f"[{_N}]", layout, partial(_run, way, layout))
         for way, layout in listed
     ]
+    for way in COMPILED:
+        layout = "plain" if way in PLAIN else "stepped"
+        run = partial(_run_compiled, way, layout)
+        found.append(Case(f"compiled{way.__name__}", "float32", f"[{_N}]", layout, run))
+    return found
 
 
 class Fresh(Proof):

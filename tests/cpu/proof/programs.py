@@ -2,7 +2,8 @@
 
 A child process trains small models (compiled as one program each) and prints a hash of losses and
 parameters. It is started once as usual, once for each way to look closely (`WAYS`): scratch full of
-junk, every value on pages of its own, and the allocator that puts every tensor at a forbidden page.
+junk, every value on pages of its own, the allocator that puts every tensor at a forbidden page, and
+other numbers of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ WAYS: dict[str, dict[str, str]] = {
     "values on pages of their own": {"LUCERNE_PROGRAM_MEMORY": "guarded"},
     "tensors end at a page": {"LUCERNE_GUARD_PAGES": "64"},
     "tensors begin at a page": {"LUCERNE_GUARD_PAGES": "-64"},
-    "both": {"LUCERNE_PROGRAM_MEMORY": "guarded", "LUCERNE_GUARD_PAGES": "16"},
+    "one thread": {"LUCERNE_THREADS": "1"},
+    "four threads": {"LUCERNE_THREADS": "4"},
+    "pages in both": {"LUCERNE_PROGRAM_MEMORY": "guarded", "LUCERNE_GUARD_PAGES": "16"},
 }
 MODELS = ("mlp", "gpt", "resnet")
 TYPES = {"float32": contextlib.nullcontext, "bfloat16": lambda: _half()}

@@ -1,8 +1,8 @@
 """Calls in many sizes, as expressions: what the frozen and default calls, all small, don't reach.
 
 In an expression `n` is the size; `x(...)` makes a tensor of the dtype under test, `p(...)` one of
-positive numbers, `i(high, ...)` one of indices below `high`, `b(...)` one of bools; `rnn` are the
-last arguments of a recurrent layer.
+positive numbers, `odd(...)` one with infinities and nans in it, `i(high, ...)` one of indices below
+`high`, `b(...)` one of bools; `rnn` are the last arguments of a recurrent layer.
 """
 
 from __future__ import annotations

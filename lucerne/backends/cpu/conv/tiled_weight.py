@@ -207,8 +207,7 @@ class _SumWriter:
                     v2 = [f.load(self.wide, f.at(here, j * n, self.compute)) for j in range(2)]
                     k.next(split.row(v2[0], v2[1], f.at(out, k.index * 2), part, k.carried[0]))
                 lane.next(f.at(out, step), *k.results)
-            if self.parts > 1:
-                split.tell(lane.results[1], c.flag)
+            split.tell(lane.results[1], c.flag)  # in one part too: slots between rows times zero
 
     def _turn(
         self, f: Function, c: Context, source: Value, target: Value, row: Value, rows: Value
@@ -243,8 +242,7 @@ class _SumWriter:
                 there = f.at(out, variant.index * c.XT_VARIANT)
                 wrong = self._pairs(f, c, split, source, there, slots, channels, variant.carried[0])
                 variant.next(wrong)
-            if self.parts > 1:
-                split.tell(variant.results[0], c.flag)
+            split.tell(variant.results[0], c.flag)
 
     def _pairs(
         self, f: Function, c: Context, split: Splitter, source: Value, out: Value, slots: Value,

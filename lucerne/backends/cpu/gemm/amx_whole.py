@@ -1,7 +1,7 @@
 """float32 products on tiles: each number as three bfloat16, and what to do when that fails.
 
 A float32 is exactly the sum of three bfloat16 (8 + 8 + 8 bits). Of the nine products of parts the
-three smallest, together at most 2^-24 of the whole, are left out; the other six run on the tile
+three smallest, together about 2^-27 of the whole, are left out; the other six run on the tile
 unit, at more than twice the speed of float32 multiplication. Parts of numbers that are not finite,
 or so large that the leading part overflows, give sums that are not finite: such tiles are found
 when they are done, and computed again from the whole numbers. Decision record 13 has the figures.
