@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import lucerne as lu
 from lucerne import backends
@@ -32,6 +31,8 @@ from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws, separate_draws
 from tests.cpu.calls import blank, guest
 from tests.transforms.sizes import meta_of, traced
+
+stats = pytest.importorskip("scipy.stats", reason="distributions to compare with")
 
 FULL = 0xFFFFFFFF
 PI = ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344))
@@ -132,7 +133,7 @@ CASES: list[tuple[str, Any, Any, Any, dt.dtype]] = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[4].name}")
 def test_distributions(case: Any) -> None:
     name, first, second, wanted, dtype = case
     x = draw(name, first, second, dtype=dtype).double().numpy()

@@ -3,6 +3,9 @@
 Planes of the source and of the gradient are laid out flat at one pitch (see `flat`), the gradient
 with zeros between its rows; then each weight is a dot product of the two at the offset of its tap.
 A task takes one group and a part of the blocks of rows; parts are added in order.
+
+The zeros meet numbers of the source that have no part in a weight. If one of those is infinite the
+sum is nan: whoever sees a sum that is not finite asks for the spare kernel (see `launch`).
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ _TOGETHER = {3: 4, 1: 8}
 _NANOSECONDS_PER_PRODUCT = 0.03
 
 
-def plan_planes_weight(x: Array, w: Array, g: Array, s: Setting, element: Element) -> Kernel:
+def plan_planes_weight(
+    x: Array, w: Array, g: Array, s: Setting, element: Element, spare: Kernel | None
+) -> Kernel:
     compute = element.compute
     size, n = compute.size, lanes_of(compute)
     lanes, reduced, taps = w.shape[0] // s.groups, w.shape[1], math.prod(w.space)
@@ -84,7 +89,7 @@ def plan_planes_weight(x: Array, w: Array, g: Array, s: Setting, element: Elemen
     collect = task_code(("conv.planes.collect", *key), lambda m: _write_collect(m, element))
     work = math.prod(g.shape) * reduced * taps * _NANOSECONDS_PER_PRODUCT
     phases = [Phase(add, parts * s.groups), Phase(collect, s.groups)]
-    return make_kernel(phases, table, space.used, 2, work)
+    return make_kernel(phases, table, space.used, 2, work, spare)
 
 
 def _write_collect(m: Module, element: Element) -> None:
@@ -102,7 +107,11 @@ def _write_collect(m: Module, element: Element) -> None:
                 parts.next(parts.carried[0] + f.load(compute, at))
             offset = f.load(I64, c.word_at(c.TAP_LIST + tap.index))
             target = channel * c.W_0 + q.index * c.W_1 + offset
-            element.store(f, parts.results[0], element.at(f, c.out, target))
+            total = parts.results[0]
+            nothing = total - total
+            with f.if_(f.compare("uno", nothing, nothing)):
+                f.atomic_store(f.constant(1), c.flag, "monotonic")
+            element.store(f, total, element.at(f, c.out, target))
 
 
 class _Writer:

@@ -91,9 +91,9 @@ def _weighing(x: Array, w: Array, y: Array, s: Setting) -> Kernel | None:
     layouts = {layout_of(x), layout_of(y)}
     if depthwise.suits(p) and layouts == {CHANNELS}:
         return plan_channels_weight(x, w, y, s, element)
-    if planes.suits(p, layouts):
-        return plan_planes_weight(x, w, y, s, element)
     plain = plan_weight(x, w, y, s)
+    if planes.suits(p, layouts):
+        return plan_planes_weight(x, w, y, s, element, plain)
     return plan_tiled_weight(x, w, y, s, plain) if weight_suits(x, w, y, s) else plain
 
 

@@ -57,8 +57,8 @@ class NativeRunner:
         *,
         poison: bool = False,
     ) -> None:
-        """`native`: the fast path's functions, for `launch`. `poison`: fill scratch memory with
-        junk before each call (NaN and others by turns)."""
+        """`native`: the fast path's functions, for `launch`. `poison`: fill scratch memory and
+        results with junk before each call (NaN and others by turns)."""
         self.program = program
         self._kernels = [kernel_of(x) for x in executables]
         self._executables = list(executables)
@@ -222,7 +222,7 @@ class NativeRunner:
             scratch = memory.Block(self._buffers.scratch_bytes)
             try:
                 if self._poison is not None:
-                    ctypes.memset(scratch.address, next(self._poison), scratch.nbytes)
+                    self._spoil(scratch, results, next(self._poison))
                 places = [address_of(t) for t in (*arguments, *results)]
                 found[:] = [*places, scratch.address]
                 for index, letter, at in self._numbers:
@@ -237,6 +237,12 @@ class NativeRunner:
                     self._use_copy(kept, kept.active)
                 state[S.BUSY] = 0
                 del scratch
+
+    def _spoil(self, scratch: memory.Block, results: Sequence[TensorState], junk: int) -> None:
+        """Fill memory that holds nothing yet: scratch, and results, which are scratch at first."""
+        ctypes.memset(scratch.address, junk, scratch.nbytes)
+        for t in results:
+            ctypes.memset(address_of(t), junk, _bytes(t._meta))
 
     def _run_segments(self, numbers: tuple[Any, ...]) -> None:
         for first, last, release, host in self._segments:
