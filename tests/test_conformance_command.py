@@ -92,8 +92,8 @@ def test_nearly_every_primitive_is_exercised() -> None:
     assert unused <= UNUSED, f"no case runs {sorted(unused - UNUSED)}"
 
 
-# Factorisations that have no single right answer.
-UNUSED = {"qr_reflectors", "ldl_packed", "ldl_apply_inverse"}
+# Factorisations that have no single right answer; what only the compiler puts into graphs.
+UNUSED = {"qr_reflectors", "ldl_packed", "ldl_apply_inverse", "put_region", "counted_draw"}
 
 
 # ---- devices with faults -----------------------------------------------------------------------

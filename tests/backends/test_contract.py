@@ -49,7 +49,7 @@ def test_the_null_device_compiles_and_never_runs() -> None:
     y = x + x
     assert y.device == device("null")
     compiled = backends.get("null").compiled
-    assert str(compiled[-1]).splitlines()[1].strip().startswith("%2: float32[3] = add")
+    assert str(compiled[-1]).splitlines()[1].strip().startswith("%2: float32[3]@null = add")
 
 
 class Upside:

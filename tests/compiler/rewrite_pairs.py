@@ -129,7 +129,7 @@ PAIRS: tuple[Pair, ...] = (
     # folds
     Pair("sums both ways", "x:ab", "x.sum(0).sum() * x.sum(1).sum()", "x.sum() * x.sum()"),
     Pair("known sum", "x:ab", "x + torch.full((a, b), 0.5).sum()", "x + 0.5 * a * b"),
-    _exact("known joins", "x:b", "x + torch.cat([torch.zeros(1), torch.ones(b - 1)])", "t = x + 1\nt[0] = x[0] + 0\nreturn t"),
+    _exact("known joins", "x:b", "x + torch.cat([torch.zeros(1, dtype=x.dtype), torch.ones(b - 1, dtype=x.dtype)])", "t = x + 1\nt[0] = x[0] + 0\nreturn t"),
     Pair("centred twice", "x:ab", "x - x.mean(0) - x.mean(1, keepdim=True)", "t = x.mean(1, keepdim=True)\nu = x - x.mean(0)\nreturn u - t"),
     Pair("quotients of sums", "x:ab:p", "x / x.sum(1, keepdim=True)", "x * (1 / x.sum(1, keepdim=True))"),
     Pair("wide rows", "x:5L", "torch.softmax(x, 1) * x.amax(1, keepdim=True)", "e = torch.exp(x - x.amax(1, keepdim=True))\nreturn e / e.sum(1, keepdim=True) * x.amax(1, keepdim=True)"),

@@ -176,5 +176,6 @@ def test_rule_missing_from_the_table_is_refused() -> None:
 
     with pytest.raises(ValueError, match="does not list 'no_such_op' in the family 'test_proof'"):
         table.rule("no_such_op")(newcomer)
+    assert table.RULES["conv"]  # its family is loaded
     with pytest.raises(ValueError, match="already"):
         table.rule("conv")(newcomer)

@@ -418,9 +418,12 @@ def test_other_devices_say_so() -> None:
         lucerne.nn.Linear(1, 1).cuda()
 
 
-def test_compile_says_so() -> None:
-    with pytest.raises(NotImplementedError, match=r"lucerne\.compile"):
-        lucerne.nn.Linear(1, 1).compile()
+def test_compile_in_place() -> None:
+    layer, x = lucerne.nn.Linear(3, 2), lucerne.randn(4, 3)
+    plain = layer(x)
+    layer.compile(fullgraph=True)
+    assert lucerne.equal(layer(x), plain)
+    assert layer.forward.entries
 
 
 def test_lookups_and_calls_keep_no_references() -> None:

@@ -88,7 +88,7 @@ def test_decorators_leave_functions_alone() -> None:
         return x + 1
 
     for same in (
-        lu.compiler.disable, lu.compiler.disable(reason="why"), lu.compiler.allow_in_graph,
+        lu.compiler.allow_in_graph,
         lu.jit.script, lu.jit.script_if_tracing, lu.jit.ignore, lu.jit.ignore(drop=True),
         lu.jit.unused, lu.jit.export,
     ):  # fmt: skip
@@ -100,7 +100,6 @@ def test_decorators_leave_functions_alone() -> None:
 
 
 REFUSED = [
-    (lambda: lu.compile(lu.nn.Linear(1, 1)), "Use the model or function as it is"),
     (lambda: lu.jit.script(lu.nn.Linear(1, 1)), "state_dict"),
     (lambda: lu.jit.trace(lu.nn.Linear(1, 1), lu.ones(1)), "state_dict"),
     (lambda: lu.hub.load("owner/repository", "model"), "Clone the repository"),
