@@ -21,11 +21,24 @@ from lucerne.loops.group import Fusion
 from lucerne.loops.lower import Body, lower, no_body
 from lucerne.loops.run import make_runner
 from lucerne.loops.stages import Stages
-from lucerne.transforms import cse, dead, fold, simplify
+from lucerne.transforms import cse, dead, fold, layout, simplify
 from lucerne.transforms.random import separate_draws
 
-Transform = Callable[[Graph, bool], Graph]
-"""From graph to graph; told whether every bit must stay as eager has it."""
+@dataclass(frozen=True)
+class Setting:
+    """What passes are told besides the graph."""
+
+    bitwise: bool = False
+    """Whether every bit must stay as eager has it."""
+    prefers_channels_last: layout.Prefers | None = None
+    """The backend's word about convolutions; None: it has none."""
+
+    @staticmethod
+    def of(backend: Any, *, bitwise: bool) -> Setting:
+        return Setting(bitwise, getattr(backend, "prefers_channels_last", None))
+
+
+PLAIN = Setting()
 
 
 @dataclass(frozen=True)
@@ -33,19 +46,24 @@ class Pass:
     """A step of the pipeline: what it does, and why it stands where it stands."""
 
     name: str
-    run: Transform
+    run: Callable[[Graph, Setting], Graph]
     why: str
 
 
 PASSES: tuple[Pass, ...] = (
     Pass(
         "fold",
-        lambda g, bitwise: fold.run(g, bitwise=bitwise),
+        lambda g, s: fold.run(g, bitwise=s.bitwise),
         "what is known now is not computed at each call",
     ),
     Pass(
+        "layout",
+        lambda g, s: g if s.bitwise else layout.run(g, s.prefers_channels_last),
+        "images lie as the backend's convolutions like them; copies it adds may go below",
+    ),
+    Pass(
         "simplify",
-        lambda g, bitwise: simplify.run(g, bitwise=bitwise),
+        lambda g, s: simplify.run(g, bitwise=s.bitwise),
         "copies and casts that do nothing go, numbers take the place of constant tensors",
     ),
     Pass("cse", lambda g, _: cse.run(g), "the same thing is computed once"),
@@ -59,13 +77,13 @@ PASSES: tuple[Pass, ...] = (
 
 
 def improve(
-    graph: Graph, stages: Stages, disable: frozenset[str] = frozenset(), *, bitwise: bool = False
+    graph: Graph, stages: Stages, disable: frozenset[str] = frozenset(), setting: Setting = PLAIN
 ) -> Graph:
     """All passes over a graph without mutation, verified after each."""
     for p in PASSES:
         if p.name not in disable:
             began = perf_counter()
-            graph = p.run(graph, bitwise)
+            graph = p.run(graph, setting)
             if config.verify_passes:
                 verify(graph)
             stages.note(p.name, graph, began)
@@ -90,7 +108,7 @@ def compile_graph(
     stages = stages or Stages()
     backend = backends.get(backend_name)
     known = len(getattr(backend, "kernels", ()))
-    graph = improve(graph, stages, disable, bitwise=mode == "bitwise")
+    graph = improve(graph, stages, disable, Setting.of(backend, bitwise=mode == "bitwise"))
     began = perf_counter()
     takes = getattr(backend, "fuses_groups", _takes_nothing)
     fusion = _fusion(backend, disable, bitwise=mode == "bitwise")

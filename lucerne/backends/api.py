@@ -101,6 +101,13 @@ class Grouping(Protocol):
         """For which of the groups `fuse` gives one executable."""
 
 
+class Arranging(Protocol):
+    """What a backend may have besides: a wish how images lie in memory."""
+
+    def prefers_channels_last(self, node: Node) -> bool:
+        """Whether a convolution had better work on images whose channels lie side by side."""
+
+
 class Runner(Protocol):
     """A program that is ready to run."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from lucerne.ir import dispatch
 
 
-def compile(model: Any = None, **options: Any) -> Any:
+def compile(model: Any, **options: Any) -> Any:
     """`compiled.compile`, see there."""
     return importlib.import_module("lucerne.capture.compiled").compile(model, **options)
 

@@ -29,7 +29,7 @@ from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages
-from lucerne.pipeline import PASSES, compile_graph, improve
+from lucerne.pipeline import PASSES, Setting, compile_graph, improve
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import MutationError, functionalize
 from lucerne.transforms.partition import OUTPUT, Split, split
@@ -238,8 +238,7 @@ class Building:
 
     def _compiled(self, graph: Graph, constants: dict[int, Any], stages: Stages) -> tuple[Any, Any]:
         if self.options.maker is not None:
-            bitwise = self.options.mode == "bitwise"
-            graph = improve(graph, stages, self.options.disable, bitwise=bitwise)
+            graph = improve(graph, stages, self.options.disable, self._setting())
             return self.options.maker(graph, constants), Ends(graph, constants)
         runner = compile_graph(
             graph,
@@ -252,6 +251,10 @@ class Building:
         )
         return runner, stages.program
 
+    def _setting(self) -> Setting:
+        backend = None if self.options.maker is not None else backends.get(self.options.backend)
+        return Setting.of(backend, bitwise=self.options.mode == "bitwise")
+
     def _entry(self, runner: Any, program: Any) -> Entry:
         return Entry(
             self.captured, self.guards, runner, program.results, sorted(program.written),
@@ -261,8 +264,7 @@ class Building:
     def _differentiable(self) -> Entry:
         """Two programs: the call, and the backward pass that somebody may run later."""
         captured = self.captured
-        bitwise = self.options.mode == "bitwise"
-        joint = improve(self.graph, self.stages, self.options.disable, bitwise=bitwise)
+        joint = improve(self.graph, self.stages, self.options.disable, self._setting())
         of_tangents = [k for k, s in enumerate(self.sources) if s.kind == TANGENT]
         tangents = [joint.inputs[k] for k in of_tangents]
         halves = split(joint, captured.forward_roots, tangents, budget=self.options.budget)
@@ -340,7 +342,7 @@ class Options:
 
 
 def compile(
-    model: Any = None,
+    model: Any,
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
@@ -357,20 +359,9 @@ def compile(
     running it as it is. `options`: `disable` (names of passes to leave out), `memory_budget` (from
     0 to 1, how much memory may be spent to save time in a backward pass called from outside).
     `dynamic`: whether a capture is made for all sizes: None, when a second size is seen; True, at
-    once; False, never. `maker`: runs the graphs instead of the backend.
-
-    >>> import lucerne as torch
-    >>> @torch.compile
-    ... def double(x):
-    ...     return x * 2
-    >>> double(torch.ones(2))
-    tensor([2., 2.])
+    once; False, never. `maker`: runs the graphs instead of the backend. `lucerne.compile` is the
+    public door to it.
     """
-    if model is None:
-        return lambda fn: compile(
-            fn, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
-            disable=disable, maker=maker,
-        )  # fmt: skip
     if disable:
         return model
     if mode not in _MODES:

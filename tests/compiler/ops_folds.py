@@ -368,11 +368,6 @@ def _triangle(g: Maker) -> Any:
     return x and (x.ref, g.rng.randrange(-2, 3))
 
 
-def _bilinear(g: Maker) -> Any:
-    x = g.pick(lambda v: _image(v) and v.dtype == "float32")
-    return x and (x.ref,)
-
-
 PRODUCTS: list[Op] = [
     Op("mm", "torch.mm({0}, {1})", _mm, np.matmul),
     Op("matmul", "{0} @ {1}", _matmul, np.matmul, weight=3),

@@ -123,10 +123,6 @@ def _nonzero(v: Live) -> bool:
     return v.is_float and v.t.numel() > 0 and bool((v.t.detach().abs() > 0.2).all())
 
 
-def _both(wanted: Any, second: Any) -> Any:
-    return two(wanted, second)
-
-
 PAIRS: list[tuple[str, str, Any, Any]] = [
     ("add", "{0} + {1}", np.add, two(arithmetic)),
     ("torch_add", "torch.add({0}, {1})", np.add, two(anything)),

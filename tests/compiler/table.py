@@ -6,7 +6,7 @@ One row is everything about an op (`Op`). The rows are in the files of this fold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,11 +75,6 @@ class Op:
     loose: bool = False
     """The result may be a view or a copy, by the layout of the operand."""
     weight: float = 1.0
-
-
-def rows_of(*groups: list[Op]) -> Iterator[Op]:
-    for group in groups:
-        yield from group
 
 
 # ---- which operands

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import lucerne
+from lucerne import backends
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
+from lucerne.loops.stages import Stages
+from lucerne.pipeline import Setting, improve
 from lucerne.transforms import interpret, layout
 from lucerne.transforms.rewrite import result_metas
 from tests.transforms.tracing import (
@@ -49,6 +54,18 @@ def test_region_between_copies() -> None:
     assert names(new) == ["clone_as", "conv", "relu", "conv", "clone_as"]
     given = arrays(graph, special=False)
     assert_close(results(new, given), results(graph, given))
+
+
+def test_the_pipeline_asks_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = backends.get("reference")
+    graph = two_convs()
+    silent = improve(graph, Stages(), setting=Setting.of(backend, bitwise=False))
+    assert names(silent) == ["conv", "relu", "conv"]
+    monkeypatch.setattr(backend, "prefers_channels_last", always, raising=False)
+    turned = improve(graph, Stages(), setting=Setting.of(backend, bitwise=False))
+    assert names(turned) == ["clone_as", "conv", "relu", "conv", "clone_as"]
+    exact = improve(graph, Stages(), setting=Setting.of(backend, bitwise=True))
+    assert names(exact) == ["conv", "relu", "conv"]
 
 
 def test_nobody_asks_for_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
-from lucerne.backends.api import CONTRACT_VERSION, Buffer, Executable
+from lucerne.backends.api import CONTRACT_VERSION, Buffer, Executable, Runner
 from lucerne.backends.cpu.eager import native
 from lucerne.backends.cpu.loops.cheap import CHEAP
 from lucerne.backends.cpu.rules import fused
@@ -19,7 +19,7 @@ from lucerne.base.device import device
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.op import Op
-from lucerne.ir.program import Program, Runner
+from lucerne.ir.program import Program
 
 _MOST_FUSED = 4096
 

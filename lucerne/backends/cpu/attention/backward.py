@@ -12,6 +12,7 @@ QUERIES (several tiles), keys in blocks of KEYS_AT_ONCE; for each pair of blocks
 
 from __future__ import annotations
 
+from lucerne.backends.cpu.attention.forward import write_entry
 from lucerne.backends.cpu.attention.micro import (
     LANES,
     LINE,
@@ -26,7 +27,6 @@ from lucerne.backends.cpu.attention.micro import (
     product,
     store_tile,
     turn,
-    write_turn,
     zeros,
 )
 from lucerne.backends.cpu.attention.plan import (
@@ -43,9 +43,7 @@ from lucerne.backends.cpu.attention.rows import (
     deliver,
     fetch,
     mask_rows,
-    write_deliver,
-    write_fetch,
-    write_mask_rows,
+    write_row_code,
 )
 from lucerne.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
 
@@ -98,17 +96,11 @@ def scratch_bytes(s: Structure, keys: int) -> int:
 
 def write(m: Module, s: Structure) -> None:
     """`i64 attend_back(ptr block)`."""
-    write_turn(m)
-    write_fetch(m, s.type, s.row_bytes)
-    write_deliver(m, s.type, s.row_bytes)
-    if s.mask is not None:
-        write_mask_rows(m, s.mask, MASK_STEP)
+    write_row_code(m, s, MASK_STEP)
     _write_gather(m, s)
-    _Task(m, s).write()
-    with m.function("attend_back", [("block", PTR)], I64) as f:
-        count = words(s.mask is not None).read(f, f.args[0], "tasks")
-        f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], count])
-        f.ret(0)
+    found = words(s.mask is not None)
+    _VectorTask(m, s, found, scratch(s)).write()
+    write_entry(m, found, "attend_back")
 
 
 def _write_gather(m: Module, s: Structure) -> None:
@@ -127,51 +119,67 @@ def _write_gather(m: Module, s: Structure) -> None:
             store_tile(f, found, place, s.row_bytes)
 
 
-class _Task:
-    """Writes the function of one task."""
+class BackwardTask:
+    """Writes the function of one task: the walk over blocks of queries and of keys.
 
-    def __init__(self, m: Module, s: Structure) -> None:
-        self.m, self.s = m, s
-        self.layout = scratch(s)
+    What is common to all ways to multiply is here; `tiled_back` has another way.
+    """
+
+    keys_at_once = KEYS_AT_ONCE
+    panel = ROWS
+    """Keys whose gradients are added to in one go."""
+    mask_step = MASK_STEP
+    grad_keys: Value
+    grad_values: Value
+    """Where `begin` put the sums that `_deliver_keys` hands out."""
+
+    def __init__(self, m: Module, s: Structure, words: Words, layout: Scratch) -> None:
+        self.m, self.s, self.words, self.layout = m, s, words, layout
 
     def write(self) -> None:
         params = [("block", PTR), ("chunk", I64), ("tid", I64)]
         with self.m.function("task", params, internal=True) as f:
             self.f = f
             block, chunk, tid = f.args
-            self.a = a = Arguments(f, block, words(self.s.mask is not None))
+            self.a = a = Arguments(f, block, self.words)
             self.base = f.at(a.workspace, tid * a.scratch)
             shared = a.heads // a.sharing
             self.b, self.shared = chunk // shared, chunk % shared
             self.factor = single(f, a.scale)
-            self._copy_keys()
+            self.begin()
             with f.loop(0, a.sharing) as head:
                 self._locate(self.shared * a.sharing + head.index)
                 with f.loop(0, a.queries, QUERIES) as loop:
                     self._query_block(loop.index)
+            self.end()
             self._deliver_keys()
 
-    def _part(self, name: str) -> Value:
+    def begin(self) -> None:
+        """Copy keys and values, and make room for their gradients."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """After the last product."""
+
+    def prepare(self, q0: Value, tile: Value) -> None:
+        """Copy a tile of queries and gradients; delta and the statistics."""
+        raise NotImplementedError
+
+    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
+        """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
+        raise NotImplementedError
+
+    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+        """What all queries of the block add to the gradients of a panel of keys and values."""
+        raise NotImplementedError
+
+    def part(self, name: str) -> Value:
         return self.layout.place(self.f, self.base, name)
 
-    def _tile_part(self, name: str, tile: Value, each: int) -> Value:
-        return self.f.at(self._part(name), tile * each)
+    def tile_part(self, name: str, tile: Value, each: int) -> Value:
+        return self.f.at(self.part(name), tile * each)
 
-    # ---- keys and values ---------------------------------------------------------------------
-
-    def _copy_keys(self) -> None:
-        f, a = self.f, self.a
-        places = [f.at(self.base, self.layout.size)]
-        for _ in range(3):
-            places.append(f.at(places[-1], a.key_room))
-        self.keys, self.values, self.grad_keys, self.grad_values = places
-        whole, one = f.ceil_div(a.keys, ROWS) * ROWS, f.constant(1.0, F32)
-        key = f.at(a.key, self.b * a.k_b + self.shared * a.k_h)
-        fetch(f, self.keys, key, a.keys, whole, a.width, a.k_t, a.k_d, one)
-        value = f.at(a.value, self.b * a.v_b + self.shared * a.v_h)
-        fetch(f, self.values, value, a.keys, whole, a.value_width, a.v_t, a.v_d, one)
-        f.fill_bytes(self.grad_keys, 0, a.key_room)
-        f.fill_bytes(self.grad_values, 0, a.key_room)
+    # ---- keys and queries ---------------------------------------------------------------------
 
     def _deliver_keys(self) -> None:
         f, a = self.f, self.a
@@ -180,8 +188,6 @@ class _Task:
         place = f.at(a.grad_value, self.b * a.dv_b + self.shared * a.dv_h)
         one = f.constant(1.0, F32)
         deliver(f, place, self.grad_values, a.keys, a.value_width, a.dv_t, one)
-
-    # ---- queries -----------------------------------------------------------------------------
 
     def _locate(self, h: Value) -> None:
         """Pointers of one query head."""
@@ -199,16 +205,16 @@ class _Task:
         left = f.minimum(a.queries - q0, QUERIES)
         tiles = f.ceil_div(left, WIDTH)
         with f.loop(0, tiles) as tile:
-            self._prepare(q0, tile.index)
+            self.prepare(q0, tile.index)
         end = f.minimum(q0 + left, a.keys) if self.s.causal else a.keys
-        with f.loop(0, end, KEYS_AT_ONCE) as loop:
+        with f.loop(0, end, self.keys_at_once) as loop:
             k0 = loop.index
-            count = f.minimum(end - k0, KEYS_AT_ONCE)
+            count = f.minimum(end - k0, self.keys_at_once)
             first = self._first_tile(q0, k0)
             with f.loop(first, tiles) as tile:
-                self._tile(q0, k0, tile.index, count)
-            with f.loop(0, count, ROWS) as panel:
-                self._gather(q0, k0, panel.index, tiles)
+                self.tile(q0, k0, tile.index, count)
+            with f.loop(0, count, self.panel) as panel:
+                self.gather(q0, k0, panel.index, tiles)
         with f.loop(0, tiles) as tile:
             self._deliver_query(q0, tile.index)
 
@@ -218,33 +224,14 @@ class _Task:
             return self.f.constant(0)
         return self.f.maximum(key - q0, 0) // WIDTH
 
-    def _prepare(self, q0: Value, tile: Value) -> None:
-        """Copy a tile of queries and gradients, as rows and turned; delta and the statistics."""
-        f, a, s = self.f, self.a, self.s
-        start = q0 + tile * WIDTH
-        valid = f.minimum(a.queries - start, WIDTH)
-        one = f.constant(1.0, F32)
-        for name, source, width, step, item in (
-            ("query", self.query, a.width, a.q_t, a.q_d),
-            ("grad", self.grad, a.value_width, a.g_t, a.g_d),
-        ):
-            rows = self._tile_part(f"{name}_rows", tile, WIDTH * s.row_bytes)
-            fetch(f, rows, f.at(source, start * step), valid, WIDTH, width, step, item, one)
-            turned = self._tile_part(name, tile, s.row_floats * LINE)
-            turn(f, turned, LINE, rows, s.row_bytes, WIDTH, width)
-        # The result's place serves for the turned output first.
-        rows = self._part("rows")
-        out = self._tile_part("result", tile, s.row_floats * LINE)
-        place = f.at(self.out, start * a.o_t)
-        fetch(f, rows, place, valid, WIDTH, a.value_width, a.o_t, a.o_d, one)
-        turn(f, out, LINE, rows, s.row_bytes, WIDTH, a.value_width)
-        grad = self._tile_part("grad", tile, s.row_floats * LINE)
+    def keep_stats(self, start: Value, valid: Value, tile: Value, grad: Value, out: Value) -> None:
+        """Delta of a tile, from its turned gradients and results, beside the statistics."""
+        f, a = self.f, self.a
         with f.loop(0, a.value_width, 1, [f.zero(VECTOR)] * VECTORS) as loop:
             at = loop.index * LINE
             x, y = (load_tile(f, f.at(p, at), LINE, 1)[0] for p in (grad, out))
             loop.next(*[f.fma(*each) for each in zip(x, y, loop.carried, strict=True)])
-        f.fill_bytes(out, 0, a.columns * (s.group * LINE))
-        stats = self._tile_part("stats", tile, 3 * LINE)
+        stats = self.tile_part("stats", tile, 3 * LINE)
         for v in range(VECTORS):
             mask = f.low_mask(valid - v * LANES, LANES)
             source = f.at(self.stats, start + v * LANES, F32)
@@ -257,13 +244,60 @@ class _Task:
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * WIDTH
         valid = f.minimum(a.queries - start, WIDTH)
-        rows, result = self._part("rows"), self._tile_part("result", tile, s.row_floats * LINE)
+        rows, result = self.part("rows"), self.tile_part("result", tile, s.row_floats * LINE)
         turn(f, rows, s.row_bytes, result, LINE, a.width, WIDTH)
         deliver(f, f.at(self.grad_query, start * a.dq_t), rows, valid, a.width, a.dq_t, self.factor)
 
-    # ---- a block of queries and a block of keys ----------------------------------------------
+    def _copy_mask(self, start: Value, k0: Value, count: Value) -> None:
+        f, a = self.f, self.a
+        valid = f.minimum(a.queries - start, WIDTH)
+        rows, place = self.part("mask_rows"), f.at(self.mask, start * a.m_t + k0 * a.m_d)
+        mask_rows(f, rows, place, valid, count, a.m_t, a.m_d)
+        turn(f, self.part("mask"), LINE, rows, self.mask_step, WIDTH, count)
 
-    def _tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
+
+class _VectorTask(BackwardTask):
+    """Products of vectors, operands in float32."""
+
+    def begin(self) -> None:
+        f, a = self.f, self.a
+        places = [f.at(self.base, self.layout.size)]
+        for _ in range(3):
+            places.append(f.at(places[-1], a.key_room))
+        self.keys, self.values, self.grad_keys, self.grad_values = places
+        whole, one = f.ceil_div(a.keys, ROWS) * ROWS, f.constant(1.0, F32)
+        key = f.at(a.key, self.b * a.k_b + self.shared * a.k_h)
+        fetch(f, self.keys, key, a.keys, whole, a.width, a.k_t, a.k_d, one)
+        value = f.at(a.value, self.b * a.v_b + self.shared * a.v_h)
+        fetch(f, self.values, value, a.keys, whole, a.value_width, a.v_t, a.v_d, one)
+        f.fill_bytes(self.grad_keys, 0, a.key_room)
+        f.fill_bytes(self.grad_values, 0, a.key_room)
+
+    def prepare(self, q0: Value, tile: Value) -> None:
+        """Copy a tile of queries and gradients, as rows and turned; delta and the statistics."""
+        f, a, s = self.f, self.a, self.s
+        start = q0 + tile * WIDTH
+        valid = f.minimum(a.queries - start, WIDTH)
+        one = f.constant(1.0, F32)
+        for name, source, width, step, item in (
+            ("query", self.query, a.width, a.q_t, a.q_d),
+            ("grad", self.grad, a.value_width, a.g_t, a.g_d),
+        ):
+            rows = self.tile_part(f"{name}_rows", tile, WIDTH * s.row_bytes)
+            fetch(f, rows, f.at(source, start * step), valid, WIDTH, width, step, item, one)
+            turned = self.tile_part(name, tile, s.row_floats * LINE)
+            turn(f, turned, LINE, rows, s.row_bytes, WIDTH, width)
+        # The result's place serves for the turned output first.
+        rows = self.part("rows")
+        out = self.tile_part("result", tile, s.row_floats * LINE)
+        place = f.at(self.out, start * a.o_t)
+        fetch(f, rows, place, valid, WIDTH, a.value_width, a.o_t, a.o_d, one)
+        turn(f, out, LINE, rows, s.row_bytes, WIDTH, a.value_width)
+        grad = self.tile_part("grad", tile, s.row_floats * LINE)
+        self.keep_stats(start, valid, tile, grad, out)
+        f.fill_bytes(out, 0, a.columns * (s.group * LINE))
+
+    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
         """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * WIDTH
@@ -272,10 +306,10 @@ class _Task:
         if s.mask is not None:
             self._copy_mask(start, k0, count)
         query, grad, result = (
-            self._tile_part(name, tile, s.row_floats * LINE) for name in ("query", "grad", "result")
+            self.tile_part(name, tile, s.row_floats * LINE) for name in ("query", "grad", "result")
         )
-        weights, slopes = (self._tile_part(n, tile, LINE) for n in ("weights", "slopes"))
-        stats = load_tile(f, self._tile_part("stats", tile, 3 * LINE), LINE, 3)
+        weights, slopes = (self.tile_part(n, tile, LINE) for n in ("weights", "slopes"))
+        stats = load_tile(f, self.tile_part("stats", tile, 3 * LINE), LINE, 3)
         step = Step(s.row_bytes, 4, LINE)
         with f.loop(0, count, ROWS) as panel:
             at = (k0 + panel.index) * s.row_bytes
@@ -291,13 +325,6 @@ class _Task:
             left = f.at(self.keys, k0 * s.row_bytes + group.index * (s.group * 4))
             before = load_tile(f, place, LINE, s.group)
             store_tile(f, product(f, left, slopes, count, step, before), place, LINE)
-
-    def _copy_mask(self, start: Value, k0: Value, count: Value) -> None:
-        f, a = self.f, self.a
-        valid = f.minimum(a.queries - start, WIDTH)
-        rows, place = self._part("mask_rows"), f.at(self.mask, start * a.m_t + k0 * a.m_d)
-        mask_rows(f, rows, place, valid, count, a.m_t, a.m_d)
-        turn(f, self._part("mask"), LINE, rows, MASK_STEP, WIDTH, count)
 
     def _weigh(
         self,
@@ -321,7 +348,7 @@ class _Task:
                 place = f.at(f.at(weights, at), v * VECTOR.nbytes)
                 score = f.fma(f.load(VECTOR, place), factor, -top[v])
                 if s.mask is not None:
-                    mask = f.at(self._part("mask"), (row + loop.index) * LINE + v * VECTOR.nbytes)
+                    mask = f.at(self.part("mask"), (row + loop.index) * LINE + v * VECTOR.nbytes)
                     score = score + f.load(VECTOR, mask)
                 weight = exp2(f, score) * inverse[v]
                 if s.causal:
@@ -332,7 +359,7 @@ class _Task:
                 place = f.at(f.at(slopes, at), v * VECTOR.nbytes)
                 f.store(weight * (f.load(VECTOR, place) - delta[v]), place)
 
-    def _gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
         """What all queries of the block add to the gradients of ROWS keys and values."""
         f, a, s = self.f, self.a, self.s
         first = self._first_tile(q0, k0 + panel)
@@ -344,5 +371,5 @@ class _Task:
             (self.grad_keys, "slopes", "query_rows", a.width),
             (self.grad_values, "weights", "grad_rows", a.value_width),
         ):
-            operands = [f.at(self._part(source), scores), f.at(self._part(rows), skipped)]
+            operands = [f.at(self.part(source), scores), f.at(self.part(rows), skipped)]
             f.call("gather", VOID, [f.at(target, at), *operands, count, columns])

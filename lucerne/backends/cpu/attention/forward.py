@@ -29,7 +29,6 @@ from lucerne.backends.cpu.attention.micro import (
     store_tile,
     tree,
     turn,
-    write_turn,
     zeros,
 )
 from lucerne.backends.cpu.attention.plan import (
@@ -46,9 +45,7 @@ from lucerne.backends.cpu.attention.rows import (
     deliver,
     fetch,
     mask_rows,
-    write_deliver,
-    write_fetch,
-    write_mask_rows,
+    write_row_code,
 )
 from lucerne.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
 
@@ -91,17 +88,13 @@ def scratch_bytes(s: Structure, keys: int) -> int:
 
 def write(m: Module, s: Structure) -> None:
     """`i64 attend(ptr block)`."""
-    write_turn(m)
-    write_fetch(m, s.type, s.row_bytes)
-    write_deliver(m, s.type, s.row_bytes)
-    if s.mask is not None:
-        write_mask_rows(m, s.mask, MASK_STEP)
+    write_row_code(m, s, MASK_STEP)
     _VectorTask(m, s, words(s.mask is not None), scratch(s)).write()
     write_entry(m, words(s.mask is not None))
 
 
-def write_entry(m: Module, words: Words) -> None:
-    with m.function("attend", [("block", PTR)], I64) as f:
+def write_entry(m: Module, words: Words, name: str = "attend") -> None:
+    with m.function(name, [("block", PTR)], I64) as f:
         count = words.read(f, f.args[0], "tasks")
         f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], count])
         f.ret(0)

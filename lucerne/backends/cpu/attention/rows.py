@@ -6,7 +6,8 @@ strides and conversions are dealt with here.
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.attention.micro import LANES, LOG2_E, VECTOR
+from lucerne.backends.cpu.attention.micro import LANES, LOG2_E, VECTOR, write_turn
+from lucerne.backends.cpu.attention.plan import Structure
 from lucerne.backends.cpu.emit.builder import F32, I8, I64, PTR, VOID, Function, Module, Type, Value
 from lucerne.backends.cpu.emit.types import int_of
 
@@ -125,3 +126,12 @@ def deliver(f: Function, *args: Value | int) -> None:
 
 def mask_rows(f: Function, *args: Value | int) -> None:
     f.call("mask_rows", VOID, list(args))
+
+
+def write_row_code(m: Module, s: Structure, mask_step: int) -> None:
+    """All that moves rows: turned, fetched, delivered, and masks if there are any."""
+    write_turn(m)
+    write_fetch(m, s.type, s.row_bytes)
+    write_deliver(m, s.type, s.row_bytes)
+    if s.mask is not None:
+        write_mask_rows(m, s.mask, mask_step)

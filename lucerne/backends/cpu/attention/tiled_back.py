@@ -16,6 +16,7 @@ in registers already.)
 from __future__ import annotations
 
 from lucerne.backends.cpu.attention import backward
+from lucerne.backends.cpu.attention.forward import write_entry
 from lucerne.backends.cpu.attention.micro import (
     LANES,
     LINE,
@@ -26,16 +27,11 @@ from lucerne.backends.cpu.attention.micro import (
     exp2,
     load_tile,
     turn,
-    write_turn,
 )
-from lucerne.backends.cpu.attention.plan import Arguments, Scratch, Structure, Words, single
+from lucerne.backends.cpu.attention.plan import Scratch, Structure, Words, single
 from lucerne.backends.cpu.attention.rows import (
-    deliver,
     fetch,
-    mask_rows,
-    write_deliver,
-    write_fetch,
-    write_mask_rows,
+    write_row_code,
 )
 from lucerne.backends.cpu.attention.tile_forms import (
     SIDE,
@@ -52,7 +48,7 @@ from lucerne.backends.cpu.attention.tile_forms import (
     to_rows,
     write_forms,
 )
-from lucerne.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
+from lucerne.backends.cpu.emit.builder import F32, I32, Module, Value
 
 TILES = 4
 QUERIES = KEYS = TILES * SIDE
@@ -118,52 +114,29 @@ def sizes(s: Structure, keys: int, width: int, value_width: int) -> dict[str, in
 
 def write(m: Module, s: Structure) -> None:
     """`i64 attend_back(ptr block)`."""
-    write_turn(m)
-    write_fetch(m, s.type, s.row_bytes)
-    write_deliver(m, s.type, s.row_bytes)
-    if s.mask is not None:
-        write_mask_rows(m, s.mask, MASK_STEP)
+    assert (SIDE, QUERIES) == (WIDTH, backward.QUERIES), (
+        "vectors are as wide as on all machines with tiles"
+    )
+    write_row_code(m, s, MASK_STEP)
     write_forms(m)
-    _Task(m, s).write()
-    with m.function("attend_back", [("block", PTR)], I64) as f:
-        count = words(s.mask is not None).read(f, f.args[0], "tasks")
-        f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], count])
-        f.ret(0)
+    found = words(s.mask is not None)
+    _TileTask(m, s, found, scratch(s)).write()
+    write_entry(m, found, "attend_back")
 
 
-class _Task:
-    """Writes the function of one task."""
+class _TileTask(backward.BackwardTask):
+    """Products of tiles, operands in bfloat16."""
 
-    def __init__(self, m: Module, s: Structure) -> None:
-        self.m, self.s = m, s
-        self.layout = scratch(s)
+    keys_at_once = KEYS
+    panel = SIDE
+    mask_step = MASK_STEP
 
-    def write(self) -> None:
-        params = [("block", PTR), ("chunk", I64), ("tid", I64)]
-        with self.m.function("task", params, internal=True) as f:
-            self.f = f
-            block, chunk, tid = f.args
-            self.a = a = Arguments(f, block, words(self.s.mask is not None))
-            self.base = f.at(a.workspace, tid * a.scratch)
-            shared = a.heads // a.sharing
-            self.b, self.shared = chunk // shared, chunk % shared
-            self.factor = single(f, a.scale)
-            begin_tiles(f)
-            self._take_keys()
-            with f.loop(0, a.sharing) as head:
-                self._locate(self.shared * a.sharing + head.index)
-                with f.loop(0, a.queries, QUERIES) as loop:
-                    self._query_block(loop.index)
-            end_tiles(f)
-            self._deliver_keys()
+    def begin(self) -> None:
+        begin_tiles(self.f)
+        self._take_keys()
 
-    def _part(self, name: str) -> Value:
-        return self.layout.place(self.f, self.base, name)
-
-    def _tile_part(self, name: str, tile: Value, each: int) -> Value:
-        return self.f.at(self._part(name), tile * each)
-
-    # ---- keys and values ---------------------------------------------------------------------
+    def end(self) -> None:
+        end_tiles(self.f)
 
     def _take_keys(self) -> None:
         """Keys and values as A, keys turned as well, 32 at a time; empty gradients."""
@@ -175,7 +148,7 @@ class _Task:
         self.key_step, self.value_step = a.wide * 2, a.tall * 2
         key = f.at(a.key, self.b * a.k_b + self.shared * a.k_h)
         value = f.at(a.value, self.b * a.v_b + self.shared * a.v_h)
-        rows, across = self._part("rows"), self._part("turned")
+        rows, across = self.part("rows"), self.part("turned")
         one = f.constant(1.0, F32)
         with f.loop(0, a.keys, SIDE) as loop:
             k = loop.index
@@ -194,56 +167,12 @@ class _Task:
         f.fill_bytes(self.grad_keys, 0, a.whole * s.row_bytes)
         f.fill_bytes(self.grad_values, 0, a.whole * s.row_bytes)
 
-    def _deliver_keys(self) -> None:
-        f, a = self.f, self.a
-        place = f.at(a.grad_key, self.b * a.dk_b + self.shared * a.dk_h)
-        deliver(f, place, self.grad_keys, a.keys, a.width, a.dk_t, self.factor)
-        place = f.at(a.grad_value, self.b * a.dv_b + self.shared * a.dv_h)
-        one = f.constant(1.0, F32)
-        deliver(f, place, self.grad_values, a.keys, a.value_width, a.dv_t, one)
-
-    # ---- queries -----------------------------------------------------------------------------
-
-    def _locate(self, h: Value) -> None:
-        """Pointers of one query head."""
-        f, a, b = self.f, self.a, self.b
-        self.query = f.at(a.query, b * a.q_b + h * a.q_h)
-        self.grad = f.at(a.grad, b * a.g_b + h * a.g_h)
-        self.out = f.at(a.out, b * a.o_b + h * a.o_h)
-        self.grad_query = f.at(a.grad_query, b * a.dq_b + h * a.dq_h)
-        self.stats = f.at(a.stats, (b * a.heads + h) * a.queries * 2, F32)
-        if self.s.mask is not None:
-            self.mask = f.at(a.mask, b * a.m_b + h * a.m_h)
-
-    def _query_block(self, q0: Value) -> None:
-        f, a = self.f, self.a
-        left = f.minimum(a.queries - q0, QUERIES)
-        tiles = f.ceil_div(left, SIDE)
-        with f.loop(0, tiles) as tile:
-            self._prepare(q0, tile.index)
-        end = f.minimum(q0 + left, a.keys) if self.s.causal else a.keys
-        with f.loop(0, end, KEYS) as loop:
-            k0 = loop.index
-            count = f.minimum(end - k0, KEYS)
-            with f.loop(self._first_tile(q0, k0), tiles) as tile:
-                self._tile(q0, k0, tile.index, count)
-            with f.loop(0, count, SIDE) as panel:
-                self._gather(q0, k0, panel.index, tiles)
-        with f.loop(0, tiles) as tile:
-            self._deliver_query(q0, tile.index)
-
-    def _first_tile(self, q0: Value, key: Value) -> Value:
-        """The first tile of a block whose queries see this key."""
-        if not self.s.causal:
-            return self.f.constant(0)
-        return self.f.maximum(key - q0, 0) // SIDE
-
-    def _prepare(self, q0: Value, tile: Value) -> None:
+    def prepare(self, q0: Value, tile: Value) -> None:
         """A tile of queries and of gradients as B, both ways; delta and the statistics."""
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * SIDE
         valid = f.minimum(a.queries - start, SIDE)
-        rows, across = self._part("rows"), self._part("turned")
+        rows, across = self.part("rows"), self.part("turned")
         one = f.constant(1.0, F32)
         for source, width, wide, step, item, pairs, turned in (
             (self.query, a.width, a.wide, a.q_t, a.q_d, a.at_query_pairs, a.at_query_turned),
@@ -256,35 +185,14 @@ class _Task:
             turn(f, across, LINE, rows, s.row_bytes, SIDE, wide)
             place = f.at(f.at(self.base, turned), tile * (wide // SIDE) * STEP_BYTES)
             to_pairs(f, place, 0, across, LINE, wide, SIDE)
-        out = self._part("out_turned")  # beside the gradients, which were turned last
+        out = self.part("out_turned")  # beside the gradients, which were turned last
         place = f.at(self.out, start * a.o_t)
         fetch(f, rows, place, valid, SIDE, a.value_width, a.o_t, a.o_d, one)
         turn(f, out, LINE, rows, s.row_bytes, SIDE, a.value_width)
-        with f.loop(0, a.value_width, 1, [f.zero(VECTOR)] * VECTORS) as loop:
-            at = loop.index * LINE
-            x, y = (load_tile(f, f.at(p, at), LINE, 1)[0] for p in (across, out))
-            loop.next(*[f.fma(*each) for each in zip(x, y, loop.carried, strict=True)])
-        f.fill_bytes(self._tile_part("result", tile, s.row_floats * LINE), 0, a.wide * LINE)
-        stats = self._tile_part("stats", tile, 3 * LINE)
-        for v in range(VECTORS):
-            mask = f.low_mask(valid - v * LANES, LANES)
-            source = f.at(self.stats, start + v * LANES, F32)
-            top = f.masked_load(VECTOR, source, mask)
-            inverse = f.masked_load(VECTOR, f.at(source, a.queries, F32), mask)
-            for i, found in enumerate((top, inverse, loop.results[v])):
-                f.store(found, f.at(stats, i * LINE + v * VECTOR.nbytes))
+        self.keep_stats(start, valid, tile, across, out)
+        f.fill_bytes(self.tile_part("result", tile, s.row_floats * LINE), 0, a.wide * LINE)
 
-    def _deliver_query(self, q0: Value, tile: Value) -> None:
-        f, a, s = self.f, self.a, self.s
-        start = q0 + tile * SIDE
-        valid = f.minimum(a.queries - start, SIDE)
-        rows, result = self._part("rows"), self._tile_part("result", tile, s.row_floats * LINE)
-        turn(f, rows, s.row_bytes, result, LINE, a.width, SIDE)
-        deliver(f, f.at(self.grad_query, start * a.dq_t), rows, valid, a.width, a.dq_t, self.factor)
-
-    # ---- a block of queries and a block of keys ----------------------------------------------
-
-    def _tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
+    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
         """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * SIDE
@@ -292,11 +200,11 @@ class _Task:
             count = f.minimum(count, start + SIDE - k0)
         if s.mask is not None:
             self._copy_mask(start, k0, count)
-        stats = load_tile(f, self._tile_part("stats", tile, 3 * LINE), LINE, 3)
+        stats = load_tile(f, self.tile_part("stats", tile, 3 * LINE), LINE, 3)
         limits = self._limits(start)
         query = f.at(f.at(self.base, a.at_query_turned), tile * (a.wide // SIDE) * STEP_BYTES)
         grad = f.at(f.at(self.base, a.at_grad_turned), tile * (a.tall // SIDE) * STEP_BYTES)
-        scores, changes = self._part("scores"), self._part("changes")
+        scores, changes = self.part("scores"), self.part("changes")
         with f.loop(0, count, SIDE) as panel:
             key = k0 + panel.index
             left = f.at(self.keys, key * self.key_step)
@@ -306,19 +214,12 @@ class _Task:
             given = [self.value_step, grad, a.tall // SIDE, 0]
             multiply(f, changes, LINE, left, *given)
             self._weigh(key, panel.index, tile, stats, limits)
-        pairs = self._tile_part("slope_pairs", tile, TILES * STEP_BYTES)
-        result = self._tile_part("result", tile, s.row_floats * LINE)
+        pairs = self.tile_part("slope_pairs", tile, TILES * STEP_BYTES)
+        result = self.tile_part("result", tile, s.row_floats * LINE)
         with f.loop(0, a.wide, SIDE) as loop:
             left = f.at(self.turned, loop.index * a.turned_step + k0 * 2)
             given = [a.turned_step, pairs, f.ceil_div(count, SIDE), 1]
             multiply(f, f.at(result, loop.index * LINE), LINE, left, *given)
-
-    def _copy_mask(self, start: Value, k0: Value, count: Value) -> None:
-        f, a = self.f, self.a
-        valid = f.minimum(a.queries - start, SIDE)
-        rows, place = self._part("mask_rows"), f.at(self.mask, start * a.m_t + k0 * a.m_d)
-        mask_rows(f, rows, place, valid, count, a.m_t, a.m_d)
-        turn(f, self._part("mask"), LINE, rows, MASK_STEP, SIDE, count)
 
     def _limits(self, start: Value) -> list[Value]:
         """The last key each query sees; none for those beyond the last query."""
@@ -340,8 +241,8 @@ class _Task:
         f = self.f
         factor = f.splat(single(f, self.a.scale * LOG2_E), LANES)
         across = row * SCORE_STEP + tile * STEP
-        weights, slopes = (f.at(self._part(n), across) for n in ("weights", "slopes"))
-        pairs = self._tile_part("slope_pairs", tile, TILES * STEP_BYTES)
+        weights, slopes = (f.at(self.part(n), across) for n in ("weights", "slopes"))
+        pairs = self.tile_part("slope_pairs", tile, TILES * STEP_BYTES)
         pairs = f.at(pairs, (row // SIDE) * STEP_BYTES)
         with f.loop(0, SIDE, 2, at_least_once=True) as loop:
             made = []
@@ -372,14 +273,14 @@ class _Task:
         f = self.f
         top, inverse, delta = stats
         at = here * LINE + v * VECTOR.nbytes
-        score = f.fma(f.load(VECTOR, f.at(self._part("scores"), at)), factor, -top[v])
+        score = f.fma(f.load(VECTOR, f.at(self.part("scores"), at)), factor, -top[v])
         if self.s.mask is not None:
-            place = f.at(self._part("mask"), hide * LINE + v * VECTOR.nbytes)
+            place = f.at(self.part("mask"), hide * LINE + v * VECTOR.nbytes)
             score = score + f.load(VECTOR, place)
         weight = f.select(number <= limits[v], exp2(f, score) * inverse[v], 0.0)
-        return weight, weight * (f.load(VECTOR, f.at(self._part("changes"), at)) - delta[v])
+        return weight, weight * (f.load(VECTOR, f.at(self.part("changes"), at)) - delta[v])
 
-    def _gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
         """What all queries of the block add to the gradients of 32 keys and values."""
         f, a, s = self.f, self.a, self.s
         first = self._first_tile(q0, k0 + panel)
@@ -389,7 +290,7 @@ class _Task:
             (self.grad_keys, "slopes", a.at_query_pairs, a.wide),
             (self.grad_values, "weights", a.at_grad_pairs, a.tall),
         ):
-            left = f.at(self._part(name), scores)
+            left = f.at(self.part(name), scores)
             right = f.at(f.at(self.base, pairs), first * STEP_BYTES)
             with f.loop(0, columns, SIDE) as loop:
                 place = f.at(f.at(target, at), loop.index * 4)
