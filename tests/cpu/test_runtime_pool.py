@@ -86,6 +86,24 @@ def test_every_chunk_of_100_000_jobs_runs_once(code: Code, spins: int) -> None:
         check_jobs(code, JOBS, seed)
 
 
+@pytest.mark.parametrize("chunks", [32766, 32767, 32768, 65535, 65536, 200_001])
+def test_jobs_of_very_many_chunks(code: Code, chunks: int) -> None:
+    """More than a ticket can count: they are handed out several at a time."""
+    pool.set_threads(4)
+    counts = np.zeros((1, chunks + 64), np.int64)
+    run_jobs(code, "count", np.array([chunks]), counts)
+    np.testing.assert_array_equal(counts[0], np.arange(chunks + 64) < chunks)
+
+
+def test_a_thread_works_on_one_end(code: Code) -> None:
+    """The caller takes the first chunks and a worker the last ones: no other order is possible."""
+    pool.set_threads(2)
+    tids = np.zeros((200, WIDTH), np.int64)
+    run_jobs(code, "note_tid", np.full(200, WIDTH), tids)
+    assert set(np.unique(tids)) <= {0, 1}
+    np.testing.assert_array_equal(tids, np.sort(tids, axis=1))
+
+
 def test_nested_calls_run_their_chunks(code: Code) -> None:
     pool.set_threads(4)
     counts = np.zeros((200, WIDTH), np.int64)

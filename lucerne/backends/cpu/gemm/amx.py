@@ -54,7 +54,7 @@ _TILE_BYTES = 2 * STEP
 _PACKED_BLOCK_BYTES = 16 << 20
 _OWN_B_BYTES = 512 << 10
 _COLUMN_BLOCK = 2048
-_SERIAL_FLOPS, _LARGE_FLOPS = 1e7, 1e9
+_SERIAL_FLOPS, _LARGE_FLOPS = 3e6, 1e9
 _PARTS_FLOPS, _PARTS_REUSE, _PARTS_SHORT_REUSE = 5e6, 64, 50
 """Cutting numbers pays when each is used often enough: a little less if k is one block."""
 _MOST_WHOLE = 12 << 20

@@ -6,10 +6,13 @@ not woken: a small job ends at once even if every worker sleeps. A call from ins
 a second Python thread while the pool is in use, runs its chunks serially as tid 0 (so a nested
 call needs its own block). Workers start at the first parallel call, not at import.
 
-How a job is handed out. One 64-bit ticket holds `epoch << 32 | next chunk`; whoever wants a chunk
-advances it by compare-and-exchange. A new job raises the epoch. After the last chunk the ticket is
-poisoned (next = 2^31 - 1) *before* the fields of the job change, so that a worker that comes late
-can never claim a chunk of the next job with what it read of the old one.
+How a job is handed out. One 64-bit ticket holds `epoch << 32 | taken last << 16 | taken first`;
+whoever wants a chunk advances it by compare-and-exchange. Threads with an even number take the
+first chunk that is left, the others the last one: in kernels that follow each other a thread then
+works on the same end of a tensor, whose bytes are in its cache. Chunks beyond `_MOST` are handed
+out several at a time. A new job raises the epoch. After the last chunk the ticket is poisoned
+*before* the fields of the job change, so that a worker that comes late can never claim a chunk of
+the next job with what it read of the old one.
 
 Workers spin for about 100 us, then sleep on the epoch half of the ticket. `sleepers` is counted so
 that a caller whose workers all spin makes no system call. Workers take over the floating-point
@@ -33,10 +36,13 @@ SPINS = 2000
 """Pauses before a worker sleeps: about 100 us."""
 _JOIN_SPINS = 4000
 _POISON = (1 << 31) - 1
+_SIDE_BITS = 16
+_MOST = (1 << 15) - 1
+"""Pieces of a job: fewer than what a poisoned ticket says was taken."""
 
 # The layout of the pool's variable. What different threads write stands on different cache lines.
 _TICKET, _EPOCH, _DONE, _SLEEPERS = 0, 4, 64, 128
-_TASK, _BLOCK, _COUNT, _LIMIT, _MODE = 192, 200, 208, 216, 224
+_TASK, _BLOCK, _COUNT, _LIMIT, _MODE, _GROUP = 192, 200, 208, 216, 224, 232
 _BUSY, _WANTED, _RUNNING, _SPINS = 256, 264, 272, 280
 _MUTEX, _CONDITION, _SIZE = 320, 448, 576
 _VARIABLE = "lucerne_pool"
@@ -117,17 +123,27 @@ class _Writer:
             task = f.atomic_load(PTR, self._at(f, _TASK))
             block = f.atomic_load(PTR, self._at(f, _BLOCK))
             count = f.atomic_load(I64, self._at(f, _COUNT))
+            group = f.atomic_load(I64, self._at(f, _GROUP))
+            pieces = f.ceil_div(count, group)
+            from_end = f.compare("ne", tid & 1, 0)
+            step = f.select(from_end, f.constant(1 << _SIDE_BITS), 1)
             ticket_place = self._at(f, _TICKET)
             with f.while_([f.atomic_load(I64, ticket_place)]) as loop:
                 [ticket] = loop.carried
                 ticket_epoch = f.convert("trunc", f.bits("lshr", ticket, 32), I32)
-                chunk = ticket & 0xFFFFFFFF
-                claimable = f.compare("eq", ticket_epoch, epoch) & (chunk < count)
+                first = ticket & ((1 << _SIDE_BITS) - 1)
+                last = f.bits("lshr", ticket, _SIDE_BITS) & ((1 << _SIDE_BITS) - 1)
+                claimable = f.compare("eq", ticket_epoch, epoch) & (first + last < pieces)
                 with f.if_(claimable) as try_:
-                    seen, claimed = f.compare_exchange(ticket_place, ticket, ticket + 1)
+                    seen, claimed = f.compare_exchange(ticket_place, ticket, ticket + step)
                     with f.if_(claimed) as run:
-                        f.call_at(task, VOID, [block, chunk, tid])
-                        f.atomic("add", self._at(f, _DONE), 1, I32, "release")
+                        piece = f.select(from_end, pieces - 1 - last, first)
+                        start = piece * group
+                        stop = f.minimum(start + group, count)
+                        with f.loop(start, stop) as chunks:
+                            f.call_at(task, VOID, [block, chunks.index, tid])
+                        done = f.convert("trunc", stop - start, I32)
+                        f.atomic("add", self._at(f, _DONE), done, I32, "release")
                         run.give(f.atomic_load(I64, ticket_place))
                     with run.else_():
                         run.give(seen)
@@ -223,7 +239,11 @@ class _Writer:
         f.atomic_store(f.constant(0, I32), self._at(f, _BUSY))
 
     def _publish(self, f: Function, task: Value, block: Value, n: Value, limit: Value) -> None:
-        for v, place in ((task, _TASK), (block, _BLOCK), (n, _COUNT), (limit, _LIMIT)):
+        group = f.ceil_div(n, _MOST)
+        published = (
+            (task, _TASK), (block, _BLOCK), (n, _COUNT), (limit, _LIMIT), (group, _GROUP),
+        )  # fmt: skip
+        for v, place in published:
             f.atomic_store(v, self._at(f, place))
         if self.target.is_x86:
             f.call("llvm.x86.sse.stmxcsr", VOID, [self._at(f, _MODE)])
