@@ -29,35 +29,61 @@ def load(torch: Any, model: Any, arrays: Arrays) -> None:
 # ---- models ------------------------------------------------------------------------------------
 
 
-def gpt_model(torch: Any, s: Language) -> Any:
-    """A GPT: attention and a two-layer perceptron, each behind a layer norm."""
-    nn, F = torch.nn, torch.nn.functional
+def layer_of(torch: Any, s: Language, eps: float = 1e-5) -> Any:
+    """The class of what all transformer layers have: two norms, attention's two products and those
+    of a perceptron."""
+    nn = torch.nn
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Layer(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(s.width), nn.LayerNorm(s.width)
+            self.norm1, self.norm2 = nn.LayerNorm(s.width, eps), nn.LayerNorm(s.width, eps)
             self.qkv, self.out = nn.Linear(s.width, 3 * s.width), nn.Linear(s.width, s.width)
             self.up, self.down = nn.Linear(s.width, 4 * s.width), nn.Linear(4 * s.width, s.width)
 
-        def forward(self, x: Any) -> Any:
+        def attend(self, x: Any, causal: bool) -> Any:
             batch, length, width = x.shape
-            q, k, v = self.qkv(self.norm1(x)).split(width, dim=2)
+            q, k, v = self.qkv(x).split(width, dim=2)
             q = q.view(batch, length, s.heads, -1).transpose(1, 2)
             k = k.view(batch, length, s.heads, -1).transpose(1, 2)
             v = v.view(batch, length, s.heads, -1).transpose(1, 2)
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-            return x + self.down(F.gelu(self.up(self.norm2(x))))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return self.out(y.transpose(1, 2).reshape(batch, length, width))
 
-    class GPT(nn.Module):  # type: ignore[misc, name-defined]
+        def perceive(self, x: Any) -> Any:
+            return self.down(nn.functional.gelu(self.up(x)))
+
+    return Layer
+
+
+def block_of(torch: Any, s: Language) -> Any:
+    """The class of one layer of a GPT: attention and a perceptron, each behind a layer norm."""
+
+    class Block(layer_of(torch, s)):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            x = x + self.attend(self.norm1(x), True)
+            return x + self.perceive(self.norm2(x))
+
+    return Block
+
+
+def words_of(torch: Any, s: Language, block: Any) -> Any:
+    """The class of what is around the layers of a GPT: words to vectors, vectors to words."""
+    nn = torch.nn
+
+    class Words(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.token = nn.Embedding(s.words, s.width)
             self.place = nn.Embedding(s.length, s.width)
-            self.blocks = nn.ModuleList(Block() for _ in range(s.layers))
+            self.blocks = nn.ModuleList(block() for _ in range(s.layers))
             self.norm, self.head = nn.LayerNorm(s.width), nn.Linear(s.width, s.words, bias=False)
 
+    return Words
+
+
+def gpt_model(torch: Any, s: Language) -> Any:
+    class GPT(words_of(torch, s, block_of(torch, s))):  # type: ignore[misc]
         def forward(self, ids: Any) -> Any:
             x = self.token(ids) + self.place(torch.arange(ids.shape[1]))
             for block in self.blocks:
@@ -69,15 +95,11 @@ def gpt_model(torch: Any, s: Language) -> Any:
 
 def decoder_model(torch: Any, s: Language) -> Any:
     """The same GPT, one word at a time, with the keys and values of earlier words kept."""
-    nn, F = torch.nn, torch.nn.functional
     size = s.width // s.heads
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(layer_of(torch, s)):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(s.width), nn.LayerNorm(s.width)
-            self.qkv, self.out = nn.Linear(s.width, 3 * s.width), nn.Linear(s.width, s.width)
-            self.up, self.down = nn.Linear(s.width, 4 * s.width), nn.Linear(4 * s.width, s.width)
             self.register_buffer("keys", torch.zeros(1, s.heads, s.length, size))
             self.register_buffer("values", torch.zeros(1, s.heads, s.length, size))
 
@@ -89,17 +111,13 @@ def decoder_model(torch: Any, s: Language) -> Any:
             if length is not None:
                 keys, values = keys[:, :, :length], values[:, :, :length]
             q = q.view(1, s.heads, 1, size)
-            y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+            y = torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
             x = x + self.out(y.view(1, s.width))
-            return x + self.down(F.gelu(self.up(self.norm2(x))))
+            return x + self.perceive(self.norm2(x))
 
-    class Decoder(nn.Module):  # type: ignore[misc, name-defined]
+    class Decoder(words_of(torch, s, Block)):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.token = nn.Embedding(s.words, s.width)
-            self.place = nn.Embedding(s.length, s.width)
-            self.blocks = nn.ModuleList(Block() for _ in range(s.layers))
-            self.norm, self.head = nn.LayerNorm(s.width), nn.Linear(s.width, s.words, bias=False)
             self.register_buffer("places", torch.arange(s.length))
 
         def forward(self, token: Any, position: Any, length: int | None = None) -> Any:
@@ -115,25 +133,12 @@ def decoder_model(torch: Any, s: Language) -> Any:
 
 def bert_model(torch: Any, s: Language) -> Any:
     """A BERT encoder: layer norms behind attention and perceptron."""
-    nn, F = torch.nn, torch.nn.functional
+    nn = torch.nn
 
-    class Layer(nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv, self.out = nn.Linear(s.width, 3 * s.width), nn.Linear(s.width, s.width)
-            self.up, self.down = nn.Linear(s.width, 4 * s.width), nn.Linear(4 * s.width, s.width)
-            self.norm1 = nn.LayerNorm(s.width, eps=1e-12)
-            self.norm2 = nn.LayerNorm(s.width, eps=1e-12)
-
+    class Layer(layer_of(torch, s, 1e-12)):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
-            batch, length, width = x.shape
-            q, k, v = self.qkv(x).split(width, dim=2)
-            q = q.view(batch, length, s.heads, -1).transpose(1, 2)
-            k = k.view(batch, length, s.heads, -1).transpose(1, 2)
-            v = v.view(batch, length, s.heads, -1).transpose(1, 2)
-            y = F.scaled_dot_product_attention(q, k, v)
-            x = self.norm1(x + self.out(y.transpose(1, 2).reshape(batch, length, width)))
-            return self.norm2(x + self.down(F.gelu(self.up(x))))
+            x = self.norm1(x + self.attend(x, False))
+            return self.norm2(x + self.perceive(x))
 
     class Bert(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

@@ -4,8 +4,9 @@
     python -m benchmarks.where gpt --kernels 30    also the most expensive kernels of each side
     python -m benchmarks.where gpt --side lucerne  only Lucerne's compiled program
 
-Lucerne's times are processor time of one thread, torch's are those of its profiler (clock time, so
-the machine must be quiet). What the kernels don't explain of a plain call is the `rest`.
+Lucerne's eager times are processor time of one thread, the others clock time (so the machine must
+be quiet): those that compiled programs note themselves, and those of torch's profiler. What the
+kernels don't explain of a plain call is the `rest`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def kind_of(name: str) -> str:
 
 
 class Watch:
-    """Times every kernel of Lucerne's engine: machine code that calls one comes by here."""
+    """Times every kernel of Lucerne's engine in eager calls: machine code that calls one comes by
+    here. Compiled programs note the times of their steps themselves (`steps`)."""
 
     def __init__(self) -> None:
         self.times: Found = defaultdict(list)
@@ -67,8 +69,7 @@ class Watch:
     def _labelled(self, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def made(graph: Any) -> Any:
             before = getattr(self.now, "label", "unnamed")
-            names = "+".join(dict.fromkeys(n.op.name for n in graph.nodes))
-            self.now.label = f"{names}({', '.join(_shape(v.meta) for v in graph.inputs)})"
+            self.now.label = _label(graph)
             try:
                 return make(graph)
             finally:
@@ -97,14 +98,38 @@ def ours(side: str, program: str, calls: int) -> tuple[Found, float]:
     """Seconds per kernel of one call of the program, and of the whole call as users have it."""
     importlib.import_module("lucerne").set_num_threads(1)
     way = sides.ways(program)[side][0]
-    watch = Watch()
+    watch = Watch() if side != sides.OURS else None
     ready = sides.build(side, way, program, words=WORDS)
-    watch.times.clear()
-    for _ in range(calls):
-        ready.call()
+    if watch is None:
+        found = steps(ready.call, calls)
+    else:
+        watch.times.clear()
+        for _ in range(calls):
+            ready.call()
+        found = {name: _shares(times, calls) for name, times in watch.times.items()}
     command = [sys.executable, "-m", "benchmarks.where", program, "--child", f"whole {side}"]
     whole = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return {name: _shares(found, calls) for name, found in watch.times.items()}, whole
+    return found, whole
+
+
+def steps(call: Callable[[], Any], calls: int) -> Found:
+    """Seconds of each step of the programs that a call runs, at their best over the calls."""
+    measure = importlib.import_module("lucerne.explain.measure")
+    watch = measure.Stopwatch()
+    for _ in range(calls):
+        with measure.watching(watch):
+            call()
+    found: Found = defaultdict(list)
+    for program in watch.seen:
+        for step, seconds in zip(program.steps, watch.best[id(program)], strict=True):
+            found[_label(step.graph)].append(seconds)
+    return found
+
+
+def _label(graph: Any) -> str:
+    """The ops of a kernel and the shapes it reads."""
+    names = "+".join(dict.fromkeys(n.op.name for n in graph.nodes))
+    return f"{names}({', '.join(_shape(v.meta) for v in graph.inputs)})"
 
 
 def plain(side: str, program: str, calls: int) -> float:

@@ -32,6 +32,8 @@ def options(description: str, **defaults: Any) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="how many threads to use")
     parser.add_argument("--log", type=Path, help="write losses and times to this JSON file")
+    compiling = "compile the model: as one graph, or in parts if it has to be"
+    parser.add_argument("--compile", choices=["whole", "parts"], help=compiling)
     parser.add_argument("--plot", type=Path, help="draw the losses into this PNG file")
     for name, default in defaults.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
@@ -65,11 +67,15 @@ class Run:
         print(file=sys.stderr)
 
     def initial(self, model: Any) -> None:
-        """Keep a digest of the weights it begins with: the same for both frameworks."""
+        """Keep a digest of the weights it begins with: the same for both frameworks. With
+        `--compile` the model is compiled here."""
         found = hashlib.sha256()
         for name, value in model.state_dict().items():
             found.update(name.encode() + value.numpy().tobytes())
         self.numbers["initial"] = found.hexdigest()
+        if self.args.compile:
+            exact = {"mode": "bitwise"} if self.args.framework == "lucerne" else {}
+            model.compile(fullgraph=self.args.compile == "whole", **exact)
 
     def loss(self, value: Any) -> None:
         """Keep the loss of this step, a number or a tensor with one element."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any
 
+from lucerne.base.doors import Doors as _Doors
 from lucerne.base.garbage import Unhurried as _Unhurried
 
 with _Unhurried():
@@ -17,13 +18,17 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 _LAZY_MODULES = frozenset(
     {
         "__future__",
+        "_higher_order_ops",
         "accelerator",
         "amp",
         "compiler",
+        "control_flow",
         "cpu",
         "cuda",
         "distributed",
         "distributions",
+        "explain",
+        "export",
         "func",
         "functional",
         "fx",
@@ -33,6 +38,7 @@ _LAZY_MODULES = frozenset(
         "mps",
         "multiprocessing",
         "optim",
+        "profiler",
         "run_state",
         "serialization",
         "version",
@@ -45,8 +51,14 @@ _LAZY_NAMES = {
     "__version__": "version",
     "autocast": "amp",
     "compile": "compiler",
+    "lazy": "capture.lazy.mode",
+    "lazy_mode": "capture.lazy.mode",
+    "lazy_report": "capture.lazy.mode",
+    "lazy_sync": "capture.lazy.mode",
+    "cond": "control_flow",
     "load": "serialization",
     "save": "serialization",
+    "while_loop": "control_flow",
 }
 
 
@@ -61,6 +73,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'lucerne' has no attribute {name!r}")
 
 
+_Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
+
+
+class _HigherOrder:
+    """`lucerne.ops.higher_order`: control flow, loaded when it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_importlib.import_module("lucerne.control_flow"), name)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
 
@@ -71,6 +93,7 @@ with _Unhurried():
     from lucerne import linalg as linalg
     from lucerne import masked as masked
     from lucerne import nn as nn
+    from lucerne import ops as ops
     from lucerne import overrides as overrides
     from lucerne import random as random
     from lucerne import return_types as return_types
@@ -81,3 +104,5 @@ with _Unhurried():
     from lucerne import types as types
     from lucerne import utils as utils
     from lucerne.ops import aten as _aten  # noqa: F401
+
+ops.higher_order = _HigherOrder()  # type: ignore[attr-defined]

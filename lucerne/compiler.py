@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from lucerne import capture
 from lucerne.backend_names import chosen
 from lucerne.backend_names import list_backends as list_backends
 from lucerne.backend_names import register_backend as register_backend
+from lucerne.capture import ledger as capture_ledger
 from lucerne.capture import mark_dynamic as mark_dynamic
+from lucerne.capture.ledger import Budget, Ledger
+from lucerne.capture.ledger import CompileBudgetError as CompileBudgetError
 from lucerne.nn.modules.module import Module
 
 
@@ -120,11 +124,77 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    return False
+    """Whether the code that asks is being exported."""
+    return capture.Exporting.active > 0
 
 
 def cudagraph_mark_step_begin() -> None:
     """No step is recorded."""
+
+
+def ledger() -> Ledger:
+    """Every compile of this process: which function, why (the first call, or the guard that failed,
+    in your words), how long each stage took, what was compiled and what was found on disk. Prints
+    as a table; `.html()`, `.json()`, `.rows`.
+
+    >>> import lucerne as torch
+    >>> @torch.compile(dynamic=False)
+    ... def halve(x):
+    ...     return x / 2
+    >>> y = halve(torch.ones(2)), halve(torch.ones(3))
+    >>> [row.why for row in torch.compiler.ledger()][-2:]
+    ['first call', 'x is float32[3] on cpu, it was float32[2] on cpu']
+    """
+    return capture_ledger.ledger()
+
+
+def budget(
+    recompiles: int | None = None, seconds: float | None = None
+) -> AbstractContextManager[Budget]:
+    """Inside, compiling more than this raises `CompileBudgetError`, with the ledger in its message.
+
+    `recompiles`: compiles of functions that had been compiled before; `seconds`: of all compiling.
+    For a whole process: LUCERNE_RECOMPILE_BUDGET and LUCERNE_COMPILE_SECONDS.
+
+    >>> import lucerne as torch
+    >>> double = torch.compile(lambda x: x * 2)
+    >>> with torch.compiler.budget(recompiles=0):
+    ...     y = double(torch.ones(3))
+    """
+    return capture_ledger.budget(recompiles, seconds)
+
+
+def program_cache() -> Any:
+    """What became of compiled programs on disk in this process: how many were found, not found and
+    stored, and for functions whose programs can't be stored, why (docs/program_cache.md).
+
+    >>> import lucerne as torch
+    >>> torch.compiler.program_cache().stale
+    0
+    """
+    return capture.stored_part("store").account
+
+
+def save_cache_artifacts() -> tuple[bytes, Any] | None:
+    """The programs and kernels that this process has used, as bytes, with a list of what they are.
+
+    Another machine with the same kind of processor gets them by `load_cache_artifacts` and then
+    need not compile. None: nothing is kept on disk.
+
+    >>> import lucerne as torch
+    >>> torch.compiler.load_cache_artifacts(b"something else")
+    Traceback (most recent call last):
+    ...
+    ValueError: load_cache_artifacts: not what save_cache_artifacts gave: it is too short
+    """
+    found: tuple[bytes, Any] | None = capture.stored_part("artifacts").save()
+    return found
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    """Put what `save_cache_artifacts` gave into the user's cache; returns the list, None if nothing
+    is kept on disk. They hold machine code: load only what you would run."""
+    return capture.stored_part("artifacts").load(serialized_artifacts)
 
 
 def reset() -> None:

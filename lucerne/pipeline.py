@@ -8,21 +8,26 @@ after every pass when asked to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 from lucerne import backends
+from lucerne.backends.control import SubProgram, is_control
 from lucerne.base.config import config
-from lucerne.ir.graph import Graph, verify
+from lucerne.ir.graph import Graph, Node, verify
 from lucerne.ir.lifetimes import check_places
 from lucerne.loops.group import Fusion
-from lucerne.loops.lower import Body, lower, no_body
+from lucerne.loops.lower import Body, Lowering, no_body
+from lucerne.loops.notes import Notes
 from lucerne.loops.run import make_runner
 from lucerne.loops.stages import Stages
-from lucerne.transforms import cse, dead, fold, layout, simplify
+from lucerne.transforms import cse, dead, decompose, fold, layout, simplify
 from lucerne.transforms.random import separate_draws
+from lucerne.transforms.rewrite import Builder
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -32,10 +37,12 @@ class Setting:
     """Whether every bit must stay as eager has it."""
     prefers_channels_last: layout.Prefers | None = None
     """The backend's word about convolutions; None: it has none."""
+    expand: decompose.Expand | None = None
+    """The bodies of composites that the backend does not take; None: there are no such nodes."""
 
     @staticmethod
-    def of(backend: Any, *, bitwise: bool) -> Setting:
-        return Setting(bitwise, getattr(backend, "prefers_channels_last", None))
+    def of(backend: Any, *, bitwise: bool, expand: decompose.Expand | None = None) -> Setting:
+        return Setting(bitwise, getattr(backend, "prefers_channels_last", None), expand)
 
 
 PLAIN = Setting()
@@ -51,6 +58,11 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass(
+        "decompose",
+        lambda g, s: g if s.expand is None else decompose.run(g, s.expand),
+        "first: the others then see the ops of a composite that the backend has no kernel for",
+    ),
     Pass(
         "fold",
         lambda g, s: fold.run(g, bitwise=s.bitwise),
@@ -83,11 +95,29 @@ def improve(
     for p in PASSES:
         if p.name not in disable:
             began = perf_counter()
-            graph = p.run(graph, setting)
+            with during(p.name):
+                graph = p.run(graph, setting)
             if config.verify_passes:
-                verify(graph)
+                verified(graph, p.name)
             stages.note(p.name, graph, began)
     return graph
+
+
+@contextmanager
+def during(stage: str) -> Iterator[None]:
+    """What is raised inside says which stage raised it (`error.stage`)."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "stage"):
+            error.stage = stage  # type: ignore[attr-defined]
+        raise
+
+
+def verified(graph: Graph, after: str) -> None:
+    """A graph that is not well-formed is the fault of the stage it comes from."""
+    with during(after):
+        verify(graph)
 
 
 def compile_graph(
@@ -99,32 +129,75 @@ def compile_graph(
     disable: frozenset[str] = frozenset(),
     stages: Stages | None = None,
     body: Body = no_body,
+    expand: decompose.Expand | None = None,
 ) -> Any:
     """Something that runs a graph without mutation: `runner(arguments, numbers, results)`.
 
     `constants`: tensors for inputs (by number) whose bytes never change. `body`: the graph of a
-    composite that is run as one kernel.
+    composite that is run as one kernel. `expand`: that of one which is to be taken apart.
     """
     stages = stages or Stages()
     backend = backends.get(backend_name)
     known = len(getattr(backend, "kernels", ()))
-    graph = improve(graph, stages, disable, Setting.of(backend, bitwise=mode == "bitwise"))
+    setting = Setting.of(backend, bitwise=mode == "bitwise", expand=expand)
+    graph = improve(graph, stages, disable, setting)
     began = perf_counter()
-    takes = getattr(backend, "fuses_groups", _takes_nothing)
-    fusion = _fusion(backend, disable, bitwise=mode == "bitwise")
-    held = [(graph.inputs[k], t) for k, t in (constants or {}).items()]
-    over_operand = getattr(backend, "over_operand", {})
-    program = lower(graph, takes, fusion, constants=held, body=body, over_operand=over_operand)
-    if config.verify_passes:
-        check_places(program)
+    with during("fusion"):
+        low = lowering(graph, backend, constants or {}, mode, disable, body)
+    with during("memory plan"):
+        program = low.program()
+        if config.verify_passes:
+            check_places(program)
     stages.seconds["lower"] = perf_counter() - began
     stages.nodes["lower"] = len(program.steps)
     stages.program = program
     began = perf_counter()
-    runner = make_runner(program, backend)
+    with during("assembly"):
+        runner = make_runner(program, backend)
     stages.seconds["assemble"] = perf_counter() - began
     stages.kernels = getattr(backend, "kernels", ())[known:]
     return runner
+
+
+def _with_programs(
+    graph: Graph, backend: Any, mode: str | None, disable: frozenset[str], body: Body
+) -> Graph:
+    """The graphs inside control-flow nodes become programs of the same backend."""
+    if not any(is_control(node) for node in graph.nodes):
+        return graph
+    setting = Setting.of(backend, bitwise=mode == "bitwise")
+
+    def program(inside: Graph) -> SubProgram:
+        better = improve(inside, Stages(), disable, setting)
+        made = lowering(better, backend, {}, mode, disable, body).program()
+        return SubProgram(inside, made, make_runner(made, backend))
+
+    builder = Builder(graph)
+    for node in graph.nodes:
+        kept = builder.keep(node)
+        if is_control(kept):
+            args = tuple(program(a) if isinstance(a, Graph) else a for a in kept.args)
+            builder.graph.nodes[-1] = Node(kept.op, args, kept.outputs, kept.place)
+    return builder.finish()
+
+
+def lowering(
+    graph: Graph,
+    backend: Any,
+    constants: Mapping[int, Any],
+    mode: str | None,
+    disable: frozenset[str],
+    body: Body,
+    notes: Notes | None = None,
+) -> Lowering:
+    """A graph that all passes are done with, on its way to a program of this backend. `notes` get
+    what is decided and why."""
+    graph = _with_programs(graph, backend, mode, disable, body)
+    takes = getattr(backend, "fuses_groups", _takes_nothing)
+    fusion = _fusion(backend, disable, bitwise=mode == "bitwise")
+    held = [(graph.inputs[k], t) for k, t in constants.items()]
+    over_operand = getattr(backend, "over_operand", {})
+    return Lowering(graph, takes, fusion, held, body, over_operand, notes)
 
 
 def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion | None:
@@ -138,6 +211,7 @@ def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion |
         folds=not bitwise,
         is_costly=getattr(backend, "is_costly", lambda node: False),
         is_free=getattr(backend, "is_free", lambda node: False),
+        does_itself=getattr(backend, "does_itself", lambda node, readers: False),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
+from typing import Any
+
 from lucerne.autograd import function as function
 from lucerne.autograd import functional as functional
 from lucerne.autograd import graph as graph
@@ -19,3 +22,13 @@ from lucerne.tensor.autograd.modes import no_grad as no_grad
 from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
 
 __all__ = ["Variable", "backward", "grad"]
+
+# Loaded when first used: most programs are never profiled.
+_LAZY_MODULES = frozenset({"profiler", "profiler_util"})
+
+
+def __getattr__(name: str) -> Any:
+    """Load a module when it is first asked for."""
+    if name in _LAZY_MODULES:
+        return _importlib.import_module(f"lucerne.autograd.{name}")
+    raise AttributeError(f"module 'lucerne.autograd' has no attribute {name!r}")

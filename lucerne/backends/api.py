@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lucerne.base.device import device
+from lucerne.base.folder import Cache
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
@@ -97,6 +98,10 @@ class Grouping(Protocol):
     def is_free(self, node: Node) -> bool:
         """Whether heads may do an op while they read its result, at no cost (`fuse` decides)."""
 
+    def does_itself(self, node: Node, readers: Sequence[Node]) -> bool:
+        """Whether all readers of an op had better do it (`fuse` decides): what makes its operand
+        then writes fewer bytes."""
+
     def fuses_groups(self, graphs: list[Graph]) -> list[bool]:
         """For which of the groups `fuse` gives one executable."""
 
@@ -139,12 +144,39 @@ class Launching(Protocol):
         """
 
 
+class Identified(Protocol):
+    """What a backend may have besides: a name for all it depends on, so that programs made for it
+    can be kept and used by another process."""
+
+    def identity(self) -> bytes | None:
+        """A digest of the processor, of versions and of the text of the backend; None: it can't be
+        told, and nothing is kept."""
+
+    def kept(self) -> Cache:
+        """Where its kernels are kept."""
+
+
 class Reporting(Protocol):
     """What a backend may have besides: an account of the kernels it made."""
 
     @property
     def kernels(self) -> Sequence[tuple[Any, float, bool]]:
         """All kernels of this process: key, seconds it took, whether its code was on disk."""
+
+
+class Measuring(Protocol):
+    """What a backend may have besides: what its device can do at best."""
+
+    def limits(self, *, anew: bool = False) -> Mapping[str, Any]:
+        """Measured figures, as `lucerne.profiler.limits.Limits` names them; kept ones if there are
+        any and `anew` is not asked for."""
+
+
+class Telling(Protocol):
+    """What a backend may have besides: the code of its kernels as text."""
+
+    def kernel_text(self, graph: Graph) -> Mapping[str, str]:
+        """What runs a step of a program, by the ending of a file that would hold it."""
 
 
 class Assembling(Protocol):

@@ -7,11 +7,14 @@ and results are made anew for each call, those over the arena and the constants 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
+from lucerne.backends import control
 from lucerne.backends.api import Buffer, Executable, TensorState
+from lucerne.base.watch import PROGRAM, Watch
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values
 from lucerne.ir.meta import NumberMeta, TensorMeta
@@ -54,6 +57,8 @@ class Spot:
 
 def executable_of(graph: Graph, backend: Any) -> Executable:
     """What runs one step: a kernel for the group, or for the one op."""
+    if len(graph.nodes) == 1 and control.is_control(graph.nodes[0]):
+        return control.executable(graph.nodes[0], backend)
     composites = [n.op for n in graph.nodes if n.op.kind == op_.COMPOSITE]
     if len(graph.nodes) == 1 and not composites:
         made: Executable = backend.compile(graph)
@@ -182,8 +187,26 @@ class StepRunner:
                 return over(results[place.index], place)
             return self._fixed.get(place) or self._fix(place)
 
+        if Watch.current is not None:
+            self._watched(spot, numbers)
+            return
         for step, execute in self._calls:
             execute(inputs_of(step, spot, numbers), [spot(p) for p in step.outputs])
+
+    def _watched(self, spot: Callable[[Place], Any], numbers: Sequence[float]) -> None:
+        """The same, and who watches is told when each step began and ended."""
+        watcher = Watch.current
+        span = None if watcher is None else watcher.begin("", PROGRAM, self.program)
+        times = [0] * (2 * len(self._calls))
+        try:
+            for k, (step, execute) in enumerate(self._calls):
+                times[2 * k] = perf_counter_ns()
+                execute(inputs_of(step, spot, numbers), [spot(p) for p in step.outputs])
+                times[2 * k + 1] = perf_counter_ns()
+        finally:
+            if watcher is not None and span is not None:
+                watcher.end(span)
+                watcher.steps(span, self.program, times)
 
     def _fix(self, place: Place) -> Spot:
         if place.kind == CONSTANT:

@@ -35,13 +35,38 @@ class Config:
     """Where compiled kernels are kept between processes; empty: nowhere."""
     cache_megabytes: int = 512
     """How much the compiled kernels on disk may take; the ones unused for longest go first."""
+    program_cache: bool = True
+    """Keep compiled programs on disk as well, so that a new process need not capture a function
+    that an earlier one has captured (docs/program_cache.md)."""
+    program_cache_megabytes: int = 256
+    """How much the programs on disk may take; the ones unused for longest go first."""
     verify_passes: bool = True
     """Check a graph after each pass of the compiler."""
     most_captures: int = 8
     """How many versions of one function are compiled before it runs as it is."""
+    most_breaks: int = 1000
+    """How often one call of a compiled function may go from a program to Python and back before the
+    rest of the call runs as it is."""
     most_instances: int = 64
     """How many programs for other sizes of one function are kept; the ones unused for longest go
     first."""
+    recompile_budget: int = -1
+    """How many compiles of functions that were compiled before this process may do before it is an
+    error; -1: as many as it takes."""
+    compile_seconds: float = 0.0
+    """How long this process may compile before it is an error; 0: as long as it takes."""
+    dump: str = ""
+    """A folder for the text of each stage of every compile; empty: none."""
+    dump_kernels: bool = False
+    """Whether the machine code's text is dumped with it (slow: every kernel is written again)."""
+    shadow: int = 0
+    """Of each compiled version, how many calls are made uncompiled as well and compared."""
+    shadow_action: str = "warn"
+    """What a difference does: "warn" and go on uncompiled, or "raise"."""
+    lazy_nodes: int = 20000
+    """How many ops lazy mode writes down before it runs them."""
+    lazy_programs: int = 64
+    """How many programs lazy mode keeps; the ones unused for longest go first."""
     guard_pages: int = 0
     """Debugging: if not 0, every allocation stands between inaccessible pages, aligned to so much
     (64 as usual, 16 to catch reads that go a little too far) and ending at one; if negative,

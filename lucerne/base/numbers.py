@@ -19,10 +19,13 @@ from typing import Any
 class Use:
     """Something a captured function took for granted; `holds` says whether it is still so."""
 
-    __slots__ = ("check", "text")
+    __slots__ = ("check", "facts", "text")
 
-    def __init__(self, text: str, check: Callable[[], bool]) -> None:
-        self.text, self.check = text, check
+    def __init__(
+        self, text: str, check: Callable[[], bool], facts: tuple[Any, ...] | None = None
+    ) -> None:
+        """`facts`: a word and what makes the same use again (see `use_of`); None: nothing does."""
+        self.text, self.check, self.facts = text, check, facts
 
     def __repr__(self) -> str:
         return f"Use({self.text})"
@@ -79,10 +82,47 @@ def look(source: Sequence[Any]) -> Any:
 def note_same(source: Sequence[Any], text: str = "") -> None:
     """An option was read as it is: it must be the same the next time."""
     value = look(source)
+    plain = isinstance(value, (bool, int, float, str, tuple))
+    told = f"{source[-1]} == {value!r}" if plain else f"the same {source[-1]}"
+    note(_same_use(text or told, source, value))
+
+
+def _same_use(text: str, source: Sequence[Any], value: Any) -> Use:
+    facts = SAME, tuple(source), value
     if isinstance(value, (bool, int, float, str, tuple)):
-        note(Use(text or f"{source[-1]} == {value!r}", lambda: bool(look(source) == value)))
-    else:
-        note(Use(text or f"the same {source[-1]}", lambda: look(source) is value))
+        return Use(text, lambda: bool(look(source) == value), facts)
+    return Use(text, lambda: look(source) is value, facts)
+
+
+def note_structure(optimizer: Any) -> None:
+    """The same groups of the same size, and no other state was loaded."""
+    note(_structure_use("the groups and the state of the optimizer", optimizer))
+
+
+def _structure_use(text: str, optimizer: Any) -> Use:
+    groups, state = optimizer.param_groups, optimizer.state
+    counts = len(state), *(len(g["params"]) for g in groups)
+
+    def same() -> bool:
+        now, held = optimizer.param_groups, optimizer.state
+        return held is state and (len(held), *(len(g["params"]) for g in now)) == counts
+
+    return Use(text, same, (STRUCTURE, optimizer))
+
+
+def use_of(text: str, facts: tuple[Any, ...]) -> Use:
+    """The use that was told with these facts, about the objects that they name now."""
+    kind, *rest = facts
+    if kind == SAME:
+        return _same_use(text, *rest)
+    if kind == STRUCTURE:
+        return _structure_use(text, *rest)
+    if kind == RELATION:
+        return _relation_use(text, *rest)
+    raise ValueError(f"no such use: {kind}")
+
+
+SAME, STRUCTURE, RELATION = "same", "structure", "relation"
 
 
 class GivenFloat(float):
@@ -162,19 +202,25 @@ def _use(x: GivenFloat, relation: Any, other: Any) -> Any:
     text = f"{x.name} {_SIGNS[relation]} {other!r}"
     if not result:
         text = f"not {text}"
+    note(_relation_use(text, x, relation.__name__, other, result))
+    return result
+
+
+def _relation_use(text: str, x: GivenFloat, name: str, other: Any, result: bool) -> Use:
+    relation = _RELATIONS[name]
 
     def holds() -> bool:
         right = other.now() if type(other) is GivenFloat else other
         return bool(relation(x.now(), right) == result)
 
-    note(Use(text, holds))
-    return result
+    return Use(text, holds, (RELATION, x, name, other, result))
 
 
 _SIGNS: dict[Any, str] = {
     operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
     operator.gt: ">", operator.ge: ">=",
 }  # fmt: skip
+_RELATIONS = {relation.__name__: relation for relation in _SIGNS}
 _ARITHMETIC = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod,
     operator.floordiv,
@@ -218,7 +264,10 @@ for _relation in _SIGNS:
 for _compute in _ARITHMETIC:
     setattr(GivenFloat, f"__{_compute.__name__}__", _binary(_compute, swapped=False))
     setattr(GivenFloat, f"__r{_compute.__name__}__", _binary(_compute, swapped=True))
-for _sign in (operator.neg, operator.pos, operator.abs):
+_ONE_OPERAND = (operator.neg, operator.pos, operator.abs)
+COMPUTATIONS: dict[str, Any] = {f.__name__: f for f in (*_ARITHMETIC, *_ONE_OPERAND)}
+"""By name: everything that formulas are made of."""
+for _sign in _ONE_OPERAND:
     setattr(GivenFloat, f"__{_sign.__name__}__", _unary(_sign))
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
@@ -24,9 +28,113 @@ _KNOWN: dict[str, bool] = {}
 """Whether a file is the user's: asked several times for each op that is recorded."""
 
 
+class Origin(NamedTuple):
+    """Where a node of a captured graph comes from, as plain data.
+
+    >>> str(Origin("model.py", 12, "forward", "h.0.attn", backward=True))
+    'backward of model.py:12 in forward (h.0.attn)'
+    """
+
+    file: str
+    line: int
+    function: str
+    module: str = ""
+    """The path of the module that was running ("h.0.attn.qkv"); empty: none."""
+    backward: bool = False
+    """Of the backward pass: the line is that of the forward call."""
+
+    def __str__(self) -> str:
+        before = "backward of " if self.backward else ""
+        module = f" ({self.module})" if self.module else ""
+        return f"{before}{self.file}:{self.line} in {self.function}{module}"
+
+
+class _Tracking(threading.local):
+    """Per thread, while a function is captured: names of modules, by id."""
+
+    names: dict[int, str] | None = None
+    until: CodeType | None = None
+
+
+_tracking = _Tracking()
+
+
+@contextmanager
+def naming_modules(names: dict[int, str], until: CodeType | None = None) -> Iterator[None]:
+    """Let `user_place` remember which module was running, by these names (by id). Modules that were
+    called before the code `until` are not looked for."""
+    before = _tracking.names, _tracking.until
+    _tracking.names, _tracking.until = names, until
+    try:
+        yield
+    finally:
+        _tracking.names, _tracking.until = before
+
+
+class Owned(tuple[CodeType, int]):
+    """A `Place` with the path of the module that was running there."""
+
+    module = ""
+
+
+def owner_of(place: Place) -> str:
+    """The path of the module that was running at a place, where that is known."""
+    return place.module if type(place) is Owned else ""
+
+
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
-    frame: FrameType | None = sys._getframe(1)
+    names = _tracking.names
+    return _user_place(sys._getframe(1)) if names is None else _owned(sys._getframe(1), names)
+
+
+def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
+    """The user's line, and the innermost module that runs it."""
+    found = _user_place(frame)
+    until = _tracking.until
+    while found is not None and frame is not None and frame.f_code is not until:
+        module = None
+        if frame.f_code in _MACHINES:
+            for inner in reversed(_variable(frame, "frames")):
+                module = module or (_is_forward(inner.code) and names.get(id(inner.slots[0])))
+        elif _is_forward(frame.f_code):
+            module = names.get(id(_variable(frame, frame.f_code.co_varnames[0])))
+        if module:
+            owned = Owned(found)
+            owned.module = module
+            return owned
+        frame = frame.f_back
+    return found
+
+
+def _is_forward(code: CodeType) -> bool:
+    return code.co_name == "forward" and code.co_argcount > 0
+
+
+def _variable(frame: FrameType, name: str) -> Any:
+    """A local variable of a frame that runs."""
+    found = frame.f_locals
+    value = found.get(name)
+    if type(found) is dict:  # a copy (before Python 3.13), which would keep all variables alive
+        found.clear()
+    return value
+
+
+_MACHINES: set[CodeType] = set()
+
+
+def runs_frames(code: CodeType) -> None:
+    """Note that frames of this code interpret functions: their variable `frames` lists those that
+    run, each with `code`, `place` and `slots` (the variables, arguments first)."""
+    _MACHINES.add(code)
+
+
+def runs_users(code: CodeType) -> bool:
+    """Whether frames of this code interpret functions (`runs_frames`)."""
+    return code in _MACHINES
+
+
+def _user_place(frame: FrameType | None) -> Place | None:
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
@@ -34,6 +142,10 @@ def user_place() -> Place | None:
             _KNOWN[name] = is_users(code)
         if _KNOWN[name]:
             return code, frame.f_lineno
+        if code in _MACHINES:
+            for inner in reversed(_variable(frame, "frames")):
+                if is_users(inner.code):
+                    return inner.place
         frame = frame.f_back
     return None
 

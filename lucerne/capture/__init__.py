@@ -18,6 +18,12 @@ def compile(model: Any, **options: Any) -> Any:
     return importlib.import_module("lucerne.capture.compiled").compile(model, **options)
 
 
+class Exporting:
+    """How many exports are under way."""
+
+    active = 0
+
+
 def is_capturing() -> bool:
     """Whether a function is being captured now, in this thread."""
     return any(getattr(x, "captures", False) for x in dispatch.state.kernel_level)
@@ -28,6 +34,11 @@ def refuse(what: str, reason: str | None = None) -> None:
     if is_capturing():
         found = importlib.import_module("lucerne.capture.fake")
         raise found.CaptureError(what if reason is None else f"{what}: {reason}")
+
+
+def stored_part(name: str) -> Any:
+    """A module of `lucerne.capture.stored`, loaded when it is first asked for."""
+    return importlib.import_module(f"lucerne.capture.stored.{name}")
 
 
 def reset() -> None:

@@ -15,12 +15,19 @@ from lucerne import backends
 from lucerne.backends.steps import StepError
 from lucerne.base import notices
 from lucerne.base.config import config
-from lucerne.base.where import describe, is_users
+from lucerne.base.where import Place, describe, is_users
+from lucerne.capture import breaks, dump, ledger, words
 from lucerne.capture.backward import Joint
+from lucerne.capture.breaks import Break, BreakError
+from lucerne.capture.bytecode.hooks import Stop
 from lucerne.capture.entry import MISSED, Entry, Guards
 from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.families import Families
 from lucerne.capture.reach import Reach
+from lucerne.capture.segments import Segmented
+from lucerne.capture.shadow.shadowing import ACTIONS, PartShadow, Shadow
+from lucerne.capture.stored.store import HIT, Asked
+from lucerne.capture.through import Through
 from lucerne.capture.trace import CONSTANT, KEY, NUMBER, TANGENT, Captured, Source
 from lucerne.capture.tree import flatten
 from lucerne.capture.versions import Versions
@@ -29,7 +36,7 @@ from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages
-from lucerne.pipeline import PASSES, Setting, compile_graph, improve
+from lucerne.pipeline import PASSES, Setting, compile_graph, during, improve, verified
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import MutationError, functionalize
 from lucerne.transforms.partition import OUTPUT, Split, split
@@ -57,8 +64,15 @@ class Compiled:
         self.fn, self.options = fn, options
         self.entries: list[Entry] = []
         self.versions = Versions()
-        self.families = Families(fn, options.whole, options.dynamic)
+        self.families = Families(Through(fn), options.whole, options.dynamic)
+        self.files: list[tuple[str, str]] | None = None
+        """The files of code that ran while it was captured; None: not known."""
         self.given_up: str | None = None
+        self.breaks: list[Break] = []
+        """Where it could not be one graph, each place once."""
+        self.segmented: Segmented | None = None
+        """How it runs in parts, if it can't be one graph."""
+        self.lock = _one_at_a_time
         self.latest: Entry | None = None
         functools.update_wrapper(self, fn, updated=())
         ALL.add(self)
@@ -75,17 +89,17 @@ class Compiled:
         leaves: list[Any] = []
         shape = flatten((args, kwargs), leaves)
         entry: Any = self.versions.find(leaves, shape)
-        if entry is None:
+        if entry is None and self.segmented is None:
             with _one_at_a_time:
                 entry = self.versions.find(leaves, shape) or self._instance(leaves, shape)
                 if entry is None:
                     entry = self._anew(args, kwargs, leaves, shape)
         if entry is None:
-            return self.fn(*args, **kwargs)
+            return self._in_parts(args, kwargs)
         if isinstance(entry, Exception):
             return self._as_it_is(args, kwargs, entry)
         self.latest = entry
-        return entry.run(leaves)
+        return entry.run(leaves) if entry.shadow is None else entry.shadow(args, kwargs, leaves)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         """A method: the object it is called on is its first argument."""
@@ -101,9 +115,10 @@ class Compiled:
     def reset(self) -> None:
         """Forget all versions, and that it was given up."""
         self.entries.clear()
-        self.latest, self.given_up = None, None
+        self.latest, self.given_up, self.segmented = None, None, None
+        self.breaks.clear()
         self.versions = Versions()
-        self.families = Families(self.fn, self.options.whole, self.options.dynamic)
+        self.families = Families(Through(self.fn), self.options.whole, self.options.dynamic)
 
     @property
     def traces(self) -> int:
@@ -122,17 +137,26 @@ class Compiled:
             return None
         captured, guards = found
         try:
-            entry = Building(captured, guards, self.options).entry()
+            with ledger.compiling(self.fn, ledger.SIZES, self._why(leaves, shape)) as row:
+                asked = Asked(self.fn, self.options, leaves, shape)
+                entry = asked.entry or Building(captured, guards, self.options).entry()
+                if asked.entry is None:
+                    asked.keep(entry, self.files)
+                dump.noted(row, self, entry)
         except (StepError, MutationError, CaptureError):
             return None  # tracing says what is wrong, or what must be taken apart
         self.versions.add_instance(leaves, entry)
+        self.watch(entry)
         return entry
 
     def _as_it_is(self, args: Any, kwargs: Any, error: Exception) -> Any:
         """Capturing has raised. If the function itself raises, that is what its caller sees (with
         what it had written until then); else the fault is ours."""
         result = self.fn(*args, **kwargs)
-        why = f"capturing or compiling it raised {type(error).__name__}: {_with_line(error)}"
+        stage = getattr(error, "stage", "")
+        where = f" in the stage {stage!r}" if stage else ""
+        text = f"{type(error).__name__}{where}: {_with_line(error)}"
+        why = f"capturing or compiling it raised {text}"
         if self.options.fullgraph:
             raise CaptureError(why) from error
         self._give_up(why)
@@ -142,27 +166,97 @@ class Compiled:
         self, args: Any, kwargs: Any, leaves: list[Any], shape: Any
     ) -> Entry | Exception | None:
         """Capture this call; None: it is to run as it is, and why has been said."""
-        if len(self.entries) >= config.most_captures:
-            why = self.entries[-1].guards.failure(leaves, shape) or "its surroundings changed"
-            count = len(self.entries)
+        if sum(e.cache != HIT for e in self.entries) >= config.most_captures:
+            count, why = len(self.entries), self._why(leaves, shape)
             self._give_up(f"it was compiled {count} times already; this time because: {why}")
             return None
         try:
-            entry = self._make(args, kwargs, leaves, shape)
+            kind = ledger.RECOMPILE if self.entries else ledger.FIRST
+            with ledger.compiling(self.fn, kind, self._why(leaves, shape)) as row:
+                entry = self._make(args, kwargs, leaves, shape)
+                dump.noted(row, self, entry)
+        except ledger.CompileBudgetError:
+            raise
         except (CaptureError, MutationError) as error:
-            error.args = (_with_line(error),)
-            if self.options.fullgraph:
-                raise
-            self._give_up(str(error))
+            self._break(error)
             return None
         except NotYetError:
             return None
         except Exception as error:
             return error
+        if entry.cache == HIT:
+            return self._from_disk(leaves, entry)
         self.entries.append(entry)
         self.versions.add(leaves, entry)
         self.families.learn(entry.captured, entry.guards, leaves)
+        self.watch(entry)
         return entry
+
+    def _break(self, error: Exception) -> None:
+        """It can't be one graph: from now on it runs in parts, if the machine knows its code."""
+        found = breaks.of_error(error, _user_place(error))
+        made = Segmented(self.fn, self)
+        handled = made.is_possible() and found.kind in ("write", "changing value")
+        if self.options.fullgraph and not handled:
+            raise BreakError(found) from error
+        if not handled:
+            self.breaks.append(found)
+        if not made.refused:
+            self.segmented = made
+            return
+        self._give_up(str(found))
+
+    def _in_parts(self, args: Any, kwargs: Any) -> Any:
+        """A call that no version fits: in parts, or as it is."""
+        if self.segmented is None:
+            return self.fn(*args, **kwargs)
+        try:
+            frames = self.segmented.frames_of(args, kwargs)
+        except Stop:
+            return self.fn(*args, **kwargs)
+        return self.segmented.run(frames)
+
+    def build(
+        self,
+        captured: Captured,
+        guards: Guards,
+        stages: Stages,
+        kind: str = ledger.SIZES,
+        why: str = "a part of it",
+    ) -> Entry:
+        """A version of a part of the function; `kind` and `why` are for the ledger."""
+        with ledger.compiling(self.fn, kind, why) as row:
+            entry = Building(captured, guards, self.options, stages).entry()
+            dump.noted(row, self, entry)
+        return entry
+
+    def _from_disk(self, leaves: list[Any], entry: Entry) -> Entry:
+        """It was not captured here: nothing can be learned from it about other sizes."""
+        if entry.is_instance:
+            self.versions.add_instance(leaves, entry)
+        else:
+            self.entries.append(entry)
+            self.versions.add(leaves, entry)
+        return entry
+
+    def watch(self, entry: Entry, *, part: bool = False) -> None:
+        """Shadow mode: the first calls of a version (of the function, or of a part of it) are
+        compared with what it should do."""
+        options = self.options
+        if options.shadow <= 0 or options.maker is not None:
+            return
+        given = entry, options, self.fn, options.shadow, options.shadow_action
+        entry.shadow = PartShadow(*given, self._give_up) if part else Shadow(*given)
+
+    def _why(self, leaves: list[Any], shape: Any) -> str:
+        """Why none of the versions there are will do, in the user's words."""
+        if not self.entries:
+            return ledger.FIRST
+        guards = (self.versions.alike(leaves) or self.entries)[-1].guards
+        if shape != guards.shape:
+            return words.other_shape(self.fn, guards.shape, shape)
+        found = guards.failure(leaves, shape) or "its surroundings changed"
+        return words.in_words(found, words.leaf_names(self.fn, shape))
 
     def _give_up(self, why: str) -> None:
         self.given_up = why
@@ -179,27 +273,39 @@ class Compiled:
                     raise
 
     def _made(self, args: Any, kwargs: Any, leaves: list[Any], shape: Any) -> Entry:
+        asked = Asked(self.fn, self.options, leaves, shape)
+        if asked.entry is not None:
+            return asked.entry
         stages = Stages()
         with stages.timed("reach"):
             reach = Reach(self.fn, leaves)
         if any(hasattr(m, "_initialize_hook") for m in reach.modules.values()):
             raise NotYetError("a lazy module gets its parameters by a first call")
-        with stages.timed("capture"):
+        with stages.timed("capture"), asked.watching():
             captured = self.families.capture(args, kwargs, leaves, shape, reach)
         stages.nodes["capture"] = len(captured.graph.nodes)
         with stages.timed("reach"):
             reach.refresh()
             guards = Guards(leaves, shape, captured, reach)
-        return Building(captured, guards, self.options, stages).entry()
+        entry = Building(captured, guards, self.options, stages).entry()
+        asked.keep(entry)
+        self.files = asked.files
+        return entry
 
 
-def _with_line(error: BaseException) -> str:
-    """What an error says, with the user's line that it comes from."""
+def _user_place(error: BaseException) -> Place | None:
+    """The user's line that an error comes from."""
     place, trace = None, error.__traceback__
     while trace is not None:
         if is_users(trace.tb_frame.f_code):
             place = trace.tb_frame.f_code, trace.tb_lineno
         trace = trace.tb_next
+    return place
+
+
+def _with_line(error: BaseException) -> str:
+    """What an error says, with the user's line that it comes from."""
+    place = _user_place(error)
     return str(error) if place is None else f"{error} ({describe(place)})"
 
 
@@ -212,7 +318,10 @@ class Building:
         self.captured, self.guards, self.options = captured, guards, options
         self.stages = Stages() if stages is None else stages
         began = perf_counter()
-        self.graph = functionalize(captured.graph, captured.roots, captured.fresh)
+        with during("functionalize"):
+            self.graph = functionalize(captured.graph, captured.roots, captured.fresh)
+        if config.verify_passes:
+            verified(self.graph, "functionalize")
         self.stages.note("functionalize", self.graph, began)
         self.key: list[Source] = []
         if options.mode != "bitwise" and "count_draws" not in options.disable:
@@ -267,7 +376,8 @@ class Building:
         joint = improve(self.graph, self.stages, self.options.disable, self._setting())
         of_tangents = [k for k, s in enumerate(self.sources) if s.kind == TANGENT]
         tangents = [joint.inputs[k] for k in of_tangents]
-        halves = split(joint, captured.forward_roots, tangents, budget=self.options.budget)
+        with during("partition"):
+            halves = split(joint, captured.forward_roots, tangents, budget=self.options.budget)
         primals = [k for k, s in enumerate(self.sources) if s.kind != TANGENT]
         runner, program = self._compiled(halves.forward, self._constants(primals), self.stages)
         entry = self._entry(runner, program)
@@ -334,6 +444,12 @@ class Options:
         self.maker = maker
         self.backend, self.mode, self.fullgraph, self.disable = backend, mode, fullgraph, disable
         self.budget, self.dynamic = budget, dynamic
+        self.shadow, self.shadow_action = config.shadow, config.shadow_action
+        """How many calls of each version are compared with eager, and what a difference does."""
+        self.too_large = False
+        """Whether the function sees more than a key of the programs on disk can describe."""
+        self.dump, self.dump_kernels = "", False
+        """A folder for the text of each stage."""
         self.whole = Composites(backend, mode == "bitwise")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -357,7 +473,10 @@ def compile(
     `backend`: the name of a registered backend (the host's by default). `mode="bitwise"`: every bit
     as eager has it. `fullgraph=True`: raise where the function can't be captured, instead of
     running it as it is. `options`: `disable` (names of passes to leave out), `memory_budget` (from
-    0 to 1, how much memory may be spent to save time in a backward pass called from outside).
+    0 to 1, how much memory may be spent to save time in a backward pass called from outside),
+    `dump` (a folder for the text of each stage; `dump_kernels`: machine code too), `shadow` (how
+    many calls of each version are made both ways and compared), `shadow_action` ("warn" and go on
+    uncompiled, or "raise").
     `dynamic`: whether a capture is made for all sizes: None, when a second size is seen; True, at
     once; False, never. `maker`: runs the graphs instead of the backend. `lucerne.compile` is the
     public door to it.
@@ -375,4 +494,11 @@ def compile(
         raise ValueError(f"compile: there is no pass {', '.join(unknown)} to disable, only {known}")
     budget = float(chosen.get("memory_budget", 1.0))
     made = Options(backend or backends.HOST, mode, fullgraph, off, budget, dynamic, maker)
+    made.dump = str(chosen.get("dump", ""))
+    made.dump_kernels = bool(chosen.get("dump_kernels", False))
+    made.shadow = int(chosen.get("shadow", config.shadow))
+    made.shadow_action = chosen.get("shadow_action", config.shadow_action)
+    if made.shadow_action not in ACTIONS:
+        known = " or ".join(map(repr, ACTIONS))
+        raise ValueError(f"compile: shadow_action is {known}, not {made.shadow_action!r}")
     return Compiled(model, made)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base.changes import Changes
+from lucerne.capture import guard_code
 from lucerne.capture.backward import attach, used_up
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import cover_of
@@ -52,6 +54,10 @@ class Guards:
     def __init__(self, leaves: Sequence[Any], shape: Any, captured: Captured, reach: Reach) -> None:
         self.reach, self.uses, self.shape = reach, captured.uses, shape
         self.circumstances = circumstances()
+        self.names: list[str] | None = None
+        """Of the leaves, where they are not the arguments of a function."""
+        self.more: Sequence[str] = ()
+        """What somebody else checks before these guards are asked, in words."""
         self.tensors: list[tuple[int, TensorMeta, bool, Any]] = []
         self.values: list[tuple[int, Any]] = []
         self.same: list[tuple[int, Any]] = []
@@ -75,6 +81,20 @@ class Guards:
             k != first for k, (first, _) in enumerate(self.sharing)
         )
         """Whether some arguments lie in one memory."""
+
+    @functools.cached_property
+    def _code(self) -> tuple[str, Any]:
+        return guard_code.written(self.reach, self.uses, self.circumstances)
+
+    @property
+    def source(self) -> str:
+        """The text of `unchanged`."""
+        return self._code[0]
+
+    @functools.cached_property
+    def unchanged(self) -> Any:
+        """Whether the surroundings are as they were: a function made for these guards."""
+        return self._code[1]
 
     def failure(self, leaves: Sequence[Any], shape: Any, sizes: bool = True) -> str | None:
         """Why the version can't be used for these arguments; None: it can.
@@ -209,6 +229,13 @@ class Entry:
     ) -> None:
         """`key`: the source of the key of random numbers, if there are any."""
         self.captured, self.guards, self.runner = captured, guards, runner
+        self.key = list(key)
+        self.cache = ""
+        """Of the programs on disk: "hit", it comes from there; "miss", it was made; or empty."""
+        self.is_instance = False
+        """Whether it comes from there and was made for other sizes of a capture, untraced."""
+        self.shadow: Any = None
+        """Shadow mode: what makes a call both ways and compares; None: it is not watched."""
         self.sources = [*[s for s in captured.sources if s.kind in _GIVEN], *key]
         self.numbers = [s.thing for s in captured.sources if s.kind == NUMBER]
         self.result_metas = metas
@@ -278,15 +305,7 @@ class Entry:
     def quick(self, leaves: tuple[Any, ...]) -> Any:
         """A call whose arguments are as many tensors as expected: most checks in machine code."""
         guards = self.guards
-        if Changes.count != guards.reach.seen_changes or circumstances() != guards.circumstances:
-            return MISSED
-        for look, found in guards.reach.watched:
-            if look() is not found:
-                return MISSED
-        for use in guards.uses:
-            if not use.holds():
-                return MISSED
-        if not guards.reach.tables_hold():
+        if not guards.unchanged():
             return MISSED
         if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
             return MISSED  # before anything is cleared

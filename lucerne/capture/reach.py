@@ -45,15 +45,27 @@ class Reach:
         """By id of a table: keys whose tensors the function replaces at each call."""
         self.expected: list[Expected] = []
         self.modules: dict[int, Any] = {}
+        self.module_names: dict[int, str] = {}
+        """Paths from the outermost module, which has the name of its class: for people."""
         self.optimizers: dict[int, Any] = {}
         self.tensors: dict[int, Any] = {}
         self.seen_changes = Changes.count
         self._seen: set[int] = set()
-        self._function(fn)
-        for leaf in arguments:
+        self._kept: list[Any] = []
+        self._function(getattr(fn, "part_of", fn))
+        for leaf in [*arguments, *getattr(fn, "surroundings", ())]:
             if not isinstance(leaf, TensorBase):
                 self._walk(leaf, 0, type(leaf).__name__)
         self.refresh()
+
+    @property
+    def seen(self) -> set[int]:
+        """Ids of everything that was found."""
+        return self._seen
+
+    def _see(self, x: Any) -> None:
+        self._seen.add(id(x))
+        self._kept.append(x)  # so that no id is used twice
 
     # ---- finding -------------------------------------------------------------------------------
 
@@ -76,10 +88,10 @@ class Reach:
         """The closure and the globals of a Python function, and of those it names."""
         if id(fn) in self._seen or depth > _DEPTH:
             return
-        self._seen.add(id(fn))
+        self._see(fn)
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             self._link(name, cell, depth)
-        for name in _names(fn.__code__):
+        for name in names_in(fn.__code__):
             if name in fn.__globals__:
                 self._link(name, Variable(fn.__globals__, name), depth)
         self._walk(fn.__defaults__, depth, "")
@@ -106,7 +118,7 @@ class Reach:
             return
         if depth > _DEPTH:
             return
-        self._seen.add(id(x))
+        self._see(x)
         if isinstance(x, TensorBase):
             self.tensors[id(x)] = x
         elif is_module(x):
@@ -123,6 +135,7 @@ class Reach:
             for k, v in enumerate(x):
                 self._walk(v, depth + 1, f"{name}[{k}]")
         elif isinstance(x, types.FunctionType):
+            self._seen.discard(id(x))  # `_code` asks the same
             self._code(x, depth + 1)
         elif isinstance(x, types.MethodType):
             self._walk(x.__self__, depth, name)
@@ -146,8 +159,9 @@ class Reach:
 
     def _module(self, module: Any, name: str) -> None:
         for path, m in _parts(module):
-            self._seen.add(id(m))
+            self._see(m)
             self.modules[id(m)] = m
+            self.module_names.setdefault(id(m), path or type(m).__name__)
             full = f"{name}.{path}" if path else name
             for store in (m.__dict__, m._buffers, m._parameters):
                 self._keep(full, store, is_attributes=True, watched=False)
@@ -155,6 +169,10 @@ class Reach:
                 for t in table.values():
                     if t is not None:
                         self.tensors[id(t)] = t
+            for key, hooks in list(m.__dict__.items()):
+                if key.endswith("hooks") and isinstance(hooks, dict):
+                    for hook in hooks.values():
+                        self._walk(hook, 1, f"{full}.{key}")
             for key, x in list(m.__dict__.items()):
                 if not key.startswith("_") and isinstance(x, (list, tuple, dict, TensorBase)):
                     self._walk(x, 1, f"{full}.{key}")
@@ -191,7 +209,7 @@ class Reach:
     def _other_table(self) -> str:
         for table, loose in self.watched_tables:
             if not table.is_same(loose):
-                changed = [str(slot) for slot, _, _ in table.changes() if slot.key not in loose]
+                changed = [str(slot) for slot, _, _ in table.changes() if not slot.is_in(loose)]
                 return f"{', '.join(changed) or table.name} changed"
         names = [str(slot) for x in self.expected if not x.holds() for slot in x.slots]
         return f"{', '.join(names)}: other kinds of tensors than before"
@@ -246,7 +264,7 @@ def _short(x: Any) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> tuple[str, ...]:
+def names_in(code: types.CodeType) -> tuple[str, ...]:
     """The globals that code reads. (`co_names` has the names of attributes too.)"""
     found = {
         i.argval: None
@@ -255,7 +273,7 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
     }
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found.update(dict.fromkeys(_names(constant)))
+            found.update(dict.fromkeys(names_in(constant)))
     return tuple(found)
 
 

@@ -8,17 +8,19 @@ visible here and is taken out by `transforms.functionalize`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from lucerne.base import layout as lo
 from lucerne.base.numbers import GivenFloat
-from lucerne.base.where import Place, user_place
+from lucerne.base.seen import Seen, note_stack
+from lucerne.base.where import Origin, Place, owner_of, user_place
 from lucerne.capture.fake import CaptureError, DataNeededError, fake_tensor, is_fake
 from lucerne.ir import mistakes
 from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter
+from lucerne.ir.dispatch import InPlace, Interpreter, state
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
@@ -46,8 +48,8 @@ class Recorder(Interpreter):
         self.whole = whole
         self.outside: list[Any] = []
         """The tensor of each input of the graph."""
-        self.places: list[Place | None] = []
-        """The user's line of each node."""
+        self.origins: dict[tuple[Any, ...], Origin] = {}
+        """What nodes of one line share."""
         self.probes: set[int] = set()
         """Memories that stand for gradients nobody should read."""
         self.known_inputs: set[Value] = set()
@@ -64,7 +66,9 @@ class Recorder(Interpreter):
         """(input, tensor from outside that is read as a part of it)."""
         self.covers: dict[int, Any] = {}
         """By id of an input that covers a whole memory: the tensor it was made for."""
-        self._values: dict[int, Value] = {}
+        self._values: dict[int, tuple[Value, Any]] = {}
+        """By id of a tensor: its value, and where it lay then; `t_`, `set_` and `.data = ` change
+        that without an op."""
         self._by_place: dict[Any, Value] = {}
         self._roots: dict[int, tuple[Value, Any]] = {}
         """For each memory: the value that stands for it, and a tensor with that geometry."""
@@ -73,6 +77,8 @@ class Recorder(Interpreter):
         self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
         self._numbers: dict[int, Value] = {}
         self._kept: list[Any] = []
+        self.refusal: CaptureError | None = None
+        """What was raised last because a graph can't hold it: a function may catch it."""
 
     # ---- tensors and values --------------------------------------------------------------------
 
@@ -125,7 +131,11 @@ class Recorder(Interpreter):
 
     def known(self, t: Any) -> Value | None:
         """The value of a tensor, if it has one; nothing is recorded."""
-        return self._values.get(id(t)) or self._by_place.get(_place(t))
+        return self._of_object(t) or self._by_place.get(_place(t))
+
+    def _of_object(self, t: Any) -> Value | None:
+        value, place = self._values.get(id(t), (None, None))
+        return value if place == _place(t) else None
 
     def has_seen(self, t: Any) -> bool:
         return id(t._storage.buffer) in self._roots
@@ -134,14 +144,14 @@ class Recorder(Interpreter):
         """The value of a tensor; anything else is itself."""
         if not isinstance(x, TensorBase):
             return self.number(x) if type(x) is GivenFloat else x
-        found = self._values.get(id(x))
+        found = self._of_object(x)
         if found is None:
             found = self._by_place.get(_place(x))
             if found is None:
                 found = self._other_reading(x)
             elif not is_fake(x):
                 self._join(x)  # a second tensor over the same elements
-            self._values[id(x)] = found
+            self._values[id(x)] = found, _place(x)
             self._kept.append(x)  # so that no id is used twice
         return found
 
@@ -171,7 +181,7 @@ class Recorder(Interpreter):
             self.met.append(t)
 
     def _know(self, t: Any, value: Value) -> None:
-        self._values[id(t)] = value
+        self._values[id(t)] = value, _place(t)
         self._by_place.setdefault(_place(t), value)
         self._kept.append(t)
 
@@ -186,7 +196,7 @@ class Recorder(Interpreter):
         """Forget what was recorded since."""
         inputs, nodes = mark
         del self.graph.inputs[inputs:], self.outside[inputs:]
-        del self.graph.nodes[nodes:], self.places[nodes:]
+        del self.graph.nodes[nodes:]
 
     # ---- what the dispatcher calls -------------------------------------------------------------
 
@@ -212,18 +222,23 @@ class Recorder(Interpreter):
         finally:
             self.draw_at = before
 
+    def _refuse(self, text: str) -> NoReturn:
+        self.refusal = CaptureError(text)
+        raise self.refusal
+
     def reseeded(self, generator: Any) -> None:
-        raise CaptureError(
+        self._refuse(
             "the function sets the state of a random generator (manual_seed, set_rng_state, "
             "fork_rng), which a graph can't hold. Do it before the call."
         )
 
     def reads(self, tensor: Any) -> None:
-        raise DataNeededError(
+        self.refusal = DataNeededError(
             "the function looks at the values of a tensor (item(), tolist(), numpy(), printing, an "
             "if on a tensor, an index given as a tensor of numbers), which a graph can't hold. "
             "Compute with tensors (where, masks), or move that line out of the function."
         )
+        raise self.refusal
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         placed = tuple(
@@ -233,7 +248,7 @@ class Recorder(Interpreter):
             self._node(op, placed, [])
             return None
         if op.data_dependent:
-            raise CaptureError(
+            self._refuse(
                 f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
             )
         if op.kind == op_.VIEW:
@@ -266,10 +281,26 @@ class Recorder(Interpreter):
         return tuple(self._node(_CLONE, (v, lo.preserve_format), [v.meta])[0] for v in values)
 
     def _node(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
+        if Seen.codes is not None:
+            note_stack(sys._getframe(1))
         outputs = tuple(self.graph.value(m) for m in metas)
-        self.graph.nodes.append(Node(op, args, outputs))
-        self.places.append(user_place())
+        self.graph.nodes.append(Node(op, args, outputs, self._origin()))
         return outputs
+
+    def _origin(self) -> Origin | None:
+        """The user's line; in a backward pass, that of the forward call."""
+        of_forward: Place | None = state.backward_of
+        place = of_forward or user_place()
+        if place is None:
+            return None
+        code, line = place
+        key = code, line, owner_of(place), of_forward is not None
+        found = self.origins.get(key)
+        if found is None:
+            name = getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on
+            made = Origin(code.co_filename, line, name, key[2], key[3])
+            found = self.origins[key] = made
+        return found
 
     def _results(self, op: Op, args: tuple[Any, ...]) -> tuple[tuple[TensorMeta, ...], Any]:
         """Metas of the results, and the named tuple they come in if they do."""

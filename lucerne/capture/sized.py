@@ -48,10 +48,10 @@ class SizedRecorder(Recorder):
         return self.input(t, "d")
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
-        bare = _plain(args)
-        result = super().run(op, bare, out, proceed)
+        plain_args = bare(args)
+        result = super().run(op, plain_args, out, proceed)
         at = len(self.graph.nodes) - 1
-        if any(a is not b for a, b in zip(args, bare, strict=True)):
+        if any(a is not b for a, b in zip(args, plain_args, strict=True)):
             self.hints[at] = args
         if self.astray or at >= len(self.first.nodes) or self.first.nodes[at].op is not op:
             self.astray = True
@@ -117,15 +117,17 @@ def _place(t: Any) -> Any:
     return id(t._storage.buffer), t._offset, t._meta
 
 
-def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers as the graph keeps them."""
-    return tuple(
-        [
-            plain(a)
-            if type(a) is SymInt
-            else _plain(a)
-            if isinstance(a, tuple) and any(type(x) is SymInt for x in a)
-            else a
-            for a in args
-        ]
-    )
+def bare(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers as the graph keeps them, however deep they stand."""
+    return tuple([_bare(a) for a in args])
+
+
+def _bare(a: Any) -> Any:
+    kind = type(a)
+    if kind is SymInt:
+        return plain(a)
+    if isinstance(a, tuple) or kind is list:
+        parts = [_bare(x) for x in a]
+        if any(x is not y for x, y in zip(parts, a, strict=True)):
+            return parts if kind is list else tuple(parts)
+    return a

@@ -61,6 +61,10 @@ class Slot:
         name = table.name or "a container"
         return f"{name}.{self.key}" if table.is_attributes else f"{name}[{self.key!r}]"
 
+    def is_in(self, keys: frozenset[Any]) -> bool:
+        """Whether its key is one of these (all of a list is none)."""
+        return type(self.key) is not slice and self.key in keys
+
     def get(self) -> Any:
         store = self.table.store
         if isinstance(store, _ONE):
@@ -154,7 +158,7 @@ def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:
     found = []
     for table in tables:
         for slot, old, new in table.changes():
-            if type(slot.key) is slice or not _is_tensors(new):
+            if type(slot.key) is slice or not is_tensors(new):
                 raise CaptureError(
                     f"the function changes {_name(slot)} from {_short(old)} to {_short(new)}. What "
                     "Python keeps besides tensors is not part of a graph: it would change now and "
@@ -169,7 +173,7 @@ def _name(slot: Slot) -> str:
     return slot.table.name or "a list" if type(slot.key) is slice else str(slot)
 
 
-def _is_tensors(x: Any) -> bool:
+def is_tensors(x: Any) -> bool:
     """A tensor, or some in tuples, lists and dicts with nothing else but plain values."""
     leaves: list[Any] = []
     flatten(x, leaves)

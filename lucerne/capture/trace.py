@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne.base.numbers import GivenFloat, Use, watching
+from lucerne.base.where import naming_modules
 from lucerne.capture.fake import (
     CaptureError,
     NoBytes,
@@ -29,9 +30,8 @@ from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
-from lucerne.tensor.autograd.engine import run_backward
+from lucerne.tensor.autograd.engine import gradient_parts, run_backward
 from lucerne.tensor.autograd.node import Edge, Node, gradient_edge
-from lucerne.tensor.autograd.saved import USED_UP
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, plain_types
 from lucerne.tensor.observe import Observation
@@ -107,7 +107,6 @@ class Captured:
     """Joint graph: the gradient of each differentiable input, over the roots that follow."""
     wanted: list[Source] = field(default_factory=list)
     """Those inputs."""
-    places: list[Any] = field(default_factory=list)
     stored: list[tuple[Slot, Any, int]] = field(default_factory=list)
     """(slot that a call fills, shape of what it gets, the first of the leaves that are put there):
     these leaves come after the returned ones."""
@@ -128,6 +127,7 @@ class StandIn(Node):
     """History of a stand-in for a tensor that somebody else computed."""
 
     __slots__ = ()
+    is_unknown = True
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         raise CaptureError(
@@ -149,6 +149,11 @@ class Tracing:
         self.stand_ins: list[Any] = []
         self.memories: dict[int, NoBytes] = {}
         """What stands for the memories of the arguments."""
+        self.storages: dict[int, Any] = {}
+        """What stands for their storages, which count how often they are written to."""
+        self.geometry = [(t, *_geometry(t)) for t in reach.tensors.values()]
+        """Where tensors lay that are no matter of a call: it may write to them, but not make them
+        others (`t_`, `set_`, `.data = `)."""
         self.reached = {id(t._storage.buffer) for t in _with_gradients(reach.tensors.values())}
         """Memories that the function gets at without its arguments."""
 
@@ -172,9 +177,14 @@ class Tracing:
         if at not in self.reached:
             shared = memories.count(at) > 1
             memory = self.memories.setdefault(at, NoBytes())
-            storage = fake_storage(memory, storage.nbytes, leaf._meta.device)
+            made_for = self.storages.get(id(storage))
+            if made_for is None:
+                made_for = fake_storage(memory, storage.nbytes, leaf._meta.device)
+                self.storages[id(storage)] = made_for
+            storage = made_for
         made = make_tensor(storage, leaf._offset, leaf._meta)
         made.__class__ = type(leaf)
+        self.geometry.append((made, *_geometry(made)))
         if leaf._needs_grad:
             made._auto = AutogradState(requires_grad=True)
             if leaf.grad_fn is not None:  # type: ignore[attr-defined]
@@ -208,6 +218,9 @@ class Tracing:
     def restore(self) -> None:
         for t, _, grad, _ in self.owners:
             state_of(t).grad = grad
+        for t, storage, offset, meta in self.geometry:
+            if _geometry(t) != (storage, offset, meta):
+                t._storage, t._offset, t._meta, t._array = storage, offset, meta, None
 
     def source_of(self, t: Any) -> Source:
         found = self.sources.get(id(t))
@@ -248,12 +261,27 @@ class Capture:
                 tracing.stand_ins = given
                 args, kwargs = rebuild(self.given, iter(given))
                 with self.recorder:
-                    result = self.fn(*args, **kwargs)
+                    with naming_modules(self.reach.module_names, Capture._attempt.__code__):
+                        result = self._called(args, kwargs)
                     return self._read_off(result, uses)
         finally:
             tracing.restore()
             put_back(self.reach.tables)
             expose(self.recorder.seen_tensors)
+
+    def _called(self, args: Any, kwargs: Any) -> Any:
+        """Where the function raises because its arguments are stand-ins (two views of one memory
+        don't share a history), what it is refused for is said, not what came of it."""
+        if hasattr(self.fn, "reach"):
+            self.fn.reach = self.reach
+        try:
+            found = self.fn(*args, **kwargs)
+        except Exception:
+            self._check_written()
+            raise
+        if self.recorder.refusal is not None and hasattr(self.fn, "reach"):
+            raise self.recorder.refusal  # the function has caught it, as if it were its own
+        return found
 
     # ---- reading off ---------------------------------------------------------------------------
 
@@ -290,14 +318,14 @@ class Capture:
             )
             for first, t in recorder.joined
         ]  # fmt: skip
-        made = Captured(
+        captured = Captured(
             recorder.graph, sources, [*self.roots, *self.gradient_roots], fresh, shape, outcomes,
-            effects, none_grads, uses, len(self.roots), gradients, wanted, recorder.places,
-            kept, checks, covered, backward_at=self._backward_at,
+            effects, none_grads, uses, len(self.roots), gradients, wanted, kept,
+            checks, covered, backward_at=self._backward_at,
             differentiated=self._differentiated,
         )  # fmt: skip
-        _held_first(made)
-        return made
+        _held_first(captured)
+        return captured
 
     def _stored(self, leaves: list[Any]) -> list[tuple[Slot, Any, int]]:
         """What the function keeps for its next call: more leaves, and other sources."""
@@ -368,7 +396,8 @@ class Capture:
     ) -> tuple[list[Source], list[Outcome | None]]:
         """Record the backward pass from the outputs that need gradients."""
         self._tangents: list[Any] = []
-        self._backward_at, self._differentiated = 0, []
+        self._backward_at = 0
+        self._differentiated: list[Any] = []
         roots, outputs = [], []
         for t, outcome in zip(leaves, outcomes, strict=True):
             if not isinstance(outcome, Outcome) or not outcome.requires_grad:
@@ -383,8 +412,33 @@ class Capture:
         if not roots:
             return [], []
         edges, wanted = self._wanted()
+        self._check_leaves(edges, outcomes)
+        found = self._backward(roots, outputs, edges)
+        pairs = [(s, x) for s, xs in zip(wanted, found or (), strict=False) for x in xs]
+        return [s for s, _ in pairs], [x for _, x in pairs]
+
+    @staticmethod
+    def _check_leaves(edges: list[Edge], outcomes: list[Any]) -> None:
+        """Gradients that would go to a tensor made inside have nowhere to go."""
+        inside = [x for x in outcomes if type(x) is Outcome and x.is_leaf and x.itself is None]
+        if inside or not edges:
+            raise CaptureError(
+                "results take part in autograd through a tensor that was made inside and needs a "
+                "gradient (requires_grad_ in the function). Make it outside, or detach the results"
+            )
+
+    def _backward(
+        self, roots: list[Any], outputs: list[Any], edges: list[Edge]
+    ) -> list[list[Outcome | None]] | None:
+        """Gradients of the edges, by a backward pass from all roots that have one; None: none has.
+
+        Where every bit counts, each comes in the parts that eager adds up one by one.
+
+        A pass that raises is no error of the function: whoever calls it hears so.
+        """
         differentiated = [self.recorder.value(t) for t in outputs]
         before = self.recorder.mark()
+        self._tangents = []
         for _, tangent, outcome in roots:
             outcome.tangent = len(self._tangents)
             self._tangents.append(tangent)
@@ -392,32 +446,52 @@ class Capture:
         starts = [(edge, tangent) for edge, tangent, _ in roots]
         try:
             with _without_hooks(edges):
-                found = run_backward(starts, keep_graph=True, create_graph=False, wanted=edges)
+                if getattr(self.whole, "bitwise", False):
+                    found = [parts or [None] for parts in gradient_parts(starts, edges)]
+                else:
+                    whole = run_backward(starts, keep_graph=True, create_graph=False, wanted=edges)
+                    found = [[g] for g in whole]
         except RuntimeError as error:
             self.recorder.back_to(before)
-            self._refuse(roots, edges, str(error), before)
-            return [], []
+            self._tangents = []
+            good = self._refuse(roots, edges, str(error), before)
+            if not any(good):
+                return None
+            left = [
+                ((edge, fake_tensor(tangent._meta), outcome), t)
+                for (edge, tangent, outcome), t, fine in zip(roots, outputs, good, strict=True)
+                if fine
+            ]
+            return self._backward([r for r, _ in left], [t for _, t in left], edges)
         self._backward_at, self._differentiated = before[1], differentiated
-        return wanted, [None if g is None else self._gradient(g) for g in found]
+        return [[None if g is None else self._gradient(g) for g in parts] for parts in found]
 
-    def _refuse(self, roots: list[Any], edges: list[Edge], text: str, before: Any) -> None:
-        """The backward pass raises: whoever calls it hears so, but not who only calls the function.
+    def _refuse(self, roots: list[Any], edges: list[Edge], text: str, before: Any) -> list[bool]:
+        """The backward pass raises: for which outputs it does not.
 
         Each output is asked on its own, as each may be differentiated on its own.
         """
+        good = []
         for edge, tangent, outcome in roots:
             outcome.used_up, outcome.tangent = text, None
-            if len(roots) == 1 or USED_UP in text:
-                continue
+            if len(roots) == 1:
+                return [False]
             try:
-                start = [(edge, tangent)]
-                run_backward(start, keep_graph=True, create_graph=False, wanted=edges)
+                with _without_hooks(edges):
+                    run_backward(
+                        [(edge, tangent)], keep_graph=True, create_graph=False, wanted=edges
+                    )
             except RuntimeError as error:
                 outcome.used_up = str(error)
+                good.append(False)
             else:
-                raise CaptureError("only some of the outputs can be differentiated")
+                outcome.used_up = ""
+                good.append(True)
             finally:
                 self.recorder.back_to(before)
+        if all(good):
+            raise CaptureError("outputs can only be differentiated one by one")
+        return good
 
     def _gradient(self, g: Any) -> Outcome:
         """A gradient is always a result of the backward part, even if it is a tangent as it is."""
@@ -439,7 +513,13 @@ class Capture:
         return edges, wanted
 
     def _check_written(self) -> None:
-        """An input whose history changed inside would have to change it outside as well."""
+        """An input whose history or place changed inside would have to change outside as well."""
+        for t, *before in self.tracing.geometry:
+            if [*_geometry(t)] != before:
+                raise CaptureError(
+                    "a tensor from outside gets another shape or other memory (t_, set_, resize_, "
+                    ".data = ...). Write to it (copy_), or do that outside of the compiled function"
+                )
         for t in [*self.recorder.outside, *self.tracing.stand_ins]:
             if not isinstance(t, TensorBase) or t._auto is None:
                 continue
@@ -448,6 +528,10 @@ class Capture:
             same = known and edge is not None and t._auto.grad_fn is edge[0]
             if t._auto.grad_fn is not None and not same and is_fake(t):
                 raise CaptureError("an argument that takes part in autograd is written to")
+
+
+def _geometry(t: Any) -> tuple[Any, int, TensorMeta]:
+    return t._storage, t._offset, t._meta
 
 
 def _held_first(captured: Captured) -> None:
@@ -465,7 +549,7 @@ def _held_first(captured: Captured) -> None:
     place = {old: new for new, old in enumerate(order)}
     outcomes = [x for x in captured.leaves if type(x) is Outcome]
     outcomes += [e.outcome for e in captured.effects if e.outcome is not None]
-    for x in outcomes:
+    for x in {id(x): x for x in outcomes}.values():  # one may be returned twice
         if x.of_input:
             x.index = place[x.index]
 

@@ -19,7 +19,8 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return kind, tuple([flatten(x, leaves) for x in tree])
     if is_dataclass(tree) and not isinstance(tree, type):
-        names = [f.name for f in fields(tree)]
+        own = getattr(tree, "__dict__", None)
+        names = [f.name for f in fields(tree)] if own is None else list(own)
         return kind, tuple(names), tuple([flatten(getattr(tree, n), leaves) for n in names])
     leaves.append(tree)
     return LEAF
@@ -36,5 +37,9 @@ def rebuild(shape: Any, leaves: Iterator[Any]) -> Any:
     if len(shape) == 2:
         return kind(*items)
     if issubclass(kind, dict):
-        return kind(zip(shape[1], items, strict=True))
-    return kind(**dict(zip(shape[1], items, strict=True)))
+        # A mapping, not pairs: a Counter would count those.
+        return kind(dict(zip(shape[1], items, strict=True)))
+    made = object.__new__(kind)  # `__init__` need not take every field, and has run once already
+    for name, item in zip(shape[1], items, strict=True):
+        object.__setattr__(made, name, item)
+    return made

@@ -18,6 +18,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
+from lucerne.ops.control import NAMES as CONTROL
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.eager import body_of, metas_of
 from lucerne.tensor.trace import traced
@@ -43,6 +44,8 @@ class Composites:
         self._bodies: dict[Any, Body | None] = {}
 
     def __call__(self, op: Op, args: tuple[Any, ...]) -> bool:
+        if op.name in CONTROL:
+            return True
         if not self.claims(op):
             return False
         if op.meta is None:

@@ -58,6 +58,12 @@ def from_ir(
     return _FromIr(graph, dict(held or {}), names, places).module()
 
 
+def named_from_ir(graph: ir.Graph, names: Sequence[str]) -> tuple[GraphModule, dict[int, str]]:
+    """`from_ir` with a name for every input, and the name that each value (by number) has there."""
+    made = _FromIr(graph, {}, names, None)
+    return made.module(), {v.index: node.name for v, node in made.nodes.items()}
+
+
 class _FromIr:
     def __init__(
         self,
@@ -119,6 +125,7 @@ class _FromIr:
 
     def _attribute(self, found: Any) -> Node:
         kind = "_tensor_constant" if isinstance(found, lu.Tensor) else "_constant"
+        kind = "_graph" if isinstance(found, ir.Graph) else kind
         name = f"{kind}{sum(n.startswith(kind) for n in self.attributes)}"
         self.attributes[name] = found
         return self.graph.get_attr(name)

@@ -50,6 +50,8 @@ class State(threading.local):
         self.active = False
         self.call_level: list[Interpreter] = []
         self.kernel_level: list[Interpreter] = []
+        self.backward_of: Any = None
+        """While a node of the backward graph runs and is watched: the line of its forward call."""
         self.overrides_enabled = True
         self._grad_enabled = True
         self.inference = False
@@ -115,6 +117,12 @@ class Interpreter:
 
     def reads(self, tensor: Any) -> None:
         """Kernel level: somebody is about to look at the bytes of a tensor."""
+
+    def touches(self, storage: Any) -> None:
+        """Kernel level: somebody is about to get at the bytes of a storage without an op."""
+
+    def step_done(self) -> None:
+        """Kernel level: a step of an optimizer is over."""
 
     def checks_later(self, flag: Any, error: Callable[[], Exception]) -> bool:
         """Kernel level: an error is to be raised if `flag` is true. Whether it is taken care of;

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.base.watch import FRONT, Watch
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
@@ -49,9 +50,12 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
     """A front as users call it: overriding types and function modes see it, as they see ops."""
     state, entry, familiar = dispatch.state, dispatch.entry, dispatch.familiar
+    name = _qualified(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        watcher = Watch.current
+        span = None if watcher is None else watcher.begin(name, FRONT, args)
         try:
             if state.active or (args and type(args[0]) not in familiar):
                 return entry.front(shown, function, args, kwargs)
@@ -63,6 +67,9 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
             if mistake is None:
                 raise
             raise mistake from None
+        finally:
+            if watcher is not None and span is not None:
+                watcher.end(span)
 
     shown = wrapped(call)
     if shown is not call:
@@ -73,6 +80,14 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
 def _name(function: Callable[..., Any]) -> str:
     """What a front is called in public."""
     return next((f.name for f in fronts().values() if f.function is function), function.__name__)
+
+
+def _qualified(function: Callable[..., Any]) -> str:
+    """The same with its namespace, as the table has it."""
+    for front in fronts().values():
+        if front.function is function:
+            return f"{front.namespace}.{front.name}" if front.namespace else front.name
+    return function.__name__
 
 
 def fill(module: dict[str, Any], namespace: str) -> None:

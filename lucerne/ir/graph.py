@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne.base.where import Origin
 from lucerne.ir import infer
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
+from lucerne.ir.op import VIEW, Op
 from lucerne.ir.words import meta_text, static_text
 
 
@@ -40,12 +41,16 @@ class Value:
 class Node:
     """One call: `args` in signature order, with Values where data flows in."""
 
-    __slots__ = ("args", "op", "outputs")
+    __slots__ = ("args", "op", "outputs", "place")
 
-    def __init__(self, op: Op, args: tuple[Any, ...], outputs: tuple[Value, ...]) -> None:
+    def __init__(
+        self, op: Op, args: tuple[Any, ...], outputs: tuple[Value, ...], place: Origin | None = None
+    ) -> None:
         self.op = op
         self.args = args
         self.outputs = outputs
+        self.place = place
+        """The user's line that it comes from: for people, nothing depends on it."""
 
     def __repr__(self) -> str:
         left = ", ".join(v.typed() for v in self.outputs)
@@ -56,7 +61,7 @@ class Node:
 class Graph:
     """Inputs, nodes in order, outputs, and which inputs hold another value afterwards."""
 
-    __slots__ = ("_next", "inputs", "nodes", "outputs", "writes")
+    __slots__ = ("_next", "inputs", "nodes", "outputs", "place", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
@@ -66,6 +71,8 @@ class Graph:
         """(input, the value its memory holds when all nodes are done): nodes themselves are pure,
         so every node reads what the input held before."""
         self._next = 0
+        self.place: Origin | None = None
+        """What nodes that are made now come from: a pass says it for each node it looks at."""
 
     def value(self, meta: Any) -> Value:
         made = Value(self._next, meta)
@@ -79,7 +86,7 @@ class Graph:
 
     def call(self, op: Op, args: tuple[Any, ...], metas: Sequence[TensorMeta]) -> tuple[Value, ...]:
         outputs = tuple(self.value(m) for m in metas)
-        self.nodes.append(Node(op, args, outputs))
+        self.nodes.append(Node(op, args, outputs, self.place))
         return outputs
 
     def __str__(self) -> str:
@@ -108,6 +115,7 @@ def verify(graph: Graph, deep: bool = False) -> None:
     `deep`: also, every op gives results of the dtype, shape, strides and device that are noted.
     """
     defined = {v.index for v in graph.inputs}
+    views: set[int] = set()
     if len(defined) != len(graph.inputs):
         raise ValueError("graph: an input is listed twice")
     for n, node in enumerate(graph.nodes):
@@ -117,6 +125,12 @@ def verify(graph: Graph, deep: bool = False) -> None:
                 f"{len(node.args)}"
             )
         map_values(lambda v, n=n: _read(v, defined, n), node.args)  # type: ignore[misc]
+        for a in node.args:
+            if type(a) is Graph:
+                _verify_inside(a, n, node, deep)
+        if node.op.kind == VIEW:
+            views.update(v.index for v in node.outputs)
+        _verify_region(n, node, views)
         for v in node.outputs:
             if v.index in defined:
                 raise ValueError(f"node {n}: {v} is defined twice")
@@ -127,6 +141,28 @@ def verify(graph: Graph, deep: bool = False) -> None:
     if deep:
         for n, node in enumerate(graph.nodes):
             _verify_metas(n, node)
+
+
+def _verify_inside(graph: Graph, n: int, node: Node, deep: bool) -> None:
+    try:
+        verify(graph, deep)
+    except ValueError as error:
+        raise ValueError(f"node {n} ({node.op.name}), graph inside: {error}") from error
+    if graph.writes:
+        raise ValueError(f"node {n} ({node.op.name}): a graph inside a node writes to nothing")
+
+
+def _verify_region(n: int, node: Node, views: set[int]) -> None:
+    """Another reading of a memory (or a write to a part of it) stays inside of it. One that begins
+    at a view may go as far as what that is a view of."""
+    if node.op.args[-3:] != ("size", "stride", "offset") or type(node.args[0]) is not Value:
+        return
+    size, stride, offset = node.args[-3:]
+    if 0 in size or node.args[0].index in views:
+        return
+    last = offset + sum((s - 1) * st for s, st in zip(size, stride, strict=True))
+    if offset < 0 or last >= node.args[0].meta.span:
+        raise ValueError(f"node {n}: {node!r} reaches outside of {node.args[0].typed()}")
 
 
 def _verify_metas(n: int, node: Node) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne.base.where import Origin
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 
@@ -55,6 +56,8 @@ class Step:
     graph: Graph
     inputs: tuple[Any, ...]
     outputs: tuple[Place, ...]
+    origins: tuple[Origin, ...] = ()
+    """The user's lines that it comes from: for people."""
 
     @property
     def name(self) -> str:
@@ -86,10 +89,6 @@ class Program:
             f"{self.numbers} numbers, arena {self.arena} bytes)"
         )
         return "\n".join([head, *(f"  {s}" for s in self.steps)])
-
-
-Runner = Any
-"""What a backend makes of a program (see `api.Assembling`)."""
 
 
 def places(items: Sequence[Any]) -> list[Place]:

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     | (?P<dots>\.\.\.)
     | (?P<name>[A-Za-z_][\w.]*)
     | (?P<unread><[^>]*>)
-    | (?P<mark>[()\[\]{},:=@])
+    | (?P<mark>[()\[\]{},:=@;])
     )""",
     re.VERBOSE,
 )
@@ -58,6 +58,8 @@ class _Line:
             self.tokens.append((str(found.lastgroup), found.group(str(found.lastgroup))))
             at = found.end()
         self.at = 0
+        self.nested = 0
+        """In how many graphs inside nodes the next token stands."""
 
     def error(self, what: str) -> ParseError:
         return ParseError(f"line {self.number}: {what}\n  {self.text.strip()}")
@@ -81,8 +83,12 @@ class _Line:
         return True
 
     def end(self) -> None:
-        if self.at < len(self.tokens):
+        if self.at < len(self.tokens) and not self.ends_inside():
             raise self.error(f"expected the end of the line, found {self.peek()[1]!r}")
+
+    def ends_inside(self) -> bool:
+        """Whether a statement of a graph inside a node ends here."""
+        return self.nested > 0 and self.peek() in ((_MARK, ";"), (_MARK, "}"))
 
 
 class _Reader:
@@ -98,14 +104,20 @@ class _Reader:
         if len(lines) < 2 or lines[-1].peek()[1] != "return":
             raise lines[-1].error("expected a last line with `return`")
         for line in lines[1:-1]:
-            if line.peek()[1] == "write" and line.tokens[1:2] and line.tokens[1][0] == "value":
-                self._write(line)
-            else:
-                self._node(line)
-        last = lines[-1]
+            self._statement(line)
+        return self._return(lines[-1])
+
+    def _statement(self, line: _Line) -> None:
+        after = line.tokens[line.at + 1 : line.at + 2]
+        if line.peek()[1] == "write" and after and after[0][0] == "value":
+            self._write(line)
+        else:
+            self._node(line)
+
+    def _return(self, last: _Line) -> Graph:
         last.take("return")
         outputs = []
-        while last.peek() != _END:
+        while last.peek() != _END and not last.ends_inside():
             outputs.append(self._known(last))
             if not last.takes(","):
                 break
@@ -113,6 +125,21 @@ class _Reader:
         self.graph.outputs = tuple(outputs)
         self.graph._next = max(self.values, default=-1) + 1
         return self.graph
+
+    def _subgraph(self, line: _Line) -> Graph:
+        """`{graph(%0: float32[]); %1: float32[] = neg(%0); return %1}`: numbers of its own."""
+        line.take("{")
+        line.nested += 1
+        inner = _Reader()
+        inner._head(line)
+        line.take(";")
+        while line.peek()[1] != "return":
+            inner._statement(line)
+            line.take(";")
+        made = inner._return(line)
+        line.take("}")
+        line.nested -= 1
+        return made
 
     def _head(self, line: _Line) -> None:
         line.take("graph")
@@ -200,6 +227,8 @@ class _Reader:
             return self._known(line)
         if text == "(":
             return self._items(line, "(", ")")
+        if text == "{":
+            return self._subgraph(line)
         if text == "[":
             return list(self._items(line, "[", "]"))
         line.take()
@@ -250,3 +279,11 @@ def parse(text: str) -> Graph:
     graph = _Reader().read(text)
     verify(graph)
     return graph
+
+
+def parse_static(text: str) -> Any:
+    """An argument that `words.static_text` wrote: a number, text, a dtype, a tuple of such."""
+    line = _Line(text, 1)
+    found = _Reader()._argument(line)
+    line.end()
+    return found

@@ -48,6 +48,8 @@ def static_text(a: Any) -> str:
         return "..." if a is ... else repr(a)
     if isinstance(a, slice):
         return f"slice({', '.join(map(static_text, (a.start, a.stop, a.step)))})"
+    if hasattr(a, "nodes") and hasattr(a, "writes"):  # a graph inside a node, on one line
+        return f"{{{'; '.join(line.strip() for line in str(a).splitlines())}}}"
     text = repr(a)
     plain = text.startswith(("torch.", "device(", "%"))
     return text if plain else f"<{type(a).__name__}>"

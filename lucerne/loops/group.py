@@ -14,7 +14,7 @@ kernel is the backend's word in the end (`lower`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -28,6 +28,19 @@ _MOVES = frozenset(("cast", "copy", "clone_as", "filled", "counted_draw"))
 _LARGE = 1 << 16
 _MOST_NODES = 40
 """A kernel with more ops than this takes long to compile and runs out of registers."""
+
+
+TOO_MANY = "together they have more ops than one kernel should"
+TWO_HEADS = "both have a heavy op, and a kernel is built around one"
+COSTLY = "an op with long code would slow the heavy op's inner loop down"
+READ_TWICE = "others read the heavy op's result too: it is written anyway, and so is the new one"
+FOLD_BEHIND = "a fold needs all of the heavy op's result, which is made tile by tile"
+OTHER_SIZE = "the heavy op's result has another number of elements"
+BEFORE_HEAD = "it makes an operand of the heavy op, so it can't stand behind it"
+OTHER_FOLDS = "they fold other dimensions"
+OTHER_SHAPE = "they go through tensors of different shapes"
+ORDER = "something in between reads one of them and is read by the other"
+"""Why two groups are not one."""
 
 
 def values_in(args: tuple[object, ...]) -> Iterator[Value]:
@@ -107,14 +120,20 @@ class Fusion:
     is_free: Callable[[Node], bool] = lambda node: False
     """Ops that heavy ones do while they read, at no cost: better done by each reader than once in
     memory."""
+    does_itself: Callable[[Node, Sequence[Node]], bool] = lambda node, readers: False
+    """Whether all readers of an op would rather do it themselves, so that it joins nobody before:
+    what makes its operand then writes fewer bytes."""
     most_nodes: int = _MOST_NODES
 
 
 class Grouping:
     """The groups of a graph, in an order in which they can run."""
 
-    def __init__(self, graph: Graph, fusion: Fusion) -> None:
-        self.graph, self.fusion = graph, fusion
+    def __init__(
+        self, graph: Graph, fusion: Fusion, notes: list[tuple[int, int, str]] | None = None
+    ) -> None:
+        """`notes` gets (node, later node, why their groups were not joined), if anybody asks."""
+        self.graph, self.fusion, self.notes = graph, fusion, notes
         self.maker: dict[Value, int] = {}
         """The node that makes a value."""
         self.source: dict[Value, Value] = {}
@@ -159,11 +178,24 @@ class Grouping:
                 if node.op.qualified in self.fusion.catchers:
                     self._catch(group, node)
             return
+        if self._is_for_readers(node):
+            return
         group.full, group.rows, group.folds = space
         for other in self._makers(node):
             mine = self.of[at].found
-            if other is not mine and self._fits(mine, other) and self._may_join(other, mine):
+            if other is mine:
+                continue
+            why = self._apart(mine, other)
+            if why is None:
                 self._join(mine, other)
+            elif self.notes is not None:
+                self.notes.append((other.last, at, why))
+
+    def _is_for_readers(self, node: Node) -> bool:
+        if not self.leaving.isdisjoint(node.outputs):
+            return False
+        readers = [self.graph.nodes[k] for k in self.readers.get(node.outputs[0], ())]
+        return bool(readers) and self.fusion.does_itself(node, readers)
 
     def _catch(self, head: Group, node: Node) -> None:
         """Take the element-wise group that makes the first operand into a heavy op's own."""
@@ -213,29 +245,43 @@ class Grouping:
                     found[group] = max(found.get(group, 0), base.meta.numel)
         return sorted(found, key=lambda g: (g.head is None, -found[g], -g.last))
 
-    def _fits(self, mine: Group, other: Group) -> bool:
-        """Whether two groups walk the same space."""
+    def _apart(self, mine: Group, other: Group) -> str | None:
+        """Why two groups can't be one; None: they can."""
+        why = self._misfit(mine, other)
+        return why if why is not None or self._may_join(other, mine) else ORDER
+
+    def _misfit(self, mine: Group, other: Group) -> str | None:
+        """Why two groups don't walk the same space; None: they do."""
         if len(mine.nodes) + len(other.nodes) > self.fusion.most_nodes:
-            return False
+            return TOO_MANY
         if mine.head is not None and other.head is not None:
-            return False
+            return TWO_HEADS
         if mine.head is not None or other.head is not None:
             head, rest = (mine, other) if mine.head is not None else (other, mine)
-            if prod(head.full) > _LARGE and not self._pays(head, rest):
-                return False
-            return rest.folds is None and head.accepts(rest.full) and self._follows(head, rest)
+            return self._misfit_of_head(head, rest)
         if mine.folds is not None and other.folds is not None:
-            return (mine.full, mine.folds) == (other.full, other.folds)
+            same = (mine.full, mine.folds) == (other.full, other.folds)
+            return None if same else OTHER_FOLDS
         if mine.folds is None and other.folds is None:
-            return mine.full == other.full
+            return None if mine.full == other.full else OTHER_SHAPE
         folding, plain = (mine, other) if mine.folds is not None else (other, mine)
-        return folding.accepts(plain.full)
+        return None if folding.accepts(plain.full) else OTHER_SHAPE
+
+    def _misfit_of_head(self, head: Group, rest: Group) -> str | None:
+        if prod(head.full) > _LARGE:
+            if any(map(self.fusion.is_costly, rest.nodes.values())):
+                return COSTLY
+            if not self._pays(head, rest):
+                return READ_TWICE
+        if rest.folds is not None:
+            return FOLD_BEHIND
+        if not head.accepts(rest.full):
+            return OTHER_SIZE
+        return None if self._follows(head, rest) else BEFORE_HEAD
 
     def _pays(self, head: Group, rest: Group) -> bool:
-        """Whether nodes behind a heavy op with a large result are cheap, and take the place of a
-        value that nobody else reads: else the group would write more than the op alone."""
-        if any(map(self.fusion.is_costly, rest.nodes.values())):
-            return False
+        """Whether nodes behind a heavy op with a large result take the place of a value that nobody
+        else reads: else the group would write more than the op alone."""
         inside = head.nodes.keys() | rest.nodes.keys()
         made = [v for node in head.nodes.values() for v in node.outputs]
         read = {self.source.get(v, v) for n in rest.nodes.values() for v in values_in(n.args)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lucerne.base.config import config
+from lucerne.base.where import Origin
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
@@ -20,6 +21,7 @@ from lucerne.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place,
 from lucerne.loops.check import check_values
 from lucerne.loops.group import Fusion, Grouping, is_elementwise, values_in
 from lucerne.loops.memory import Room, Spare, plan
+from lucerne.loops.notes import Notes
 from lucerne.ops.move import copy, put_region, uninitialized
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
@@ -67,8 +69,9 @@ class Lowering:
         constants: Sequence[tuple[Value, Any]] = (),
         body: Body = no_body,
         over_operand: Mapping[str, int] = OVER_OPERAND,
+        notes: Notes | None = None,
     ) -> None:
-        self.graph, self.takes, self.body = graph, takes, body
+        self.graph, self.takes, self.body, self.notes = graph, takes, body, notes
         self.over_operand = over_operand
         self.constants = dict(constants)
         self.base: dict[Value, tuple[Value, int]] = {}
@@ -115,7 +118,9 @@ class Lowering:
         nodes = self.graph.nodes
         if fusion is None:
             return [self._unit([n]) for n in nodes if n.op.kind != op_.VIEW]
-        grouping = Grouping(self.graph, fusion)
+        grouping = Grouping(self.graph, fusion, None if self.notes is None else self.notes.apart)
+        if self.notes is not None:
+            self.notes.grouping = grouping
         pieces = [[nodes[at] for at in group] for group in grouping.groups()]
         done: list[Unit | None] = [None] * len(pieces)
         while True:
@@ -142,6 +147,8 @@ class Lowering:
         for k, nodes in enumerate(pieces):
             unit, taken = asked.get(k, (done[k], True))
             parts = [nodes] if taken else _halves(nodes)
+            if not taken and self.notes is not None:
+                self.notes.refused.append(nodes)
             new_pieces += parts
             new_done += [unit if taken else None] * len(parts)
         return new_pieces, new_done
@@ -152,7 +159,9 @@ class Lowering:
         free: dict[Value, Node] = {}
         for unit in units:
             node = unit.nodes[0]
-            if len(unit.nodes) == 1 and fusion.is_free(node) and self.kept.isdisjoint(node.outputs):
+            if len(unit.nodes) > 1 or not self.kept.isdisjoint(node.outputs):
+                continue
+            if fusion.is_free(node) or fusion.does_itself(node, self.uses.get(node.outputs[0], ())):
                 free[node.outputs[0]] = node
         while free:
             asked: dict[int, tuple[Unit, list[Value]]] = {}
@@ -208,6 +217,7 @@ class Lowering:
         def read(v: Value) -> Value:
             if v not in new:  # a view of something computed inside
                 node = self.maker[v]
+                made.place = node.place
                 args = (read(node.args[0]), *node.args[1:])
                 outputs = made.call(node.op, args, [o.meta for o in node.outputs])
                 new.update(zip(node.outputs, outputs, strict=True))
@@ -215,6 +225,7 @@ class Lowering:
 
         for node in unit.nodes:
             args = map_values(read, node.args)
+            made.place = node.place
             outputs = made.call(node.op, args, [v.meta for v in node.outputs])
             new.update(zip(node.outputs, outputs, strict=True))
         made.outputs = tuple(new[v] for v in unit.outputs)
@@ -227,7 +238,9 @@ class Lowering:
     # ---- the program ---------------------------------------------------------------------------
 
     def program(self) -> Program:
-        return _Placing(self).program()
+        self.placing = _Placing(self)
+        """Kept for whoever wants to know where each value lives."""
+        return self.placing.program()
 
 
 def _halves(nodes: list[Node]) -> list[list[Node]]:
@@ -310,6 +323,8 @@ class _Placing:
         if config.verify_passes:
             check_values(self, updated, {v: (ARENA, 0, r.home[1]) for v, r in saved.items()})
         for unit in low.units:
+            if low.notes is not None:
+                low.notes.units.append((len(self.steps), unit.nodes, unit.reads))
             self._emit(unit)
         self._finish(updated, saved)
         return Program(
@@ -451,13 +466,13 @@ class _Placing:
         if len(unit.nodes) > 1:
             inputs = tuple(self.place(v) for v in unit.reads)
             outputs = tuple(self.place(v) for v in unit.outputs)
-            self.steps.append(Step(self.low.graph_of(unit), inputs, outputs))
+            self.steps.append(Step(self.low.graph_of(unit), inputs, outputs, origins(unit.nodes)))
         elif node.op is _PUT:
             self._emit_region(node)
         elif node.op is not _EMPTY:
             given = tuple(self._given(x) for x in _single_inputs(node))
             outputs = tuple(self.place(v) for v in node.outputs)
-            self.steps.append(Step(self.low.single(node), given, outputs))
+            self.steps.append(Step(self.low.single(node), given, outputs, origins([node])))
 
     def _given(self, x: Any) -> Any:
         if type(x) is not Value:
@@ -468,16 +483,16 @@ class _Placing:
         old, source, size, stride, offset = node.args
         new = node.outputs[0]
         if old in self.low.base or self.home[old] != self.home[new]:  # a view lives elsewhere
-            self._copy(self.place(old), self.place(new))
+            self._copy(self.place(old), self.place(new), node)
         meta = new.meta.like(shape=tuple(size), strides=tuple(stride))
         target = self.place(new, meta, offset * meta.dtype.itemsize)
         if meta.numel:
-            self._copy(self.place(source) if type(source) is Value else source, target)
+            self._copy(self.place(source) if type(source) is Value else source, target, node)
 
-    def _copy(self, source: Any, target: Place) -> None:
+    def _copy(self, source: Any, target: Place, node: Node | None = None) -> None:
         given = source.meta if isinstance(source, Place) else NUMBER_METAS[type(source)]
         graph = one_op_graph(_COPY, (target.meta, given), [target.meta])
-        self.steps.append(Step(graph, (target, source), (target,)))
+        self.steps.append(Step(graph, (target, source), (target,), origins([node] if node else [])))
 
     def _rooms_to_save(self, updated: set[Value]) -> dict[Value, Room]:
         """Rooms for inputs that are new values of others, and are about to be overwritten."""
@@ -501,11 +516,16 @@ class _Placing:
                 self._copy(self.place(v), saved[v])
         for k, v in enumerate(self.graph.outputs):
             if self.home.get(v) != (RESULT, k, 0) or v in self.low.base:
-                self._copy(self.place(v), Place(RESULT, k, 0, v.meta))
+                self._copy(self.place(v), Place(RESULT, k, 0, v.meta), self.low.maker.get(v))
         for target, v in pending:
             self.written.add(self.home[target][1])
             if v is not target:
-                self._copy(saved.get(v) or self.place(v), self.place(target))
+                self._copy(saved.get(v) or self.place(v), self.place(target), self.low.maker.get(v))
+
+
+def origins(nodes: Sequence[Node]) -> tuple[Origin, ...]:
+    """The user's lines that nodes come from, each once."""
+    return tuple(dict.fromkeys(n.place for n in nodes if n.place is not None))
 
 
 def _reads_base(low: Lowering, v: Any, base: Value) -> bool:
@@ -520,11 +540,13 @@ def lower(
     constants: Sequence[tuple[Value, Any]] = (),
     body: Body = no_body,
     over_operand: Mapping[str, int] = OVER_OPERAND,
+    notes: Notes | None = None,
 ) -> Program:
     """The program of a graph without mutation.
 
     `takes` is the backend's word on groups, `fusion` says which to look for (None: none),
     `constants` are inputs whose bytes never change, `body` gives what stands for a composite,
-    `over_operand` names the heavy ops whose result may be written over one of their operands.
+    `over_operand` names the heavy ops whose result may be written over one of their operands,
+    `notes` gets what was decided and why.
     """
-    return Lowering(graph, takes, fusion, constants, body, over_operand).program()
+    return Lowering(graph, takes, fusion, constants, body, over_operand, notes).program()

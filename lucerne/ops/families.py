@@ -13,6 +13,7 @@ from lucerne.ops import calculus as calculus
 from lucerne.ops import classify as classify
 from lucerne.ops import compare as compare
 from lucerne.ops import complexes as complexes
+from lucerne.ops import control as control
 from lucerne.ops import conv as conv
 from lucerne.ops import conversions as conversions
 from lucerne.ops import convolution as convolution

@@ -23,7 +23,13 @@ def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
     return input
 
 
-@structural(internal=True, meta=_copy_meta, vjp={"src": lambda g: g}, name="copy")
+@structural(
+    internal=True,
+    meta=_copy_meta,
+    # What is overwritten has no part in the result: its gradient is nought, and not missing.
+    vjp={"input": lambda g: g.new_zeros(g.shape), "src": lambda g: g},
+    name="copy",
+)
 def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne.base.numbers import GivenFloat, Use, note, note_same
+from lucerne.base.numbers import GivenFloat, note_same, note_structure
 
 _NUMBERS = (int, float)
 _NOT_OPTIONS = ("params", "param_names")
@@ -43,7 +43,7 @@ def given_numbers(optimizer: Any) -> Iterator[None]:
         for group, key, value, made in placed:
             if group[key] is made:
                 group[key] = value
-        _note_structure(optimizer)
+        note_structure(optimizer)
 
 
 def _given(value: Any, source: tuple[Any, ...]) -> Any:
@@ -53,15 +53,3 @@ def _given(value: Any, source: tuple[Any, ...]) -> Any:
     if type(value) is tuple and all(type(v) in _NUMBERS for v in value):
         return tuple([GivenFloat(v, (*source, k)) for k, v in enumerate(value)])
     return None
-
-
-def _note_structure(optimizer: Any) -> None:
-    """The same groups of the same size, and no other state was loaded."""
-    groups, state = optimizer.param_groups, optimizer.state
-    counts = len(state), *(len(g["params"]) for g in groups)
-
-    def same() -> bool:
-        now, held = optimizer.param_groups, optimizer.state
-        return held is state and (len(held), *(len(g["params"]) for g in now)) == counts
-
-    note(Use("the groups and the state of the optimizer", same))

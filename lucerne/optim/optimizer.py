@@ -10,7 +10,9 @@ from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from lucerne.base import notices
+from lucerne.base.watch import ANNOTATION, Watch, watched
 from lucerne.ir.dispatch import recording
+from lucerne.ir.dispatch import state as running
 from lucerne.optim.given import given_numbers
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.hooks import RemovableHandle
@@ -158,15 +160,19 @@ class Optimizer:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self = args[0]
             run = _recorded_step if recording() else step
-            if not (self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks):
+            if self._optimizer_step_pre_hooks or _global_optimizer_pre_hooks:
+                args, kwargs = _before_step(step, self, args, kwargs)
+            if Watch.current is None:
                 out = run(*args, **kwargs)
             else:
-                args, kwargs = _before_step(step, self, args, kwargs)
-                out = run(*args, **kwargs)
+                name = f"Optimizer.step#{type(self).__name__}.step"
+                out = watched(name, ANNOTATION, functools.partial(run, *args, **kwargs))
             if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
                 hooks = (self._optimizer_step_post_hooks, _global_optimizer_post_hooks)
                 for hook in chain(*(list(h.values()) for h in hooks)):
                     hook(self, args, kwargs)
+            if run is _recorded_step:
+                running.kernel_level[-1].step_done()
             return out
 
         def _recorded_step(*args: Any, **kwargs: Any) -> Any:
@@ -192,6 +198,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or with `set_to_none=False` fill them with zeros."""
+        if Watch.current is None:
+            self._zero_grad(set_to_none)
+        else:
+            forget = functools.partial(self._zero_grad, set_to_none)
+            watched(self._zero_grad_profile_name, ANNOTATION, forget)
+
+    def _zero_grad(self, set_to_none: bool) -> None:
         for group in self.param_groups:
             if set_to_none:
                 clear_grads(group["params"])

@@ -62,6 +62,10 @@ class SGD(ReadyOptimizer):
         """Change the parameters once; returns what `closure` returns."""
         return self._step(closure)
 
+    def _begin(self, p: Any, group: dict[str, Any]) -> State:
+        """What a captured step begins with (see `_begin_momentum`)."""
+        return _first_momentum(p)
+
     def _flags(self, group: dict[str, Any]) -> tuple[bool, ...]:
         return group["nesterov"], group["maximize"], group["momentum"] != 0
 
@@ -118,7 +122,11 @@ def _begin_momentum(params: Sequence[Any], states: list[State], group: dict[str,
         )
     for p, state in missing:
         with unseen():
-            state["momentum_buffer"] = lu.zeros_like(p, requires_grad=False)
+            state.update(_first_momentum(p))
+
+
+def _first_momentum(p: Any) -> State:
+    return {"momentum_buffer": lu.zeros_like(p, requires_grad=False)}
 
 
 def sgd(

@@ -12,6 +12,7 @@ from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.base.memory import array_over
+from lucerne.base.watch import FUNCTION, Watch, watched
 from lucerne.ir import dispatch
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
@@ -61,7 +62,12 @@ def values(t: Any) -> Array:
 def item(t: Any) -> Any:
     if t._meta.numel != 1:
         raise RuntimeError(f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar")
-    return values(t).item()
+    return values(t).item() if Watch.current is None else _shown(t, "aten::item")
+
+
+def _shown(t: Any, name: str) -> Any:
+    """The one element, for a profile that shows its reading under a name."""
+    return watched(name, FUNCTION, lambda: values(t).item())
 
 
 def tolist(t: Any) -> Any:
@@ -73,14 +79,14 @@ def truth(t: Any) -> bool:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if t._meta.numel > 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(values(t).item())
+    return bool(values(t).item() if Watch.current is None else _shown(t, "aten::is_nonzero"))
 
 
 def number(t: Any, kind: type) -> Any:
     """What `int(t)`, `float(t)` and `complex(t)` give."""
     if t._meta.numel != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
-    value = values(t).item()
+    value = values(t).item() if Watch.current is None else _shown(t, "aten::item")
     if isinstance(value, complex) and kind is not complex:
         if value.imag:
             name = "double" if kind is float else "int64_t"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from lucerne.base.config import config
 from lucerne.base.numbers import as_number
+from lucerne.base.watch import FUNCTION, Watch, watched
 from lucerne.base.where import user_place
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
@@ -28,7 +30,8 @@ def _update(op: Op, args: tuple[Any, ...], written: Sequence[Any]) -> None:
         refuse_internal_overlap(t)
     plan = Plans.fused(op, args)
     if plan is not None:
-        plan.run_into(args, list(written))
+        run = partial(plan.run_into, args, list(written))
+        watched(_shown(op, args), FUNCTION, run)
         for t in written:
             bump(t)
         return
@@ -37,6 +40,14 @@ def _update(op: Op, args: tuple[Any, ...], written: Sequence[Any]) -> None:
     results = found if isinstance(found, tuple) else (found,)
     for t, value in zip(written, results, strict=True):
         write(t, value)
+
+
+def _shown(op: Op, args: tuple[Any, ...]) -> str:
+    """What profiles call a step: torch's name of the same."""
+    if op is not _ADAM:
+        return "aten::_fused_sgd_" if op is _SGD else "aten::_foreach_add_"
+    decoupled = args[op.args.index("decoupled")]
+    return "aten::_fused_adamw_" if decoupled else "aten::_fused_adam_"
 
 
 def _unscaled(grads: Sequence[Any], grad_scale: Any, found_inf: Any) -> bool:
@@ -139,14 +150,16 @@ class ReadyStep:
     not laid out as it was when the step was made: then somebody must make another.
     """
 
-    __slots__ = ("address", "block", "counted", "doubles", "inputs", "kernel", "outputs", "written")
+    __slots__ = (
+        "address", "block", "counted", "doubles", "inputs", "kernel", "name", "outputs", "written",
+    )  # fmt: skip
 
     def __init__(self, kernel: Any, op: Op, args: tuple[Any, ...], written: Sequence[int]) -> None:
         lists = [a for a, kind in zip(args, op.kinds, strict=True) if kind == op_.TENSOR_LIST]
         numbers = [a for a, kind in zip(args, op.kinds, strict=True) if kind == op_.SCALAR]
         outs = [t for k in written for t in lists[k]]
         flat = [t for x in lists for t in x]
-        self.kernel = kernel
+        self.kernel, self.name = kernel, _shown(op, args)
         self.written = tuple(k for k in written if lists[k])
         self.block, _ = kernel.block([*flat, *numbers], outs)
         self.address = at = ctypes.addressof(self.block)
@@ -187,7 +200,10 @@ class ReadyStep:
         self.doubles[::2] = list(numbers)
         if self.counted:
             FAST.count_up(lists[self.counted])
-        status = self.kernel.call(self.address)
+        if Watch.current is None:
+            status = self.kernel.call(self.address)
+        else:
+            status = watched(self.name, FUNCTION, lambda: self.kernel.call(self.address))
         assert status == 0, f"an optimizer kernel answered {status}"
         line = user_place() if config.user_lines else None
         for k in self.written:

@@ -10,6 +10,7 @@ import numpy as np
 from lucerne import backends
 from lucerne.base.device import device as Device
 from lucerne.base.where import Place
+from lucerne.ir import dispatch
 from lucerne.tensor.observe import spoil
 
 FAST: Any = backends.fast_path()
@@ -95,6 +96,8 @@ class Storage(StorageBase):
     def host(self) -> np.ndarray[Any, Any]:
         """The bytes as a uint8 array on the host."""
         spoil()
+        if dispatch.state.kernel_level:
+            dispatch.state.kernel_level[-1].touches(self)
         return backends.get(self.device.type).to_host(self.buffer)
 
     def data_ptr(self) -> int:

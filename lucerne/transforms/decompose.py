@@ -24,9 +24,13 @@ def run(graph: Graph, expand: Expand) -> Graph:
     for node in graph.nodes:
         body = expand(node) if node.op.kind == op_.COMPOSITE else None
         if body is None:
-            builder.keep(node)
+            kept = builder.keep(node)
+            if any(isinstance(a, Graph) for a in kept.args):
+                args = tuple(run(a, expand) if isinstance(a, Graph) else a for a in kept.args)
+                builder.graph.nodes[-1] = Node(kept.op, args, kept.outputs, kept.place)
             continue
         body = run(body, expand)
+        builder.graph.place = node.place
         found = builder.inline(body, operands(builder.args(node.args)))
         if len(found) != len(node.outputs):
             raise ValueError(f"the body of {node!r} gives {len(found)} results")

@@ -172,7 +172,7 @@ def _summed(node: Node, known: _Known, bitwise: bool) -> Array | None:
     for d in dims:
         count *= meta.shape[d] if meta.ndim else 1
     each = number_of(known[source.index], meta.dtype)
-    total = each * count
+    total = each * count if count else 0  # and not -0.0, or nan
     if out.dtype.category == dt.FLOAT:
         if bitwise and not _sums_exactly(each, total, out.dtype):
             return None
@@ -195,6 +195,7 @@ def _written(builder: Builder, node: Node, elements: Array) -> None:
     """Put a constant in place of the node that was just kept, if it can be written as one."""
     out = node.outputs[0]
     meta: TensorMeta = out.meta
+    builder.graph.place = node.place
     if node.op.kind == op_.VIEW or not nbytes(meta) or not meta.is_dense:
         return
     first = elements.reshape(-1)[:1]

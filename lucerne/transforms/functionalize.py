@@ -69,6 +69,7 @@ class _Walk:
         return self.made.call(_STRIDED, (now, tuple(meta.shape), meta.strides, offset), [meta])[0]
 
     def visit(self, node: Node) -> None:
+        self.made.place = node.place
         if not node.outputs and node.op is _COPY:
             self.write(*node.args)
             return
@@ -120,9 +121,13 @@ def _rescaled(offset: int, have: TensorMeta, want: TensorMeta) -> int:
 
 
 def functionalize(
-    graph: Graph, roots: Sequence[Value], fresh: frozenset[Value] = frozenset()
+    graph: Graph,
+    roots: Sequence[Value],
+    fresh: frozenset[Value] = frozenset(),
+    readings: Sequence[Value] = (),
 ) -> Graph:
-    """A graph without writes: its outputs are the last values of `roots`.
+    """A graph without writes: its outputs are the last values of `roots`, then what `readings`
+    (any values, views as well) read at the end.
 
     Inputs in `fresh` begin anew at every call, so what is written to them is not kept.
     """
@@ -130,7 +135,7 @@ def functionalize(
     for node in graph.nodes:
         walk.visit(node)
     made = walk.made
-    made.outputs = tuple(walk.current[r] for r in roots)
+    made.outputs = (*(walk.current[r] for r in roots), *(walk.read(v) for v in readings))
     made.writes = [
         (made.inputs[k], walk.current[v])
         for k, v in enumerate(graph.inputs)

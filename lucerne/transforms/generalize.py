@@ -205,7 +205,7 @@ class Instance:
         outputs = tuple([self._value(v, m) for v, m in zip(node.outputs, metas, strict=True)])
         for name, result, dim in self.template.named.get(k, ()):
             self.sizes[name] = int(metas[result].shape[dim])
-        return Node(node.op, args, outputs)
+        return Node(node.op, args, outputs, node.place)
 
     def _placed(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], bool]:
         """Arguments with the values of this graph; whether all of them are as in the template."""
@@ -241,6 +241,8 @@ def _key(a: Any) -> Any:
         return a.meta
     if type(a) is tuple:
         return tuple([_key(x) for x in a])
+    if type(a) is Graph:
+        return str(a)
     return (type(a), a) if type(a) in (int, float, bool) else a
 
 
@@ -263,8 +265,22 @@ class _MetaOf:
         self.like, self.formula = like, formula
 
 
+class GraphOf:
+    """The formula of a graph inside a node: a template whose sizes are those around it."""
+
+    __slots__ = ("template",)
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+
+    def at(self, sizes: Mapping[str, int]) -> Graph:
+        return Instance(self.template, sizes).graph
+
+
 def _evaluated(x: Any, sizes: Mapping[str, int]) -> Any:
     kind = type(x)
+    if kind is GraphOf:
+        return x.at(sizes)
     if kind is Expr or kind is FloatOf:
         return x.at(sizes)
     if kind is tuple or kind is list:
@@ -300,6 +316,8 @@ class _Walk:
             return kind([self.formula(x, h) for x, h in parts])
         if kind is TensorMeta:
             return self._meta(seen)
+        if kind is Graph:
+            return _graph_formula(self.fit, seen, self.where)
         if kind is int or kind is float:
             return self._number(seen, hint)
         if any(x is not first and x != first for x in seen):
@@ -393,7 +411,19 @@ class _Comparison:
             same = not isinstance(seen[0], TensorMeta) or all(m is seen[0] for m in seen)
             template.inputs.append(None if same else walk.formula(seen).formula)
 
-    def _node(self, template: Template, k: int, nodes: tuple[Node, ...]) -> None:
+    def inside(self, template: Template) -> None:
+        """Compare graphs inside nodes, whose sizes are those around them: none get names here."""
+        for i, values in enumerate(zip(*(g.inputs for g in self.traces), strict=True)):
+            self._pair(values)
+            formula = _Walk(self.fit, f"input {i}").formula(tuple(v.meta for v in values))
+            template.inputs.append(formula.formula if type(formula) is _MetaOf else None)
+        for k, nodes in enumerate(zip(*(g.nodes for g in self.traces), strict=True)):
+            self._node(template, k, nodes, names=False)
+        self._ends()
+
+    def _node(
+        self, template: Template, k: int, nodes: tuple[Node, ...], *, names: bool = True
+    ) -> None:
         first = nodes[0]
         where = f"node {k} ({first.op.name})"
         if any(n.op is not first.op or len(n.outputs) != len(first.outputs) for n in nodes):
@@ -408,6 +438,8 @@ class _Comparison:
             self._pair(values)
             metas = [v.meta for v in values]
             if all(m is metas[0] for m in metas) or len({m.ndim for m in metas}) != 1:
+                continue
+            if not names:
                 continue
             for d, seen in enumerate(zip(*(m.shape for m in metas), strict=True)):
                 if self.fit.product(seen) is None:
@@ -436,6 +468,22 @@ class _Comparison:
             difference = first_difference(made, trace)
             if difference:
                 raise DifferentError(f"shapes do not follow from the sizes: {difference}")
+
+
+def _graph_formula(fit: Fit, seen: tuple[Graph, ...], where: str) -> Any:
+    """One graph for those that stand in one place in several traces."""
+    for what in ("inputs", "nodes", "outputs"):
+        if len({len(getattr(g, what)) for g in seen}) != 1:
+            raise DifferentError(f"{where}: another graph inside, {_at(list(seen))}")
+    near = fit.near
+    comparison = _Comparison(list(seen), {})
+    comparison.fit = fit
+    template = Template(seen[0], {})
+    comparison.inside(template)
+    fit.near = near
+    if template.formulas or any(f is not None for f in template.inputs):
+        return GraphOf(template)
+    return seen[0]
 
 
 def first_difference(made: Graph, trace: Graph) -> str:
@@ -477,7 +525,7 @@ def _known_to_hold(guard: Guard, quantities: Mapping[str, int]) -> bool:
 def _has_formula(x: Any) -> bool:
     if type(x) in (tuple, list):
         return any(_has_formula(y) for y in x)
-    return type(x) in (Expr, FloatOf, _MetaOf)
+    return type(x) in (Expr, FloatOf, _MetaOf, GraphOf)
 
 
 def _at(graphs: list[Graph]) -> str:
@@ -490,5 +538,6 @@ def _at(graphs: list[Graph]) -> str:
 
 
 __all__ = [
-    "Instance", "Reason", "SizeRefusedError", "Template", "first_difference", "generalize",
+    "GraphOf", "Instance", "Reason", "SizeRefusedError", "Template", "first_difference",
+    "generalize",
 ]  # fmt: skip

@@ -123,6 +123,7 @@ class _Rewrite:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
+            self.builder.graph.place = node.place
             if node.outputs[0].index not in self.chosen or not self._changed(node):
                 self._usual(node.args)
                 self.builder.keep(node)

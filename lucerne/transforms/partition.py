@@ -345,6 +345,7 @@ def _started(inputs: Sequence[Value]) -> tuple[Graph, dict[int, Value]]:
 
 def _copy_nodes(graph: Graph, nodes: list[Node], here: dict[int, Value]) -> None:
     for node in nodes:
+        graph.place = node.place
         made = graph.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
         for old, new in zip(node.outputs, made, strict=True):
             here.setdefault(old.index, new)

@@ -49,6 +49,7 @@ def count_draws(graph: Graph, generator: Any) -> tuple[Graph, Value | None]:
         if key is None:
             device = node.outputs[0].meta.device
             key = builder.graph.input(make_meta(dt.int64, (_KEY_SIZE,), None, device))
+        builder.graph.place = node.place
         builder.replace(node.outputs[0], _replaced(builder, node, key, stream, wanted))
         stream += 1
     return (graph, None) if key is None else (builder.finish(), key)
@@ -167,6 +168,7 @@ def _copied(builder: Builder, value: Value, made: dict[int, Node]) -> Value:
     node = made[value.index]
     here = {v.index: _copied(builder, v, made) for v in operands(node.args) if v.index in made}
     args = tuple(here.get(a.index, a) if type(a) is Value else a for a in node.args)
+    builder.graph.place = node.place
     return builder.call(node.op, args, [v.meta for v in node.outputs])[0]
 
 

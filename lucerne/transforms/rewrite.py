@@ -72,8 +72,15 @@ def given_metas(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+class Bodies:
+    """Metas of composites that have no meta function: by running their bodies, which the layer
+    that can do so installs here."""
+
+    metas: Callable[[Op, tuple[Any, ...]], tuple[TensorMeta, ...] | None] | None = None
+
+
 def result_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
-    """The metas of the results of a call. Composites must have a meta function of their own."""
+    """The metas of the results of a call."""
     metas = given_metas(op, args)
     if op.kind == op_.VIEW:
         found = op.body(*metas)
@@ -84,6 +91,8 @@ def result_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
             for g in parts
         )
     made = None if op.meta is None else op.meta(*metas)
+    if made is None and Bodies.metas is not None and op.kind == op_.COMPOSITE:
+        made = Bodies.metas(op, metas)
     if made is None:
         raise ValueError(f"{op.qualified} has no meta for these arguments: decompose it first")
     return (made,) if isinstance(made, TensorMeta) else tuple(made)
@@ -138,7 +147,7 @@ class Builder:
     def keep(self, node: Node) -> Node:
         """Take a node over, reading what its arguments have become."""
         args = self.args(node.args)
-        kept = node if args is node.args else Node(node.op, args, node.outputs)
+        kept = node if args is node.args else Node(node.op, args, node.outputs, node.place)
         self.graph.nodes.append(kept)
         return kept
 
@@ -149,7 +158,8 @@ class Builder:
         return self.graph.call(op, args, result_metas(op, args) if metas is None else metas)
 
     def inline(self, part: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
-        """The nodes of another graph, its inputs being `values`; gives its outputs here."""
+        """The nodes of another graph, its inputs being `values`; gives its outputs here. They come
+        from where `graph.place` says."""
         if len(values) != len(part.inputs):
             raise ValueError(f"{len(part.inputs)} inputs expected, {len(values)} values given")
         here = {v.index: given for v, given in zip(part.inputs, values, strict=True)}
@@ -254,6 +264,7 @@ def propagate(graph: Graph, input_metas: Sequence[Any], statics: Statics | None 
         args = renamed(node.args, here)
         if statics is not None:
             args = statics(node, args)
+        made.place = node.place
         try:
             metas = result_metas(node.op, args)
         except Exception as error:
@@ -284,6 +295,7 @@ def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> 
     if missing:
         raise ValueError(f"the outputs also depend on {', '.join(v.typed() for v in missing)}")
     for node in reversed(chosen):
+        made.place = node.place
         found = made.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
         for v, new in zip(node.outputs, found, strict=True):
             here.setdefault(v.index, new)

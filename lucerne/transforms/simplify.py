@@ -26,7 +26,7 @@ def run(graph: Graph, *, bitwise: bool = False) -> Graph:
     builder, aliases, look = Builder(graph), Aliases(graph), Look()
     for node in graph.nodes:
         args = builder.args(node.args)
-        here = node if args is node.args else Node(node.op, args, node.outputs)
+        here = node if args is node.args else Node(node.op, args, node.outputs, node.place)
         found: Value | Node | None = here
         for _ in range(_MOST):
             found = _first(rules_for(here.op, bitwise), look, here, aliases)
@@ -55,7 +55,7 @@ def _first(
             if aliases.may_stand_for(found, node.outputs[0]):
                 return found
         elif type(found) is Call and _fits(found, node, aliases):
-            return Node(found.op, found.args, node.outputs)
+            return Node(found.op, found.args, node.outputs, node.place)
     return None
 
 

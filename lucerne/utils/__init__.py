@@ -10,8 +10,8 @@ from lucerne.utils import checkpoint as checkpoint
 from lucerne.utils import dlpack as dlpack
 from lucerne.utils import hooks as hooks
 
-# Loaded when first used: both pull in more than a program that only computes needs.
-_LAZY_MODULES = frozenset({"data", "tensorboard"})
+# Loaded when first used: these pull in more than a program that only computes needs.
+_LAZY_MODULES = frozenset({"benchmark", "data", "tensorboard"})
 
 
 def __getattr__(name: str) -> Any:

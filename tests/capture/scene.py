@@ -102,7 +102,7 @@ def check(row: Row, **options: Any) -> list[str]:
     scene = row()
     made = entries_of(fn)
     if scene.fallback:
-        why = given_up(fn)
+        why = given_up(fn) or "; ".join(map(str, fn.breaks))
         if scene.fallback not in why:
             found.append(f"runs uncompiled because of {why!r}, expected {scene.fallback!r}")
     elif scene.versions is not None and made is not None and made != scene.versions:

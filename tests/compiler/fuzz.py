@@ -42,7 +42,9 @@ def child(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)
     lucerne.set_num_threads(1)
-    how = Options(mode=options.mode, compiled=not options.eager)
+    # In the bitwise mode eager is what is wanted: whether it is right is asked in the other one.
+    plain = options.mode == "default"
+    how = Options(mode=options.mode, compiled=not options.eager, rival=plain, float64=plain)
     for seed in range(options.seed, options.seed + options.cases):
         _say({"start": seed})
         program = generated(seed)
@@ -96,14 +98,19 @@ class Tally:
                 if "start" in line:
                     running = line["start"]
                 else:
-                    self.done.append(line)
-                    if line["problems"]:
-                        print(f"seed {line['seed']}: {'; '.join(line['problems'][0])}", flush=True)
+                    self._add(line)
         if process.returncode == 0:
             return None
         print(f"seed {running}: the process ended with {process.returncode}", flush=True)
         self.crashed.append((running, process.returncode))
         return running
+
+    def _add(self, line: dict[str, Any]) -> None:
+        self.done.append(line)
+        if line["problems"]:
+            print(f"seed {line['seed']}: {'; '.join(line['problems'][0])}", flush=True)
+        if len(self.done) % 250 == 0:
+            print(f"{len(self.done)} programs done, {len(self.failed)} failed", flush=True)
 
     @property
     def failed(self) -> list[dict[str, Any]]:

@@ -135,6 +135,16 @@ class Generator:
                 self.values[name] = Live(name, value)
         self.space = space
 
+    def _replay_or_shorten(self) -> None:
+        """PyTorch may refuse a write the second time (through a view whose history nobody asked
+        for in between): such a step goes, with what came after it."""
+        while True:
+            try:
+                return self._replay()
+            except RuntimeError:
+                for name in self.steps.pop().outs:
+                    self.values.pop(name, None)
+
     # ---- steps
 
     def step(self, op: Op) -> bool:
@@ -146,10 +156,10 @@ class Generator:
             step = Step(op.name, op.text, args)
             made = self._tried(op, step)
         except (RuntimeError, IndexError, TypeError, ValueError):
-            self._replay()
+            self._replay_or_shorten()
             return False
         if made is None:
-            self._replay()
+            self._replay_or_shorten()
             return False
         self._note(op, step, made)
         return True

@@ -298,6 +298,9 @@ def _parser() -> argparse.ArgumentParser:
     tables["modules"].add_argument(
         "--compiled", action="store_true", help="M9c, M9b: each against itself compiled"
     )
+    tables["modules"].add_argument(
+        "--fullgraph", dest="compiled", action="store_true", help="the same: each as one graph"
+    )
     named = add("names", run_names)
     named.add_argument("--missing", action="store_true", help="list what is missing")
     named.add_argument("--module", default="lucerne")

@@ -77,6 +77,18 @@ def test_groups_walk_one_space(seed: int, size: int) -> None:
         assert len(shapes) <= (2 if folds else 1)
 
 
+@pytest.mark.parametrize("shape", [(4, 4), (4, 5)], ids=str)
+def test_folds_over_other_dimensions_stay_apart(shape: tuple[int, ...]) -> None:
+    """No loops fold two ways at once: a backend would turn the whole group down."""
+
+    def both(x: Any) -> Any:
+        e = x.exp()
+        return e.sum(0), e.sum(1)
+
+    graph = traced(both, meta(*shape))
+    assert sorted(names.count("sum") for names in groups_of(graph) if "sum" in names) == [1, 1]
+
+
 def test_the_check_sees_a_wrong_order() -> None:
     graph = traced(lambda x: (x.exp().sum(0) + 1).sqrt(), meta(3, 4))
     at = [k for k, n in enumerate(graph.nodes) if n.op.kind != op_.VIEW]

@@ -418,6 +418,24 @@ def test_other_devices_say_so() -> None:
         lucerne.nn.Linear(1, 1).cuda()
 
 
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager", "reference", "a function"])
+def test_compile_in_place_takes_every_backend(backend: str) -> None:
+    """PyTorch's names and functions as well, as `compile` itself does."""
+    seen = []
+
+    def function(module: Any, inputs: Any) -> Any:
+        seen.append(len(inputs))
+        return module.forward
+
+    layer, x = lucerne.nn.Linear(2, 3), lucerne.ones(4, 2)
+    want = layer(x)
+    layer.compile(backend=function if backend == "a function" else backend, fullgraph=True)
+    lucerne.testing.assert_close(layer(x), want)
+    assert bool(seen) == (backend == "a function")
+    with pytest.raises(RuntimeError, match="Invalid backend"):
+        layer.compile(backend="no such thing")
+
+
 def test_compile_in_place() -> None:
     layer, x = lucerne.nn.Linear(3, 2), lucerne.randn(4, 3)
     plain = layer(x)

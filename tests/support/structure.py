@@ -32,6 +32,7 @@ MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 100
 HIDDEN_IMPORT_FILES = (
     "__init__.py",
+    "autograd/__init__.py",
     "backends/__init__.py",
     "backends/cpu/rules/table.py",
     "capture/__init__.py",

@@ -185,6 +185,10 @@ KEPT: list[tuple[str, Callable[[Make], Any], bool]] = [
     ("returned view", lambda m: m.view(m.input(3), (3,)), True),
     ("returned join", lambda m: m.cat((m.input(3),), 0), True),
     ("alpha at run time counts as any", lambda m: m.add_scaled(m.input(3), m.input(3), 2), False),
+    ("a square put in turned around",
+     lambda m: m.put_region(m.input(3, 3), m.input(3, 3), (3, 3), (1, 3), 0), False),
+    ("a part of what is there",
+     lambda m: m.put_region(m.input(3), m.input(2), (2,), (1,), 0), False),
     ("an offset", lambda m: m.as_strided(m.input(2, 3), (3,), (1,), 3), False),
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from lucerne.backends.api import CONTRACT_VERSION, Buffer, Executable, Runner
 from lucerne.backends.cpu.eager import native
 from lucerne.backends.cpu.loops.cheap import CHEAP
 from lucerne.backends.cpu.rules import fused
+from lucerne.backends.cpu.rules.casts import READ_NARROW, is_rounding, is_widening
 from lucerne.backends.cpu.rules.table import RULES, load
-from lucerne.backends.cpu.runtime import memory, pool
-from lucerne.backends.cpu.runtime.code import log, on_all_cores
-from lucerne.backends.steps import shape_of
+from lucerne.backends.cpu.runtime import disk, memory, pool
+from lucerne.backends.cpu.runtime.code import listed, log, on_all_cores
+from lucerne.backends.steps import executable_of, shape_of
 from lucerne.base.device import device
+from lucerne.base.folder import Cache
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.op import Op
@@ -45,6 +48,14 @@ class CpuBackend:
     def native(self) -> native.Native | None:
         """The same, or None if nobody asked for it."""
         return self._native
+
+    def identity(self) -> bytes | None:
+        """See `api.Identified`."""
+        return disk.environment()
+
+    def kept(self) -> Cache:
+        """The kernels on disk."""
+        return disk.cache_of_process()
 
     def devices(self) -> list[device]:
         return [device("cpu")]
@@ -131,12 +142,30 @@ class CpuBackend:
 
     def is_free(self, node: Node) -> bool:
         """Rounding to bfloat16: packing for tiles does it on the way."""
-        return fused.is_rounding(node)
+        return is_rounding(node)
+
+    def does_itself(self, node: Node, readers: Sequence[Node]) -> bool:
+        """Scores in bfloat16 are half the bytes, for the product that writes them as well."""
+        return is_widening(node) and all(r.op.qualified in READ_NARROW for r in readers)
 
     @property
     def kernels(self) -> list[tuple[Any, float, bool]]:
         """All kernels of this process: key, seconds it took, whether its code was on disk."""
         return log
+
+    def limits(self, *, anew: bool = False) -> dict[str, Any]:
+        """What the processor can do at best, measured (see `limits.py`)."""
+        found: dict[str, Any] = load("limits").limits(anew=anew)
+        return found
+
+    def kernel_text(self, graph: Graph) -> dict[str, str]:
+        """See `api.Telling`."""
+        self._fused.pop(shape_of(graph), None)  # it shall be made before our eyes
+        found = listed(lambda: executable_of(graph, self))
+        return {
+            "ll": "\n".join(f"; {x.key!r}\n{x.text}" for x in found),
+            "s": "\n".join(f"# {x.key!r}\n{x.assembly}" for x in found),
+        }
 
     def assemble(self, program: Program, memory: str | None = None) -> Runner:
         """A program as one call of machine code (see `program/assemble.py`)."""

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lucerne import capture
 from lucerne.base import notices
 from lucerne.base.changes import Changes, note_change
+from lucerne.base.doors import Doors
 from lucerne.nn.modules.conversion import Convert
 from lucerne.nn.modules.hooks import (
     BackwardHook,
@@ -170,7 +170,7 @@ class Module(Convert, State, Tree):
         torch.Size([1, 2])
         """
         self.__dict__.pop("forward", None)
-        self.__dict__["forward"] = capture.compile(self.forward, *args, **kwargs)
+        self.__dict__["forward"] = Doors.compile(self.forward, *args, **kwargs)
 
     # -- what a module has -----------------------------------------------------------------------
 

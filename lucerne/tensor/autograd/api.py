@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base.watch import FUNCTION, watched
 from lucerne.ops import join
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd import records
@@ -144,7 +146,8 @@ def _root_gradient(t: Any, g: Any) -> Any:
                 "grad can be implicitly created only for real scalar outputs but got "
                 + repr(t._meta.dtype)
             )
-        return filled(tuple(t._meta.shape), 1, t._meta.dtype, t._meta.device, None)
+        given = tuple(t._meta.shape), 1, t._meta.dtype, t._meta.device, None
+        return watched("aten::ones_like", FUNCTION, partial(filled, *given))
     if not isinstance(g, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if g._meta.shape != t._meta.shape:

@@ -6,9 +6,13 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne.base.watch import BACKWARD, Watch
 from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly, plus
+
+SHOWN_AS = "autograd::engine::evaluate_function: "
+"""How profiles call the handling of a node; what the node itself does is inside."""
 
 
 class _Run:
@@ -63,10 +67,18 @@ class _Run:
         while ready:
             node = heapq.heappop(ready)[2]
             grads = pending.pop(node, None) or [None] * len(node.out_metas)
-            if watched or node.tensor_hooks or node.pre_hooks or node.post_hooks:
-                self.visit(node, grads)
-            else:
-                self.pass_through(node, grads)
+            watcher = Watch.current
+            span = (
+                None if watcher is None else watcher.begin(SHOWN_AS + node.name(), BACKWARD, node)
+            )
+            try:
+                if watched or node.tensor_hooks or node.pre_hooks or node.post_hooks:
+                    self.visit(node, grads)
+                else:
+                    self.pass_through(node, grads)
+            finally:
+                if watcher is not None and span is not None:
+                    watcher.end(span)
 
     def pass_through(self, node: Node, grads: list[Any]) -> None:
         """`visit` for a node that nobody watches: the commonest case, in one function."""
@@ -129,14 +141,29 @@ def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
 
 def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
     """Run a node; an error says which line of the forward pass it belongs to."""
+    results: Sequence[Any]
+    watcher = Watch.current
+    span = None if watcher is None else watcher.begin(node.name(), BACKWARD, node)
     try:
-        results: Sequence[Any] = node.apply(grads)
+        results = _watched(node, grads) if dispatch_state.kernel_level else node.apply(grads)
     except Exception as error:
         note_place(error, node)
         raise
+    finally:
+        if watcher is not None and span is not None:
+            watcher.end(span)
     if anomaly.enabled and anomaly.check_nan:
         _refuse_nan(node, results)
     return results
+
+
+def _watched(node: Node, grads: list[Any]) -> Sequence[Any]:
+    """Run a node; who records what it does is told the line of the forward call."""
+    before, dispatch_state.backward_of = dispatch_state.backward_of, node.place
+    try:
+        return node.apply(grads)
+    finally:
+        dispatch_state.backward_of = before
 
 
 def note_place(error: Exception, node: Any) -> None:
@@ -169,6 +196,21 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
     return grads
 
 
+class _Apart(_Run):
+    """A pass that adds nothing up at the wanted edges where it ends: what arrives there is kept
+    part by part."""
+
+    def __init__(self, keep_graph: bool, wanted: dict[Edge, list[int]]) -> None:
+        super().__init__(keep_graph, wanted)
+        self.parts: dict[Edge, list[Any]] = {edge: [] for edge in wanted}
+
+    def add(self, edge: Edge, g: Any) -> None:
+        ends = edge in self.parts and edge[0] not in (self.needed or ())
+        if ends and g is not None:
+            self.parts[edge].append(g)
+        super().add(edge, None if ends else g)
+
+
 def reachable(roots: Sequence[Node]) -> set[Node]:
     """All nodes that a backward pass from `roots` visits."""
     seen: set[Node] = set()
@@ -182,7 +224,8 @@ def reachable(roots: Sequence[Node]) -> set[Node]:
 
 
 def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:
-    """Nodes from which some target can be reached (they must run, others need not)."""
+    """Nodes from which some target can be reached (they must run, others need not). Beyond a node
+    that stands for unknown history there may be any."""
     parents: dict[Node, list[Node]] = {}
     for node in reachable:
         for edge in node.next_edges:
@@ -190,6 +233,7 @@ def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:
                 parents.setdefault(edge[0], []).append(node)
     found: set[Node] = set()
     stack = [n for t in targets for n in parents.get(t, ())]
+    stack += [n for n in reachable if n.is_unknown and n not in targets]
     while stack:
         node = stack.pop()
         if node not in found:
@@ -212,6 +256,19 @@ def run_backward(
         for slot, edge in enumerate(wanted):
             by_edge.setdefault(edge, []).append(slot)
     run = _Run(keep_graph, by_edge)
+    _sent(run, roots, create_graph)
+    return [run.captured.get(slot) for slot in range(len(wanted or ()))]
+
+
+def gradient_parts(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge]) -> list[list[Any]]:
+    """`run_backward` to `wanted`, with what arrives at each not added up: whoever adds it to more
+    from elsewhere can do so in the order in which one pass over everything would."""
+    run = _Apart(True, {edge: [] for edge in wanted})
+    _sent(run, roots, create_graph=False)
+    return [run.parts[edge] for edge in wanted]
+
+
+def _sent(run: _Run, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> None:
     run.prepare([edge for edge, _ in roots])
     for edge, g in roots:
         run.add(edge, g)
@@ -224,4 +281,3 @@ def run_backward(
         run.run()
     finally:
         dispatch_state.grad_enabled = before
-    return [run.captured.get(slot) for slot in range(len(wanted or ()))]

@@ -12,7 +12,7 @@ from lucerne.ir.dispatch import state
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Switch:
+class Switch:
     """A context manager that is also a decorator (generators included) and may be used bare."""
 
     def __enter__(self) -> None:
@@ -21,7 +21,7 @@ class _Switch:
     def __exit__(self, *exc: object) -> None:
         raise NotImplementedError
 
-    def clone(self) -> _Switch:
+    def clone(self) -> Switch:
         return type(self)()
 
     def __call__(self, fn: Function) -> Function:
@@ -57,7 +57,7 @@ def _decorate_generator(fn: Callable[..., Any], make: Callable[[], Any]) -> Call
     return wrapped
 
 
-class _GradMode(_Switch):
+class _GradMode(Switch):
     value = True
 
     def __new__(cls, fn: Any = None) -> Self:  # or, used bare as a decorator, a function
@@ -89,7 +89,7 @@ class enable_grad(_GradMode):
     """Record again, inside a `no_grad` block."""
 
 
-class set_grad_enabled(_Switch):
+class set_grad_enabled(Switch):
     """Switch recording on or off: as a call, or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
@@ -107,11 +107,11 @@ class set_grad_enabled(_Switch):
         state.grad_enabled = self._before
         return _decorate(fn, lambda: set_grad_enabled(self.mode))
 
-    def clone(self) -> _Switch:
+    def clone(self) -> Switch:
         return set_grad_enabled(self.mode)
 
 
-class inference_mode(_Switch):
+class inference_mode(Switch):
     """Like no_grad, and results made inside can never be part of a graph."""
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -133,7 +133,7 @@ class inference_mode(_Switch):
         state.grad_enabled, state.inference = self._before
         state.refresh()
 
-    def clone(self) -> _Switch:
+    def clone(self) -> Switch:
         return inference_mode(self.mode)
 
 

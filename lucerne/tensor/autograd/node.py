@@ -25,6 +25,8 @@ from lucerne.tensor.base import TensorBase
 
 Edge = tuple["Node", int]
 _sequence = itertools.count()
+LEAF_SHOWN_AS = "torch::autograd::AccumulateGrad"
+"""How profiles and messages call what adds to the gradient of a leaf."""
 
 
 class _Anomaly:
@@ -44,6 +46,8 @@ class Node:
         "__dict__", "__weakref__", "next_edges", "out_metas", "place", "post_hooks", "pre_hooks",
         "sequence", "tensor_hooks", "trace",
     )  # fmt: skip
+    is_unknown = False
+    """Whether it stands for history that can't be seen from here."""
 
     def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
         self.start(next_edges, out_metas, user_place() if config.user_lines else None)
@@ -327,7 +331,7 @@ class AccumulateGrad(Node):
         self.sequence = 1 << 62  # leaves are served first, so their buffers are free early
 
     def name(self) -> str:
-        return "torch::autograd::AccumulateGrad"
+        return LEAF_SHOWN_AS
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {hex(id(self))}>"
@@ -358,16 +362,18 @@ def accumulate(leaf: Any, g: Any) -> None:
 
 
 def _own(g: Any, meta: TensorMeta) -> Any:
-    """A gradient that nothing else aliases, in the leaf's layout."""
+    """A gradient that nothing else aliases, in the leaf's layout (contiguous if the leaf has gaps
+    or elements that share memory): how it was computed doesn't show."""
     if requires_grad(g):
         return g.clone()
+    if not (meta.contiguous or meta.is_dense):
+        meta = meta.like(shape=tuple(meta.shape))
     if _is_ours_alone(g) and g._meta is meta:
         return g
     g = g.detach()
     if g.is_sparse:
         return g
-    layout_ok = g._meta.strides == meta.strides or not meta.is_dense
-    return g.clone() if layout_ok else _in_layout(g, meta)
+    return g.clone() if g._meta.strides == meta.strides else _in_layout(g, meta)
 
 
 _HOLDERS = 4

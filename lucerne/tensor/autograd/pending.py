@@ -20,6 +20,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base.config import config
+from lucerne.base.watch import Watch
 from lucerne.base.where import user_place
 from lucerne.ir import op as op_
 from lucerne.ir.meta import TensorMeta
@@ -173,6 +174,8 @@ def expand_auto(t: Any, record: Record) -> None:
             stack.extend(missing)
         else:
             top[:] = [_expanded(*top)]
+            if Watch.current is not None:  # who saw the call knows it by its record
+                top[0].grad_fn.__dict__["of_record"] = id(top)
             stack.pop()
     t._auto = state_in(record)
 

@@ -14,16 +14,19 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from functools import partial
 from typing import Any
 
+from lucerne.base.watch import BACKWARD, FUNCTION, LEAF, Watch, watched
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
-from lucerne.tensor.autograd.engine import note_place, reachable, run_backward
+from lucerne.tensor.autograd.engine import SHOWN_AS, note_place, reachable, run_backward
 from lucerne.tensor.autograd.names import grad_name
 from lucerne.tensor.autograd.node import (
     HELD_ONCE,
+    LEAF_SHOWN_AS,
     Edge,
     accumulate,
     anomaly,
@@ -68,10 +71,15 @@ def backward(t: Any, keep_graph: bool) -> bool:
     try:
         # While a function is captured, tensors don't outlive it: none may be kept for all.
         one = _one.__wrapped__ if dispatch_state.kernel_level else _one
-        flow.arrive(root, one(t._meta))
-        _run(flow, keep_graph)
+        if Watch.current is None:
+            flow.arrive(root, one(t._meta))
+            _run(flow, keep_graph, flow.order)
+        else:
+            flow.arrive(root, watched("aten::ones_like", FUNCTION, partial(one, t._meta)))
+            _run_watched(flow, keep_graph)
     finally:
         dispatch_state.grad_enabled = grad_before
+        dispatch_state.backward_of = None
     if flow.ends:
         run_backward(list(flow.ends.items()), keep_graph=keep_graph, create_graph=False)
     return True
@@ -181,10 +189,20 @@ def _reader(op: Op, name: str, needs: frozenset[str]) -> tuple[int, Any]:
 # ---- the pass ----------------------------------------------------------------------------------
 
 
-def _run(flow: Flow, keep_graph: bool) -> None:
-    record = flow.order[-1]
+def _run_watched(flow: Flow, keep_graph: bool) -> None:
+    """`_run`, record by record, each shown as a node of the engine's."""
+    for record in reversed(flow.order):
+        node = _Named(record)
+        run = partial(_run, flow, keep_graph, [record])
+        own = partial(watched, node.name(), BACKWARD, run, node)
+        watched(SHOWN_AS + node.name(), BACKWARD, own, node)
+
+
+def _run(flow: Flow, keep_graph: bool, order: list[Record]) -> None:
+    record = order[-1]
+    seen = bool(dispatch_state.kernel_level)
     try:
-        for record in reversed(flow.order):
+        for record in reversed(order):
             g = flow.arriving.pop(id(record), None)
             wanted, steps = _recipe(record[OP], record[MASK])
             if g is None:
@@ -193,11 +211,15 @@ def _run(flow: Flow, keep_graph: bool) -> None:
                 continue
             if type(g) is list:
                 g = gradients(record[OP], g, record[META])
+            if seen:
+                dispatch_state.backward_of = record[PLACE]
             # Gradients are given in the order of the arguments, when all are there.
             made = [(step, _parts(record, g, *step)) for step in steps]
             places = [(i, parts, part or 0) for step, parts in made for i, part in step[2]]
             if len(places) > 2:
                 places.sort(key=_first)
+            if Watch.current is not None:
+                _fit_all(record, places)
             for i, parts, part in places:
                 flow.deliver(record, i, parts, part)
             if not keep_graph:
@@ -205,6 +227,17 @@ def _run(flow: Flow, keep_graph: bool) -> None:
     except Exception as error:
         note_place(error, _Named(record))
         raise
+
+
+def _fit_all(record: Record, places: list[tuple[int, Any, int]]) -> None:
+    """Bring gradients to the shapes of what they belong to before the first is given away, so that
+    it shows inside the node; else each is when its turn comes."""
+    for i, parts, part in places:
+        arg, g = record[ARGS][i], parts[part]
+        if g is not None and type(record[AUTOS][i]) is not tuple:
+            meta = arg._meta if isinstance(arg, TensorBase) else arg
+            if g._meta is not meta:
+                parts[part] = fit(g, meta)
 
 
 def _parts(record: Record, g: Any, call: Any, reads: Any, targets: Any) -> list[Any]:
@@ -306,17 +339,23 @@ class Flow:
                 return
             if left:
                 self.waiting[key] = g
-            elif (
+                return
+            watcher = Watch.current
+            span = None if watcher is None else watcher.begin(LEAF_SHOWN_AS, LEAF, arg)
+            if (
                 auto.grad is None
                 and g._meta is meta  # a sum may be laid out differently from the leaf
                 and owns_memory(g)
                 and sys.getrefcount(g) <= HELD_ONCE
+                and (meta.contiguous or meta.is_dense)
             ):
                 auto.grad = g
                 for hook in list((auto.post_hooks or {}).values()):
                     hook(arg)
             else:
                 accumulate(arg, g)
+            if watcher is not None and span is not None:
+                watcher.end(span)
 
 
 def _read(record: Record, kind: int, at: Any) -> Any:
@@ -353,7 +392,7 @@ class _Named:
     """Stands for the node of a record in messages."""
 
     def __init__(self, record: Record) -> None:
-        self.place = record[PLACE]
+        self.place, self.of_record = record[PLACE], id(record)
         self._name = record[SHOWN] if len(record) > SHOWN else _shown_name(record)
 
     def name(self) -> str:

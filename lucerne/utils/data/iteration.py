@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.base.watch import ANNOTATION, Watch, watched
 from lucerne.utils.data._utils.fetch import MapFetcher
 from lucerne.utils.data.errors import describe_keys
 from lucerne.utils.data.launch import Launcher
@@ -22,6 +23,8 @@ class LoaderIterator:
     """One pass over a loader. `state_dict()` says where it is."""
 
     progress: Progress
+    _watched_name = ""
+    """What profiles call the loading of one batch."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -66,7 +69,10 @@ class LoaderIterator:
 
     def __next__(self) -> Any:
         try:
-            batch = self._next_data()
+            if Watch.current is None:
+                batch = self._next_data()
+            else:
+                batch = watched(self._watched_name, ANNOTATION, self._next_data)
         except StopIteration:
             self.progress.finished = True
             raise
@@ -97,6 +103,8 @@ class LoaderIterator:
 
 class SingleProcessIterator(LoaderIterator):
     """Loads batches when they are asked for."""
+
+    _watched_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
@@ -224,6 +232,8 @@ class Session:
 
 class MultiProcessIterator(LoaderIterator):
     """Batches loaded ahead by worker processes."""
+
+    _watched_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)

@@ -294,13 +294,17 @@ class GatherPlanner:
         return Phase(pack.pack_code(p, self.element), p.groups * self.panels * parts)
 
     def _gathering(self) -> Phase:
-        p, values = self.p, self.table.values
+        return Phase(gather_code(self.way), self._tasks() * self.p.counts[0])
+
+    def _tasks(self) -> int:
+        """The blocks of outputs of all groups; code to turn planes is there where it is needed."""
+        values = self.table.values
         if self.way.reads == PLANES:
             self.table.set(X_TRANSPOSE=transpose_code(self.element, self.sums))
         if self.way.writes == PLANES:
             self.table.set(TRANSPOSE_OUT=transpose_code(self.sums, self.element))
-        blocks = values["IMAGE_BLOCKS"] * values["ROW_BLOCKS"] * values["COL_BLOCKS"]
-        return Phase(gather_code(self.way), p.groups * blocks * p.counts[0])
+        blocks: int = values["IMAGE_BLOCKS"] * values["ROW_BLOCKS"] * values["COL_BLOCKS"]
+        return self.p.groups * blocks
 
 
 def _block_sizes(count: int, block: int, most: int) -> set[int]:

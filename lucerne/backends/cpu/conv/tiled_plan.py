@@ -11,7 +11,7 @@ from lucerne.backends.cpu.conv.fields import TILED
 from lucerne.backends.cpu.conv.gather import Way
 from lucerne.backends.cpu.conv.gather_plan import SUMS, Block, GatherPlanner, Tail, even_parts
 from lucerne.backends.cpu.conv.launch import Phase, make_kernel
-from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, layout_of
+from lucerne.backends.cpu.conv.padded import CHANNELS, IN_PLACE, layout_of
 from lucerne.backends.cpu.conv.problem import Class, Gather
 from lucerne.backends.cpu.conv.tiled import tiled_code, tiled_pack_code
 from lucerne.backends.cpu.conv.tiles import DEPTH, OUT_BYTES, ROWS, SIDE, TILE, tiles_code
@@ -256,10 +256,4 @@ class _TiledPlanner(GatherPlanner):
         return Phase(task, p.groups * self.panels * parts)
 
     def _gathering(self) -> Phase:
-        p, values = self.p, self.table.values
-        if self.way.reads == PLANES:
-            self.table.set(X_TRANSPOSE=transpose_code(self.element, self.sums))
-        if self.way.writes == PLANES:
-            self.table.set(TRANSPOSE_OUT=transpose_code(self.sums, self.element))
-        blocks = values["IMAGE_BLOCKS"] * values["ROW_BLOCKS"] * values["COL_BLOCKS"]
-        return Phase(tiled_code(self.way, self.parts), p.groups * blocks)
+        return Phase(tiled_code(self.way, self.parts), self._tasks())

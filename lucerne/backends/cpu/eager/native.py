@@ -224,6 +224,15 @@ class Native:
         self._set_word("op_native_offset", slot_offset(op_class, "native"))
         self._set_word("target_offset", slot_offset(in_place, "target"))
 
+    def route(self, slow_run: Any, watcher: Any) -> None:
+        """Another function for ops that machine code does not take, and one for public functions:
+        `watcher(public, arguments, names)`; None: nobody, they are called."""
+        self._set_known(slow_run=slow_run)
+        if watcher is not None:
+            self._set_known(watcher=watcher)
+        else:
+            ctypes.c_int64.from_address(self.code["known"] + KNOWN.index("watcher") * 8).value = 0
+
     def set_plain_type(self, cls: type) -> None:
         """A second type (Parameter) whose instances the fast path takes."""
         self._set_known(plain_type=cls)

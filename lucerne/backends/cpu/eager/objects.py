@@ -15,7 +15,7 @@ KNOWN = (
     "int", "bool", "tuple", "str", "dtype", "device_class", "layout", "memory_format",
     "expand_auto", "expand_view", "free_list", "free_count", "host_device", "in_place_type",
     "mode", "owner_thread", "slow_run", "zero", "user_place", "adopt", "observe", "ellipsis",
-    "slice", "list", "size", "cast",
+    "slice", "list", "size", "cast", "watcher",
 )  # fmt: skip
 """Names of the words of the table `known`."""
 

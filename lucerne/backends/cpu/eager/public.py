@@ -36,13 +36,16 @@ def write_public(m: Module) -> None:
         key = f.stack(MAX_KEY * 8)
         count = f.bits("and", flags, _COUNT_BITS)
         with f.if_(f.bits("xor", f.call("usual", I1, []), True)):
+            watcher = known(f, "watcher")
+            with f.if_(not_null(f, watcher)):
+                f.ret(f.call("ask", PTR, [watcher, callable, args, count, names]))
             f.ret(f.call("call_python_function", PTR, [callable, args, flags, names]))
         words = f.call("public_key", I64, [callable, args, count, names, key])
         with f.if_(words < 0):
             f.ret(f.call("call_python_function", PTR, [callable, args, flags, names]))
         call = f.call("look_up", PTR, [key, words])
         with f.if_(is_null(f, call)):
-            f.ret(f.call("watch", PTR, [callable, args, count, names]))
+            f.ret(f.call("ask", PTR, [known(f, "observe"), callable, args, count, names]))
         with f.if_(not_null(f, word(f, call, CALL_PLAN, PTR))):
             result = f.call("follow", PTR, [call, args])
             with f.if_(f.compare("ne", result, f.convert("inttoptr", f.constant(NOT_MINE), PTR))):
@@ -52,9 +55,10 @@ def write_public(m: Module) -> None:
         callable, args, flags, names = f.args
         function = field(f, callable, Public.FUNCTION)
         f.ret(f.call("PyObject_Vectorcall", PTR, [function, args, flags, names]))
-    params = [("callable", PTR), ("args", PTR), ("count", I64), ("names", PTR)]
-    with m.function("watch", params, PTR, internal=True) as f:
-        callable, args, count, names = f.args
+    # ask(somebody, callable, ...): what somebody, a Python function, makes of the call
+    params = [("somebody", PTR), ("callable", PTR), ("args", PTR), ("count", I64), ("names", PTR)]
+    with m.function("ask", params, PTR, internal=True) as f:
+        somebody, callable, args, count, names = f.args
         given = f.call("PyTuple_New", PTR, [f.call("all_arguments", I64, [count, names])])
         with f.if_(is_null(f, given)):
             f.ret(f.zero(PTR))
@@ -67,7 +71,7 @@ def write_public(m: Module) -> None:
         result = f.call(
             "PyObject_CallFunctionObjArgs",
             PTR,
-            [known(f, "observe"), callable, given, shown, null],
+            [somebody, callable, given, shown, null],
             more_after=1,
         )
         drop(f, given)

@@ -22,7 +22,9 @@ from lucerne.backends.cpu.runtime.kernel import Kernel
 _FLOAT32 = KINDS["float32"].key
 _FEW_ROWS = 4
 """Up to here B is read about once: memory decides, packing would double the traffic."""
-_FEW_ROWS_OF_DOTS = 12
+_FEW_ROWS_OF_DOTS, _MOST_ROWS_OF_DOTS = 12, 64
+_LONG_DOTS = 192
+"""From here on adding the lanes of a sum up costs little."""
 _DIRECT_FLOPS = 6e5
 _SHORT_K = 16
 _PAGE = 4096
@@ -58,7 +60,7 @@ def choose(
     if kind.source is BF16 and amx_takes(p):
         return amx_driver(kind, wide), amx_plan(kind, p, epilogue, wide=wide)
     if _suits_dots(p):
-        form = dots_form(kind, p.m, epilogue)
+        form = dots_form(kind, p.m, p.n, epilogue)
         planned = _planned(kind, p, -(-p.m // form.rows), form.width, {})
         return dots(kind, form, epilogue), planned
     if p.b_col == 1 or p.n == 1:
@@ -91,7 +93,8 @@ def _suits_dots(p: Product) -> bool:
     turned = p.b_col != 1 or p.n == 1
     if not (p.a_k == 1 and p.b_k == 1 and turned and p.k > 1):
         return False
-    return p.m <= _FEW_ROWS_OF_DOTS or (p.n <= 16 and p.k >= 128)
+    few = _MOST_ROWS_OF_DOTS if p.k >= _LONG_DOTS else _FEW_ROWS_OF_DOTS
+    return p.m <= few or (p.n <= 16 and p.k >= 128)
 
 
 def _far_rows(kind: Kind, p: Product) -> bool:

@@ -21,7 +21,7 @@ from lucerne.backends.cpu.gemm.tail import STILL, UNIT, Operand, Tail
 from lucerne.backends.cpu.loops.layout import is_heavy
 from lucerne.backends.cpu.loops.program import Axis, Expr, Load, Memory, Point, Program, Result
 from lucerne.backends.cpu.math.number import NotTaken
-from lucerne.backends.cpu.rules.fused import is_rounding
+from lucerne.backends.cpu.rules.casts import is_rounding
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_

@@ -50,10 +50,18 @@ class Dots:
     width: int
 
 
-def dots_form(kind: Kind, rows: int, epilogue: Epilogue = PLAIN) -> Dots:
-    """The tile for so many rows: eight sums in flight at least, where a vector has room."""
-    high, columns = (1, min(8, kind.lanes)) if rows == 1 else (4, min(4, kind.lanes))
-    return Dots(high, columns, kind.lanes if epilogue.stores else columns)
+def dots_form(kind: Kind, rows: int, columns: int, epilogue: Epilogue = PLAIN) -> Dots:
+    """The tile for so many rows and columns: eight sums in flight at least, up to 24 where that
+    leaves little of a tile unused. Rows of A come from a farther cache than the few of B at hand,
+    so a tile is wide rather than high."""
+    if rows == 1:
+        high, across = 1, 8
+    elif rows in (4, 7, 8) or (columns <= 16 and -columns % 8 > -columns % 4):
+        high, across = 4, 4
+    else:
+        high, across = min(3, rows), 8
+    across = min(across, kind.lanes)
+    return Dots(high, across, kind.lanes if epilogue.stores else across)
 
 
 def dots(kind: Kind, form: Dots, epilogue: Epilogue = PLAIN) -> Code:

@@ -1,12 +1,14 @@
 """Cross entropy against class numbers: rows of scores, one kernel forward and one backward.
 
 Forward a row costs two passes (largest score, sum of exponentials), backward three: the second
-leaves the exponentials in the row of the result, the third scales them. The loss of each row and
-its weight go to the workspace and are added in order at the end.
+leaves the exponentials in the row of the result (in a row of the workspace where the result would
+round them), the third scales them. The loss of each row and its weight go to the workspace and are
+added in order at the end.
 
 Extra words: [rows] [classes] [row stride] [target stride] [rows per chunk] [chunks] [ignored class]
 [stride of g].
-Workspace: [failed] [wrong target] [total weight] ... then 16 bytes per row: loss, weight.
+Workspace: [failed] [wrong target] [total weight] ... then 16 bytes per row (loss, weight), then one
+row of exponentials per thread.
 """
 
 from __future__ import annotations
@@ -31,20 +33,30 @@ class Kind:
     """What the code depends on."""
 
     dtype: str
+    """Of the op: the loss, the weights, the incoming gradient."""
     weighted: bool
     reduction: str
     backward: bool
+    scores: str = ""
+    """How scores lie in memory, if they are cast on the way."""
+    result: str = ""
+    """Backward: what the gradient is rounded to on the way, if it is."""
+    order: tuple[int, ...] = (0, 1, 2, 3)
+    """Which of the tensors given are (incoming gradient) scores, targets (weights)."""
 
 
 class _Writer:
     def __init__(self, m: Module, kind: Kind) -> None:
         self.m, self.kind = m, kind
         self.dtype = dt.by_name(kind.dtype)
+        self.given = dt.by_name(kind.scores or kind.dtype)
+        self.result = dt.by_name(kind.result or kind.dtype)
         self.compute = self.dtype.compute
         self.lanes = VECTOR_BYTES // self.compute.itemsize
-        # [out] [g, when backward] [scores] [targets] [weights] [workspace]
-        self.scores = 2 if kind.backward else 1
-        self.workspace = self.scores + 2 + kind.weighted
+        # [out] [g, when backward] [scores] [targets] [weights] in some order, [workspace]
+        self.words = [1 + k for k in kind.order]
+        self.scores = int(kind.backward)
+        self.workspace = 1 + self.scores + 2 + kind.weighted
         self.first = self.workspace + 1
 
     # ---- functions -----------------------------------------------------------------------------
@@ -55,6 +67,8 @@ class _Writer:
             self._enter(f, f.args[0])
             start = f.args[1] * self.extra[CHUNK]
             stop = f.minimum(start + self.extra[CHUNK], self.extra[ROWS])
+            row = (f.args[2] * self.extra[CLASSES] + self.extra[ROWS] * 2) * 8 + HEADER
+            self.kept_row = f.at(self.space, row)
             with f.loop(start, stop) as rows:
                 self._row(rows.index)
         with self.m.function("entry", [("block", PTR)], I64) as f:
@@ -81,19 +95,20 @@ class _Writer:
         self.extra = [f.word(block, self.first + k) for k in range(8)]
         self.pointers = [f.word(block, k, PTR) for k in range(self.workspace + 1)]
         self.space = self.pointers[self.workspace]
+        self.tensors = [self.pointers[k] for k in self.words if k < self.workspace]
 
     # ---- rows ----------------------------------------------------------------------------------
 
     def _target(self, row: Value) -> Value:
         return self.f.load(
-            I64, self.f.at(self.pointers[self.scores + 1], row * self.extra[TARGET_STEP])
+            I64, self.f.at(self.tensors[self.scores + 1], row * self.extra[TARGET_STEP])
         )
 
     def _weight(self, target: Value) -> Value:
         """The weight of a class, as a compute scalar."""
         if not self.kind.weighted:
             return self.one.to(1, self.compute).re
-        place = self.f.at(self.pointers[self.scores + 2], target * self.dtype.itemsize)
+        place = self.f.at(self.tensors[self.scores + 2], target * self.dtype.itemsize)
         return self.one.load(self.dtype, place).re
 
     def _checked(self, target: Value) -> tuple[Value, Value]:
@@ -109,7 +124,7 @@ class _Writer:
 
     def _row(self, row: Value) -> None:
         f = self.f
-        source = f.at(self.pointers[self.scores], row * self.extra[ROW_STEP])
+        source = f.at(self.tensors[self.scores], row * self.extra[ROW_STEP])
         fine, target = self._checked(self._target(row))
         zero = self.one.to(0, self.compute).re
         weight = f.select(fine, self._weight(target), zero)
@@ -119,7 +134,7 @@ class _Writer:
         top = self._largest(source)
         total = self._exponentials(source, top, None)
         log_total = self.one.log(Num(self.compute, total)).re
-        score = self.one.load(self.dtype, f.at(source, target * self.dtype.itemsize)).re
+        score = self._score(source, target)
         loss = f.select(fine, (log_total - (score - top)) * weight, zero)
         if self.kind.reduction == "none":
             place = f.at(self.pointers[0], row * self.dtype.itemsize)
@@ -129,13 +144,22 @@ class _Writer:
         f.store(self._double(loss), place)
         f.store(self._double(weight), f.at(place, 8))
 
+    def _score(self, source: Value, index: Value) -> Value:
+        """One score, as a compute scalar."""
+        found = self.one.load(self.given, self._at(source, index, self.given))
+        return self.one.to(found, self.compute).re
+
+    def _scores(self, source: Value, index: Value, mask: Value | None) -> Value:
+        found = self.wide.load(self.given, self._at(source, index, self.given), mask)
+        return self.wide.to(found, self.compute).re
+
     def _double(self, v: Value) -> Value:
         return self.one.to(Num(self.compute, v), dt.float64).re
 
     def _gradient_row(self, row: Value, source: Value, target: Value, weight: Value) -> None:
-        f, size = self.f, self.dtype.itemsize
+        f, size = self.f, self.result.itemsize
         out = f.at(self.pointers[0], row * self.extra[CLASSES] * size)
-        g = self.one.load(self.dtype, f.at(self.pointers[1], row * self.extra[G_STEP])).re
+        g = self.one.load(self.dtype, f.at(self.tensors[0], row * self.extra[G_STEP])).re
         ignored = f.compare("eq", weight, 0.0)  # asked before a total of zero makes it nan
         if self.kind.reduction == "mean":
             total = Num(dt.float64, f.load(F64, f.at(self.space, _TOTAL)))
@@ -146,49 +170,39 @@ class _Writer:
         with nothing.else_():
             top = self._largest(source)
             # Read now: the row of the result may lie over the scores.
-            score = self.one.load(self.dtype, f.at(source, target * size)).re
-            total_row = self._exponentials(source, top, out)
-            factor = f.splat(scale / total_row, self.lanes)
-            shift = f.splat(top, self.lanes)
-            self._scaled(source, out, factor, shift)
-            place = f.at(out, target * size)
+            score = self._score(source, target)
+            kept = out if self.compute is self.result else self.kept_row
+            total_row = self._exponentials(source, top, kept)
+            self._scaled(kept, out, f.splat(scale / total_row, self.lanes))
             e = self.one.exp(Num(self.compute, score - top)).re
-            self.one.store(Num(self.compute, e * (scale / total_row) - scale), self.dtype, place)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether exponentials are kept in the result: not when that would round them."""
-        return self.compute is self.dtype
+            found = Num(self.compute, e * (scale / total_row) - scale)
+            self.one.store(found, self.result, self._at(out, target, self.result))
 
     # ---- passes --------------------------------------------------------------------------------
 
     def _largest(self, source: Value) -> Value:
         m = Extreme(self.compute, "max")
-        return self._fold(
-            m, 4, lambda index, mask: self.wide.load(self.dtype, self._at(source, index), mask).re
-        )
+        return self._fold(m, 4, lambda index, mask: self._scores(source, index, mask))
 
-    def _exponentials(self, source: Value, top: Value, out: Value | None) -> Value:
-        """The sum of `exp(score - top)`; with `out` they are written there too."""
+    def _exponentials(self, source: Value, top: Value, kept: Value | None) -> Value:
+        """The sum of `exp(score - top)`; each is written to the row `kept` too."""
         shift = self.f.splat(top, self.lanes)
 
         def term(index: Value, mask: Value | None) -> Value:
-            x = self.wide.load(self.dtype, self._at(source, index), mask).re
+            x = self._scores(source, index, mask)
             e = self.wide.exp(Num(self.compute, x - shift)).re
-            if out is not None and self.keeps:
-                self.wide.store(Num(self.compute, e), self.dtype, self._at(out, index), mask)
+            if kept is not None:
+                place = self._at(kept, index, self.compute)
+                self.wide.store(Num(self.compute, e), self.compute, place, mask)
             return e
 
         return self._fold(Sum(self.compute), 2, term)
 
-    def _scaled(self, source: Value, out: Value, factor: Value, shift: Value) -> None:
+    def _scaled(self, kept: Value, out: Value, factor: Value) -> None:
         def visit(index: Value, mask: Value | None) -> None:
-            if self.keeps:
-                e = self.wide.load(self.dtype, self._at(out, index), mask).re
-            else:
-                x = self.wide.load(self.dtype, self._at(source, index), mask).re
-                e = self.wide.exp(Num(self.compute, x - shift)).re
-            self.wide.store(Num(self.compute, e * factor), self.dtype, self._at(out, index), mask)
+            e = self.wide.load(self.compute, self._at(kept, index, self.compute), mask).re
+            place = self._at(out, index, self.result)
+            self.wide.store(Num(self.compute, e * factor), self.result, place, mask)
 
         f = self.f
         whole = self.extra[CLASSES] & -self.lanes
@@ -197,8 +211,8 @@ class _Writer:
         with f.if_(whole < self.extra[CLASSES]):
             visit(whole, f.low_mask(self.extra[CLASSES] - whole, self.lanes))
 
-    def _at(self, pointer: Value, index: Value) -> Value:
-        return self.f.at(pointer, index * self.dtype.itemsize)
+    def _at(self, pointer: Value, index: Value, dtype: dt.dtype) -> Value:
+        return self.f.at(pointer, index * dtype.itemsize)
 
     def _fold(self, m: Monoid, unroll: int, term: object) -> Value:
         """Fold `term(index, mask)` over the classes."""

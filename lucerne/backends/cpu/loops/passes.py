@@ -114,11 +114,19 @@ class Schedule:
             visit(e)
         return list(found)
 
+    def _last_use(self, e: Expr, number: int) -> int:
+        """The last pass that reads `e`; values in scratch may not stay kept, so what they are
+        computed from counts as read."""
+        kept = set(self.in_result)
+        later = range(number, len(self.passes))
+        return max(p for p in later if e in self.walk(self.passes[p].roots, kept))
+
     def _find_place(self, e: Expr, number: int) -> bool:
-        """In a result of the same type that this pass or a later one writes, else in scratch."""
+        """In a result of the same type that is written when `e` is read for the last time or
+        later, else in scratch."""
         if self.layout.splits > 1 or e.dtype.compute not in (dt.float32, dt.float64):
             return False
-        for walk in self.passes[number:]:
+        for walk in self.passes[self._last_use(e, number) :]:
             for r in walk.results:
                 taken = r in self.in_result.values()
                 if not taken and r.memory.dtype is e.dtype and r.memory.dtype.native:

@@ -414,16 +414,18 @@ class Unit:
         spot = _Spot(self, pointers, index, base, u, mask)
         for e in walk.keeps:
             spot.keep(e)
-        # A result may lie over an input: everything is computed before anything is stored.
+        # A result may lie over an input, or over a value that was kept there until now: everything
+        # is computed before anything is stored.
         computed = [spot.raw(r.expr) for r in walk.results]
+        sources = [spot.value(fold.source) for fold in walk.folds]
         for r, x in zip(walk.results, computed, strict=True):
             k = self.layout.program.results.index(r)
             self._store(k, x, pointers[k], index, u, mask)
         found = []
-        for fold, state in zip(walk.folds, states, strict=True):
+        for fold, source, state in zip(walk.folds, sources, states, strict=True):
             m = self.frame.monoids[fold]
             place = spot.position(m.index) if isinstance(m, Position) else None
-            new = m.lift(self.f, spot.value(fold.source), place)
+            new = m.lift(self.f, source, place)
             if mask is not None and self.along:
                 new = chosen(self.f, mask, new, m.start(self.f, self.layout.lanes))
             found.append(advance(self.f, m, state, new))

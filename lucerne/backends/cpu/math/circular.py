@@ -12,7 +12,7 @@ from lucerne.backends.cpu.emit.builder import I32, Function, Value
 from lucerne.backends.cpu.emit.target import HOST
 from lucerne.backends.cpu.math import wide
 from lucerne.backends.cpu.math.integer import any_lane
-from lucerne.backends.cpu.math.piecewise import permuted_two
+from lucerne.backends.cpu.math.piecewise import by_sixteen, permuted_two
 from lucerne.backends.cpu.math.vector import absolute, rounded
 
 _ROUNDER = 1.5 * 2.0**23  # added, it leaves the whole part in the low bits
@@ -42,8 +42,12 @@ def cos(f: Function, x: Value) -> Value:
 def _shifted(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value:
     """The sine of x and so many quarters of a turn: far out, and where there is no lookup, by
     `anywhere`. A lane does not depend on its neighbours."""
-    if not HOST.has_avx512 or x.type.lanes != 16:
+    if not HOST.has_avx512:
         return anywhere(f, x)
+    return by_sixteen(f, x, lambda wide: _near_or(f, wide, quarters, anywhere))
+
+
+def _near_or(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value:
     near = _near(f, x, quarters)
     far = f.compare("ge", absolute(f, x), _FAR)
     with f.if_(any_lane(f, far)) as branch:

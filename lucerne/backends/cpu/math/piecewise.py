@@ -40,13 +40,29 @@ def piecewise(
 
 def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], Value]) -> Value:
     """x times the gate of `table`, a function that rises from 0 to 1; by `far` where there is no
-    lookup, and for all lanes of a vector with one below the table, which should be rare.
+    lookup, and below the table, which should be rare.
 
     Added to 2 ** 23, pieces * x leaves the number of its piece in the lowest bits: whole numbers
     above zero and halves below, for the unit of the last place doubles there.
     """
-    if not HOST.has_avx512 or x.type.lanes != 16:
+    if not HOST.has_avx512:
         return far(f, x)
+    return by_sixteen(f, x, lambda wide: _gated(f, wide, table, far))
+
+
+def by_sixteen(f: Function, x: Value, compute: Callable[[Value], Value]) -> Value:
+    """A function of sixteen lanes for as many as there are. Kernels of other types have fewer, and
+    values of a whole row one: an element must not come out otherwise there."""
+    lanes = x.type.lanes
+    if lanes == 16:
+        return compute(x)
+    if not lanes:
+        return f.extract(compute(f.splat(x, 16)), 0)
+    wide = compute(f.shuffle(x, None, [k % lanes for k in range(16)]))
+    return f.shuffle(wide, None, range(lanes))
+
+
+def _gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], Value]) -> Value:
     bounded = at_most(f, x, GATE_TOP)
     index = f.bitcast(f.fma(bounded, GATE_PIECES, 2.0**23), I32.vector(16))
     centres, total, *rows = [permuted_two(f, row, index) for row in table]

@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from lucerne.backends.cpu.runtime import memory
 from lucerne.backends.cpu.runtime.code import Code, compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel, address_of, encode_number
 from lucerne.backends.steps import over
+from lucerne.base.watch import PROGRAM, Watch
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.program import Place, Program, Step, places
 
@@ -75,6 +76,9 @@ class NativeRunner:
         self._kept = [] if native is None else kept_weights(program, executables)
         self._more_blocks: list[Blocks] = []
         self._lock = threading.Lock()
+        self._times: Any = None
+        """Where steps note their times, while somebody watches."""
+        self._timing = threading.Lock()
         self._tables: dict[str, Any] = {}
         self._state = (ctypes.c_int64 * S.STATE_WORDS)()
         self.address = ctypes.addressof(self._state)
@@ -204,8 +208,33 @@ class NativeRunner:
         """
         if self._launch is None:
             return None
+        if Watch.current is not None:
+            return self._timed(lambda: self._launch(self.address, first, second, numbers))
         found: tuple[Any, ...] | None = self._launch(self.address, first, second, numbers)
         return found
+
+    def _timed(self, run: Callable[[], Any]) -> Any:
+        """What `run()` gives; who watches is told when each step began and ended."""
+        watcher = Watch.current
+        span = None if watcher is None else watcher.begin("", PROGRAM, self.program)
+        if watcher is None or span is None:
+            return run()
+        with self._timing:
+            # made once and never freed: a call that began unwatched may still write to it
+            times = self._tables.get("times")
+            if times is None:
+                self._table("times", [0] * (len(self.program.steps) * S.TIME_WORDS))
+                times = self._tables["times"]
+            ctypes.memset(times, 0, ctypes.sizeof(times))
+            self._times = times
+            self._set(S.TIMES, ctypes.addressof(times))
+            try:
+                return run()
+            finally:
+                self._set(S.TIMES, 0)
+                self._times = None
+                watcher.end(span)
+                watcher.steps(span, self.program, list(times))
 
     def __call__(
         self,
@@ -231,7 +260,10 @@ class NativeRunner:
                 for kept in self._kept:
                     self._use_copy(kept, False)
                 self._move(self.address)
-                self._run_segments(given)
+                if Watch.current is None:
+                    self._run_segments(given)
+                else:
+                    self._timed(lambda: self._run_segments(given))
             finally:
                 for kept in self._kept:
                     self._use_copy(kept, kept.active)
@@ -254,7 +286,12 @@ class NativeRunner:
                 self._run_host(host, numbers)
 
     def _run_host(self, step: int, numbers: tuple[Any, ...]) -> None:
+        times = self._times
+        if times is not None:
+            times[step * S.TIME_WORDS] = time.perf_counter_ns()
         self._host[step](self._address, numbers)
+        if times is not None:
+            times[step * S.TIME_WORDS + 1] = time.perf_counter_ns()
 
     def _address(self, place: Place) -> int:
         """Where a place is in the call that runs now."""

@@ -9,22 +9,29 @@ are, so that a call writes few words.
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, Function, Module, Value
+from lucerne.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
+from lucerne.backends.cpu.emit.target import HOST
+
+_MONOTONIC, _UPTIME_RAW = 1, 8
+"""Clocks of Linux, and of macOS."""
 
 # Words of the state. Tables are given by their address.
 (
     STEPS, BUFFERS, BASES, FOUND, FIRST, PATCHES, STATUS, DETAIL, BUSY, SEGMENTS, SEGMENT_COUNT,
     SCRATCH, ARGUMENTS, ARGUMENT_TABLE, RESULTS, RESULT_TABLE, NUMBERS, NUMBER_COUNT, NUMBER_TABLE,
     WRITTEN, WRITTEN_TABLE, SPANS, GROUPS, WRITES, KEPT, KEPT_TABLE, HOST_STEP, FAILED, REPACK,
-    GIVEN, STATE_WORDS,
-) = range(31)  # fmt: skip
+    GIVEN, TIMES, STATE_WORDS,
+) = range(32)  # fmt: skip
 """SCRATCH: bytes. SPANS, GROUPS, WRITES: of each argument its bytes, the group of arguments it may
 share memory with (0: none), and 1 if it is written. BUSY: a call runs, perhaps without Python's
 lock. HOST_STEP, FAILED, REPACK: the Python functions called for steps without machine code, after a
-failure, to change a kept weight. GIVEN: the tuple of the call's numbers, while it runs."""
+failure, to change a kept weight. GIVEN: the tuple of the call's numbers, while it runs. TIMES: 0,
+or where to write when each step begins and ends."""
 
 STEP_WORDS = 2
 """Entry, block."""
+TIME_WORDS = 2
+"""Nanoseconds of the clock of `time.perf_counter_ns`: begin, end."""
 PATCH_WORDS = 2
 """Address of the word, offset in the buffer."""
 SEGMENT_FIRST, SEGMENT_LAST, SEGMENT_RELEASE, SEGMENT_HOST, SEGMENT_WORDS = range(5)
@@ -51,11 +58,30 @@ def set_word(f: Function, base: Value, index: object, value: Value) -> None:
     f.store(value, f.at(base, index, I64), align=8)
 
 
+def _write_clock(m: Module) -> None:
+    """`program_clock()`: the time, as `time.perf_counter_ns` tells it."""
+    with m.function("program_clock", [], I64, internal=True) as f:
+        if HOST.system == "darwin":
+            f.ret(f.call("clock_gettime_nsec_np", I64, [f.constant(_UPTIME_RAW, I32)]))
+            return
+        found = f.stack(16)
+        f.call("clock_gettime", I32, [f.constant(_MONOTONIC, I32), found])
+        f.ret(word(f, found, 0) * 1_000_000_000 + word(f, found, 1))
+
+
+def _note_time(f: Function, state: Value, index: Value) -> None:
+    """Write the time into the table, if there is one."""
+    times = word(f, state, TIMES, PTR)
+    with f.if_(f.compare("ne", word(f, state, TIMES), 0)):
+        set_word(f, times, index, f.call("program_clock", I64, []))
+
+
 def write_state_code(m: Module, *, internal: bool = False) -> None:
     """`program_move(state)`: apply the patches of the buffers that have moved.
 
     `program_run(state, first, last)`: run these steps; -1, or the number of the one that failed.
     """
+    _write_clock(m)
     with m.function("program_move", [("state", PTR)], internal=internal) as f:
         [state] = f.args
         bases, found = word(f, state, BASES, PTR), word(f, state, FOUND, PTR)
@@ -75,7 +101,9 @@ def write_state_code(m: Module, *, internal: bool = False) -> None:
         with f.loop(first, last) as loop:
             step = f.at(steps, loop.index * (STEP_WORDS * 8))
             block = word(f, step, 1, PTR)
+            _note_time(f, state, loop.index * TIME_WORDS)
             status = f.call_at(word(f, step, 0, PTR), I64, [block])
+            _note_time(f, state, loop.index * TIME_WORDS + 1)
             with f.if_(f.compare("ne", status, 0)):
                 set_word(f, state, STATUS, status)
                 set_word(f, state, DETAIL, word(f, block, 0))

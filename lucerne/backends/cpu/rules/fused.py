@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.backends.cpu.rules.table import FAMILIES, RULES, load
-from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph
 from lucerne.ir.op import Op
 
 FUSED = frozenset((
@@ -35,19 +34,13 @@ ANCHORS = {
     "channel_norm": "norm",
     "channel_norm_backward": "norm",
     "conv": "conv",
+    **dict.fromkeys(FAMILIES["classes"], "classes"),
     **dict.fromkeys(FAMILIES["matmul"], "matmul"),
 }
 """Ops that take element-wise ops into their own loops: the family whose `fuse` does it."""
 
 CATCHERS = frozenset(("channel_norm_backward",))
 """Anchors that take the ops which make their first operand."""
-
-
-def is_rounding(node: Node) -> bool:
-    """A cast that packing for tiles does on the way: products read what it reads."""
-    if node.op.qualified != "cast" or not isinstance(node.args[0], Value):
-        return False
-    return (node.args[0].meta.dtype, node.outputs[0].meta.dtype) == (dt.float32, dt.bfloat16)
 
 
 OVER_OPERAND = {"cross_entropy_classes_backward": 1}

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter, thread_time
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lucerne.backends.cpu.emit.builder import Module
 from lucerne.backends.cpu.emit.target import HOST
@@ -41,6 +41,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_making.clear)
 
 
+class Listed(NamedTuple):
+    """A module for people."""
+
+    key: Any
+    text: str
+    """LLVM IR."""
+    assembly: str
+
+
 class Code:
     """Linked machine code: addresses of the module's exports."""
 
@@ -56,11 +65,37 @@ class Code:
 def compiled(key: Any, write: Write) -> Code:
     """The code for `key`: of this process, else from disk, else compiled now."""
     found = _codes.get(key)
+    if _Listing.jobs is not None:
+        _Listing.jobs.append((key, write))
     if found is None:
         with _making.setdefault(key, threading.RLock()):
             found = _codes.get(key) or _new(key, write)
         _making.pop(key, None)
     return found
+
+
+class _Listing:
+    """The modules that are asked for, while somebody wants to see their text."""
+
+    jobs: list[Job] | None = None
+    lock = threading.Lock()
+
+
+def listed(make: Callable[[], Any]) -> list[Listed]:
+    """The text of every module that `make()` asks for; other threads' may be among them."""
+    with _Listing.lock:
+        jobs: list[Job] = []
+        _Listing.jobs = jobs
+        try:
+            make()
+        finally:
+            _Listing.jobs = None
+    found: dict[str, Listed] = {}
+    for key, write in jobs:
+        module = _written(write)
+        assembly = llvm().emit_assembly(module.text(), optimize=module.optimize)
+        found.setdefault(repr(key), Listed(key, module.text(), assembly))
+    return list(found.values())
 
 
 def _new(key: Any, write: Write) -> Code:

@@ -93,6 +93,9 @@ def version() -> str:
     return found.group(1)
 
 
+_ASSEMBLY, _OBJECT = 0, 1
+
+
 class LLVM:
     """The loaded library and a description of this machine as LLVM sees it."""
 
@@ -158,6 +161,14 @@ class LLVM:
         finally:
             self.ContextDispose(context)
 
+    def emit_assembly(self, text: str, *, optimize: bool = False) -> str:
+        """The same as text: what the machine executes, for people."""
+        context = self.ContextCreate()
+        try:
+            return self._emit(context, text, optimize, _ASSEMBLY).decode(errors="replace")
+        finally:
+            self.ContextDispose(context)
+
     def _run_passes(self, module: int) -> None:
         options = self.CreatePipelineTuningOptions()
         builder = self.CreatePassBuilder(self.machine(), options)
@@ -167,7 +178,7 @@ class LLVM:
         self.DisposePassBuilder(builder)
         self.DisposePipelineTuningOptions(options)
 
-    def _emit(self, context: int, text: str, optimize: bool) -> bytes:
+    def _emit(self, context: int, text: str, optimize: bool, kind: int = _OBJECT) -> bytes:
         out = c_char_p()
         module = self.ParseAssembly(context, text.encode(), byref(out))
         if not module or out.value:
@@ -177,7 +188,7 @@ class LLVM:
                 raise self._error(out)
             if optimize:
                 self._run_passes(module)
-            buffer = self.TargetMachineEmitToMemory(self.machine(), module, 1, byref(out))
+            buffer = self.TargetMachineEmitToMemory(self.machine(), module, kind, byref(out))
             if not buffer:
                 raise self._error(out)
             made = ctypes.string_at(self.GetBufferStart(buffer), self.GetBufferSize(buffer))

@@ -217,6 +217,11 @@ class Allocator:
         self.free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["lucerne_free"])
         self._empty = ctypes.PYFUNCTYPE(None)(code["lucerne_empty_cache"])
         self._set(LIMIT, limit)
+        self._allocated = ctypes.c_int64.from_address(self.base + 8 * ALLOCATED)
+
+    def allocated_now(self) -> int:
+        """Bytes in use (sizes count as rounded up to their class)."""
+        return self._allocated.value
 
     def word(self, index: int) -> int:
         return ctypes.c_int64.from_address(self.base + 8 * index).value

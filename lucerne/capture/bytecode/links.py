@@ -1,0 +1,57 @@
+"""What a frame's end means to the frame below it: one rule for each kind of `Link`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+
+class Delivery(enum.Enum):
+    """How a frame gives control back."""
+
+    RETURN = "return"
+    YIELD = "yield"
+    RAISE = "raise"
+
+
+LinkRule = Callable[[Any, Any, tuple[Any, ...], Delivery, Any], Any]
+"""`rule(machine, frame below, data of the link, delivery, value)`. For RAISE: whether the
+exception ends here, or the exception that takes its place; otherwise true, as the frame on top has
+changed. A rule must not stop: the instruction that made the link is over."""
+
+RULES: dict[str, LinkRule] = {}
+
+
+def link_rule(kind: str) -> Callable[[LinkRule], LinkRule]:
+    """Enter a rule under its name."""
+
+    def enter(rule: LinkRule) -> LinkRule:
+        RULES[kind] = rule
+        return rule
+
+    return enter
+
+
+@link_rule("push")
+def _push(machine: Any, frame: Any, data: tuple[Any, ...], delivery: Delivery, value: Any) -> bool:
+    if delivery is Delivery.RAISE:
+        return False
+    frame.stack.append(value)
+    return True
+
+
+@link_rule("drop")
+def _drop(machine: Any, frame: Any, data: tuple[Any, ...], delivery: Delivery, value: Any) -> bool:
+    return delivery is not Delivery.RAISE
+
+
+@link_rule("init")
+def _init(machine: Any, frame: Any, data: tuple[Any, ...], delivery: Delivery, value: Any) -> bool:
+    """The object whose `__init__` has run."""
+    if delivery is Delivery.RAISE:
+        return False
+    if value is not None:
+        raise TypeError(f"__init__() should return None, not '{type(value).__name__}'")
+    frame.stack.append(data[0])
+    return True

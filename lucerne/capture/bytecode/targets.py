@@ -1,0 +1,98 @@
+"""Which Python function a call ends in."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any
+
+
+@dataclass
+class Target:
+    """A call of a Python function, with the arguments that were bound on the way to it."""
+
+    fn: FunctionType
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    made: Any = None
+    """The new object, where a class was called and the function is its `__init__`."""
+    kind: type | None = None
+    """The class, where it was called and the function is its `__new__`."""
+
+
+def find_in_class(kind: type, name: str) -> Any:
+    """An attribute of a class or its bases as it stands there, or None."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
+def python_function(fn: Any) -> FunctionType | None:
+    """The Python function that a call of `fn` ends in, if there is one."""
+    for _ in range(20):
+        if type(fn) is FunctionType:
+            return fn
+        if type(fn) is MethodType:
+            fn = fn.__func__
+        elif type(fn) is functools.partial:
+            fn = fn.func
+        elif isinstance(fn, type):
+            return _constructor(fn)
+        else:
+            found = find_in_class(type(fn), "__call__")
+            if type(found) is not FunctionType:
+                return None
+            fn = found
+    return None
+
+
+def _constructor(kind: type) -> FunctionType | None:
+    """`__new__` or `__init__` of a class whose calls are as `type` makes them."""
+    if type(kind).__call__ is not type.__call__:
+        return None
+    new = find_in_class(kind, "__new__")
+    if isinstance(new, staticmethod):
+        new = new.__func__
+    if type(new) is FunctionType:
+        return new
+    if new is not object.__new__:
+        return None
+    made = find_in_class(kind, "__init__")
+    return made if type(made) is FunctionType else None
+
+
+def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target | None:
+    """The call of a Python function that a call of `fn` is, if it is one.
+
+    Calling a class makes the object already (with `object.__new__`, which has no effects).
+    """
+    given = tuple(args)
+    for _ in range(20):
+        if type(fn) is FunctionType:
+            return Target(fn, given, kwargs)
+        if type(fn) is MethodType:
+            fn, given = fn.__func__, (fn.__self__, *given)
+        elif type(fn) is functools.partial:
+            given, kwargs = (*fn.args, *given), {**fn.keywords, **kwargs}
+            fn = fn.func
+        elif isinstance(fn, type):
+            return _construction(fn, given, kwargs)
+        else:
+            found = find_in_class(type(fn), "__call__")
+            if type(found) is not FunctionType:
+                return None
+            fn, given = found, (fn, *given)
+    return None
+
+
+def _construction(kind: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Target | None:
+    function = _constructor(kind)
+    if function is None or getattr(kind, "__abstractmethods__", None):
+        return None
+    if find_in_class(kind, "__new__") is object.__new__:
+        made = object.__new__(kind)
+        return Target(function, (made, *args), kwargs, made=made)
+    return Target(function, (kind, *args), kwargs, kind=kind)

@@ -1,0 +1,63 @@
+"""Tracebacks that name the user's lines although no frame of the host ever ran them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, FunctionType, TracebackType
+from typing import Any
+
+from lucerne.capture.bytecode.frame import Frame
+
+_HERE = str(Path(__file__).resolve().parent)
+
+
+def _stand_in() -> Iterator[None]:
+    yield
+
+
+_codes: weakref.WeakKeyDictionary[CodeType, CodeType] = weakref.WeakKeyDictionary()
+
+
+def _code_like(code: CodeType) -> CodeType:
+    """Code of a generator that does nothing, with name, file and lines of another."""
+    found = _codes.get(code)
+    if found is None:
+        found = _codes[code] = _stand_in.__code__.replace(
+            co_filename=code.co_filename,
+            co_name=code.co_name,
+            co_qualname=code.co_qualname,
+            co_firstlineno=code.co_firstlineno,
+            co_linetable=code.co_linetable,
+        )
+    return found
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether code belongs to the machine (a helper that stands for a builtin)."""
+    return code.co_filename.startswith(_HERE)
+
+
+def with_entry(trace: TracebackType | None, frame: Frame) -> TracebackType | None:
+    """A traceback with one more entry in front: the line a frame is at."""
+    if is_own(frame.code):
+        return trace
+    made: Any = FunctionType(_code_like(frame.code), frame.globals)()
+    offset = frame.decoded.ops[frame.last].offset
+    return TracebackType(trace, made.gi_frame, offset, frame.line)
+
+
+def own_part_removed(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the entries of the machine."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not is_own(trace.tb_frame.f_code):
+            kept.append(trace)
+        trace = trace.tb_next
+    for before, after in pairwise(kept):
+        before.tb_next = after
+    if kept:
+        kept[-1].tb_next = None
+    return kept[0] if kept else None

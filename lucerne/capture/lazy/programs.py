@@ -1,0 +1,100 @@
+"""Graphs of lazy mode as programs: compiled once for each different graph, then found again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from lucerne import backends
+from lucerne.base.config import config
+from lucerne.capture import ledger
+from lucerne.capture.fake import CaptureError
+from lucerne.capture.lazy.cuts import REPORT
+from lucerne.capture.whole import Composites
+from lucerne.ir.graph import Graph, Value
+from lucerne.ir.meta import TensorMeta
+from lucerne.loops.stages import Stages
+from lucerne.pipeline import compile_graph
+from lucerne.transforms.functionalize import functionalize
+
+
+class Ref(int):
+    """The number of a value in a key; its type tells it from an integer."""
+
+    __slots__ = ()
+
+
+def static_key(a: Any) -> Any:
+    """What is not a tensor, with its type: 1, 1.0 and True are equal but not the same."""
+    kind = type(a)
+    if kind is tuple or kind is list:
+        return kind, tuple([static_key(x) for x in a])
+    if kind is float or kind is complex:
+        return kind, repr(a)  # 0.0 and -0.0 are equal, NaN is not equal to itself
+    try:
+        hash(a)
+    except TypeError:
+        return kind, id(a)
+    return kind, a
+
+
+@dataclass
+class Program:
+    """What runs a graph: `written` are the inputs (among the tensors) that it changes."""
+
+    runner: Any
+    written: list[int]
+    stages: Stages
+    kept: tuple[Any, ...]
+    """Objects that stand in the key by their id."""
+
+
+class Programs:
+    """Those of one mode and backend; the ones unused for longest go first."""
+
+    def __init__(self, mode: str | None) -> None:
+        self.mode = mode
+        self.whole = Composites(backends.HOST, mode == "bitwise")
+        self._found: OrderedDict[Any, Program] = OrderedDict()
+
+    def get(self, key: Any, graph: Graph, roots: Sequence[Value]) -> Program:
+        """The program of a graph whose results are the last values of `roots`."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._made(graph, roots)
+            while len(self._found) > config.lazy_programs:
+                self._found.popitem(last=False)
+        else:
+            self._found.move_to_end(key)
+        return found
+
+    def _made(self, graph: Graph, roots: Sequence[Value]) -> Program:
+        began = perf_counter()
+        kind = ledger.FIRST if not self._found else ledger.SIZES
+        with ledger.compiling(lazy_graph, kind, f"a graph of {len(graph.nodes)} ops") as row:
+            stages = Stages()
+            functional = functionalize(graph, roots)
+            runner = compile_graph(
+                functional, backends.HOST, mode=self.mode, stages=stages, body=self.whole.graph_of
+            )
+            row.nodes = len(graph.nodes)
+            row.stages.update(stages.seconds)
+        program = stages.program
+        if program is None:
+            raise CaptureError("the backend made no program")
+        REPORT.compiled += 1
+        REPORT.seconds_compiling += perf_counter() - began
+        statics = [a for n in graph.nodes for a in n.args if not isinstance(a, Value)]
+        return Program(runner, sorted(program.written), stages, tuple(statics))
+
+
+def lazy_graph() -> None:
+    """Stands in the ledger for graphs of lazy mode, which belong to no function."""
+
+
+def tensor_inputs(graph: Graph) -> list[int]:
+    """The numbers of the inputs that are tensors."""
+    return [k for k, v in enumerate(graph.inputs) if isinstance(v.meta, TensorMeta)]

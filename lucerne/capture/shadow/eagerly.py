@@ -1,0 +1,102 @@
+"""The function as it is, seen from below: with the random numbers of the program, or watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from lucerne.capture.shadow.nearness import Array
+from lucerne.ir.dispatch import InPlace, Interpreter
+from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.meta import TensorMeta
+from lucerne.ir.op import Op
+from lucerne.ops.random import draw, draw_each
+from lucerne.tensor.base import TensorBase, make_tensor
+from lucerne.tensor.eager import metas_of, plan_for
+from lucerne.tensor.interop import bits
+from lucerne.tensor.random_api import default_generator
+from lucerne.transforms.random import count_draws
+
+_DRAWS: tuple[Op, ...] = (draw.op, draw_each.op)  # type: ignore[attr-defined]
+
+
+class Counted(Interpreter):
+    """Draws from the default generator give what a program with this key computes."""
+
+    level = "kernel"
+
+    def __init__(self, key: Any) -> None:
+        self.key, self.stream = key, 0
+        self._known: dict[Any, Graph | None] = {}
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        if op not in _DRAWS or type(out) is InPlace:
+            return proceed(op, args, out)
+        graph = self._counted(op, args)
+        if graph is None:
+            return proceed(op, args, out)
+        values: dict[int, Any] = {graph.inputs[-1].index: self.key}
+        tensors = [a for a in args if isinstance(a, TensorBase)]
+        values.update((v.index, t) for v, t in zip(graph.inputs, tensors, strict=False))
+        for node in graph.nodes:
+            given = tuple(values[a.index] if type(a) is Value else a for a in node.args)
+            if "stream" in node.op.args:
+                given = tuple(
+                    self.stream if n == "stream" else a
+                    for n, a in zip(node.op.args, given, strict=True)
+                )
+            values[node.outputs[0].index] = plan_for(node.op, given).run(given)
+        self.stream += 1
+        return values[graph.outputs[0].index]
+
+    def _counted(self, op: Op, args: tuple[Any, ...]) -> Graph | None:
+        """What stands for a draw in a program; None: it stays as it is."""
+        assert op.meta is not None
+        meta: TensorMeta = op.meta(*metas_of(op, args))
+        graph = Graph()
+        placed = tuple(graph.input(a._meta) if isinstance(a, TensorBase) else a for a in args)
+        outputs = (graph.value(meta),)
+        graph.nodes.append(Node(op, placed, outputs))
+        graph.outputs = outputs
+        made, key = count_draws(graph, default_generator)
+        return None if key is None else made
+
+    def drawn(self) -> Any:
+        return self.stream
+
+    @contextmanager
+    def drawing_again(self, position: Any) -> Iterator[None]:
+        before, self.stream = self.stream, position
+        try:
+            yield
+        finally:
+            self.stream = before
+
+
+class Watcher(Interpreter):
+    """Keeps what every op gave, in order."""
+
+    level = "kernel"
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        self.calls: list[tuple[Op, list[Array]]] = []
+        self.ended = False
+
+    def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
+        return op.meta is not None and bool(self.whole(op, args))
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        result = proceed(op, args, out)
+        if type(out) is InPlace or result is None:
+            return result
+        outs = result if isinstance(result, tuple) else (result,)
+        self.calls.append((op, [_elements(o) for o in outs]))
+        return result
+
+
+def _elements(t: Any) -> Array:
+    return np.array(bits(make_tensor(t._storage, t._offset, t._meta)))

@@ -1,0 +1,125 @@
+"""Every graph of a compilation once more: as captured, after each pass, cut in two, and lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lucerne import backends, pipeline
+from lucerne.capture.trace import CONSTANT, KEY, TANGENT, Captured, Source
+from lucerne.ir.graph import Graph, Value
+from lucerne.ir.program import Program
+from lucerne.loops.lower import Lowering
+from lucerne.pipeline import Setting, lowering
+from lucerne.tensor.random_api import default_generator
+from lucerne.transforms.functionalize import functionalize
+from lucerne.transforms.partition import OUTPUT, Split, split
+from lucerne.transforms.random import count_draws
+from lucerne.transforms.rewrite import shell
+
+CAPTURE, FUNCTIONALIZE, PARTITION = "capture", "functionalize", "partition"
+
+
+@dataclass
+class Part:
+    """One program: the call, or the backward pass of it."""
+
+    name: str
+    stages: list[tuple[str, Graph]]
+    """(what made it, graph), in order."""
+    constants: dict[int, Any]
+    """By number of an input: its tensor."""
+    lowering: Lowering | None = None
+    program: Program | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.stages[-1][1]
+
+
+@dataclass
+class Rebuilt:
+    """The way from a captured call to its programs."""
+
+    sources: list[Source]
+    captured: Graph
+    """With writes; random numbers counted as the programs count them."""
+    stages: list[tuple[str, Graph]]
+    """Up to where the parts begin."""
+    parts: list[Part] = field(default_factory=list)
+    halves: Split | None = None
+    primals: list[int] = field(default_factory=list)
+
+
+def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
+    """All graphs of a captured call. `key`: whether its random numbers are counted."""
+    recorded = _with_outputs(captured.graph, captured.roots)
+    functional = functionalize(captured.graph, captured.roots, captured.fresh)
+    if key:  # on both sides, so that both draw the same numbers
+        recorded = count_draws(recorded, default_generator)[0]
+        functional = count_draws(functional, default_generator)[0]
+    stages = [(FUNCTIONALIZE, functional)]
+    sources = [*captured.sources, *([Source(KEY)] if key else [])]
+    made = Rebuilt(sources, recorded, stages)
+    if captured.gradients:
+        _cut(made, captured, options)
+    else:
+        made.parts = [_part("the call", stages[-1][1], made, range(len(sources)), options)]
+    return made
+
+
+def _with_outputs(graph: Graph, roots: Sequence[Value]) -> Graph:
+    made = shell(graph)
+    made.nodes = list(graph.nodes)
+    made.outputs, made.writes = tuple(roots), []
+    return made
+
+
+def _setting(options: Any) -> Setting:
+    backend = None if options.maker is not None else backends.get(options.backend)
+    return Setting.of(backend, bitwise=options.mode == "bitwise")
+
+
+def _improved(graph: Graph, options: Any) -> list[tuple[str, Graph]]:
+    found, setting = [], _setting(options)
+    for p in pipeline.PASSES:
+        if p.name not in options.disable:
+            graph = p.run(graph, setting)
+            found.append((p.name, graph))
+    return found
+
+
+def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
+    """The joint graph, and its halves."""
+    made.stages += _improved(made.stages[-1][1], options)
+    joint = made.stages[-1][1]
+    tangents = [joint.inputs[k] for k, s in enumerate(made.sources) if s.kind == TANGENT]
+    halves = split(joint, captured.forward_roots, tangents, budget=options.budget)
+    made.halves = halves
+    made.primals = [k for k, s in enumerate(made.sources) if s.kind != TANGENT]
+    made.parts = [_part("the call", halves.forward, made, made.primals, options)]
+    constants = {
+        k: made.sources[made.primals[kept.index]].thing
+        for k, kept in enumerate(halves.saved)
+        if kept.kind != OUTPUT and made.sources[made.primals[kept.index]].kind == CONSTANT
+    }
+    made.parts.append(_finished("its backward pass", halves.backward, constants, options))
+
+
+def _part(name: str, graph: Graph, made: Rebuilt, inputs: Sequence[int], options: Any) -> Part:
+    constants = {
+        k: made.sources[i].thing for k, i in enumerate(inputs) if made.sources[i].kind == CONSTANT
+    }
+    return _finished(name, graph, constants, options)
+
+
+def _finished(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> Part:
+    part = Part(name, [("", graph), *_improved(graph, options)], constants)
+    if options.maker is None:
+        backend, body = backends.get(options.backend), options.whole.graph_of
+        part.lowering = lowering(
+            part.graph, backend, constants, options.mode, options.disable, body
+        )
+        part.program = part.lowering.program()
+    return part

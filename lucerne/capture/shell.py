@@ -1,0 +1,36 @@
+"""The frame of the plain pages: dumps and the ledger."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+_STYLE = (
+    ":root{color-scheme:light dark}body{font:14px/1.5 system-ui,sans-serif;margin:2rem auto;"
+    "max-width:78rem;padding:0 1rem}h1{font-size:1.4rem}table{border-collapse:collapse;"
+    "font-variant-numeric:tabular-nums}td,th{text-align:left;padding:.2rem .9rem .2rem 0;"
+    "border-bottom:1px solid #8884;vertical-align:top}td.r{text-align:right;white-space:nowrap}"
+    "i{display:inline-block;height:.6rem;background:#3b6fd4;opacity:.6;border-radius:2px}"
+    "pre{overflow:auto}small{opacity:.7}.bad{color:#c8322b}"
+)
+
+
+def page(title: str, body: str) -> str:
+    """A whole page."""
+    title = html.escape(title)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
+    )
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML already; those that begin with a digit stand right."""
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
+    body = "".join(
+        "<tr>" + "".join(f"<td{' class=r' if c[:1].isdigit() else ''}>{c}</td>" for c in row)
+        + "</tr>"
+        for row in rows
+    )  # fmt: skip
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,209 @@
+"""Through: a function that is traced whole runs in the bytecode machine, so that nothing it does
+besides ops goes unseen.
+
+A graph for the whole function is only right if the function does nothing else. So everything else
+ends the trace before it happens: printing, reading the clock, branching on a tensor, changing an
+object that lives outside (tensors that are put where the next call finds them are allowed, see
+`slots`). The function then runs in parts (`segments`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lucerne.base.seen import Seen
+from lucerne.capture import breaks
+from lucerne.capture.breaks import Break, BreakError
+from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
+from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
+from lucerne.capture.bytecode.targets import python_function, target_of
+from lucerne.capture.decisions import (
+    Switches,
+    at_hand,
+    changes_owner,
+    decision_for,
+    foreign_item,
+    is_ours,
+    native_call,
+    stop_for,
+    user_place,
+)
+from lucerne.capture.fake import CaptureError
+from lucerne.capture.heap import Birth, is_fixed, is_iterator, is_plain
+from lucerne.capture.reach import Reach
+from lucerne.capture.recorder import ProbeTouchedError
+from lucerne.capture.slots import Variable, is_tensors
+from lucerne.capture.tree import LEAF, flatten
+from lucerne.capture.untouched import Untouched
+from lucerne.capture.watch import changes_in, foreign_in
+from lucerne.tensor.base import TensorBase
+
+
+class Through:
+    """Calls a function in the machine; native where the machine does not know its code."""
+
+    def __init__(self, fn: Any) -> None:
+        self.part_of = fn
+        self.reach: Reach | None = None
+        """Set by who captures: what the function can see."""
+        function = python_function(fn)
+        self.is_possible = function is not None and Machine.supported(function.__code__) is None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fn = self.part_of
+        if not self.is_possible:
+            found = foreign_in(fn)
+            if found is not None:
+                raise BreakError(breaks.made("library", None, breaks.name_of(found)))
+            changed = changes_in(fn)
+            if changed is not None:
+                raise BreakError(breaks.made("write", None, f"something outside of {changed}()"))
+            Seen.is_complete = False
+            return _called(fn, args, kwargs)
+        target = target_of(fn, args, kwargs)
+        assert target is not None
+        frames = [Machine(Plain()).frame_of(target.fn, target.args, target.kwargs)]
+        switches = Switches()
+        hooks = Watching(self.reach)
+        machine = hooks.machine = Machine(hooks)
+        errors = [(x, x.__traceback__) for x in args if isinstance(x, BaseException)]
+        try:
+            outcome = machine.run(frames)
+            if isinstance(outcome, Finished):
+                hooks.check_result(outcome.value)
+                return outcome.value
+            switches.restore()
+        except Exception:
+            switches.restore()
+            for error, trace in errors:
+                error.__traceback__ = trace
+            raise
+        finally:
+            machine.is_over = True
+            hooks.birth.end()
+        raise _error_of(outcome)
+
+
+def _called(fn: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function that the machine can't run. It may not change what it is given."""
+    kept = Untouched((args, kwargs))
+    if kept.iterator is not None:
+        raise BreakError(breaks.made("iterator", None, breaks.name_of(fn)))
+    try:
+        found = fn(*args, **kwargs)
+    except Exception:
+        kept.put_back()
+        raise
+    if kept.put_back():
+        raise BreakError(breaks.made("write", None, "something that the function is given"))
+    return found
+
+
+def _error_of(outcome: Stopped) -> BaseException:
+    detail = outcome.stop.detail
+    if isinstance(detail, BaseException):
+        return detail
+    place = user_place([*outcome.frames, *outcome.stop.inside])
+    if isinstance(detail, Break):
+        return BreakError(detail.at(place))
+    return BreakError(breaks.made("instruction", place, outcome.stop.reason))
+
+
+_DICTS = (dict, OrderedDict)
+
+
+def kinds_in(shape: Any) -> Iterator[type]:
+    """The classes of the containers of a tree, from its shape."""
+    if shape is not LEAF:
+        yield shape[0]
+        for inner in shape[-1]:
+            yield from kinds_in(inner)
+
+
+class Watching(Plain):
+    """Hooks that let pass what a whole graph can hold, and stop before anything else."""
+
+    machine: Machine
+
+    def __init__(self, reach: Reach | None) -> None:
+        self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
+        known = set() if reach is None else reach.seen
+        self.birth = Birth(lambda x: id(x) in known)
+
+    def decide_call(
+        self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Decision | Stop:
+        """Enter user code, stop before what is foreign."""
+        if any(self._is_old_iterator(x) for x in args):
+            return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
+        if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
+            return INLINE
+        if changes_owner(fn) and not self.birth.is_new(fn.__self__):
+            return stop_for(breaks.made("write", None, breaks.name_of(fn)))
+        if not is_ours(fn) and breaks.is_foreign(fn):
+            return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
+        return native_call(fn, [*args, *kwargs.values()])
+
+    def check_result(self, result: Any) -> None:
+        """What is returned must be tensors in containers, or be there before: a new object of
+        another kind would be the same one at each call."""
+        leaves: list[Any] = []
+        kinds = set(kinds_in(flatten(result, leaves)))
+        wrong = [kind for kind in kinds if issubclass(kind, dict) and kind not in _DICTS]
+        wrong += [
+            type(x)
+            for x in leaves
+            if not (isinstance(x, TensorBase) or is_plain(x) or is_fixed(x))
+            and self.birth.is_new(x)
+        ]
+        if wrong:
+            raise BreakError(breaks.made("write", None, f"a new {wrong[0].__name__}"))
+
+    def _is_old_iterator(self, x: Any) -> bool:
+        return is_iterator(x) and not self.birth.is_new(x)
+
+    def before_branch(self, value: Any) -> Stop | None:
+        if isinstance(value, TensorBase):
+            return stop_for(breaks.made("branch", None, "if, while, assert, and, or"))
+        return None
+
+    def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
+        if how is Access.ITEM and breaks.is_foreign_object(container):
+            raise foreign_item(container, key)
+        return value
+
+    def unknown(self, fn: Any, why: str) -> Stop | None:
+        return stop_for(breaks.made("instruction", None, why))
+
+    def made(self, value: dict[Any, Any]) -> None:
+        self.birth.made[id(value)] = value
+
+    def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        if isinstance(container, TensorBase) or self.birth.is_new(container):
+            return
+        store = container
+        if how is Access.ATTRIBUTE and not isinstance(container, type):
+            store = getattr(container, "__dict__", container)
+        at = (id(store), key) if how is Access.GLOBAL else id(store)
+        kept = how is not Access.METHOD and is_tensors(new) and at in self.stores
+        if not kept:
+            shown = f"{key}" if how is not Access.METHOD else f"a {type(container).__name__}"
+            raise stop_for(breaks.made("write", None, shown))
+
+    def raised(self, error: BaseException) -> Stop | None:
+        """An error of capturing is none of the user's: no handler of theirs may see it."""
+        if isinstance(error, ProbeTouchedError):
+            return Stop("capture", error)
+        if isinstance(error, CaptureError):
+            frame = self.machine.frames[-1]
+            return stop_for(breaks.of_error(error, None, at_hand(frame)))
+        return None
+
+
+def _store_id(store: Any) -> Any:
+    if isinstance(store, Variable):
+        return id(store.scope), store.name
+    return id(store) if not isinstance(store, types.MappingProxyType) else None

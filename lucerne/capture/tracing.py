@@ -1,0 +1,453 @@
+"""Tracer: runs frames on tensors without values and notes what was read, written and recorded.
+
+It answers the questions of a bytecode machine: user code is entered, ops run under the recorder,
+and what a graph can't hold stops the machine before it happens, with a `Break` that says why.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lucerne.capture import breaks
+from lucerne.capture.breaks import Break
+from lucerne.capture.bytecode.frame import Frame, Link
+from lucerne.capture.bytecode.hooks import (
+    INLINE,
+    NATIVE,
+    NOTHING,
+    Access,
+    Decision,
+    Plain,
+    Stop,
+)
+from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
+from lucerne.capture.bytecode.targets import find_in_class
+from lucerne.capture.decisions import (
+    Switches,
+    at_hand,
+    changes_owner,
+    decision_for,
+    foreign_item,
+    is_fuel,
+    is_ours,
+    native_call,
+    stop_for,
+    stop_with,
+    user_place,
+)
+from lucerne.capture.effects import Journal
+from lucerne.capture.entry import circumstances
+from lucerne.capture.fake import CaptureError, NotYetError
+from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
+from lucerne.capture.liveness import slots_of
+from lucerne.capture.reach import Reach
+from lucerne.capture.reads import Reads
+from lucerne.capture.recorder import ProbeTouchedError
+from lucerne.capture.slots import MISSING
+from lucerne.capture.writing import Carried
+from lucerne.ir import dispatch
+from lucerne.tensor.base import TensorBase
+from lucerne.transforms.functionalize import MutationError
+
+_state = dispatch.state
+
+_LOOKS_INSIDE = frozenset(
+    (
+        "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "CONTAINS_OP", "COMPARE_OP", "LIST_EXTEND",
+        "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "FORMAT_VALUE", "FORMAT_SIMPLE",
+        "FORMAT_WITH_SPEC", "CONVERT_VALUE", "BINARY_OP", "BINARY_SLICE", "GET_LEN",
+        "LIST_TO_TUPLE", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_KEYS", "MATCH_CLASS",
+        "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CALL_FUNCTION_EX",
+    )
+)  # fmt: skip
+"""Instructions after which everything in their operands counts as read."""
+_FILLS = {
+    "LIST_APPEND": ("append", 1), "SET_ADD": ("add", 1), "MAP_ADD": ("__setitem__", 2),
+    "LIST_EXTEND": ("extend", 1), "SET_UPDATE": ("update", 1), "DICT_UPDATE": ("update", 1),
+    "DICT_MERGE": ("update", 1),
+}  # fmt: skip
+"""Instructions that add to a container: the method that does the same, how many values they take.
+"""
+_ADVANCES = frozenset(("FOR_ITER", "SEND", "GET_YIELD_FROM_ITER"))
+_ONLY_WRITES = frozenset(
+    (
+        "append", "extend", "insert", "add", "update", "clear", "discard", "appendleft",
+        "extendleft", "__setitem__", "__iadd__", "__ior__",
+    )
+)  # fmt: skip
+"""Methods of containers that do not look at what is in there."""
+_TENSOR_SETS = frozenset(("grad", "data", "requires_grad"))
+
+
+class AgainError(Exception):
+    """Something was learned that makes another trace necessary."""
+
+
+class Knowledge:
+    """What is known of a function's surroundings, for all traces of one part."""
+
+    def __init__(self, frames: Sequence[Frame], reach: Reach, volatile: set[Any]) -> None:
+        self.frames, self.reach, self.volatile = frames, reach, volatile
+        self.stable = {*reach.seen, *(id(t.store) for t in reach.tables)}
+        self.roots = Roots(frames, self.stable)
+        self.held = {
+            id(t)
+            for m in reach.modules.values()
+            for table in (m._parameters, m._buffers)
+            for t in table.values()
+        } | {id(p) for o in reach.optimizers.values() for g in o.param_groups for p in g["params"]}
+        self.kept: list[Any] = []
+        self.more: list[Any] = []
+        """Tensors found by name that are given anew at each call."""
+
+    def is_held(self, t: Any) -> bool:
+        """Whether a tensor is a parameter or a buffer: the same object at each call."""
+        return id(t) in self.held
+
+    def is_known(self, x: Any) -> bool:
+        return id(x) in self.roots.seen or id(x) in self.stable
+
+
+class Tracer(Plain):
+    """One run of frames under a recorder."""
+
+    def __init__(self, known: Knowledge, nodes: Callable[[], int]) -> None:
+        """`nodes`: how many nodes the graph has."""
+        self.known, self.nodes = known, nodes
+        self.reads = Reads(known.roots)
+        self.journal = Journal()
+        self.machine = Machine(self)
+        self.birth = Birth(known.is_known)
+        self.frames: list[Frame] = []
+        self.given: list[Frame] = []
+        self.first: list[list[Any]] = []
+        """What the variables of the given frames hold at the beginning."""
+        self.written: set[tuple[int, Any]] = set()
+        self.finished: Finished | None = None
+        self.broke: Break | None = None
+        self.escaped: BaseException | None = None
+        self.steps = 0
+        self.cut = 0
+        """After how many instructions the last one is done that was worth it."""
+        self.cuts: list[int] = []
+        self.swap = Swap({})
+        self.switches = Switches()
+        self._effects = 0
+        self._errors = [
+            (x, x.__traceback__, x.__context__)
+            for x in known.roots.seen.values()
+            if isinstance(x, BaseException)
+        ]
+
+    # ---- running -------------------------------------------------------------------------------
+
+    def start(self, stand_ins: dict[int, Any], unread: set[tuple[int, int]] | None) -> None:
+        """Copies of the frames, with stand-ins for tensors (by their ids) and sentinels for values
+        that are only carried along (None: not known yet which)."""
+        self.swap = Swap(stand_ins)
+        self.given = [f.copy() for f in self.known.frames]
+        for i, frame in enumerate(self.given):
+            first = len(frame.slots)
+            for j in range(len(frame.slots)):
+                if unread is not None and (i, j) in unread:
+                    frame.slots[j] = Carried(i, j)
+            for j, x in enumerate(frame.stack):
+                if is_iterator(x):
+                    frame.stack[j] = Carried(i, first + j)
+                else:
+                    self.reads.slots.add((i, first + j))
+            self.swap.frame(frame)
+            data = tuple(self.swap.value(x) for x in frame.link.data)
+            self.reads.slots |= {
+                (i, k) for k in range(first + len(frame.stack) + 1, len(values_of(frame)))
+            }
+            frame.link = Link(frame.link.kind, data)
+        self.frames = list(self.given)
+        self.first = [list(f.slots) for f in self.given]
+
+    def go(self, most: int | None) -> None:
+        """Run until the end, a stop, or so many instructions."""
+        switches, frames = self.switches, self.frames
+        useful, done = 0, False
+        while most is None or self.steps < most:
+            self._effects = len(self.journal.effects)
+            outcome = self._step(frames)
+            if outcome is None:
+                return
+            self.steps += 1
+            now = self.nodes() + len(self.journal.effects)
+            if now != useful:
+                useful, done = now, False
+            if type(outcome) is Finished:
+                self.finished, self.cut = outcome, self.steps
+                return
+            whole = all(f.generator is None and f.handled is None for f in frames)
+            if useful and not done and whole and circumstances() == switches.now:
+                self.cut, done = self.steps, True
+                self.cuts.append(self.steps)
+
+    def _step(self, frames: list[Frame]) -> Any:
+        """Execute one instruction; None: it can't be, `broke` says why."""
+        try:
+            stop = self._before(frames[-1])
+            if stop is None:
+                outcome = self.machine.run(frames, most=1)
+        except Stop as found:
+            stop = found
+        except Exception as error:
+            self.broke = None
+            self.escaped = error if isinstance(error, (AgainError, ProbeTouchedError)) else None
+            return None
+        if stop is None and type(outcome) is Stopped and not is_fuel(outcome.stop):
+            stop = outcome.stop
+        if stop is None:
+            return outcome
+        if isinstance(stop.detail, BaseException):
+            self.escaped = stop.detail
+        else:
+            self.broke = self._break_of(stop)
+        return None
+
+    def _break_of(self, stop: Stop) -> Break:
+        place = user_place([*self.frames, *stop.inside])
+        if isinstance(stop.detail, Break):
+            return stop.detail.at(place)
+        return breaks.made("instruction", place, stop.reason)
+
+    def end(self) -> None:
+        """Everything outside as it was before."""
+        self.machine.is_over = True
+        self.switches.restore()
+        for error, trace, context in self._errors:
+            error.__traceback__, error.__context__ = trace, context
+        self.journal.undo()
+        self.swap.undo()
+        self.birth.end()
+
+    # ---- what the machine asks -----------------------------------------------------------------
+
+    def _before(self, frame: Frame) -> Stop | None:
+        op = frame.decoded.ops[frame.ip]
+        name, stack = op.name, frame.stack
+        if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
+            for i, given in enumerate(self.given):
+                if given is frame:
+                    self.reads.slots |= {
+                        (i, j)
+                        for j in slots_of(name, op.argument)
+                        if frame.slots[j] is self.first[i][j]
+                    }
+        if name in _ADVANCES and stack:
+            at = -1 if name == "FOR_ITER" else -2
+            if self._is_old_iterator(stack[at] if len(stack) >= -at else stack[-1]):
+                return stop_for(breaks.made("iterator", None, "the loop"))
+        if name in _FILLS:
+            self._fills(frame, name, op.argument)
+        if name in _LOOKS_INSIDE:
+            for x in stack[-3:]:
+                self.reads.all_of(x)
+        return None
+
+    def _fills(self, frame: Frame, name: str, argument: int) -> None:
+        """An instruction that adds to a container that is being built on the stack."""
+        method, count = _FILLS[name]
+        at = len(frame.stack) - argument - count
+        container = frame.stack[at] if at >= 0 else None
+        if isinstance(container, (list, set, dict)) and not self.birth.is_new(container):
+            given = tuple(frame.stack[-count:])
+            self.journal.note(Access.METHOD, container, method, (given, {}))
+            self.written.add((id(container), method))
+
+    def _is_old_iterator(self, x: Any) -> bool:
+        if type(x) is Carried:
+            return True
+        return is_iterator(x) and not self.birth.is_new(x)
+
+    def decide_call(
+        self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Decision | Stop:
+        given = [*args, *kwargs.values()]
+        if type(fn) is Carried or any(type(x) is Carried for x in given):
+            return stop_for(breaks.made("object", None, "a value of before"))
+        if any(self._is_old_iterator(x) for x in given):
+            return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
+        if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
+            self.reads.all_of(getattr(fn, "__self__", None), 8)
+            return INLINE
+        if not is_ours(fn) and breaks.is_foreign(fn):
+            return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
+        owner = getattr(fn, "__self__", None)
+        if changes_owner(fn) and not self.birth.is_new(owner):
+            return stop_for(breaks.made("write", None, breaks.name_of(fn)))
+        stores = isinstance(fn, types.BuiltinFunctionType) and fn.__name__ in _ONLY_WRITES
+        if stores and isinstance(owner, (list, dict, set)):
+            for x in given if fn.__name__ in ("extend", "update") else ():
+                self.reads.all_of(x)
+            return NATIVE
+        self.reads.all_of(fn)
+        for x in given:
+            self.reads.all_of(x)
+        return native_call(fn, given)
+
+    def before_branch(self, value: Any) -> Stop | None:
+        if isinstance(value, TensorBase):
+            return stop_for(breaks.made("branch", None, "if, while, assert, and, or"))
+        if type(value) is Carried:
+            return stop_for(breaks.made("object", None, "a value of before"))
+        self.reads.all_of(value)
+        return None
+
+    def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
+        if isinstance(container, TensorBase):
+            return value
+        if how is Access.ITEM and breaks.is_foreign_object(container):
+            raise foreign_item(container, key)
+        slot = slot_of(container, key)
+        if slot in self.known.volatile:
+            raise stop_for(breaks.made("changing value", None, str(key)))
+        if (id(container), _hashable(key)) in self.written:
+            return value
+        if how is not Access.GLOBAL and self.birth.is_new(container):
+            return value
+        if how is Access.CELL:
+            if self.reads.is_rooted(container):
+                self.reads.cells.add(id(container))
+                return value
+            return self._found(container, key, value)
+        if how is Access.GLOBAL:
+            if container is builtins.__dict__ or isinstance(value, types.ModuleType):
+                return value
+            return self._found(container, key, value)
+        if how is Access.ITEM:
+            return self._item(container, key, value)
+        return self._attribute(container, key, value)
+
+    def _item(self, container: Any, key: Any, value: Any) -> Any:
+        if self.reads.is_rooted(container) or self.birth.is_new(container):
+            self.reads.all_of(container)
+            return value
+        if not isinstance(container, (list, dict)) or not is_plain(key) or type(key) is range:
+            self.reads.all_of(container)
+            return value
+        return self._found(container, key, value)
+
+    def _attribute(self, container: Any, key: str, value: Any) -> Any:
+        if isinstance(container, types.ModuleType):
+            home = container.__name__.partition(".")[0]
+            if (
+                home == "lucerne"
+                or isinstance(value, types.ModuleType)
+                or home in sys.stdlib_module_names
+            ):
+                return value
+            return self._found(container.__dict__, key, value)
+        if self.reads.is_rooted(container) and not is_fixed(container):
+            self.reads.attribute(container, key)
+            return value
+        if isinstance(container, type):
+            found = is_plain(value) or isinstance(value, (list, dict, set))
+            return self._found(container, key, value) if found else value
+        own = getattr(container, "__dict__", None)
+        if isinstance(own, dict) and key in own and not self.birth.is_new(container):
+            return self._found(own, key, value)
+        of_class = find_in_class(type(container), key) is value
+        named = is_plain(value) or isinstance(value, (list, dict, set))
+        if of_class and named and not self.birth.is_new(container):
+            if isinstance(own, dict):
+                self.reads.store(own, key, MISSING)
+            return self._found(type(container), key, value)
+        return value
+
+    def _found(self, store: Any, key: Any, value: Any) -> Any:
+        """A value in a place that the function finds by name."""
+        if isinstance(value, TensorBase) and not self.known.is_held(value):
+            found = self.swap.new.get(id(value))
+            if found is None and not any(value is s for s in self.swap.new.values()):
+                self.known.more.append(value)
+                raise stop_with(AgainError("a tensor that is found by name"))
+            real = value if found is not None else self.real_of(value)
+            self.reads.store(store, key, real)
+            return value if found is None else found
+        if isinstance(value, (tuple, list, dict)) and id(value) not in self.known.stable:
+            self.known.stable.add(id(value))
+            self.known.kept.append(value)  # so that no id is used twice
+        self.reads.store(store, key, value)
+        return value
+
+    def real_of(self, stand_in: Any) -> Any:
+        """The tensor that a stand-in stands for."""
+        for t in [*self.known.roots.tensors, *self.known.more]:
+            if self.swap.new.get(id(t)) is stand_in:
+                return t
+        return stand_in
+
+    def unknown(self, fn: Any, why: str) -> Stop | None:
+        return stop_for(breaks.made("instruction", None, why))
+
+    def made(self, value: dict[Any, Any]) -> None:
+        self.birth.made[id(value)] = value
+
+    def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        if isinstance(container, TensorBase):
+            if how is Access.ATTRIBUTE and key not in _TENSOR_SETS:
+                raise stop_for(breaks.made("write", None, f"the attribute {key} of a tensor"))
+            return
+        if type(container) is Carried:
+            raise stop_for(breaks.made("object", None, "a value of before"))
+        if self.birth.is_new(container):
+            return
+        if how is Access.GENERATOR:
+            raise stop_for(breaks.made("iterator", None, "a generator"))
+        if how is Access.METHOD and key not in _ONLY_WRITES:
+            self._changes_content(container)
+        elif how is not Access.METHOD:
+            self._changes_slot(container, key, old, new, how)
+        self.journal.note(how, container, key, new)
+        self.written.add((id(container), _hashable(key)))
+
+    def _changes_content(self, container: Any) -> None:
+        """A method that looks at what is there and changes it: at each call it is different."""
+        if not self.reads.is_rooted(container):
+            raise stop_for(breaks.made("changing value", None, f"a {type(container).__name__}"))
+        self.reads.all_of(container)
+
+    def _changes_slot(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        store = container
+        if how is Access.ATTRIBUTE and not isinstance(container, type):
+            store = getattr(container, "__dict__", container)
+        places = (
+            store,
+            type(container),
+            *(type(container).__mro__ if how is Access.ATTRIBUTE else ()),
+        )
+        read = any((id(s), _hashable(key)) in self.reads.stores for s in places)
+        read = read or key in self.reads.attributes.get(id(container), ())
+        read = read or (how is Access.CELL and id(container) in self.reads.cells)
+        read = read or (id(container) in self.reads.whole)
+        if not read or isinstance(new, TensorBase) or old is new:
+            return
+        if old is not NOTHING and is_plain(new) and type(old) is type(new) and old == new:
+            return
+        self.known.volatile.add(slot_of(container, key))
+        raise stop_with(AgainError(f"{key} changes at each call"))
+
+    def raised(self, error: BaseException) -> Stop | None:
+        if isinstance(error, ProbeTouchedError):
+            return stop_with(error)
+        if isinstance(error, (CaptureError, MutationError, NotYetError)):
+            return stop_for(breaks.of_error(error, None, at_hand(self.frames[-1])))
+        del self.journal.effects[self._effects :]
+        return None
+
+
+def slot_of(container: Any, key: Any) -> Any:
+    """A place by name: of an object that is the same at each call, or of objects of a class."""
+    return id(container), _hashable(key)
+
+
+def _hashable(key: Any) -> Any:
+    return key if is_plain(key) and type(key) is not range else id(key)

@@ -1,0 +1,167 @@
+"""What user code might do besides calling ops, told from its text.
+
+Code that runs in the machine is watched there. Some user code is called back by functions of ours
+instead (a hook, a checkpointed function, the methods of an `autograd.Function`), where nobody
+looks. If such code names something foreign (`print`, the clock, files), the call as a whole is not
+captured.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from lucerne.base.where import is_users
+from lucerne.capture import breaks
+from lucerne.capture.reach import is_module, names_in
+
+_DEPTH = 4
+_WRITES = (
+    "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS",
+)  # fmt: skip
+_CHANGING = frozenset(
+    [
+        "append",
+        "extend",
+        "insert",
+        "remove",
+        "pop",
+        "clear",
+        "sort",
+        "reverse",
+        "update",
+        "setdefault",
+        "popitem",
+        "add",
+        "discard",
+        "appendleft",
+        "popleft",
+    ]
+)
+"""Methods that change a container."""
+
+
+def foreign_in(x: Any, depth: int = 0) -> Any:
+    """Something foreign that code behind an object names; None: nothing is seen."""
+    if depth > _DEPTH:
+        return None
+    for fn in _functions(x):
+        if not is_users(fn.__code__):
+            continue
+        for found in _named(fn):
+            if isinstance(found, types.ModuleType):
+                if breaks.is_foreign_home(found.__name__.partition(".")[0]):
+                    return found
+            elif callable(found) and not isinstance(found, type) and breaks.is_foreign(found):
+                return found
+            elif isinstance(found, types.FunctionType) and found is not fn:
+                inner = foreign_in(found, depth + 1)
+                if inner is not None:
+                    return inner
+    return None
+
+
+def _functions(x: Any) -> Iterator[types.FunctionType]:
+    """The Python functions that a call which is given this object may come to."""
+    if isinstance(x, types.MethodType):
+        yield from _functions(x.__func__)
+        if isinstance(x.__self__, type):
+            yield from _functions(x.__self__)
+    elif isinstance(x, functools.partial):
+        yield from _functions(x.func)
+    elif isinstance(x, types.FunctionType):
+        yield x
+    elif isinstance(x, type):
+        if not x.__module__.startswith("lucerne."):
+            for member in vars(x).values():
+                found = getattr(member, "__func__", member)
+                if isinstance(found, types.FunctionType):
+                    yield found
+    elif is_module(x):
+        yield from _functions(type(x))
+        for name, hooks in list(vars(x).items()):
+            if name.endswith("hooks") and isinstance(hooks, dict):
+                for hook in hooks.values():
+                    yield from _functions(hook)
+        for part in x._modules.values():
+            if part is not None:
+                yield from _functions(part)
+
+
+def _named(fn: types.FunctionType) -> Iterator[Any]:
+    """What the globals and closure variables that a function names are at the moment."""
+    for name in names_in(fn.__code__):
+        yield fn.__globals__.get(name, getattr(builtins, name, None))
+    for cell in fn.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
+
+
+def changes_in(fn: Any, depth: int = 0, seen: set[int] | None = None) -> str | None:
+    """In which function an object outside might be changed, as far as text tells; None: nowhere.
+
+    For functions that the machine can't run: what they change while they are captured can't be
+    taken back.
+    """
+    seen = set() if seen is None else seen
+    for function in _functions(fn):
+        if id(function.__code__) in seen or not is_users(function.__code__):
+            continue
+        seen.add(id(function.__code__))
+        if _writes(function):
+            return function.__qualname__
+        if depth >= _DEPTH:
+            continue
+        for found in _named(function):
+            inner = _reached(found, function.__code__.co_names)
+            for x in inner:
+                name = changes_in(x, depth + 1, seen)
+                if name is not None:
+                    return name
+    return None
+
+
+def _reached(x: Any, names: tuple[str, ...]) -> list[Any]:
+    """What may be called of an object that a function names."""
+    if isinstance(x, (types.FunctionType, types.MethodType, functools.partial)) or is_module(x):
+        return [x]
+    kind = x if isinstance(x, type) else type(x)
+    if kind.__module__.startswith(("lucerne.", "builtins", "numpy")):
+        return []
+    methods = [getattr(kind, n, None) for n in (*names, "__call__", "__init__")]
+    return [m for m in methods if isinstance(m, types.FunctionType)]
+
+
+def _writes(fn: types.FunctionType) -> bool:
+    code = fn.__code__
+    before = ""
+    outside = any(isinstance(x, (dict, list, set)) for x in _named(fn))
+    for op in dis.get_instructions(code):
+        if op.opname in _WRITES:
+            return True
+        if op.opname == "STORE_DEREF" and op.argval in code.co_freevars:
+            return True
+        if op.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") and outside:
+            return True
+        changes = op.opname in ("LOAD_METHOD", "LOAD_ATTR") and op.argval in _CHANGING
+        if changes and not before.startswith("LOAD_FAST"):
+            return True
+        if op.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL"):
+            before = op.opname
+    return any(isinstance(c, types.CodeType) and _inner_writes(c, code) for c in code.co_consts)
+
+
+def _inner_writes(inner: types.CodeType, outer: types.CodeType) -> bool:
+    """Whether a function that is made inside writes to variables of those around the outer one."""
+    return any(
+        op.opname in _WRITES
+        or (op.opname == "STORE_DEREF" and op.argval in outer.co_freevars)
+        or (op.opname in ("LOAD_METHOD", "LOAD_ATTR") and op.argval in _CHANGING)
+        for op in dis.get_instructions(inner)
+    )

@@ -1,0 +1,86 @@
+"""Which composites are one node of an exported graph: those that name their own derivative.
+
+An exported program is run on any device and may be trained, so its ops are those that have a
+derivative and a body: a backend without a kernel for one gets the ops of the body.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.capture.fake import fake_tensor
+from lucerne.capture.whole import Body
+from lucerne.ir import dispatch, mistakes
+from lucerne.ir import op as op_
+from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.meta import TensorMeta
+from lucerne.ir.op import Op
+from lucerne.ops.control import NAMES as CONTROL
+from lucerne.tensor.base import TensorBase
+from lucerne.tensor.eager import body_of, metas_of
+from lucerne.tensor.trace import traced
+from lucerne.transforms.rewrite import Bodies
+
+
+class Explicit:
+    """Asked by the recorder about every composite it meets."""
+
+    def __init__(self, apart: bool = False) -> None:
+        """`apart`: composites are taken apart as far as their bodies can be held in graphs."""
+        self.apart = apart
+        self._bodies: dict[Any, Body | None] = {}
+
+    def __call__(self, op: Op, args: tuple[Any, ...]) -> bool:
+        if op.name in CONTROL:
+            return True
+        if self.apart or not op.explicit:
+            return False
+        if op.meta is None:
+            return self.body(op, args) is not None
+        try:
+            return op.meta(*metas_of(op, args)) is not None
+        except mistakes.CAUGHT:  # a wrong call, which says so where it is recorded
+            return True
+
+    def body(self, op: Op, args: tuple[Any, ...]) -> Body | None:
+        """The body as a graph; None: it does what a graph can't hold."""
+        try:
+            key = (op, *metas_of(op, args), *(type(a) for a in args))
+            if key not in self._bodies:
+                self._bodies[key] = _body(op, args)
+            return self._bodies[key]
+        except (TypeError, KeyError):  # a static that can't be a key
+            return None
+
+
+def _body(op: Op, args: tuple[Any, ...]) -> Body | None:
+    tensors = [a for a in args if isinstance(a, TensorBase)]
+    if op_.TENSOR_LIST in op.kinds or op_.SCALAR in op.kinds or not tensors:
+        return None
+    with dispatch.unseen():
+        seen = traced(op, args, tensors[0]._meta.device, body_of)
+    if seen is None:
+        return None
+    graph, result = seen
+    return Body(graph, tuple(v.meta for v in graph.outputs), type(result))
+
+
+def body_graph(op: Op, args: tuple[Any, ...]) -> Graph | None:
+    """The body of a composite for arguments that are metas where tensors are meant."""
+    given = tuple(fake_tensor(a) if isinstance(a, TensorMeta) else a for a in args)
+    found = _body(op, given)
+    return None if found is None else found.graph
+
+
+def expand(node: Node) -> Graph | None:
+    """The body of a composite node of a graph; None: it must stay as it is."""
+    args = tuple(a.meta if type(a) is Value else a for a in node.args)
+    return body_graph(node.op, args)
+
+
+def _body_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...] | None:
+    graph = body_graph(op, args)
+    return None if graph is None else tuple(v.meta for v in graph.outputs)
+
+
+Bodies.metas = staticmethod(_body_metas)

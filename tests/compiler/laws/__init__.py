@@ -1,0 +1,1 @@
+"""Laws about single stages of the compiler, for what random programs meet too seldom."""

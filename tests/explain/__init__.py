@@ -1,0 +1,1 @@
+"""Explanations, the ledger, budgets and dumps."""

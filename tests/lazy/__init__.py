@@ -1,0 +1,1 @@
+"""Lazy mode: everything as eager has it, with fewer and larger kernels."""

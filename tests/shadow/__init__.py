@@ -1,0 +1,1 @@
+"""Shadow mode: planted bugs are found and named, right programs raise no alarm."""
