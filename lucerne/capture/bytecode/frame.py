@@ -79,7 +79,7 @@ class Frame:
         self.fn, self.decoded, self.slots, self.link = fn, decoded, slots, link
         self.code: CodeType = fn.__code__
         self.globals: dict[str, Any] = fn.__globals__
-        self.builtins: dict[str, Any] = fn.__builtins__  # type: ignore[attr-defined]
+        self.builtins: dict[str, Any] = getattr(fn, "__builtins__")  # noqa: B009 (not in stubs)
         self.stack: list[Any] = []
         self.ip = 0
         self.last = 0
