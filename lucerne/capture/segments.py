@@ -323,6 +323,9 @@ class Segmented:
     def _note(self, found: Break) -> None:
         if not any(found == b for b in self.compiled.breaks):
             self.compiled.breaks.append(found)
+        if found.kind == "generator state":
+            # Who seeds expects the numbers of that seed: parts draw as eager does.
+            self.options.disable |= {"count_draws"}
 
     # ---- a new part ----------------------------------------------------------------------------
 

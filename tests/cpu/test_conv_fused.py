@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,9 @@ def test_one_by_one_of_channels() -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_infinities_come_through() -> None:
+def test_infinities_come_through(request: pytest.FixtureRequest) -> None:
     """The spare kernel has the same ops behind it."""
+    request.addfinalizer(partial(pool.set_threads, pool.threads()))
     pool.set_threads(1)
     graph = Maker("planes").norm_relu(True)
     inputs = given(graph)

@@ -88,9 +88,8 @@ def test_decorators_leave_functions_alone() -> None:
         return x + 1
 
     for same in (
-        lu.compiler.allow_in_graph,
-        lu.jit.script, lu.jit.script_if_tracing, lu.jit.ignore, lu.jit.ignore(drop=True),
-        lu.jit.unused, lu.jit.export,
+        lu.compiler.allow_in_graph, lu.jit.script_if_tracing, lu.jit.ignore,
+        lu.jit.ignore(drop=True), lu.jit.unused, lu.jit.export,
     ):  # fmt: skip
         assert same(f) is f
     assert lu.jit.wait(lu.jit.fork(f, 2)) == 3
@@ -100,8 +99,6 @@ def test_decorators_leave_functions_alone() -> None:
 
 
 REFUSED = [
-    (lambda: lu.jit.script(lu.nn.Linear(1, 1)), "state_dict"),
-    (lambda: lu.jit.trace(lu.nn.Linear(1, 1), lu.ones(1)), "state_dict"),
     (lambda: lu.hub.load("owner/repository", "model"), "Clone the repository"),
     (lambda: lu.hub.load_state_dict_from_url("https://x/y.pt"), r"torch\.load"),
     (lambda: lu.distributed.init_process_group("gloo"), "one process"),
