@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch._higher_order_ops.map import map as torch_map
-from torch._higher_order_ops.scan import scan as torch_scan
 
 import lucerne as lu
 from lucerne._higher_order_ops import map as our_map
 from lucerne._higher_order_ops import scan as our_scan
 
 pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+torch_map = pytest.importorskip("torch._higher_order_ops.map").map
+torch_scan = pytest.importorskip("torch._higher_order_ops.scan").scan
 
 HOPS: dict[Any, Any] = {
     torch: {"cond": torch.cond, "while": torch.while_loop, "scan": torch_scan, "map": torch_map},
