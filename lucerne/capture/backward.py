@@ -7,14 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne.capture.fake import CaptureError
-from lucerne.capture.trace import Captured, Outcome, Source
+from lucerne.capture.trace import ARGUMENT, TANGENT, Captured, Outcome, Source
 from lucerne.ir import dispatch
+from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.saved import USED_UP
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import make_tensor, new_tensor
+from lucerne.transforms.partition import Split, split
+
+
+def halves_of(joint: Graph, captured: Captured, sources: Sequence[Source], budget: float) -> Split:
+    """The joint graph of a captured function in two; `sources`: of its inputs."""
+    tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]
+    fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == ARGUMENT]
+    return split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
 
 
 @dataclass

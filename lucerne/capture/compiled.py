@@ -17,7 +17,7 @@ from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.base.where import Place, describe, is_users
 from lucerne.capture import breaks, dump, ledger, words
-from lucerne.capture.backward import Joint
+from lucerne.capture.backward import Joint, halves_of
 from lucerne.capture.breaks import Break, BreakError
 from lucerne.capture.bytecode.hooks import Stop
 from lucerne.capture.entry import MISSED, Entry, Guards
@@ -39,7 +39,7 @@ from lucerne.loops.stages import Stages
 from lucerne.pipeline import PASSES, Setting, compile_graph, during, improve, verified
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import MutationError, functionalize
-from lucerne.transforms.partition import OUTPUT, Split, split
+from lucerne.transforms.partition import OUTPUT, Split
 from lucerne.transforms.random import count_draws
 
 _state = dispatch.state
@@ -377,7 +377,7 @@ class Building:
         of_tangents = [k for k, s in enumerate(self.sources) if s.kind == TANGENT]
         tangents = [joint.inputs[k] for k in of_tangents]
         with during("partition"):
-            halves = split(joint, captured.forward_roots, tangents, budget=self.options.budget)
+            halves = halves_of(joint, captured, self.sources, self.options.budget)
         primals = [k for k, s in enumerate(self.sources) if s.kind != TANGENT]
         runner, program = self._compiled(halves.forward, self._constants(primals), self.stages)
         entry = self._entry(runner, program)

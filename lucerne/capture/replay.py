@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lucerne import backends
+from lucerne.capture.backward import halves_of
 from lucerne.capture.trace import CONSTANT, KEY, TANGENT, Source
 from lucerne.ir.graph import Graph
 from lucerne.ir.program import Program
@@ -20,7 +21,6 @@ from lucerne.loops.notes import Apart, Notes, neighbours
 from lucerne.pipeline import PASSES, Setting, lowering
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.partition import split
 from lucerne.transforms.random import count_draws
 
 CALL, FORWARD, BACKWARD = "call", "forward", "backward"
@@ -69,8 +69,7 @@ def replay(entry: Any, options: Any) -> list[Part]:
         first.runner = entry.runner
         return [first]
     graph = _improved(first, graph, options)
-    tangents = [graph.inputs[k] for k, s in enumerate(sources) if s.kind == TANGENT]
-    halves = split(graph, captured.forward_roots, tangents, budget=options.budget)
+    halves = halves_of(graph, captured, sources, options.budget)
     primals = [k for k, s in enumerate(sources) if s.kind != TANGENT]
     given = {k: sources[i].thing for k, i in enumerate(primals) if sources[i].kind == CONSTANT}
     _note(first, "split", "the backward pass may run later: what it needs is saved",

@@ -92,16 +92,23 @@ class Split:
 
 
 def split(
-    joint: Graph, forward_outputs: int, tangents: Sequence[Value], *, budget: float = 1.0
+    joint: Graph,
+    forward_outputs: int,
+    tangents: Sequence[Value],
+    *,
+    budget: float = 1.0,
+    fragile: Sequence[Value] = (),
 ) -> Split:
     """Cut a joint graph whose first `forward_outputs` outputs are the results, the rest gradients.
 
     `budget` says how much memory may be spent to save time: 1 computes again only what costs
-    nearly nothing, 0 keeps as little as possible.
+    nearly nothing, 0 keeps as little as possible. `fragile`: inputs that the caller may write to
+    before backward runs. Those that the derivatives read must stay as they are (eager says so too),
+    but nothing else is computed again from them.
     """
     if not 0 <= budget <= 1:
         raise ValueError(f"partition: the budget must be between 0 and 1, got {budget}")
-    cut = _Cut(dead.run(joint), forward_outputs, tangents, budget)
+    cut = _Cut(dead.run(joint), forward_outputs, tangents, budget, fragile)
     kept = cut.choose()
     return _assemble(cut, kept)
 
@@ -110,7 +117,12 @@ class _Cut:
     """Which nodes belong where, and the network that decides the rest."""
 
     def __init__(
-        self, joint: Graph, forward_outputs: int, tangents: Sequence[Value], budget: float
+        self,
+        joint: Graph,
+        forward_outputs: int,
+        tangents: Sequence[Value],
+        budget: float,
+        fragile: Sequence[Value],
     ) -> None:
         self.joint, self.tangents = joint, list(tangents)
         self.results = joint.outputs[:forward_outputs]
@@ -128,6 +140,7 @@ class _Cut:
         """Nodes (by their first output) that backward may compute a second time."""
         self.needed = self._needed()
         """What backward reads of the rest."""
+        self.overwritten |= {v.index for v in fragile if v.index not in self.needed}
 
     def _depending(self, given: set[int]) -> set[int]:
         """Values that depend on a tangent, or on a draw that backward makes.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne import backends, pipeline
+from lucerne.capture.backward import halves_of
 from lucerne.capture.trace import CONSTANT, KEY, TANGENT, Captured, Source
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
@@ -14,7 +15,7 @@ from lucerne.loops.lower import Lowering
 from lucerne.pipeline import Setting, lowering
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.partition import OUTPUT, Split, split
+from lucerne.transforms.partition import OUTPUT, Split
 from lucerne.transforms.random import count_draws
 from lucerne.transforms.rewrite import shell
 
@@ -94,8 +95,7 @@ def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
     """The joint graph, and its halves."""
     made.stages += _improved(made.stages[-1][1], options)
     joint = made.stages[-1][1]
-    tangents = [joint.inputs[k] for k, s in enumerate(made.sources) if s.kind == TANGENT]
-    halves = split(joint, captured.forward_roots, tangents, budget=options.budget)
+    halves = halves_of(joint, captured, made.sources, options.budget)
     made.halves = halves
     made.primals = [k for k, s in enumerate(made.sources) if s.kind != TANGENT]
     made.parts = [_part("the call", halves.forward, made, made.primals, options)]
