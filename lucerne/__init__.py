@@ -74,6 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
+_Doors.graph_module = lambda *args: __getattr__("fx").from_ir(*args)
 
 
 class _HigherOrder:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne import backends, fx
+from lucerne import backends
+from lucerne.base.doors import Doors
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor import api as lu
@@ -86,7 +87,7 @@ class GraphMaker:
 
     def __call__(self, graph: Graph, constants: dict[int, Any]) -> GraphRunner:
         held = {graph.inputs[k]: t for k, t in constants.items()}
-        module = fx.from_ir(graph, held)
+        module = Doors.graph_module(graph, held)
         metas = [v.meta for v in graph.inputs if v not in held]
         examples = [_example(m) for m in metas]
         made = self.compiler_fn(module, examples, **self.how)

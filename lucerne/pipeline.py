@@ -92,15 +92,25 @@ def improve(
     graph: Graph, stages: Stages, disable: frozenset[str] = frozenset(), setting: Setting = PLAIN
 ) -> Graph:
     """All passes over a graph without mutation, verified after each."""
+    began = perf_counter()
+    for p, after in improving(graph, disable, setting):
+        graph = after
+        if config.verify_passes:
+            verified(graph, p.name)
+        stages.note(p.name, graph, began)
+        began = perf_counter()
+    return graph
+
+
+def improving(
+    graph: Graph, disable: frozenset[str], setting: Setting
+) -> Iterator[tuple[Pass, Graph]]:
+    """Pass by pass: which it was, and the graph after it."""
     for p in PASSES:
         if p.name not in disable:
-            began = perf_counter()
             with during(p.name):
                 graph = p.run(graph, setting)
-            if config.verify_passes:
-                verified(graph, p.name)
-            stages.note(p.name, graph, began)
-    return graph
+            yield p, graph
 
 
 @contextmanager

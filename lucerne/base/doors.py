@@ -1,7 +1,5 @@
-"""Public functions that modules below them call: the root, which knows them all, opens the doors.
-
-`Module.compile` is `lucerne.compile`, which knows graphs, which hold modules: an import would go in
-a circle.
+"""Public functions that modules below them call, or that few callers need: the root, which knows
+them all and loads them when they are first used, opens the doors.
 """
 
 from __future__ import annotations
@@ -14,3 +12,7 @@ class Doors:
     """Set when `lucerne` is imported."""
 
     compile: Callable[..., Any]
+    """`lucerne.compile`, for `Module.compile`: it knows graphs, which hold modules."""
+    graph_module: Callable[..., Any]
+    """`fx.from_ir`, for backends that are functions: loading `fx` takes longer than all else that
+    `compile` needs."""

@@ -7,7 +7,7 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -17,7 +17,7 @@ from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.base.where import Place, describe, is_users
 from lucerne.capture import breaks, dump, ledger, words
-from lucerne.capture.backward import Joint, halves_of
+from lucerne.capture.backward import Halves, Joint, constants_of, halves_of
 from lucerne.capture.breaks import Break, BreakError
 from lucerne.capture.bytecode.hooks import Stop
 from lucerne.capture.entry import MISSED, Entry, Guards
@@ -39,7 +39,7 @@ from lucerne.loops.stages import Stages
 from lucerne.pipeline import PASSES, Setting, compile_graph, during, improve, verified
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import MutationError, functionalize
-from lucerne.transforms.partition import OUTPUT, Split
+from lucerne.transforms.partition import OUTPUT
 from lucerne.transforms.random import count_draws
 
 _state = dispatch.state
@@ -324,7 +324,7 @@ class Building:
             verified(self.graph, "functionalize")
         self.stages.note("functionalize", self.graph, began)
         self.key: list[Source] = []
-        if options.mode != "bitwise" and "count_draws" not in options.disable:
+        if options.counts_draws:
             self.graph, key = count_draws(self.graph, default_generator)
             self.key = [] if key is None else [Source(KEY)]
         self.sources = [*captured.sources, *self.key]
@@ -333,21 +333,13 @@ class Building:
         captured = self.captured
         if captured.gradients:
             return self._differentiable()
-        constants = self._constants(range(len(self.sources)))
+        constants = constants_of(self.sources)
         runner, program = self._compiled(self.graph, constants, self.stages)
         return self._entry(runner, program)
 
-    def _constants(self, inputs: Sequence[int]) -> dict[int, Any]:
-        """The tensors of those inputs (given by their numbers in the capture) that never change."""
-        return {
-            k: self.sources[i].thing
-            for k, i in enumerate(inputs)
-            if self.sources[i].kind == CONSTANT
-        }
-
     def _compiled(self, graph: Graph, constants: dict[int, Any], stages: Stages) -> tuple[Any, Any]:
         if self.options.maker is not None:
-            graph = improve(graph, stages, self.options.disable, self._setting())
+            graph = improve(graph, stages, self.options.disable, self.options.setting)
             return self.options.maker(graph, constants), Ends(graph, constants)
         runner = compile_graph(
             graph,
@@ -360,10 +352,6 @@ class Building:
         )
         return runner, stages.program
 
-    def _setting(self) -> Setting:
-        backend = None if self.options.maker is not None else backends.get(self.options.backend)
-        return Setting.of(backend, bitwise=self.options.mode == "bitwise")
-
     def _entry(self, runner: Any, program: Any) -> Entry:
         return Entry(
             self.captured, self.guards, runner, program.results, sorted(program.written),
@@ -373,34 +361,26 @@ class Building:
     def _differentiable(self) -> Entry:
         """Two programs: the call, and the backward pass that somebody may run later."""
         captured = self.captured
-        joint = improve(self.graph, self.stages, self.options.disable, self._setting())
-        of_tangents = [k for k, s in enumerate(self.sources) if s.kind == TANGENT]
-        tangents = [joint.inputs[k] for k in of_tangents]
+        joint = improve(self.graph, self.stages, self.options.disable, self.options.setting)
         with during("partition"):
             halves = halves_of(joint, captured, self.sources, self.options.budget)
-        primals = [k for k, s in enumerate(self.sources) if s.kind != TANGENT]
-        runner, program = self._compiled(halves.forward, self._constants(primals), self.stages)
+        runner, program = self._compiled(halves.forward, halves.constants, self.stages)
         entry = self._entry(runner, program)
-        entry.joint = self._backward(halves, primals, tangents)
+        tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
+        entry.joint = self._backward(halves, tangents)
         return entry
 
-    def _backward(self, halves: Split, primals: list[int], tangents: list[Value]) -> Joint:
+    def _backward(self, halves: Halves, tangents: list[Value]) -> Joint:
         saved: list[tuple[bool, int]] = []
-        constants: dict[int, Any] = {}
-        place = {
-            i: k
-            for k, i in enumerate(
-                i for i in primals if self.sources[i].kind not in (CONSTANT, NUMBER)
-            )
-        }
+        constants = halves.saved_constants
+        given = (k for k, s in enumerate(halves.primals) if s.kind not in (CONSTANT, NUMBER))
+        place = {k: at for at, k in enumerate(given)}
         for k, kept in enumerate(halves.saved):
             if kept.kind == OUTPUT:
                 saved.append((False, kept.index))
-            elif self.sources[primals[kept.index]].kind == CONSTANT:
-                constants[k] = self.sources[primals[kept.index]].thing
-            elif primals[kept.index] in place:
-                saved.append((True, place[primals[kept.index]]))
-            else:
+            elif kept.index in place:
+                saved.append((True, place[kept.index]))
+            elif k not in constants:
                 raise CaptureError("the backward pass needs a number that is given at each call")
         stages = Stages()
         runner, program = self._compiled(halves.backward, constants, stages)
@@ -451,6 +431,17 @@ class Options:
         self.dump, self.dump_kernels = "", False
         """A folder for the text of each stage."""
         self.whole = Composites(backend, mode == "bitwise")
+
+    @property
+    def setting(self) -> Setting:
+        """What passes are told."""
+        backend = None if self.maker is not None else backends.get(self.backend)
+        return Setting.of(backend, bitwise=self.mode == "bitwise")
+
+    @property
+    def counts_draws(self) -> bool:
+        """Whether random numbers follow from a key and counters, not from the generator."""
+        return self.mode != "bitwise" and "count_draws" not in self.disable
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = self.backend, self.mode, self.fullgraph, self.disable, self.budget, self.dynamic

@@ -316,15 +316,7 @@ class Recorder(Interpreter):
             return self._metas[key]
         except (KeyError, TypeError):
             pass
-        assert op.meta is not None, f"{op.name} has no meta function"
-        try:
-            found = op.meta(*metas)
-        except mistakes.CAUGHT as error:
-            mistake = mistakes.in_op(error, op, args)
-            if mistake is None:
-                raise
-            raise mistake from None
-        results = (found,) if isinstance(found, TensorMeta) else tuple(found)
+        results = mistakes.asked_metas(op, metas, args)
         try:
             self._metas[key] = results
         except TypeError:  # a static that can't be a key

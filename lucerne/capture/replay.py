@@ -13,12 +13,12 @@ from time import perf_counter
 from typing import Any
 
 from lucerne import backends
-from lucerne.capture.backward import halves_of
-from lucerne.capture.trace import CONSTANT, KEY, TANGENT, Source
+from lucerne.capture.backward import constants_of, halves_of
+from lucerne.capture.trace import KEY, Source
 from lucerne.ir.graph import Graph
 from lucerne.ir.program import Program
 from lucerne.loops.notes import Apart, Notes, neighbours
-from lucerne.pipeline import PASSES, Setting, lowering
+from lucerne.pipeline import improving, lowering
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws
@@ -57,33 +57,25 @@ def replay(entry: Any, options: Any) -> list[Part]:
     graph = functionalize(captured.graph, captured.roots, captured.fresh)
     _note(first, "functionalize", "no mutation, so that passes may reorder", graph, began)
     sources = list(captured.sources)
-    if options.mode != "bitwise" and "count_draws" not in options.disable:
+    if options.counts_draws:
         began = perf_counter()
         graph, key = count_draws(graph, default_generator)
         if key is not None:
             sources.append(Source(KEY))
             _note(first, "count_draws", "random numbers follow from counters", graph, began)
     if not captured.gradients:
-        given = {k: s.thing for k, s in enumerate(sources) if s.kind == CONSTANT}
-        _lowered(first, graph, given, options)
+        _lowered(first, graph, constants_of(sources), options)
         first.runner = entry.runner
         return [first]
     graph = _improved(first, graph, options)
     halves = halves_of(graph, captured, sources, options.budget)
-    primals = [k for k, s in enumerate(sources) if s.kind != TANGENT]
-    given = {k: sources[i].thing for k, i in enumerate(primals) if sources[i].kind == CONSTANT}
     _note(first, "split", "the backward pass may run later: what it needs is saved",
           halves.forward, perf_counter())  # fmt: skip
-    _lowered(first, halves.forward, given, options)
+    _lowered(first, halves.forward, halves.constants, options)
     first.runner = entry.runner
     second = Part(BACKWARD)
     _note(second, "split", "the half that may run later", halves.backward, perf_counter())
-    constants = {
-        k: sources[primals[kept.index]].thing
-        for k, kept in enumerate(halves.saved)
-        if kept.kind == "input" and sources[primals[kept.index]].kind == CONSTANT
-    }
-    _lowered(second, halves.backward, constants, options)
+    _lowered(second, halves.backward, halves.saved_constants, options)
     second.runner = entry.joint.runner if entry.joint is not None else None
     return [first, second]
 
@@ -93,13 +85,11 @@ def _note(part: Part, name: str, why: str, graph: Graph, began: float) -> None:
 
 
 def _improved(part: Part, graph: Graph, options: Any) -> Graph:
-    backend = None if options.maker is not None else backends.get(options.backend)
-    setting = Setting.of(backend, bitwise=options.mode == "bitwise")
-    for p in PASSES:
-        if p.name not in options.disable:
-            began = perf_counter()
-            graph = p.run(graph, setting)
-            _note(part, p.name, p.why, graph, began)
+    began = perf_counter()
+    for p, after in improving(graph, options.disable, options.setting):
+        graph = after
+        _note(part, p.name, p.why, graph, began)
+        began = perf_counter()
     return graph
 
 

@@ -1,4 +1,4 @@
-"""The frame of the plain pages: dumps and the ledger."""
+"""The frame of our pages, and the plain ones: dumps and the ledger."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ _STYLE = (
 )
 
 
-def page(title: str, body: str) -> str:
-    """A whole page."""
-    title = html.escape(title)
+def document(title: str, style: str, body: str) -> str:
+    """A whole file with everything in it."""
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{html.escape(title)}</title>"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{body}</body></html>\n"
+        f"<style>{style}</style></head><body>{body}</body></html>\n"
     )
+
+
+def page(title: str, body: str) -> str:
+    """A plain page."""
+    return document(title, _STYLE, f"<h1>{html.escape(title)}</h1>{body}")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

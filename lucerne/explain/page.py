@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from lucerne.capture import shell
 from lucerne.capture.ledger import AGAIN
 from lucerne.explain import charts, sections
 from lucerne.explain.charts import text
@@ -45,12 +46,11 @@ def page(report: Report) -> str:
         sections.passes(report),
         sections.guards(report),
     ]
-    title = text(f"{report.function} explained")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_file('page.css')}</style></head><body><main>{''.join(body)}</main>"
-        f'<div id="tip" hidden></div><script>{_file("page.js")}</script></body></html>\n'
+    return shell.document(
+        f"{report.function} explained",
+        _file("page.css"),
+        f"<main>{''.join(body)}</main>"
+        f'<div id="tip" hidden></div><script>{_file("page.js")}</script>',
     )
 
 

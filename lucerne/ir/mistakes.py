@@ -8,9 +8,10 @@ user should read is which argument is wrong.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.signature import MISSING, parameters
 
 
@@ -64,6 +65,24 @@ def _named(name: str, pairs: Iterable[tuple[Any, Any]], error: Exception) -> Not
 def in_op(error: Exception, op: Any, args: tuple[Any, ...]) -> NotATensorError | None:
     """What to say about the arguments of an op; None: they are tensors."""
     return _named(op.name, zip(op.params, args, strict=True), error)
+
+
+def raise_named(error: Exception, op: Any, args: tuple[Any, ...]) -> NoReturn:
+    """In the handler of a failed call: raise what names the wrong argument, else the error."""
+    mistake = in_op(error, op, args)
+    if mistake is None:
+        raise error
+    raise mistake from None
+
+
+def asked_metas(op: Any, metas: Sequence[Any], args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+    """What an op's meta function says about its results; a wrong call says so, at its line."""
+    assert op.meta is not None, f"{op.name} has no meta function"
+    try:
+        found = op.meta(*metas)
+    except CAUGHT as error:
+        raise_named(error, op, args)
+    return (found,) if isinstance(found, TensorMeta) else tuple(found)
 
 
 def in_front(

@@ -306,10 +306,7 @@ def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
     try:
         plan = _plans[key] = build_plan(op, args)
     except mistakes.CAUGHT as error:
-        mistake = mistakes.in_op(error, op, args)
-        if mistake is None:
-            raise
-        raise mistake from None
+        mistakes.raise_named(error, op, args)
     return plan
 
 
@@ -559,10 +556,7 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
             try:
                 plan = _built_fused_plan(op, args, target, backend)
             except mistakes.CAUGHT as error:
-                mistake = mistakes.in_op(error, op, args)
-                if mistake is None:
-                    raise
-                raise mistake from None
+                mistakes.raise_named(error, op, args)
     _plans[key] = plan
     return plan
 
@@ -593,10 +587,7 @@ def body_of(op: Op, args: tuple[Any, ...]) -> Any:
             return record.in_opmath(op, args)
         return record.call_body(op, args)
     except mistakes.CAUGHT as error:
-        mistake = mistakes.in_op(error, op, args)
-        if mistake is None:
-            raise
-        raise mistake from None
+        mistakes.raise_named(error, op, args)
 
 
 dispatch.install(run)

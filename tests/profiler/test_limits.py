@@ -40,7 +40,6 @@ def figures(rate: float, us: float = 1.0) -> dict[str, Any]:
 
 
 def test_this_machine_is_measured_and_the_figures_make_sense() -> None:
-    torch.set_num_threads(torch.get_num_threads())  # the pool may have been told something else
     found = limits()
     assert found.threads == torch.get_num_threads()
     for name in ("float32", "float64", "bfloat16", "float16"):

@@ -278,7 +278,7 @@ class Pending(Interpreter):
         try:
             return _metas[key], None
         except (KeyError, TypeError):
-            found = _asked(op, given, args)
+            found = mistakes.asked_metas(op, given, args)
         if len(_metas) >= _MOST_METAS:
             _metas.clear()
         try:
@@ -382,19 +382,6 @@ def _viewed(node: Node, args: tuple[Any, ...]) -> Any:
         for v, g in zip(node.outputs, parts, strict=True)
     )
     return made
-
-
-def _asked(op: Op, given: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
-    """The metas of the results; a wrong call says so here, at its line."""
-    assert op.meta is not None, f"{op.name} has no meta function"
-    try:
-        found = op.meta(*given)
-    except mistakes.CAUGHT as error:
-        mistake = mistakes.in_op(error, op, args)
-        if mistake is None:
-            raise
-        raise mistake from None
-    return (found,) if isinstance(found, TensorMeta) else tuple(found)
 
 
 def _over(buffer: Any, meta: TensorMeta, nbytes: int) -> Any:

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne import backends, pipeline
-from lucerne.capture.backward import halves_of
-from lucerne.capture.trace import CONSTANT, KEY, TANGENT, Captured, Source
+from lucerne import backends
+from lucerne.capture.backward import Halves, constants_of, halves_of
+from lucerne.capture.trace import KEY, TANGENT, Captured, Source
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
 from lucerne.loops.lower import Lowering
-from lucerne.pipeline import Setting, lowering
+from lucerne.pipeline import improving, lowering
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.partition import OUTPUT, Split
 from lucerne.transforms.random import count_draws
 from lucerne.transforms.rewrite import shell
 
@@ -49,7 +48,7 @@ class Rebuilt:
     stages: list[tuple[str, Graph]]
     """Up to where the parts begin."""
     parts: list[Part] = field(default_factory=list)
-    halves: Split | None = None
+    halves: Halves | None = None
     primals: list[int] = field(default_factory=list)
 
 
@@ -66,7 +65,7 @@ def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
     if captured.gradients:
         _cut(made, captured, options)
     else:
-        made.parts = [_part("the call", stages[-1][1], made, range(len(sources)), options)]
+        made.parts = [_part("the call", functional, constants_of(sources), options)]
     return made
 
 
@@ -77,18 +76,8 @@ def _with_outputs(graph: Graph, roots: Sequence[Value]) -> Graph:
     return made
 
 
-def _setting(options: Any) -> Setting:
-    backend = None if options.maker is not None else backends.get(options.backend)
-    return Setting.of(backend, bitwise=options.mode == "bitwise")
-
-
 def _improved(graph: Graph, options: Any) -> list[tuple[str, Graph]]:
-    found, setting = [], _setting(options)
-    for p in pipeline.PASSES:
-        if p.name not in options.disable:
-            graph = p.run(graph, setting)
-            found.append((p.name, graph))
-    return found
+    return [(p.name, after) for p, after in improving(graph, options.disable, options.setting)]
 
 
 def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
@@ -98,23 +87,13 @@ def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
     halves = halves_of(joint, captured, made.sources, options.budget)
     made.halves = halves
     made.primals = [k for k, s in enumerate(made.sources) if s.kind != TANGENT]
-    made.parts = [_part("the call", halves.forward, made, made.primals, options)]
-    constants = {
-        k: made.sources[made.primals[kept.index]].thing
-        for k, kept in enumerate(halves.saved)
-        if kept.kind != OUTPUT and made.sources[made.primals[kept.index]].kind == CONSTANT
-    }
-    made.parts.append(_finished("its backward pass", halves.backward, constants, options))
+    made.parts = [
+        _part("the call", halves.forward, halves.constants, options),
+        _part("its backward pass", halves.backward, halves.saved_constants, options),
+    ]
 
 
-def _part(name: str, graph: Graph, made: Rebuilt, inputs: Sequence[int], options: Any) -> Part:
-    constants = {
-        k: made.sources[i].thing for k, i in enumerate(inputs) if made.sources[i].kind == CONSTANT
-    }
-    return _finished(name, graph, constants, options)
-
-
-def _finished(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> Part:
+def _part(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> Part:
     part = Part(name, [("", graph), *_improved(graph, options)], constants)
     if options.maker is None:
         backend, body = backends.get(options.backend), options.whole.graph_of

@@ -158,6 +158,13 @@ class Watched:
         self.reference = agree.reference_of(graph) if watcher.ask else None
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        before = pool.threads()
+        try:
+            return self._watched(inputs, outputs)
+        finally:
+            pool.set_threads(before)
+
+    def _watched(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         tensors = [x for x in inputs if hasattr(x, "_meta")]
         text = self._text(tensors, outputs)
         regions = _regions(tensors, outputs)

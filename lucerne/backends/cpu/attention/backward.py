@@ -165,8 +165,9 @@ class BackwardTask:
         """Copy a tile of queries and gradients; delta and the statistics."""
         raise NotImplementedError
 
-    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
-        """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
+    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
+        """Weights and slopes of a tile of queries (the first is `start`) for `count` keys, and what
+        they add to the queries' gradient."""
         raise NotImplementedError
 
     def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
@@ -212,7 +213,11 @@ class BackwardTask:
             count = f.minimum(end - k0, self.keys_at_once)
             first = self._first_tile(q0, k0)
             with f.loop(first, tiles) as tile:
-                self.tile(q0, k0, tile.index, count)
+                start = q0 + tile.index * WIDTH
+                seen = f.minimum(count, start + WIDTH - k0) if self.s.causal else count
+                if self.s.mask is not None:
+                    self._copy_mask(start, k0, seen)
+                self.tile(start, k0, tile.index, seen)
             with f.loop(0, count, self.panel) as panel:
                 self.gather(q0, k0, panel.index, tiles)
         with f.loop(0, tiles) as tile:
@@ -297,14 +302,8 @@ class _VectorTask(BackwardTask):
         self.keep_stats(start, valid, tile, grad, out)
         f.fill_bytes(out, 0, a.columns * (s.group * LINE))
 
-    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
-        """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
+    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
         f, a, s = self.f, self.a, self.s
-        start = q0 + tile * WIDTH
-        if s.causal:
-            count = f.minimum(count, start + WIDTH - k0)
-        if s.mask is not None:
-            self._copy_mask(start, k0, count)
         query, grad, result = (
             self.tile_part(name, tile, s.row_floats * LINE) for name in ("query", "grad", "result")
         )

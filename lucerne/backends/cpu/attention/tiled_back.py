@@ -192,14 +192,8 @@ class _TileTask(backward.BackwardTask):
         self.keep_stats(start, valid, tile, across, out)
         f.fill_bytes(self.tile_part("result", tile, s.row_floats * LINE), 0, a.wide * LINE)
 
-    def tile(self, q0: Value, k0: Value, tile: Value, count: Value) -> None:
-        """Weights and slopes of a tile of queries, and what they add to the queries' gradient."""
+    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
         f, a, s = self.f, self.a, self.s
-        start = q0 + tile * SIDE
-        if s.causal:
-            count = f.minimum(count, start + SIDE - k0)
-        if s.mask is not None:
-            self._copy_mask(start, k0, count)
         stats = load_tile(f, self.tile_part("stats", tile, 3 * LINE), LINE, 3)
         limits = self._limits(start)
         query = f.at(f.at(self.base, a.at_query_turned), tile * (a.wide // SIDE) * STEP_BYTES)
