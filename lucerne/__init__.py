@@ -17,8 +17,10 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 # Subpackages loaded when they are first used (`lucerne.optim`), so that importing stays instant.
 _LAZY_MODULES = frozenset(
     {
+        "_C",
         "__future__",
         "_higher_order_ops",
+        "_ops",
         "accelerator",
         "amp",
         "compiler",
@@ -35,19 +37,26 @@ _LAZY_MODULES = frozenset(
         "hub",
         "io",
         "jit",
+        "library",
         "mps",
         "multiprocessing",
+        "nested",
         "optim",
         "profiler",
         "run_state",
         "serialization",
+        "sparse",
+        "tiles",
         "version",
         "xpu",
     }
 )
 # Names of the top module that live in those subpackages.
 _LAZY_NAMES = {
+    "Event": "streams",
     "GradScaler": "amp",
+    "Stream": "streams",
+    "SymInt": "ir.symbols",
     "__version__": "version",
     "autocast": "amp",
     "compile": "compiler",
@@ -58,6 +67,7 @@ _LAZY_NAMES = {
     "cond": "control_flow",
     "load": "serialization",
     "save": "serialization",
+    "vmap": "func",
     "while_loop": "control_flow",
 }
 
@@ -74,6 +84,8 @@ def __getattr__(name: str) -> Any:
 
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
+_Doors.nested_ops = lambda: _importlib.import_module("lucerne.nested")
+_Doors.sparse_ops = lambda: _importlib.import_module("lucerne.tensor.sparse.ops")
 _Doors.graph_module = lambda *args: __getattr__("fx").from_ir(*args)
 
 
@@ -99,11 +111,10 @@ with _Unhurried():
     from lucerne import random as random
     from lucerne import return_types as return_types
     from lucerne import signal as signal
-    from lucerne import sparse as sparse
     from lucerne import special as special
     from lucerne import testing as testing
     from lucerne import types as types
     from lucerne import utils as utils
     from lucerne.ops import aten as _aten  # noqa: F401
 
-ops.higher_order = _HigherOrder()  # type: ignore[attr-defined]
+ops.higher_order = _HigherOrder()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lucerne import backends, contract
-from lucerne.conformance import DataError, frozen_cases, oracle_cases, report, run
+from lucerne.backends import registry
+from lucerne.backends.api import CONTRACT_VERSION
+from lucerne.backends.bills import Bill
+from lucerne.conformance import Case, DataError, Outcome, frozen_cases, oracle_cases, report, run
+from lucerne.conformance.cases import TIERS
 from lucerne.conformance.page import page
+from lucerne.conformance.workers import Progress, as_data, from_data, run_apart, serve
 from lucerne.ir.scalar import REQUIRED
 
 
@@ -37,24 +44,106 @@ def _missing(options: argparse.Namespace) -> int:
     return 0
 
 
-def _conformance(options: argparse.Namespace) -> int:
-    try:
-        backends.get(options.device)
-        chosen = [*frozen_cases(top_package(), options.data), *oracle_cases()]
-    except (DataError, RuntimeError) as error:  # RuntimeError: no such device
-        print(f"lucerne conformance: {error}", file=sys.stderr)
-        return 2
+def _cases(options: argparse.Namespace) -> list[Case]:
+    chosen = list(frozen_cases(top_package(), options.data))
+    if not options.tier or TIERS[-1] in options.tier:
+        chosen += oracle_cases()
     if options.op:
         chosen = [case for case in chosen if case.op in options.op]
-    if not chosen:
-        print(f"lucerne conformance: no cases for {', '.join(options.op)}", file=sys.stderr)
+    if options.tier:
+        chosen = [case for case in chosen if case.tier in options.tier]
+    return chosen
+
+
+def _load_backend(options: argparse.Namespace) -> None:
+    """The backend under test, from where the command line says."""
+    if options.backend:
+        module, _, name = options.backend.partition(":")
+        backends.register(options.device, getattr(importlib.import_module(module), name)())
+    backends.get(options.device)
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    backends.set_fallback(options.fallback)
+    try:
+        _load_backend(options)
+        chosen = _cases(options)
+        if options.worker:
+            serve(lambda op: _answer([c for c in chosen if c.op == op], op, options.device))
+            return 0
+        if not chosen:
+            names = ", ".join([*(options.op or ()), *(options.tier or ())])
+            print(f"lucerne conformance: no cases for {names}", file=sys.stderr)
+            return 2
+        found, bill = _scored(chosen, options)
+    except (DataError, RuntimeError, ImportError, AttributeError, ValueError) as error:
+        print(f"lucerne conformance: {error}", file=sys.stderr)  # no such device, mostly
         return 2
-    found = run(chosen, options.device, progress=sys.stderr.isatty())
     print(report.text(found, options.device, failures=not options.summary))
+    if bill:
+        print(f"\nleft the device:\n{Bill.of(bill)}")
     if options.html:
-        Path(options.html).write_text(page(found, options.device), encoding="utf-8")
+        Path(options.html).write_text(page(found, options.device, bill), encoding="utf-8")
         print(f"page: {options.html}")
-    return 0 if all(o.ok for o in found) else 1
+    if options.json:
+        data = report.as_json(found, options.device, bill)
+        Path(options.json).write_text(json.dumps(data, indent=1), encoding="utf-8")
+        print(f"data: {options.json}")
+    strictly = options.strict and bill
+    if strictly:
+        print("strict: an op left the device", file=sys.stderr)
+    return 0 if all(o.ok for o in found) and not strictly else 1
+
+
+def _answer(cases: Sequence[Case], op: str, device: str) -> dict[str, Any]:
+    """One op, in this process."""
+    before = backends.bill().snapshot()
+    found = run(cases, device)
+    rows = backends.bill().since(before).rows()
+    return {"op": op, "outcomes": [as_data(o) for o in found], "bill": rows}
+
+
+def _scored(cases: list[Case], options: argparse.Namespace) -> tuple[list[Outcome], list[Any]]:
+    """Outcomes and what was billed, from this process or from others."""
+    apart = options.apart
+    if apart is None:
+        apart = bool(options.backend) or options.device in registry.installed()
+    if not apart:
+        before = backends.bill().snapshot()
+        found = run(cases, options.device, progress=sys.stderr.isatty())
+        return found, backends.bill().since(before).rows()
+    head = {"device": options.device, "contract": CONTRACT_VERSION, "fallback": options.fallback}
+    progress = Progress(options.resume, head)
+    answers = list(
+        run_apart(
+            cases,
+            _worker_command(options),
+            jobs=options.jobs,
+            seconds=options.timeout,
+            progress=progress,
+            tell=_tell if sys.stderr.isatty() else lambda text: None,
+        )
+    )
+    outcomes = [from_data(row) for a in answers for row in a["outcomes"]]
+    wanted = {(c.op, c.tier) for c in cases}
+    return [o for o in outcomes if (o.op, o.tier) in wanted], [
+        r for a in answers for r in a["bill"]
+    ]
+
+
+def _tell(text: str) -> None:
+    print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
+
+
+def _worker_command(options: argparse.Namespace) -> list[str]:
+    made = [sys.executable, "-m", "lucerne", "conformance", "--worker", "--device", options.device]
+    made += ["--fallback", options.fallback]
+    for name in ("backend", "data"):
+        if getattr(options, name):
+            made += [f"--{name}", str(getattr(options, name))]
+    for tier in options.tier or ():
+        made += ["--tier", tier]
+    return made
 
 
 def top_package() -> Any:
@@ -72,16 +161,38 @@ def parser() -> argparse.ArgumentParser:
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")
     missing.add_argument("--device", default="reference")
     missing.set_defaults(run=_missing)
-    conformance = commands.add_parser("conformance", help="score a device against the op table")
-    conformance.add_argument("--device", default="reference")
-    conformance.add_argument("--op", action="append", help="only this op (may be repeated)")
-    conformance.add_argument("--html", help="also write one self-contained page here")
-    conformance.add_argument("--summary", action="store_true", help="scores without the failures")
-    conformance.add_argument(
-        "--data", type=Path, help="folder of frozen cases (default: the package's)"
-    )
-    conformance.set_defaults(run=_conformance)
+    _conformance_options(commands)
     return made
+
+
+def _conformance_options(commands: Any) -> None:
+    made = commands.add_parser("conformance", help="score a device against the op table")
+    made.add_argument("--device", default="reference")
+    made.add_argument("--backend", help="module:factory of a backend that is not installed")
+    made.add_argument("--op", action="append", help="only this op (may be repeated)")
+    made.add_argument("--tier", action="append", choices=TIERS, help="only this tier (repeatable)")
+    made.add_argument("--html", help="also write one self-contained page here")
+    made.add_argument("--json", help="also write everything as JSON here")
+    made.add_argument("--summary", action="store_true", help="scores without the failures")
+    made.add_argument(
+        "--fallback",
+        choices=("refuse", "host"),
+        default="refuse",
+        help="let the host compute what the device has no rule for, and print the bill",
+    )
+    made.add_argument("--strict", action="store_true", help="fail if anything left the device")
+    made.add_argument("--resume", type=Path, help="a file that keeps what is done: an ended run")
+    made.add_argument("--jobs", type=int, default=1, help="how many processes run ops")
+    made.add_argument("--timeout", type=float, default=300.0, help="seconds an op may take")
+    made.add_argument(
+        "--apart",
+        action=argparse.BooleanOptionalAction,
+        help="run ops in other processes, which may crash (default: for backends that are "
+        "installed or named by --backend)",
+    )
+    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument("--data", type=Path, help="folder of frozen cases (default: the package's)")
+    made.set_defaults(run=_conformance)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

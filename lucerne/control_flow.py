@@ -46,9 +46,22 @@ def cond(
             f"Expected pred to be bool or single-element tensor, but got {list(pred.shape)}; use "
             "torch.where to choose element by element"
         )
+    if dispatch.varies(pred):
+        return _chosen(pred.reshape(()), true_fn(*operands), false_fn(*operands))
     if control.is_captured():
         return control.cond(pred, true_fn, false_fn, operands)
     return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def _chosen(pred: Any, yes: Any, no: Any) -> Any:
+    """Inside vmap some of the batch take one branch and some the other: both were run."""
+    left: list[Any] = []
+    right: list[Any] = []
+    shape = flatten(yes, left)
+    if flatten(no, right) != shape:
+        raise RuntimeError("cond: the branches return different structures of tuples, lists, dicts")
+    pairs = zip(left, right, strict=True)
+    return rebuild(shape, iter([lu.where(pred != 0, a, b) for a, b in pairs]))
 
 
 def while_loop(
@@ -81,9 +94,15 @@ def while_loop(
     if control.is_captured():
         return control.while_loop(cond_fn, body_fn, carried)
     steps = 0
-    while bool(cond_fn(*carried)):
+    goes_on = cond_fn(*carried)
+    while bool(dispatch.every_value(goes_on).any()) if dispatch.varies(goes_on) else bool(goes_on):
         found = body_fn(*carried)
-        carried = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        after = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if dispatch.varies(goes_on):  # those of the batch that are done stay as they are
+            carried = _chosen(goes_on, after, carried)
+            goes_on = goes_on & cond_fn(*carried)
+        else:
+            carried, goes_on = after, cond_fn(*after)
         steps += 1
         if max_iterations is not None and steps > max_iterations:
             raise _too_many(max_iterations)

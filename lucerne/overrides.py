@@ -10,24 +10,34 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lucerne.ir.export import public_names
 from lucerne.tensor import overrides as _overrides
+from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.overrides import BaseFunctionMode as BaseTorchFunctionMode
 from lucerne.tensor.overrides import FunctionMode as TorchFunctionMode
 from lucerne.tensor.overrides import current_mode as _get_current_function_mode
 from lucerne.tensor.tensor import Tensor
 
 __all__ = [
-    "BaseTorchFunctionMode", "TorchFunctionMode", "get_default_nowrap_functions",
+    "BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch",
+    "get_default_nowrap_functions",
     "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
     "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property",
     "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
 
 _NAMESPACES = ("", "nn.functional", "linalg", "fft", "special")
+
+
+@contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Inside a `__torch_dispatch__`: autograd records again what is called in the block."""
+    with enable_grad():
+        yield
 
 
 def is_tensor_like(inp: Any) -> bool:

@@ -218,7 +218,7 @@ def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion |
     return Fusion(
         heads,
         heads & frozenset(getattr(backend, "catchers", ())),
-        folds=not bitwise,
+        folds=not bitwise and getattr(backend, "folds", True),
         is_costly=getattr(backend, "is_costly", lambda node: False),
         is_free=getattr(backend, "is_free", lambda node: False),
         does_itself=getattr(backend, "does_itself", lambda node, readers: False),

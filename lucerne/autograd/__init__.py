@@ -6,14 +6,11 @@ import importlib as _importlib
 from typing import Any
 
 from lucerne.autograd import function as function
-from lucerne.autograd import functional as functional
 from lucerne.autograd import graph as graph
 from lucerne.autograd.variable import Variable as Variable
 from lucerne.tensor.autograd.api import backward as backward
 from lucerne.tensor.autograd.api import grad as grad
 from lucerne.tensor.autograd.function import Function as Function
-from lucerne.tensor.autograd.gradcheck import gradcheck as gradcheck
-from lucerne.tensor.autograd.gradcheck import gradgradcheck as gradgradcheck
 from lucerne.tensor.autograd.graph import detect_anomaly as detect_anomaly
 from lucerne.tensor.autograd.graph import set_detect_anomaly as set_detect_anomaly
 from lucerne.tensor.autograd.modes import enable_grad as enable_grad
@@ -23,12 +20,14 @@ from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
 
 __all__ = ["Variable", "backward", "grad"]
 
-# Loaded when first used: most programs are never profiled.
-_LAZY_MODULES = frozenset({"profiler", "profiler_util"})
+# Loaded when first used: most programs never need them.
+_LAZY_MODULES = frozenset({"forward_ad", "functional", "profiler", "profiler_util"})
 
 
 def __getattr__(name: str) -> Any:
-    """Load a module when it is first asked for."""
+    """Load a module, or a function of one, when it is first asked for."""
     if name in _LAZY_MODULES:
         return _importlib.import_module(f"lucerne.autograd.{name}")
+    if name in ("gradcheck", "gradgradcheck"):
+        return getattr(_importlib.import_module("lucerne.tensor.autograd.gradcheck"), name)
     raise AttributeError(f"module 'lucerne.autograd' has no attribute {name!r}")

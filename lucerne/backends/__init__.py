@@ -6,20 +6,24 @@ A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by
 from __future__ import annotations
 
 import importlib
-from functools import cache
 from typing import Any
 
-from lucerne.backends.api import Backend
-from lucerne.base import device as dev
-from lucerne.base import notices
-from lucerne.base.config import config
+from lucerne.backends.bills import bill as bill
+from lucerne.backends.handshake import ContractError as ContractError
+from lucerne.backends.missing_rules import fallback as fallback
+from lucerne.backends.missing_rules import set_fallback as set_fallback
+from lucerne.backends.registry import META as META
+from lucerne.backends.registry import NoBackendError as NoBackendError
+from lucerne.backends.registry import fast_path as fast_path
+from lucerne.backends.registry import get as get
+from lucerne.backends.registry import is_known as is_known
+from lucerne.backends.registry import names as names
+from lucerne.backends.registry import on_host as on_host
+from lucerne.backends.registry import outside as outside
+from lucerne.backends.registry import register as register
+from lucerne.backends.registry import write as write
 from lucerne.base.device import HOST as HOST
 
-_IN_TREE = ("reference", "null", "cpu")
-_FALLBACK = "reference"
-META = "meta"
-"""Tensors without bytes: only shapes are computed. Served by no backend."""
-_registered: dict[str, Backend] = {}
 _SETTINGS = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")
 """Not backends: modules that hold what programs set or ask about the libraries behind torch."""
 
@@ -28,83 +32,3 @@ def __getattr__(name: str) -> Any:
     if name in _SETTINGS:
         return importlib.import_module(f"lucerne.backends.{name}")
     raise AttributeError(f"module 'lucerne.backends' has no attribute {name!r}")
-
-
-_TORCH_SAYS = {"cuda": "Torch not compiled with CUDA enabled: "}
-
-
-class NoBackendError(RuntimeError, AssertionError):
-    """Torch raises either for a device it can't use, depending on the device: this is both."""
-
-
-def register(name: str, backend: Backend) -> None:
-    """Make `backend` serve the device type `name` (out-of-tree backends call this, or use the
-    entry point group `lucerne.backends`)."""
-    _registered[name] = backend
-
-
-@cache
-def _entry_points() -> dict[str, Any]:
-    """Out-of-tree backends that are installed; imported late, because importing it is slow."""
-    from importlib import metadata
-
-    return {e.name: e for e in metadata.entry_points(group="lucerne.backends")}
-
-
-def is_known(name: str) -> bool:
-    return (
-        name in _registered or name in (META, HOST) or name in _IN_TREE or name in _entry_points()
-    )
-
-
-def names() -> list[str]:
-    """Every backend that `get` loads by its name."""
-    return sorted({HOST, *_registered, *_IN_TREE, *_entry_points()})
-
-
-def get(name: str) -> Backend:
-    """The backend that serves a device type, loaded on first use."""
-    found = _registered.get(name)
-    if found is None:
-        found = _registered[name] = _load_host() if name == HOST else _load(name)
-    return found
-
-
-def _load_host() -> Backend:
-    """The engine of the host; where it can't run, the complete but slow reference."""
-    try:
-        return _load(config.host_backend)
-    except (ImportError, OSError, NotImplementedError) as error:
-        if config.host_backend == _FALLBACK:
-            raise
-        notices.warn(
-            f"the host backend {config.host_backend!r} can't run here ({error}); using the slow "
-            f"{_FALLBACK!r} backend. LUCERNE_HOST_BACKEND={_FALLBACK} chooses it without asking."
-        )
-        return _load(_FALLBACK)
-
-
-def _load(name: str) -> Backend:
-    if name in _IN_TREE:
-        made: Backend = importlib.import_module(f"lucerne.backends.{name}").make()
-        return made
-    point = _entry_points().get(name)
-    if point is None:
-        known = ", ".join(sorted({*_registered, *_IN_TREE, *_entry_points(), META}))
-        raise NoBackendError(
-            f"{_TORCH_SAYS.get(name, '')}no backend serves device {name!r}; known devices: {known}"
-        )
-    loaded: Backend = point.load()()
-    return loaded
-
-
-def fast_path() -> Any:
-    """What the host's engine puts in front of the Python path (see `FastPath` in api.py), or None:
-    the Python path then does everything."""
-    if not config.fast_path:
-        return None
-    make = getattr(get(HOST), "fast_path", None)
-    return None if make is None else make()
-
-
-dev.set_known_types(is_known)

@@ -14,8 +14,18 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ir.program import Program
 
-CONTRACT_VERSION = 2
-"""Raised when this file changes in a way that an existing backend would notice."""
+CONTRACT_VERSION = 3
+"""Raised when this file changes in a way that a backend would notice."""
+OLDEST_CONTRACT = 2
+"""Backends for contracts from this one on are taken."""
+CHANGES = {
+    1: "`allocate`, `to_host`, `from_host`, `address`, `compile(graph)`, `supports(op)`",
+    2: "composites may be offered whole (`fuses`, `fuse`); `_array` of a tensor is the backend's",
+    3: "`write(buffer, start, data)`, for memory that is not the host's: `to_host` then gives a "
+    "copy. Without it, `to_host` must share the buffer's memory, as before. `nonzero` may return "
+    "memory of the device (`lucerne.backends.control.Room`). New and optional: `synchronize`",
+}
+"""What each version brought."""
 
 Buffer = Any
 """Bytes on a device, as the backend holds them. Host backends use a one-dimensional uint8 array."""
@@ -66,6 +76,17 @@ class Backend(Protocol):
         """Whether `compile` takes this op."""
 
 
+class Apart(Protocol):
+    """What a backend for a device with memory of its own must have besides."""
+
+    def write(self, buffer: Buffer, start: int, data: np.ndarray) -> None:
+        """Replace bytes of a buffer; `data` is a flat array of bytes. (A backend with this method
+        may give copies in `to_host`; without it, `to_host` shares the buffer's memory.)"""
+
+    def synchronize(self) -> None:
+        """Wait until all that was asked for is done. (Without it: it always is.)"""
+
+
 class Fusing(Protocol):
     """What a backend may have besides: composites as one kernel.
 
@@ -91,6 +112,9 @@ class Grouping(Protocol):
     over_operand: Mapping[str, int]
     """Ops that may write their result over an operand (its number) of the same meta. Element-wise
     kernels always may: each element is read before it is written."""
+
+    folds: bool
+    """Whether reductions join element-wise ops; without this attribute they do."""
 
     def is_costly(self, node: Node) -> bool:
         """Whether an element-wise op is better not taken along behind a large heavy op."""

@@ -44,7 +44,10 @@ class SubProgram:
 
 
 class Room:
-    """Memory of its own, as executables see a tensor (`api.TensorState`)."""
+    """Memory of its own, as executables see a tensor (`api.TensorState`).
+
+    What an op whose results have a size that depends on the data may return.
+    """
 
     __slots__ = ("_array", "_meta", "_offset", "_storage")
 

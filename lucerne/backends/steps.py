@@ -14,6 +14,7 @@ import numpy as np
 
 from lucerne.backends import control
 from lucerne.backends.api import Buffer, Executable, TensorState
+from lucerne.backends.missing_rules import executable as with_fallback
 from lucerne.base.watch import PROGRAM, Watch
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values
@@ -59,10 +60,13 @@ def executable_of(graph: Graph, backend: Any) -> Executable:
     """What runs one step: a kernel for the group, or for the one op."""
     if len(graph.nodes) == 1 and control.is_control(graph.nodes[0]):
         return control.executable(graph.nodes[0], backend)
+    hosted = graph.nodes[0].op.host if len(graph.nodes) == 1 else None
+    if hosted is not None:
+        python: Executable = hosted.executable(graph.nodes[0])
+        return python
     composites = [n.op for n in graph.nodes if n.op.kind == op_.COMPOSITE]
     if len(graph.nodes) == 1 and not composites:
-        made: Executable = backend.compile(graph)
-        return made
+        return with_fallback(backend, graph)
     fuse, fuses = getattr(backend, "fuse", None), getattr(backend, "fuses", None)
     if fuse is None and not composites:
         many: Executable = backend.compile(graph)

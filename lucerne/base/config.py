@@ -67,10 +67,17 @@ class Config:
     """How many ops lazy mode writes down before it runs them."""
     lazy_programs: int = 64
     """How many programs lazy mode keeps; the ones unused for longest go first."""
+    fallback: str = "refuse"
+    """What ops do that their device has no rule for: "refuse", or run on the "host" with copies,
+    which `lucerne.backends.bill()` lists."""
+    fallback_bill: bool = False
+    """Print that list when the process ends."""
     guard_pages: int = 0
     """Debugging: if not 0, every allocation stands between inaccessible pages, aligned to so much
     (64 as usual, 16 to catch reads that go a little too far) and ending at one; if negative,
     beginning at one."""
+    tile_interpret: bool = False
+    """Debugging: run the kernels of `lucerne.tiles` in NumPy, program by program."""
     program_memory: str = ""
     """Debugging of compiled functions: "poison" fills their scratch memory with junk before each
     call, "guarded" gives every value in it pages of its own, between inaccessible ones."""

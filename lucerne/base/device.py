@@ -90,6 +90,29 @@ def set_known_types(check: Callable[[str], bool]) -> None:
     _is_known_type = check
 
 
+_count_of: Callable[[str], int] | None = None
+
+
+def set_count(count: Callable[[str], int]) -> None:
+    """Called by the backend registry: how many devices of a type there are."""
+    global _count_of
+    _count_of = count
+
+
+def settled(where: device) -> device:
+    """The device a tensor is on when `where` was asked for: number 0 of a type is the type itself,
+    and there must be one of that number."""
+    if where.index is None or where.type in (HOST, "meta"):
+        return where
+    count = 1 if _count_of is None else _count_of(where.type)
+    if where.index >= count:
+        raise RuntimeError(
+            f"invalid device ordinal: {where} was asked for, and of the device type "
+            f"{where.type!r} there {'is' if count == 1 else 'are'} {count} (numbered from 0)"
+        )
+    return _interned(device, where.type, None) if where.index == 0 else where
+
+
 def default_accelerator() -> str:
     return HOST
 

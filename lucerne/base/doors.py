@@ -16,3 +16,7 @@ class Doors:
     graph_module: Callable[..., Any]
     """`fx.from_ir`, for backends that are functions: loading `fx` takes longer than all else that
     `compile` needs."""
+    nested_ops: Callable[[], Any]
+    """The same for nested tensors."""
+    sparse_ops: Callable[[], Any]
+    """Loads what sparse tensors answer: few programs make one."""

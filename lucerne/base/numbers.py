@@ -9,6 +9,7 @@ hold for the capture to be used again.
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -183,6 +184,24 @@ class GivenFloat(float):
 
     def __bool__(self) -> bool:
         return bool(_use(self, operator.ne, 0.0))
+
+    def __trunc__(self) -> int:
+        return int(self.by_value())
+
+    def __floor__(self) -> int:
+        return math.floor(self.by_value())
+
+    def __ceil__(self) -> int:
+        return math.ceil(self.by_value())
+
+    def __divmod__(self, other: Any) -> Any:
+        return divmod(self.by_value(), other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return divmod(other, self.by_value())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.by_value(), spec)
 
     def __round__(self, digits: Any = None) -> Any:
         return round(self.by_value(), digits)

@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne.capture.fake import CaptureError
-from lucerne.capture.trace import ARGUMENT, CONSTANT, TANGENT, Captured, Outcome, Source
+from lucerne.capture.trace import Captured, Outcome, Source
 from lucerne.ir import dispatch
-from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.saved import USED_UP
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import make_tensor, new_tensor
-from lucerne.transforms.partition import OUTPUT, Split, split
-
-
-def constants_of(sources: Sequence[Source]) -> dict[int, Any]:
-    """By number of an input: the tensors that never change."""
-    return {k: s.thing for k, s in enumerate(sources) if s.kind == CONSTANT}
-
-
-@dataclass
-class Halves(Split):
-    """A joint graph in two, and where the inputs of both come from."""
-
-    primals: list[Source]
-    """Of the inputs of forward."""
-
-    @property
-    def constants(self) -> dict[int, Any]:
-        return constants_of(self.primals)
-
-    @property
-    def saved_constants(self) -> dict[int, Any]:
-        """Those among the inputs of backward that are kept for it."""
-        known = self.constants
-        return {
-            k: known[kept.index]
-            for k, kept in enumerate(self.saved)
-            if kept.kind != OUTPUT and kept.index in known
-        }
-
-
-def halves_of(joint: Graph, captured: Captured, sources: Sequence[Source], budget: float) -> Halves:
-    """The joint graph of a captured function in two; `sources`: of its inputs."""
-    tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]
-    fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == ARGUMENT]
-    cut = split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
-    primals = [s for s in sources if s.kind != TANGENT]
-    return Halves(cut.forward, cut.backward, cut.saved, cut.report, primals)
 
 
 @dataclass
@@ -71,16 +33,19 @@ class Joint:
     wanted: list[Source]
     stages: Any = None
     report: Any = None
+    numbers: list[Any] = field(default_factory=list)
+    """What the pass reads besides tensors: numbers that are given at each call."""
 
 
 class CompiledBackward(Node):
     """One node for the whole function."""
 
-    __slots__ = ("joint", "saved", "versions")
+    __slots__ = ("joint", "numbers", "saved", "versions")
 
     def __init__(self, joint: Joint, inputs: Sequence[Any], metas: Sequence[TensorMeta]) -> None:
         super().__init__([gradient_edge(t) for t in inputs], tuple(metas))
         self.joint = joint
+        self.numbers: tuple[float, ...] = ()
         self.saved: list[Any] | None = None
         self.versions: list[int] = []
 
@@ -107,7 +72,7 @@ class CompiledBackward(Node):
                 )
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
         results = [new_tensor(meta) for meta in joint.result_metas]
-        joint.runner([*self.saved, *given], (), results)
+        joint.runner([*self.saved, *given], self.numbers, results)
         found = [None if x is None else _tensor(x, results) for x in joint.gradients]
         if dispatch.state.grad_enabled:  # create_graph=True
             for g in found:
@@ -138,8 +103,9 @@ def _tensor(x: Outcome, results: list[Any]) -> Any:
 
 
 def attach(
-    joint: Joint, node_inputs: Sequence[Any], saved: list[Any], captured: Captured, out: list[Any]
-) -> None:
+    joint: Joint, node_inputs: Sequence[Any], saved: list[Any], captured: Captured,
+    out: list[Any], numbers: tuple[float, ...] = (),
+) -> None:  # fmt: skip
     """Give the outputs their history."""
     outputs = [
         (x.tangent, t)
@@ -148,6 +114,7 @@ def attach(
     ]
     node = CompiledBackward(joint, node_inputs, [t._meta for _, t in outputs])
     node.save(saved)
+    node.numbers = numbers
     for k, t in outputs:
         t._auto = AutogradState(node, k, requires_grad=True)
 

@@ -153,6 +153,13 @@ KINDS: dict[str, Kind] = {
                 "one call broke {what} times: a graph between each two lines saves nothing",
                 "compile a smaller function without the breaking lines",
             ),
+            (
+                "callback",
+                "{what} is called by a function that is not written in Python, which can't be "
+                "followed there, and may do more than compute",
+                "call it from Python code (a loop instead of sort, a method instead of %s), or "
+                "outside of the compiled function",
+            ),
         ],
         start=1,
     )

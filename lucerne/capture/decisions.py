@@ -14,8 +14,9 @@ from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, NATIVE, Decision, Stop, is_entered
 from lucerne.capture.bytecode.targets import python_function
 from lucerne.capture.entry import circumstances
+from lucerne.capture.fake import is_fake
 from lucerne.capture.reach import is_module, is_optimizer
-from lucerne.capture.watch import foreign_in
+from lucerne.capture.watch import foreign_in, written_in
 from lucerne.ir import dispatch
 from lucerne.tensor.autograd.modes import Switch
 from lucerne.tensor.base import TensorBase
@@ -67,8 +68,16 @@ def callable_op(fn: Any) -> bool:
     return type(fn).__module__ == "lucerne" or isinstance(fn, type)
 
 
+def is_known(t: Any) -> bool:
+    """Whether the values of a tensor are the same at every call."""
+    found: list[Any] = [x for x in _state.kernel_level if getattr(x, "captures", False)]
+    return bool(found) and found[-1].known_tensor(t) is not None
+
+
 def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     """A call of something of ours: not if user code that it calls back does more than ops."""
+    if fn is id and given and isinstance(given[0], TensorBase) and is_fake(given[0]):
+        return stop_for(breaks.made("values", None, "id()"))
     if may_call_back(fn):
         for x in (fn, getattr(fn, "__self__", None), *given):
             found = foreign_in(x)
@@ -76,6 +85,9 @@ def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
                 name = found.__name__ if isinstance(found, types.ModuleType) else None
                 kind = breaks.kind_of_home(name) if name else breaks.kind_of_call(found)
                 return stop_for(breaks.made(kind, None, name or breaks.name_of(found)))
+            changed = written_in(x)
+            if changed is not None:
+                return stop_for(breaks.made("callback", None, f"{changed}()"))
     return NATIVE
 
 

@@ -20,18 +20,8 @@ from typing import Any
 from lucerne import backends
 from lucerne.base.config import config
 from lucerne.capture import shell, words
-from lucerne.capture.ledger import ENTRIES, Row, ledger
+from lucerne.capture.ledger import Row, ledger
 from lucerne.capture.replay import Part, replay
-
-
-def noted(row: Row, compiled: Any, entry: Any) -> None:
-    """A compile is done: enter it into the ledger, and dump it where somebody asked for that."""
-    row.made(entry)
-    row.breaks = len(compiled.breaks)
-    ENTRIES[entry] = compiled.fn, compiled.options
-    folder = compiled.options.dump or config.dump
-    if folder and entry.captured is not None:
-        dump(Path(folder), compiled.fn, entry, compiled.options, row)
 
 
 def dump(folder: Path, fn: Any, entry: Any, options: Any, row: Row | None = None) -> Path:

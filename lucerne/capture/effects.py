@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne.capture.bytecode.calls import users_method
 from lucerne.capture.bytecode.hooks import NOTHING, Access
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.reach import is_module
@@ -140,10 +141,12 @@ def replay(found: Written, builder: Builder) -> None:
         kwargs = {k: builder.value(x) for k, x in named}
         getattr(target, key)(*builder.all(given), **kwargs)
     elif how is Access.ATTRIBUTE:
+        own = users_method(type(target), "__setattr__" if new is not None else "__delattr__")
+        # A method of the user's has run in the machine: what is repeated is what it did in the end.
         if new is None:
-            delattr(target, key)
+            (object.__delattr__ if own else delattr)(target, key)
         else:
-            setattr(target, key, builder.value(new))
+            (object.__setattr__ if own else setattr)(target, key, builder.value(new))
     elif how is Access.CELL:
         if new is None:
             del target.cell_contents

@@ -8,6 +8,7 @@ from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base.changes import Changes
+from lucerne.base.numbers import GivenFloat
 from lucerne.capture import guard_code
 from lucerne.capture.backward import attach, used_up
 from lucerne.capture.reach import Reach
@@ -61,8 +62,12 @@ class Guards:
         self.tensors: list[tuple[int, TensorMeta, bool, Any]] = []
         self.values: list[tuple[int, Any]] = []
         self.same: list[tuple[int, Any]] = []
+        self.given: list[tuple[int, Any, str]] = []
+        """(number of a leaf, where its value goes, by which name): any float will do."""
         for k, x in enumerate(leaves):
-            if not isinstance(x, TensorBase):
+            if type(x) is GivenFloat:
+                self.given.append((k, *x.source))
+            elif not isinstance(x, TensorBase):
                 self.values.append((k, x))
             elif id(x) in reach.tensors:
                 self.same.append((k, x))
@@ -121,6 +126,10 @@ class Guards:
         for k, t in self.same:
             if leaves[k] is not t:
                 return f"argument {k} is another tensor object"
+        for k, holder, name in self.given:
+            if type(leaves[k]) is not float:
+                return f"argument {k} is {leaves[k]!r}, it was a float"
+            holder[name] = leaves[k]
         return self._surroundings(leaves, sizes)
 
     def _surroundings(self, leaves: Sequence[Any], sizes: bool) -> str | None:
@@ -269,6 +278,7 @@ class Entry:
         plain = kind is tuple and all(x is LEAF for x in leaves) and not named[1]
         unread = len(guards.tensors) != sum(s.kind == ARGUMENT for s in self.given)
         rest = guards.values or guards.same or guards.none_grads or guards.read_grads or unread
+        rest = rest or guards.given
         shares = guards.shares or guards.covered
         usable = plain and not rest and self.launch is not None and not shares
         return len(leaves) if usable else -1
@@ -360,7 +370,8 @@ class Entry:
         if self.joint is not None:
             inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
             saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
-            attach(self.joint, inputs, saved, captured, out)
+            numbers = tuple([x.now() for x in self.joint.numbers])
+            attach(self.joint, inputs, saved, captured, out, numbers)
         if captured.checks:
             self._raise_if_wrong(out)
         for slot, shape, first in captured.stored:

@@ -9,7 +9,6 @@ message: nobody should learn from a bill that a function was compiled four hundr
 
 from __future__ import annotations
 
-import html
 import time
 import weakref
 from collections import deque
@@ -140,6 +139,13 @@ ENTRIES: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictio
 """All compiled versions that are alive: the function and the options of each."""
 
 
+def note(row: Row, compiled: Any, entry: Any) -> None:
+    """A compile is done: enter it."""
+    row.made(entry)
+    row.breaks = len(compiled.breaks)
+    ENTRIES[entry] = compiled.fn, compiled.options
+
+
 @contextmanager
 def compiling(fn: Any, kind: str, why: str) -> Iterator[Row]:
     """A compile, from its beginning to its end; raises where a budget forbids it."""
@@ -253,20 +259,20 @@ def told(r: Row) -> str:
 def _cells(r: Row, most: float) -> list[str]:
     """A row as HTML."""
     why = told(r)
-    problem = f' <span class="bad">{html.escape(r.problem)}</span>' if r.problem else ""
+    problem = f' <span class="bad">{shell.escape(r.problem)}</span>' if r.problem else ""
     slowest = sorted(((n, s) for n, s in r.stages.items() if s >= 1e-3), key=lambda x: -x[1])[:4]
     stages = ", ".join(f"{name} {1e3 * s:.0f} ms" for name, s in slowest)
-    place = html.escape(f"{r.file}:{r.line}")
+    place = shell.escape(f"{r.file}:{r.line}")
     return [
-        f'<span title="{place}">{html.escape(r.function)}</span>',
+        f'<span title="{place}">{shell.escape(r.function)}</span>',
         time.strftime("%H:%M:%S", time.localtime(r.began)),
         f"{1e3 * r.seconds:.1f}",
         f'<i style="width:{100 * r.seconds / most:.0f}px"></i>',
-        html.escape(why) + problem,
+        shell.escape(why) + problem,
         *map(str, (r.nodes, r.steps, r.compiled, r.loaded)),
         r.program,
         str(r.breaks),
-        html.escape(stages),
+        shell.escape(stages),
     ]
 
 

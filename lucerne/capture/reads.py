@@ -109,7 +109,12 @@ class Plan:
         self.lines += self._aliases()
         head = ["def check(V, leaves, objects):"]
         self.source = "\n".join([*head, *(f"    {line}" for line in self.lines), "    return None"])
-        scope: dict[str, Any] = {"C": self.constants, "get": _content, "equal": equal}
+        scope: dict[str, Any] = {
+            "C": self.constants,
+            "get": _content,
+            "equal": equal,
+            "same": _same_objects,
+        }
         scope["aliases"] = alias_pattern
         exec(compile(self.source, "<guards>", "exec"), scope)
         self._check: Any = scope["check"]
@@ -121,6 +126,11 @@ class Plan:
         except Exception as error:  # something is put together in another way
             return f"what was read is no longer there ({error})"
         return None if found is None else self.reasons[found]
+
+    def let_go(self) -> None:
+        """Of the values of the frames it was made from: only what is compared is kept."""
+        self.tensors, self.objects, self.held = [], [], _nothing
+        self.reads.roots = Roots((), set())
 
     @property
     def key(self) -> Any:
@@ -224,7 +234,8 @@ class Plan:
             self._dict(x, v, name)
         elif isinstance(x, (set, frozenset)) and whole:
             at = self._constant(x.copy())
-            self._unless(f"{v} == {at}", f"the content of {name}")
+            same = f"{v} == {at}" if all(map(is_plain, x)) else f"same({v}, {at})"
+            self._unless(same, f"the content of {name}")
         self._attributes(x, v, name, whole)
 
     def _function(self, x: Any, v: str, name: str) -> None:
@@ -236,11 +247,23 @@ class Plan:
             self._value(cell, f"{v}.__closure__[{k}]", x.__code__.co_freevars[k])
 
     def _dict(self, x: dict[Any, Any], v: str, name: str) -> None:
+        if len(x) <= MOST and not all(map(is_plain, x)):
+            self._dict_of_objects(x, v, name)
+            return
         keys = self._constant(list(x))
         self._unless(f"list({v}) == {keys}", f"the keys of {name} were {list(x)!r:.60}")
         if len(x) <= MOST:
             for k, (key, part) in enumerate(x.items()):
                 self._value(part, f"{v}[{keys}[{k}]]", f"{name}[{key!r}]")
+
+    def _dict_of_objects(self, x: dict[Any, Any], v: str, name: str) -> None:
+        """Keys that are the user's objects are not looked up: that would run their methods."""
+        self._unless(f"len({v}) == {len(x)}", f"the length of {name} was {len(x)}")
+        keys, parts = self._name(), self._name()
+        self.lines += [f"{keys} = list({v})", f"{parts} = list({v}.values())"]
+        for k, (key, part) in enumerate(x.items()):
+            self._value(key, f"{keys}[{k}]", f"key {k} of {name}")
+            self._value(part, f"{parts}[{k}]", f"value {k} of {name}")
 
     def _attributes(self, x: Any, v: str, name: str, whole: bool) -> None:
         own = getattr(x, "__dict__", None)
@@ -293,6 +316,15 @@ def equal(a: Any, b: Any) -> bool:
     if type(a) is float or type(a) is complex:
         return repr(a) == repr(b)
     return bool(a == b)
+
+
+def _nothing(x: Any) -> bool:
+    return False
+
+
+def _same_objects(a: Any, b: Any) -> bool:
+    """Whether two sets hold the very same objects; nothing is asked of them."""
+    return set(map(id, a)) == set(map(id, b))
 
 
 def _content(cell: Any) -> Any:

@@ -18,9 +18,10 @@ from lucerne.base.numbers import GivenFloat
 from lucerne.base.seen import Seen, note_stack
 from lucerne.base.where import Origin, Place, owner_of, user_place
 from lucerne.capture.fake import CaptureError, DataNeededError, fake_tensor, is_fake
+from lucerne.capture.known import known_values
 from lucerne.ir import mistakes
 from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter, state
+from lucerne.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
@@ -232,7 +233,17 @@ class Recorder(Interpreter):
             "fork_rng), which a graph can't hold. Do it before the call."
         )
 
-    def reads(self, tensor: Any) -> None:
+    def known_tensor(self, t: Any) -> Any | None:
+        """A tensor with the values that this one has at every call; None: they are not known."""
+        if type(self) is not Recorder or not self.has_seen(t):
+            return None  # (the values of a trace for all sizes are those of one of them)
+        constants = frozenset(self.constants)
+        return known_values(self.graph, constants, self.outside, self.value(t))
+
+    def reads(self, tensor: Any) -> Any:
+        found = self.known_tensor(tensor)
+        if found is not None:
+            return found
         self.refusal = DataNeededError(
             "the function looks at the values of a tensor (item(), tolist(), numpy(), printing, an "
             "if on a tensor, an index given as a tensor of numbers), which a graph can't hold. "
@@ -248,6 +259,9 @@ class Recorder(Interpreter):
             self._node(op, placed, [])
             return None
         if op.data_dependent:
+            found = self._known_result(op, args)
+            if found is not None:
+                return found
             self._refuse(
                 f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
             )
@@ -266,6 +280,20 @@ class Recorder(Interpreter):
             if op.kind != op_.VIEW:
                 self._roots[id(o._storage.buffer)] = v, o
         return result
+
+    def _known_result(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """What an op gives whose shape depends on values, if those are known."""
+        given = []
+        for a in args:
+            known = self.known_tensor(a) if isinstance(a, TensorBase) else a
+            if isinstance(a, tuple) or (known is None and a is not None):
+                return None
+            given.append(known)
+        with unseen():
+            found = entry.run(op, tuple(given))
+        for made in found if isinstance(found, tuple) else (found,):
+            self.made(made)
+        return found
 
     def _drawn(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
         """Random numbers that may be wanted again: copies of a value that nobody writes to."""

@@ -13,12 +13,12 @@ from time import perf_counter
 from typing import Any
 
 from lucerne import backends
-from lucerne.capture.backward import constants_of, halves_of
+from lucerne.capture.halves import constants_of, halves_of
 from lucerne.capture.trace import KEY, Source
 from lucerne.ir.graph import Graph
 from lucerne.ir.program import Program
 from lucerne.loops.notes import Apart, Notes, neighbours
-from lucerne.pipeline import improving, lowering
+from lucerne.pipeline import Setting, improving, lowering
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws
@@ -46,6 +46,12 @@ class Part:
     program: Program | None = None
     apart: list[Apart] = field(default_factory=list)
     runner: Any = None
+
+
+def setting_of(options: Any) -> Setting:
+    """What passes are told, by what `compile` was told."""
+    backend = None if options.maker is not None else backends.get(options.backend)
+    return Setting.of(backend, bitwise=options.mode == "bitwise")
 
 
 def replay(entry: Any, options: Any) -> list[Part]:
@@ -86,7 +92,7 @@ def _note(part: Part, name: str, why: str, graph: Graph, began: float) -> None:
 
 def _improved(part: Part, graph: Graph, options: Any) -> Graph:
     began = perf_counter()
-    for p, after in improving(graph, options.disable, options.setting):
+    for p, after in improving(graph, options.disable, setting_of(options)):
         graph = after
         _note(part, p.name, p.why, graph, began)
         began = perf_counter()

@@ -82,7 +82,9 @@ class Part:
 
     def __init__(self, fn: Any, plan: Plan, steps: int, options: Any) -> None:
         self.part_of, self.plan, self.steps = fn, plan, steps
-        self.surroundings: list[Any] = []
+        self.known: Knowledge
+        self.tensors: list[Any] = []
+        self.objects: list[Any] = []
         self.structure: Structure | None = None
         self.families = Families(self, options.whole, options.dynamic)
         self.versions = Versions()
@@ -102,7 +104,12 @@ class Part:
     def aim(self, known: Knowledge, tensors: list[Any], objects: list[Any]) -> None:
         """The frames that are traced next."""
         self.known, self.tensors, self.objects = known, tensors, objects
-        self.surroundings = known.roots.fixed
+
+    def let_go(self) -> None:
+        """Of the frames that were traced: they hold everything that the call worked with."""
+        del self.known
+        self.tensors, self.objects = [], []
+        self.plan.let_go()
 
     def __call__(self, *given: Any) -> list[Any]:
         tracer = Tracer(self.known, lambda: 0)
@@ -314,7 +321,7 @@ class Segmented:
             if found is None:
                 return None
             try:
-                entry = self.compiled.build(*found, Stages())
+                entry = self.compiled.build(*found, Stages(), ledger.SIZES, "a part of it")
             except (StepError, MutationError, CaptureError):
                 return None
             part.versions.add_instance(leaves, entry)
@@ -422,9 +429,12 @@ class Segmented:
         part = next(
             (p for p in point.parts if p.plan.key == plan.key and p.steps == cut), None
         ) or Part(self.fn, plan, cut, self.options)
-        part.aim(known, leaves, objects)
         part.broke = tracer.broke
-        entry = self._entry(part, known, leaves)
+        part.aim(known, leaves, objects)
+        try:
+            entry = self._entry(part, known, leaves)
+        finally:
+            part.let_go()
         if part not in point.parts:
             point.parts.append(part)
         part.entries.append(entry)

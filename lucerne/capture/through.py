@@ -26,6 +26,7 @@ from lucerne.capture.decisions import (
     changes_owner,
     decision_for,
     foreign_item,
+    is_known,
     is_ours,
     native_call,
     stop_for,
@@ -33,6 +34,7 @@ from lucerne.capture.decisions import (
 )
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.heap import Birth, is_fixed, is_iterator, is_plain
+from lucerne.capture.natives import Natives
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import ProbeTouchedError
 from lucerne.capture.slots import Variable, is_tensors
@@ -132,6 +134,7 @@ class Watching(Plain):
         self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
         known = set() if reach is None else reach.seen
         self.birth = Birth(lambda x: id(x) in known)
+        self.natives = Natives(self.birth, strict=False)
 
     def decide_call(
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -166,7 +169,7 @@ class Watching(Plain):
         return is_iterator(x) and not self.birth.is_new(x)
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase):
+        if isinstance(value, TensorBase) and not is_known(value):
             return stop_for(breaks.made("branch", None, "if, while, assert, and, or"))
         return None
 

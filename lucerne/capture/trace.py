@@ -154,6 +154,8 @@ class Tracing:
         self.geometry = [(t, *_geometry(t)) for t in reach.tensors.values()]
         """Where tensors lay that are no matter of a call: it may write to them, but not make them
         others (`t_`, `set_`, `.data = `)."""
+        self.flags: list[tuple[Any, bool]] = []
+        """What stands for arguments, and whether those need gradients."""
         self.reached = {id(t._storage.buffer) for t in _with_gradients(reach.tensors.values())}
         """Memories that the function gets at without its arguments."""
 
@@ -185,6 +187,7 @@ class Tracing:
         made = make_tensor(storage, leaf._offset, leaf._meta)
         made.__class__ = type(leaf)
         self.geometry.append((made, *_geometry(made)))
+        self.flags.append((made, leaf._needs_grad))
         if leaf._needs_grad:
             made._auto = AutogradState(requires_grad=True)
             if leaf.grad_fn is not None:  # type: ignore[attr-defined]
@@ -221,6 +224,15 @@ class Tracing:
         for t, storage, offset, meta in self.geometry:
             if _geometry(t) != (storage, offset, meta):
                 t._storage, t._offset, t._meta, t._array = storage, offset, meta, None
+
+    def check_flags(self) -> None:
+        """A program does not set `requires_grad` of what it is given."""
+        for t, needed in self.flags:
+            if t._needs_grad != needed and (t._auto is None or t._auto.grad_fn is None):
+                raise CaptureError(
+                    "requires_grad of a tensor that was made before is set (requires_grad_): do "
+                    "that outside of the compiled function"
+                )
 
     def source_of(self, t: Any) -> Source:
         found = self.sources.get(id(t))
@@ -289,6 +301,8 @@ class Capture:
         recorder, tracing = self.recorder, self.tracing
         leaves: list[Any] = []
         shape = flatten(result, leaves)
+        leaves = [x.by_value() if type(x) is GivenFloat else x for x in leaves]
+        tracing.check_flags()
         kept = self._stored(leaves)
         checks = [(len(leaves) + k, error) for k, (_, error) in enumerate(recorder.checks)]
         leaves += [flag for flag, _ in recorder.checks]

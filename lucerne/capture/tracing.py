@@ -33,6 +33,7 @@ from lucerne.capture.decisions import (
     decision_for,
     foreign_item,
     is_fuel,
+    is_known,
     is_ours,
     native_call,
     stop_for,
@@ -44,6 +45,7 @@ from lucerne.capture.entry import circumstances
 from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.liveness import slots_of
+from lucerne.capture.natives import Natives
 from lucerne.capture.reach import Reach
 from lucerne.capture.reads import Reads
 from lucerne.capture.recorder import ProbeTouchedError
@@ -120,8 +122,9 @@ class Tracer(Plain):
         self.known, self.nodes = known, nodes
         self.reads = Reads(known.roots)
         self.journal = Journal()
-        self.machine = Machine(self)
         self.birth = Birth(known.is_known)
+        self.natives = Natives(self.birth, strict=True)
+        self.machine = Machine(self)
         self.frames: list[Frame] = []
         self.given: list[Frame] = []
         self.first: list[list[Any]] = []
@@ -183,8 +186,9 @@ class Tracer(Plain):
             if now != useful:
                 useful, done = now, False
             if type(outcome) is Finished:
-                self.finished, self.cut = outcome, self.steps
-                return
+                if circumstances() == switches.now:
+                    self.finished, self.cut = outcome, self.steps
+                return  # (else a switch is thrown, which no program does: the part ends before it)
             whole = all(f.generator is None and f.handled is None for f in frames)
             if useful and not done and whole and circumstances() == switches.now:
                 self.cut, done = self.steps, True
@@ -294,7 +298,7 @@ class Tracer(Plain):
         return native_call(fn, given)
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase):
+        if isinstance(value, TensorBase) and not is_known(value):
             return stop_for(breaks.made("branch", None, "if, while, assert, and, or"))
         if type(value) is Carried:
             return stop_for(breaks.made("object", None, "a value of before"))

@@ -17,6 +17,7 @@ from typing import Any
 
 from lucerne.base.where import is_users
 from lucerne.capture import breaks
+from lucerne.capture.bytecode.targets import find_in_class
 from lucerne.capture.reach import is_module, names_in
 
 _DEPTH = 4
@@ -101,6 +102,78 @@ def _named(fn: types.FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
         except ValueError:
             continue
+
+
+def callbacks_in(x: Any) -> Iterator[types.FunctionType]:
+    """The user's functions that a function of ours calls if it is given this object."""
+    if isinstance(x, types.MethodType):
+        if isinstance(x.__self__, type):  # apply of an autograd.Function
+            yield from callbacks_in(x.__self__)
+        else:
+            yield from callbacks_in(x.__func__)
+    elif isinstance(x, functools.partial):
+        yield from callbacks_in(x.func)
+    elif isinstance(x, types.FunctionType):
+        yield x
+    elif is_module(x):
+        kinds = [type(m) for m in x.modules()]
+        yield from (vars(c)["forward"] for kind in kinds for c in kind.__mro__ if _forward(c))
+    elif isinstance(x, type) and hasattr(x, "apply") and hasattr(x, "backward"):
+        members = (find_in_class(x, n) for n in ("forward", "backward", "setup_context"))
+        found = (getattr(m, "__func__", m) for m in members)
+        yield from (f for f in found if isinstance(f, types.FunctionType))
+
+
+def _forward(kind: type) -> bool:
+    return isinstance(vars(kind).get("forward"), types.FunctionType)
+
+
+def written_in(x: Any, depth: int = 0) -> str | None:
+    """In which of the user's functions that a function of ours calls back something outside is
+    changed, as far as text tells; None: in none. What an `autograd.Function` puts into its first
+    argument (`ctx.k = 3`) is its own."""
+    kept = isinstance(getattr(x, "__self__", x), type)
+    for fn in callbacks_in(x):
+        if not is_users(fn.__code__):
+            continue
+        own = fn.__code__.co_varnames[:1] if kept and fn.__code__.co_argcount else ()
+        if _changes(fn, own):
+            return fn.__qualname__
+        named = [f for f in _named(fn) if isinstance(f, types.FunctionType) and f is not fn]
+        for found in named if depth < _DEPTH else ():
+            inner = written_in(found, depth + 1)
+            if inner is not None:
+                return inner
+    return None
+
+
+_OF_TENSORS = frozenset(("add", "sort"))
+"""Names that tensors have as well, where they change nothing."""
+
+
+def _changes(fn: types.FunctionType, own: tuple[str, ...]) -> bool:
+    """Whether a function changes something besides what it makes, and attributes of `own`."""
+    code = fn.__code__
+    last: Any = None
+    """What the instruction before has loaded: (name of the instruction, name of the variable)."""
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for op in dis.get_instructions(code):
+        if op.opname in ("CACHE", "EXTENDED_ARG", "PRECALL"):
+            continue
+        name, what = op.opname, op.argval
+        if name in ("STORE_GLOBAL", "DELETE_GLOBAL", "DELETE_ATTR", "LOAD_BUILD_CLASS"):
+            return True
+        if name == "STORE_DEREF" and what in code.co_freevars:
+            return True
+        if name == "STORE_ATTR" and not (last and last[1] in own):
+            return True
+        if name in ("LOAD_METHOD", "LOAD_ATTR") and what in _CHANGING and last is not None:
+            where, receiver = last
+            made_here = where.startswith("LOAD_FAST") and receiver not in arguments
+            if not made_here and not (what in _OF_TENSORS and where != "LOAD_GLOBAL"):
+                return True
+        last = name, what[-1] if isinstance(what, tuple) and what else what
+    return False
 
 
 def changes_in(fn: Any, depth: int = 0, seen: set[int] | None = None) -> str | None:

@@ -159,7 +159,7 @@ class Writer:
         named = self.value(x.__kwdefaults__)
         return (
             "function", number, Same(x.__code__), Same(x.__globals__), x.__name__, x.__qualname__,
-            defaults, named, closure,
+            defaults, named, closure, x.__doc__,
         )  # fmt: skip
 
     def _iterator(self, x: Any, number: int) -> Node:
@@ -303,11 +303,12 @@ class Builder:
 
     def _function(
         self, number: int, code: Same, scope: Same, name: str, full: str, defaults: Node,
-        named: Node, closure: Any,
+        named: Node, closure: Any, doc: str | None,
     ) -> Any:  # fmt: skip
         cells = tuple(self.all(closure))
         made = types.FunctionType(code.value, scope.value, name, self.value(defaults), cells)
         made.__qualname__, made.__kwdefaults__ = full, self.value(named)
+        made.__doc__ = doc
         return made
 
     def _method(self, number: int, function: Node, owner: Node) -> Any:

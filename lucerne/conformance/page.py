@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Any
 
+from lucerne.backends.bills import Bill
 from lucerne.conformance.cases import TIERS
 from lucerne.conformance.report import TIER_NAMES, dtypes_of, next_op, reason, score
 from lucerne.conformance.run import Outcome
@@ -51,7 +53,7 @@ find.addEventListener('input', show); only.addEventListener('change', show); sho
 """
 
 
-def page(outcomes: Sequence[Outcome], device: str) -> str:
+def page(outcomes: Sequence[Outcome], device: str, bill: Sequence[Any] = ()) -> str:
     """Score, scores by tier and dtype, failures with their reasons, and every op with a filter."""
     name = html.escape(device)
     dtypes = dtypes_of(outcomes)
@@ -65,9 +67,18 @@ def page(outcomes: Sequence[Outcome], device: str) -> str:
         "</header>"
         + _summary(outcomes, dtypes)
         + _failures(outcomes)
+        + _bill(bill)
         + _ops(outcomes, dtypes)
         + f"<script>{_SCRIPT}</script></html>\n"
     )
+
+
+def _bill(rows: Sequence[Any]) -> str:
+    """What left the device, in full."""
+    if not rows:
+        return ""
+    text = html.escape(str(Bill.of(rows)))
+    return f"<h2>Left the device</h2><pre>{text}</pre>"
 
 
 def _summary(outcomes: Sequence[Outcome], dtypes: list[str]) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from lucerne.conformance.cases import TIERS
+from lucerne.conformance.models import MODELS
 from lucerne.conformance.run import Outcome
 
 TIER_NAMES = {
@@ -32,13 +34,45 @@ def next_op(outcomes: Sequence[Outcome]) -> str:
         failing = [o for o in outcomes if o.tier == tier and not o.ok]
         waiting = Counter(name for o in failing for name in sorted(o.needs))
         if waiting:
-            name, count = waiting.most_common(1)[0]
+            alone = Counter(name for o in failing if len(o.needs) == 1 for name in o.needs)
+            name = max(sorted(waiting), key=lambda name: (alone[name], waiting[name]))
+            count, only = waiting[name], alone[name]
+            cases = sum(o.total - o.passed for o in failing if o.needs == {name})
             why = f"the device has no rule for it, and {count} failing pairs in {tier} use it"
-            return f"{name} ({why})"
+            unlocks = f"; {only} of them, {cases} cases, need nothing else" if only else ""
+            return f"{name} ({why}{unlocks}{_models(name)})"
         if failing:
             name, count = Counter(o.op for o in failing).most_common(1)[0]
             return f"{name} ({tier}; fails in {count} dtype{'s' if count > 1 else ''})"
     return ""
+
+
+def _models(name: str) -> str:
+    found = [model for model, needed in MODELS.items() if name in needed]
+    return f"; models that train with it: {', '.join(found)}" if found else ""
+
+
+def as_json(outcomes: Sequence[Outcome], device: str, bill: Sequence[Any] = ()) -> dict[str, Any]:
+    """Everything, as plain data."""
+    tiers = {}
+    for tier in TIERS:
+        row = [o for o in outcomes if o.tier == tier]
+        if row:
+            tiers[tier] = {"pairs": len(row), "agree": sum(o.ok for o in row), "score": score(row)}
+    return {
+        "device": device,
+        "score": score(outcomes),
+        "tiers": tiers,
+        "next": next_op(outcomes),
+        "bill": list(bill),
+        "outcomes": [
+            {
+                "op": o.op, "tier": o.tier, "dtype": o.dtype, "passed": o.passed,
+                "total": o.total, "why": "" if o.ok else reason(o), "needs": sorted(o.needs),
+            }
+            for o in outcomes
+        ],
+    }  # fmt: skip
 
 
 def dtypes_of(outcomes: Sequence[Outcome]) -> list[str]:

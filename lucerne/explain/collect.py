@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne import capture
+from lucerne import backends, capture
 from lucerne.base.config import config
 from lucerne.base.where import Origin
 from lucerne.capture import replay, words
@@ -68,12 +68,13 @@ def explained(
     compiled: Any, args: Sequence[Any], kwargs: dict[str, Any], *, anew: bool = False
 ) -> tuple[Any, Report]:
     """The result of a call, and everything about it. `anew`: it was compiled for this."""
-    watch = measure.Stopwatch()
+    watch, before = measure.Stopwatch(), backends.bill().snapshot()
     with _captured_here(anew), measure.hearing(watch), measure.watching(watch):
         result = compiled(*args, **kwargs)
     fn = compiled.fn
     file, line = words.place_of(fn)
     report = Report(words.name_of(fn), file, line, given_up=compiled.given_up or "")
+    report.bill = backends.bill().since(before).rows()
     report.breaks = [_stop(b) for b in compiled.breaks]
     report.outside = [
         Outside(code.co_filename, at, code.co_qualname, names)

@@ -181,6 +181,8 @@ class Report:
     parts: list[Part] = field(default_factory=list)
     breaks: list[Stop] = field(default_factory=list)
     outside: list[Outside] = field(default_factory=list)
+    bill: list[dict[str, Any]] = field(default_factory=list)
+    """What left its device, as `lucerne.backends.bill().rows()` has it."""
     compiles: list[Recompile] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     given_up: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lucerne.backends.bills import Bill
 from lucerne.explain.collect import joined, line_seconds
 from lucerne.explain.memory import line_of, short, size
 from lucerne.explain.report import Kernel, Memory, Part, Report
@@ -16,6 +17,7 @@ def table(report: Report) -> str:
     for k, part in enumerate(report.parts):
         lines += _part(part, k, len(report.parts))
     lines += _outside(report)
+    lines += _bill(report)
     lines += _lines(report)
     lines += _compiles(report)
     return "\n".join(lines).rstrip() + "\n"
@@ -123,6 +125,13 @@ def _outside(report: Report) -> list[str]:
         for x in report.outside[:_MOST]
     ]
     return ["ops outside of programs, one by one", *rows, ""] if rows else []
+
+
+def _bill(report: Report) -> list[str]:
+    if not report.bill:
+        return []
+    rows = str(Bill.of(report.bill)).splitlines()
+    return ["left its device", *(f"  {row}" for row in rows), ""]
 
 
 def _lines(report: Report) -> list[str]:

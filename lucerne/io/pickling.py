@@ -25,6 +25,7 @@ from lucerne.io.rebuild import TORCH_DEVICES
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
 from lucerne.tensor.members import TYPE_NAMES
+from lucerne.tensor.sparse.kinds import SparseTensor
 from lucerne.tensor.storage import Storage
 
 BATCH = 1000
@@ -318,6 +319,20 @@ class Pickler:
             return "_rebuild_tensor_v3", (*args, meta.dtype)
         return "_rebuild_tensor_v2", args
 
+    def sparse_tensor(self, obj: Any) -> None:
+        """By layout, indices, values and size; a parameter holds one."""
+        shape = Written(lambda p: p.call("torch", "Size", tuple(obj.shape)))
+        parts = [part.detach() for part in obj._parts()]
+        data = (*parts, shape, obj.is_coalesced()) if obj.is_sparse else (*parts, shape)
+        kind, held = Written(lambda p: p.layout(obj.layout)), Written(lambda p: p.sequence(data))
+        if not isinstance(obj, Parameter):
+            self.call("torch._utils", "_rebuild_sparse_tensor", kind, held, noted=obj)
+            return
+        inner = Written(lambda p: p.call("torch._utils", "_rebuild_sparse_tensor", kind, held))
+        hooks = Written(lambda p: p.call("collections", "OrderedDict"))
+        arguments = (inner, obj.requires_grad, hooks)
+        self.call("torch._utils", "_rebuild_parameter", *arguments, noted=obj)
+
     def storage(self, held: Storage, typed: str | None, dtype: dt.dtype | None) -> None:
         """A storage by its key; the bytes follow in a record of their own."""
         place = _identity(held)
@@ -463,10 +478,12 @@ def _writer_by_family(obj: Any) -> Writer | None:
         return Pickler.scalar
     if isinstance(obj, np.dtype):
         return Pickler.numpy_dtype
+    if isinstance(obj, SparseTensor):
+        return Pickler.sparse_tensor
     if isinstance(obj, lu.Tensor):
         raise SaveError(
             f"save: a tensor of type {type(obj).__name__} has no safe spelling in torch's format; "
-            "save plain tensors (x.to_dense() of a sparse one, x.as_subclass(torch.Tensor) of a "
-            "subclass)"
+            "save plain tensors (x.as_subclass(torch.Tensor) of a subclass, x.values() and "
+            "x.offsets() of a nested one)"
         )
     return None

@@ -40,8 +40,6 @@ from lucerne.tensor.untyped import UntypedStorage
 Build = Callable[[Machine, tuple[Any, ...]], Any]
 TABLE: dict[tuple[str, str], Any] = {}
 UNSUPPORTED = {
-    ("torch._utils", "_rebuild_sparse_tensor"): "a sparse tensor; save x.to_dense() instead",
-    ("torch._utils", "_rebuild_sparse_csr_tensor"): "a sparse tensor; save x.to_dense() instead",
     ("torch._utils", "_rebuild_nested_tensor"): "a nested tensor; save a list of tensors instead",
     ("torch._utils", "_rebuild_qtensor"): "a quantized tensor; save x.dequantize() instead",
     ("torch._utils", "_rebuild_wrapper_subclass"): "a tensor subclass; save plain tensors",
@@ -212,6 +210,36 @@ def meta_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
     meta = make_meta(args[0], tuple(args[1]), tuple(args[2]), Device("meta"))
     made = new_tensor(meta)
     return _with_grad(made) if args[3] else made
+
+
+@entry(("torch._utils", "_rebuild_sparse_tensor"), ("torch._utils", "_rebuild_sparse_csr_tensor"))
+def sparse_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+    """Layout, then indices, values and size; indices are checked as if a user had given them."""
+    if len(args) != 2 or not isinstance(args[0], lo.layout) or type(args[1]) is not tuple:
+        raise fail("a sparse tensor")
+    kind, data = args
+    coo = kind is lo.sparse_coo
+    parts, rest = (data[:2], data[2:]) if coo else (data[:3], data[3:])
+    fits = len(rest) in (1, 2) if coo else len(rest) == 1
+    options: dict[str, Any]
+    if not fits or not all(type(t) is lu.Tensor for t in parts):
+        raise fail("a sparse tensor")
+    if any(t.dtype not in (dt.int64, dt.int32) for t in parts[:-1]):
+        raise fail("a sparse tensor")
+    if not isinstance(rest[0], tuple) or not all(type(n) is int and n >= 0 for n in rest[0]):
+        raise fail("a sparse tensor")
+    known = rest[1] if len(rest) == 2 else None
+    if known is not None and type(known) is not bool:
+        raise fail("a sparse tensor")
+    m.budget.take(600)
+    try:
+        if coo:
+            options = {"check_invariants": True, "is_coalesced": known}
+            return lu.sparse_coo_tensor(parts[0], parts[1], rest[0], **options)
+        options = {"check_invariants": True, "layout": kind}
+        return lu.sparse_compressed_tensor(parts[0], parts[1], parts[2], rest[0], **options)
+    except (RuntimeError, IndexError, TypeError) as error:
+        raise CorruptFileError(f"a sparse tensor is damaged: {error}") from None
 
 
 @entry(("torch._utils", "_rebuild_parameter"))

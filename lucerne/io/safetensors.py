@@ -126,8 +126,8 @@ def _check_tensors(tensors: Any) -> None:
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, t in tensors.items():
-        if type(t).__name__ == "SparseTensor" or (
-            isinstance(t, lu.Tensor) and t.device.type == backends.META
+        if isinstance(t, lu.Tensor) and (
+            t.layout is not lu.strided or t.device.type == backends.META
         ):
             raise ValueError(
                 f"Key `{name}` is a {type(t).__name__} on {t.device}: only dense tensors with data "

@@ -50,10 +50,15 @@ class State(threading.local):
         self.active = False
         self.call_level: list[Interpreter] = []
         self.kernel_level: list[Interpreter] = []
+        self.forward: list[Any] = []
+        """The levels of forward mode that are open, the outermost first."""
         self.backward_of: Any = None
         """While a node of the backward graph runs and is watched: the line of its forward call."""
         self.overrides_enabled = True
         self._grad_enabled = True
+        self.asked_grad = True
+        """What the user asked for (no_grad, enable_grad, ...): autograd itself switches recording
+        off and on without changing this. Tensors below a transform are recorded by it."""
         self.inference = False
         self.cast: Cast | None = None
         self.special = 0
@@ -115,8 +120,41 @@ class Interpreter:
     def made(self, tensor: Any) -> None:
         """Kernel level: a tensor was filled with numbers from Python, not by an op."""
 
-    def reads(self, tensor: Any) -> None:
-        """Kernel level: somebody is about to look at the bytes of a tensor."""
+    def reads(self, tensor: Any) -> Any:
+        """Kernel level: somebody is about to look at the bytes of a tensor. What is returned,
+        unless it is None, is looked at in its place."""
+        return None
+
+    def every(self, tensor: Any) -> Any:
+        """Kernel level: see `every_value`."""
+        return tensor
+
+    def varies(self, tensor: Any) -> bool:
+        """Kernel level: whether a tensor stands for many, so that it has no one value."""
+        return False
+
+    def decides(self, tensor: Any) -> None:
+        """Kernel level: somebody is about to ask whether a tensor is true."""
+
+    def shows(self, tensor: Any) -> str | None:
+        """Kernel level: what printing a tensor shows; None: its values."""
+        return None
+
+    def aliased(self, made: Any, source: Any, detached: bool) -> Any:
+        """`made` is another tensor over the elements of `source`, made without an op. What is
+        returned takes its place."""
+        return made
+
+    def function(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: bool
+    ) -> Any:
+        """Kernel level: the result of the forward of a user's autograd.Function; NotImplemented: it
+        is to run as it is. `recorded`: it must, since it keeps what backward needs."""
+        return NotImplemented
+
+    def front(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Kernel level: the result of a public function that chooses among ops."""
+        return function(*args, **kwargs)
 
     def touches(self, storage: Any) -> None:
         """Kernel level: somebody is about to get at the bytes of a storage without an op."""
@@ -238,6 +276,19 @@ def raise_if(flag: Any, error: Callable[[], Exception]) -> None:
         return
     if bool(flag):
         raise error()
+
+
+def varies(tensor: Any) -> bool:
+    """Whether a tensor stands for many (inside vmap), so that it has no one value."""
+    stack = state.kernel_level
+    return bool(stack) and stack[-1].varies(tensor)
+
+
+def every_value(tensor: Any) -> Any:
+    """The tensor, or while a function runs for a whole batch at once, one with the values of all of
+    the batch: for checks of values, and for loops that must go on until the last is done."""
+    stack = state.kernel_level
+    return stack[-1].every(tensor) if stack else tensor
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
+from lucerne.base.device import settled
 from lucerne.base.dtype import dtype as DType
 from lucerne.base.numbers import GivenFloat
 
@@ -88,6 +89,8 @@ def make_meta(
         strides = sh.contiguous_strides(shape)
     key = (dtype, tuple(shape), strides, device)
     found = _METAS.get(key)
+    if found is None and device.index is not None and settled(device) is not device:
+        return make_meta(dtype, shape, strides, settled(device))
     if found is None:
         found = TensorMeta()
         found.dtype, found.device = dtype, device

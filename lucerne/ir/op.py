@@ -13,7 +13,7 @@ three kinds, told by their annotation:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from lucerne.ir.signature import Parameter, clean_doc, parameter_names, parameters
 
@@ -58,9 +58,9 @@ class Op:
 
     __slots__ = (
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
-        "explicit", "inplace", "internal", "kind", "kinds", "meta", "method", "name", "namespace",
-        "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public",
-        "reduce", "samples", "save_names",
+        "explicit", "host", "inplace", "internal", "kind", "kinds", "meta", "method", "name",
+        "namespace", "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote",
+        "public", "reduce", "samples", "save_names",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -81,8 +81,9 @@ class Op:
         self.numbers: str = fields.get("numbers", "some")
         self.method: bool = fields.get("method", False)
         self.inplace: bool = fields.get("inplace", False)
-        # False: no out=. "exact": out= must have the dtype. "plain": contiguous when resized, and
-        # "lapack": contiguous when resized from something that had elements.
+        # False: no out=. Else words: "exact": out= must have the dtype; "apart": and share no
+        # memory with an input; "plain": contiguous when resized; "lapack": contiguous when resized
+        # from something that had elements.
         self.out: bool | str = fields.get("out", True)
         self.internal: bool = fields.get("internal", False)
         self.namespace: str = fields.get("namespace", "")
@@ -91,6 +92,8 @@ class Op:
         self.needs_opmath: bool = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body
+        self.host: Hosted | None = None
+        """Of a custom op (`lucerne.library`): the Python function that computes it."""
         self.native: int | None = None
         """What an engine's fast path knows about the op: the address of its own description."""
 
@@ -114,6 +117,16 @@ class Op:
 
     def named(self, args: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.args, args, strict=True))
+
+
+class Hosted(Protocol):
+    """What computes a custom op: Python code that takes and returns tensors."""
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """The result for tensors and statics in signature order."""
+
+    def executable(self, node: Any) -> Any:
+        """What runs a node of a compiled program (`backends.api.Executable`)."""
 
 
 Derivatives = Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]
@@ -169,8 +182,19 @@ def register(op: Op) -> Op:
     return op
 
 
+_CUSTOM: dict[str, Op] = {}
+"""Ops that users defined: found by name as those of the table, but no part of the contract of
+backends, and they can be replaced."""
+
+
+def register_custom(op: Op) -> Op:
+    """Enter an op of a user; one of the same name is replaced."""
+    _CUSTOM[op.qualified] = op
+    return op
+
+
 def get(name: str) -> Op:
-    return _TABLE[name]
+    return _TABLE[name] if name in _TABLE else _CUSTOM[name]
 
 
 def table() -> Mapping[str, Op]:

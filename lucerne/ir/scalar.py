@@ -8,7 +8,9 @@ override when the machine has something better. `python -m lucerne primitives` p
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from lucerne.base.dtype import dtype as DType
@@ -22,11 +24,14 @@ REQUIRED = (
 )  # fmt: skip
 
 OPTIONAL = (
-    "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
+    "digamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
     "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
-    "airy_ai", "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "recurrence",
+    "airy_ai", "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "repeat",
 )  # fmt: skip
 """Functions a machine may lack: the op that needs one then says so."""
+
+FORMULAS: dict[str, Callable[..., Any]] = {}
+"""Those of them that are made of other instructions (`lucerne.ir.special` enters them)."""
 
 
 class Scalar:
@@ -137,9 +142,31 @@ class Scalar:
     def conj(self, x: Any) -> Any:
         return x
 
+    def recurrence(self, steps: Any, first: Any, step: Any) -> Any:
+        """Term number `steps` of 1, first, ..., p(k+1) = step(k, p(k-1), p(k)), by element."""
+        both = self.add(steps, first)
+        zero = self.where(self.lt(both, both), both, 0)  # everywhere, in the common dtype
+
+        def advance(k: Value, p: Value, q: Value) -> tuple[Value, ...]:
+            following = step(k, p, q)
+            more = (Value(self, steps) > k + 1) & ~s.is_nan(following)
+            return more, k + 1, q, following
+
+        one = self.add(zero, 1)
+        state = [one, one, self.add(zero, first)]
+        last = self.repeat(advance, state)[2]
+        found = self.where(self.lt(steps, 2), state[2], last)
+        return self.where(self.lt(steps, 1), state[1], found)
+
+    def _formula(self, name: str, *operands: Any) -> Any:
+        """A special function by its formula."""
+        return FORMULAS[name](*[Value(self, x) for x in operands]).raw
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in FORMULAS:
+            return functools.partial(self._formula, name)
         if name in OPTIONAL:
             raise NotImplementedError(f"{type(self).__name__} has no function {name!r}")
         raise NotImplementedError(

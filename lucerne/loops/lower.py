@@ -39,7 +39,7 @@ def no_body(node: Node) -> None:
     """All nodes are ops of their own."""
 
 
-UPDATES = frozenset(("adam_update", "sgd_update", "counted_up"))
+UPDATES = frozenset(("adagrad_update", "adam_update", "counted_up", "sgd_update"))
 """Ops on lists whose results may be written over the inputs they come from, element by element."""
 OVER_OPERAND: dict[str, int] = {}
 """Which operand's memory the result of a heavy op may take: none, unless the backend says so."""

@@ -12,6 +12,7 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.pool import avg_pool, max_pool, pooled_meta, suggested
+from lucerne.ops.taps import resample_back
 
 
 def _bounds(size: int, out: int) -> list[tuple[int, int]]:
@@ -33,16 +34,8 @@ def _is_even(input: Tensor, size: sh.Shape) -> bool:
 
 def _spread_means(g: Tensor, size: sh.Shape, input_meta: TensorMeta) -> Tensor:
     """Every element of a window gets its share of the gradient."""
-    x = g
-    for d in reversed(range(len(size))):
-        index, counts, wide = _window_indices(input_meta.shape[2 + d], size[d])
-        tail = (1,) * (x.ndim - 3 - d)
-        x = (x / x.new_tensor(counts).reshape(-1, *tail)).unsqueeze(3 + d)
-        inside = x.new_tensor([[j < c for j in range(wide)] for c in counts])
-        parts = (x * inside.reshape(size[d], wide, *tail)).flatten(2 + d, 3 + d)
-        nothing = parts.new_zeros((*x.shape[: 2 + d], input_meta.shape[2 + d], *x.shape[4 + d :]))
-        x = nothing.index_add(2 + d, parts.new_tensor(index, dtype=dt.int64), parts)
-    return x
+    x = resample_back(g, tuple(input_meta.shape[2:]), "area", False, (None,) * len(size))
+    return x.contiguous(memory_format=suggested(input_meta))
 
 
 @composite(

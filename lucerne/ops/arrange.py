@@ -14,6 +14,7 @@ from lucerne.base import shape as sh
 from lucerne.base.device import HOST, device
 from lucerne.ir.convert import IntList, as_int, as_int_list
 from lucerne.ir.define import composite, front, structural
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.join import cat, stack
@@ -122,10 +123,12 @@ def _interleaved_index(repeats: Tensor, output_size: Any) -> Tensor:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype not in (dt.int64, dt.int32):
         raise RuntimeError("repeats has to be Long or Int tensor")
-    if repeats.numel() and bool((repeats < 0).any()):
+    if repeats.numel() and bool(every_value(repeats < 0).any()):
         raise RuntimeError("repeats can not be negative")
     ends = repeats.cumsum(0)
-    total = int(ends[-1]) if repeats.numel() else 0
+    total = int(every_value(ends[-1]).max()) if repeats.numel() else 0
+    if repeats.numel() and int(every_value(ends[-1]).min()) != total:
+        raise RuntimeError("repeat_interleave: the counts of a batch must have one sum")
     if output_size is not None and output_size != total:
         raise RuntimeError("allocated size does not match required size")
     places = counted(0, 1, total, dt.int64, repeats.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import dtype as dt
@@ -70,6 +71,15 @@ def shape_given(name: str, args: tuple[Any, ...], size: Any) -> sh.Shape:
             f"Trying to create tensor with negative dimension {negative}: {list(shape)}"
         )
     return shape
+
+
+SPARSE: dict[str, Callable[..., Any]] = {}
+"""How a tensor of another layout without elements is made; tensor/sparse/create.py fills it."""
+
+
+def is_other(layout: Any) -> bool:
+    """Whether a layout is meant that stores no zeros."""
+    return layout is not None and layout is not lo.strided and "empty" in SPARSE
 
 
 def strided_only(name: str, layout: Any) -> None:
@@ -147,7 +157,10 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    strided_only("zeros", layout)
+    if is_other(layout):
+        return SPARSE["empty"](
+            shape_given("zeros", args, size), dtype, layout, device, requires_grad
+        )
     return make_filled(shape_given("zeros", args, size), 0, dtype, device, requires_grad, None, out)
 
 
@@ -214,8 +227,9 @@ def empty(
     names: Any = None,
 ) -> Tensor:
     """A tensor with undefined contents."""
-    strided_only("empty", layout)
     shape = shape_given("empty", args, size)
+    if is_other(layout):
+        return SPARSE["empty"](shape, dtype, layout, device, requires_grad)
     if out is not None:
         return sized_out(out, shape, as_optional_dtype(dtype))
     return make_empty(shape, dtype, device, requires_grad, _strides(shape, memory_format))

@@ -245,16 +245,19 @@ def qr_reflectors(input: Tensor) -> Any:
 # ---- eigenvalues ------------------------------------------------------------------------------
 
 
-def _eigh_meta(input: TensorMeta, upper: bool) -> tuple[TensorMeta, ...]:
+def _eigh_meta(input: TensorMeta, upper: bool, vectors: bool = True) -> tuple[TensorMeta, ...]:
     shape = tuple(input.shape)
     return (
         plain_meta(input, shape[:-1], input.dtype.to_real()),
-        matrix_meta(input, shape),
+        matrix_meta(input, shape if vectors else (*shape[:-2], 0, 0)),
     )
 
 
-def _eigh_backward(g: Any, y: Any) -> Tensor:
+def _eigh_backward(g: Any, y: Any, input: Tensor, upper: bool, vectors: bool) -> Tensor:
     (gL, gV), (L, V) = g, y
+    if not vectors:  # computed now that they are needed
+        L, V = eigh_factors(input, upper)
+        return V @ (gL.unsqueeze(-1) * adjoint(V))
     middle = adjoint(V) @ gV
     check_phase("linalg_eigh", middle.diagonal(0, -2, -1))
     skew = (middle - adjoint(middle)) * 0.5
@@ -263,8 +266,9 @@ def _eigh_backward(g: Any, y: Any) -> Tensor:
 
 
 @structural(internal=True, meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False)
-def eigh_factors(input: Tensor, upper: bool) -> Any:
-    """Ascending eigenvalues and orthonormal eigenvectors; one triangle of the matrix is read."""
+def eigh_factors(input: Tensor, upper: bool, vectors: bool = True) -> Any:
+    """Ascending eigenvalues and orthonormal eigenvectors (or nothing, if those are not asked for);
+    one triangle of the matrix is read."""
 
 
 def _eig_meta(input: TensorMeta) -> tuple[TensorMeta, ...]:
@@ -297,18 +301,25 @@ def eig_factors(input: Tensor) -> Any:
 # ---- singular values --------------------------------------------------------------------------
 
 
-def _svd_meta(input: TensorMeta, full: bool) -> tuple[TensorMeta, ...]:
+def _svd_meta(input: TensorMeta, full: bool, vectors: bool = True) -> tuple[TensorMeta, ...]:
     *batch, m, n = input.shape
     k = min(m, n)
+    values = plain_meta(input, (*batch, k), input.dtype.to_real())
+    if not vectors:
+        none = matrix_meta(input, (*batch, 0, 0))
+        return none, values, none
     return (
         matrix_meta(input, (*batch, m, m if full else k)),
-        plain_meta(input, (*batch, k), input.dtype.to_real()),
+        values,
         matrix_meta(input, (*batch, n if full else k, n)),
     )
 
 
-def _svd_backward(g: Any, y: Any, full: bool) -> Tensor:
+def _svd_backward(g: Any, y: Any, input: Tensor, full: bool, vectors: bool) -> Tensor:
     (gU, gS, gVh), (U, S, Vh) = g, y
+    if not vectors:  # computed now that they are needed
+        U, _, Vh = svd_factors(input, False)
+        return U @ (gS.unsqueeze(-1) * Vh)
     k = S.shape[-1]
     U, gU, Vh, gVh = U[..., :k], gU[..., :k], Vh[..., :k, :], gVh[..., :k, :]
     m, n = U.shape[-2], Vh.shape[-1]
@@ -334,10 +345,11 @@ def _svd_backward(g: Any, y: Any, full: bool) -> Tensor:
     meta=_svd_meta,
     vjp={"input": _svd_backward},
     out=False,
-    oracle=lambda input, full: np.linalg.svd(input, full),
+    oracle=lambda input, full, vectors: np.linalg.svd(input, full),
 )
-def svd_factors(input: Tensor, full: bool) -> Any:
-    """U, descending singular values and the adjoint of V, with `input = U diag(S) Vh`."""
+def svd_factors(input: Tensor, full: bool, vectors: bool = True) -> Any:
+    """U, descending singular values and the adjoint of V, with `input = U diag(S) Vh`; U and V are
+    empty if only the values are asked for."""
 
 
 # ---- LDL --------------------------------------------------------------------------------------

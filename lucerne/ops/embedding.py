@@ -12,8 +12,11 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.index import INDEX_TYPES, index_nd, index_put_nd, zeros_like_meta
+from lucerne.ops.join import cat
 from lucerne.ops.move import filled
+from lucerne.ops.ranges import arange
 from lucerne.ops.scatter import scatter_fold, scatter_reduce_op, spread
+from lucerne.ops.sparse_products import csr_times_dense, row_numbers
 
 
 def _check_indices(name: str, indices: Tensor) -> None:
@@ -141,6 +144,36 @@ def bag_numbers(offsets: Tensor, count: int) -> Tensor:
     return starts.cumsum(0).narrow(0, 0, count) - 1
 
 
+def _bag_weight_vjp(
+    g: Tensor, indices: Tensor, starts: Tensor, values: Tensor | None, weight_meta: TensorMeta
+) -> Tensor:
+    rows = index_nd(g, (row_numbers(starts, indices.shape[0]),))
+    rows = rows if values is None else rows * values.unsqueeze(1)
+    return index_put_nd(zeros_like_meta(weight_meta), (indices,), rows, True)
+
+
+def _bag_values_vjp(g: Tensor, indices: Tensor, starts: Tensor, weight: Tensor) -> Tensor:
+    rows = index_nd(g, (row_numbers(starts, indices.shape[0]),))
+    return (rows * index_nd(weight, (indices,))).sum(-1)
+
+
+@composite(
+    internal=True,
+    name="embedding_bag_sums",
+    opmath=True,
+    out=False,
+    vjp={"weight": _bag_weight_vjp, "values": _bag_values_vjp},
+)
+def bag_sums(weight: Tensor, indices: Tensor, starts: Tensor, values: Tensor | None) -> Tensor:
+    """Sums of rows, times `values`: the product of a sparse matrix with the table.
+
+    Bag `i` has the entries `starts[i]` to `starts[i + 1]`.
+    """
+    if values is None:
+        values = filled((indices.shape[0],), 1, weight.dtype, weight.device, None)
+    return csr_times_dense(starts, indices, values, weight)
+
+
 @composite(internal=True, name="embedding_bag_rows", opmath=True, out=False)
 def bag_rows(
     weight: Tensor,
@@ -199,19 +232,24 @@ def embedding_bag(
     if weight.dtype is dt.int64 and input.is_floating_point():
         weight, input = input, weight
     _check_bag(input, weight, offsets, mode, per_sample_weights, scale_grad_by_freq, sparse)
-    count = input.numel()
+    count, device = input.numel(), input.device
     if input.ndim == 2:
         each, rows = input.shape[1], input.shape[0]
-        input = input.reshape(-1)
-        bags = _row_numbers(rows, each, input.device)
+        starts = arange(rows + 1, dtype=dt.int64, device=device) * each
+        input, sorted_starts = input.reshape(-1), True
         if per_sample_weights is not None:
             per_sample_weights = per_sample_weights.reshape(-1)
     else:
         rows = offsets.shape[0] - int(include_last_offset)
-        _check_offsets(offsets, count)
-        bags = bag_numbers(offsets.narrow(0, 0, rows), count)
+        sorted_starts = _check_offsets(offsets, count)
+        ends = filled((1,), count, offsets.dtype, device, None)
+        starts = cat((offsets.narrow(0, 0, rows), ends)).to(dt.int64)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
+    plain = sorted_starts and padding_idx is None and not (scale_grad_by_freq or sparse)
+    if plain and mode != "max" and rows:
+        return _summed(input, weight, starts, mode, per_sample_weights)
+    bags = bag_numbers(starts.narrow(0, 0, rows), count)
     if padding_idx is not None:
         keep = (input != padding_idx % weight.shape[0]).nonzero().reshape(-1)
         input, bags = index_nd(input, (keep,)), index_nd(bags, (keep,))
@@ -220,15 +258,28 @@ def embedding_bag(
     return bag_rows(weight, input, bags, rows, mode, per_sample_weights, scale_grad_by_freq, sparse)
 
 
-def _row_numbers(rows: int, each: int, device: Any) -> Tensor:
-    """0 0 0 1 1 1 2 2 2 ..."""
-    ones = filled((rows, each), 1, dt.int64, device, None)
-    return (ones.cumsum(0) - 1).reshape(-1)
+def _summed(input: Tensor, weight: Tensor, starts: Tensor, mode: str, values: Any) -> Tensor:
+    """Sums or means of bags without the rows in between."""
+    try:
+        total = bag_sums(weight, input.to(dt.int64), starts, values)
+    except IndexError:
+        rows = weight.shape[0]
+        at = int(((input < 0) | (input >= rows)).nonzero()[0])
+        raise RuntimeError(
+            f"Index {at} of input takes value {int(input[at])} which is not in the valid range "
+            f"[0, {rows})"
+        ) from None
+    if mode == "sum":
+        return total
+    counts = starts.narrow(0, 1, starts.shape[0] - 1) - starts.narrow(0, 0, starts.shape[0] - 1)
+    return total / counts.clamp(min=1).to(weight.dtype).unsqueeze(1)
 
 
-def _check_offsets(offsets: Tensor, count: int) -> None:
-    if not offsets.shape[0]:
-        return
+def _check_offsets(offsets: Tensor, count: int) -> bool:
+    """Torch's refusals; whether the bags follow each other."""
+    size = offsets.shape[0]
+    if not size:
+        return False
     first, last = int(offsets.select(0, 0)), int(offsets.select(0, offsets.shape[0] - 1))
     if first != 0:
         raise RuntimeError(
@@ -240,6 +291,9 @@ def _check_offsets(offsets: Tensor, count: int) -> None:
             f"offsets[-1] can not be greater than input's length({count}) but got offsets[-1] of "
             f"{last}"
         )
+    return size < 2 or bool(
+        (offsets.narrow(0, 1, size - 1) >= offsets.narrow(0, 0, size - 1)).all()
+    )
 
 
 def _check_bag(

@@ -29,9 +29,11 @@ from lucerne.ops import einsum as einsum
 from lucerne.ops import embedding as embedding
 from lucerne.ops import enum_losses as enum_losses
 from lucerne.ops import extrema as extrema
+from lucerne.ops import fake_quantize as fake_quantize
 from lucerne.ops import fft as fft
 from lucerne.ops import grid as grid
 from lucerne.ops import grouped as grouped
+from lucerne.ops import hashing as hashing
 from lucerne.ops import implicit as implicit
 from lucerne.ops import index as index
 from lucerne.ops import join as join
@@ -72,9 +74,12 @@ from lucerne.ops import signal as signal
 from lucerne.ops import slicing as slicing
 from lucerne.ops import softmax as softmax
 from lucerne.ops import sorting as sorting
+from lucerne.ops import sparse_products as sparse_products
 from lucerne.ops import special as special
 from lucerne.ops import splitting as splitting
 from lucerne.ops import statistics as statistics
+from lucerne.ops import tap_sums as tap_sums
+from lucerne.ops import taps as taps
 from lucerne.ops import typing as typing
 from lucerne.ops import unary as unary
 from lucerne.ops import unpool as unpool

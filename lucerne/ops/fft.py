@@ -266,7 +266,7 @@ def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -
     return _to_real(conj_of(input), n, dim, scale_of(norm, True))
 
 
-@composite(namespace="fft", oracle=_oracle("ihfft"))
+@composite(namespace="fft", out="exact", oracle=_oracle("ihfft"))
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `hfft`."""
     refuse_complex("ihfft", input)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -11,8 +10,9 @@ from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
-from lucerne.ops.join import stack
+from lucerne.ops.join import cat, stack
 from lucerne.ops.select import where
+from lucerne.ops.tap_sums import tap_gather
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -54,55 +54,6 @@ def _padded(x: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
     return x
 
 
-def _inside(positions: list[Tensor], spatial: sh.Shape) -> Tensor:
-    valid = None
-    for x, n in zip(positions, spatial, strict=True):
-        here = (x >= 0) & (x <= n - 1)
-        valid = here if valid is None else valid & here
-    return valid
-
-
-def _fetch(
-    input: Tensor, positions: list[Tensor], spatial: sh.Shape, weight: Tensor | None
-) -> Tensor:
-    """Pixels at whole positions (N, P...) times a weight; zero outside the image."""
-    valid = _inside(positions, spatial)
-    flat: Any = None
-    for x, n in zip(positions, spatial, strict=True):
-        index = where(valid, x, 0.0).to(dt.int64)
-        flat = index if flat is None else flat * n + index
-    n, c = input.shape[:2]
-    shape = flat.shape[1:]
-    rows = flat.reshape(n, 1, math.prod(shape)).expand(n, c, math.prod(shape))
-    values = input.reshape(n, c, math.prod(spatial)).gather(2, rows).reshape(n, c, *shape)
-    hidden = valid.logical_not().unsqueeze(1)
-    values = values.masked_fill(hidden, 0)
-    if weight is None:
-        return values
-    return values * weight.unsqueeze(1).masked_fill(hidden, 0)
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    total = parts[0]
-    for p in parts[1:]:
-        total = total + p
-    return total
-
-
-def _linear(input: Tensor, positions: list[Tensor], spatial: sh.Shape) -> Tensor:
-    """The corners around each position, weighted by closeness."""
-    lows = [x.detach().floor() for x in positions]
-    parts = []
-    for corner in itertools.product((0, 1), repeat=len(spatial)):
-        weight = None
-        for x, low, up in zip(positions, lows, corner, strict=True):
-            here = x - low if up else low + 1 - x
-            weight = here if weight is None else weight * here
-        at = [low + up for low, up in zip(lows, corner, strict=True)]
-        parts.append(_fetch(input, at, spatial, weight))
-    return _sum(parts)
-
-
 def _cubic(t: Tensor) -> list[Tensor]:
     a = -0.75
 
@@ -115,40 +66,51 @@ def _cubic(t: Tensor) -> list[Tensor]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _bicubic(
-    input: Tensor, positions: list[Tensor], spatial: sh.Shape, padding: str, align: bool
-) -> Tensor:
-    """Four by four taps; padding applies to each tap's own position."""
-    lows = [x.detach().floor() for x in positions]
-    weights = [_cubic(x - low) for x, low in zip(positions, lows, strict=True)]
-    parts = []
-    for taps in itertools.product(range(4), repeat=2):
-        at = [
-            _padded(low + (t - 1), n, padding, align)
-            for low, t, n in zip(lows, taps, spatial, strict=True)
-        ]
-        parts.append(_fetch(input, at, spatial, weights[0][taps[0]] * weights[1][taps[1]]))
-    return _sum(parts)
+def _axis_taps(
+    x: Tensor, size: int, mode: str, padding: str, align: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Whole positions (float) of the taps along one dimension, and their weights."""
+    if mode == "bicubic":  # padding applies to each tap's own position
+        low = x.detach().floor()
+        places = [_padded(low + (k - 1), size, padding, align) for k in range(4)]
+        return places, _cubic(x - low)
+    x = _padded(x, size, padding, align)
+    if mode == "nearest":
+        # The zero keeps the grid in the graph: its gradient is zero, not absent.
+        return [x.detach().round()], [x * 0 + 1]
+    low = x.detach().floor()
+    return [low, low + 1], [low + 1 - x, x - low]
+
+
+def _taps(
+    grid: Tensor, spatial: sh.Shape, mode: str, padding: str, align: bool
+) -> tuple[Tensor, Tensor]:
+    """Flat places (N, T, P), -1 outside the image, and weights of the taps of each point."""
+    n, points = grid.shape[0], math.prod(grid.shape[1:-1])
+    index: Any = None
+    for d, size in enumerate(spatial):
+        x = grid.select(-1, len(spatial) - 1 - d).reshape(n, 1, points)
+        x = _unnormalized(x, size, align)
+        places, weights = (cat(parts, 1) for parts in _axis_taps(x, size, mode, padding, align))
+        inside = (places >= 0) & (places <= size - 1)
+        weights, places = weights.masked_fill(~inside, 0), places.where(inside, 0.0).to(dt.int64)
+        if index is None:
+            index, weight, valid = places, weights, inside
+            continue
+        taps = index.shape[1] * places.shape[1]
+        index = (index.unsqueeze(2) * size + places.unsqueeze(1)).reshape(n, taps, points)
+        weight = (weight.unsqueeze(2) * weights.unsqueeze(1)).reshape(n, taps, points)
+        valid = (valid.unsqueeze(2) & inside.unsqueeze(1)).reshape(n, taps, points)
+    return index.masked_fill(~valid, -1), weight
 
 
 @composite(internal=True, name="grid_sample_op", opmath=True, out=False)
 def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
     """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last to the first."""
-    spatial = tuple(input.shape[2:])
-    positions = [
-        _unnormalized(grid[..., len(spatial) - 1 - d], n, align_corners)
-        for d, n in enumerate(spatial)
-    ]
-    if mode == "bicubic":
-        return _bicubic(input, positions, spatial, padding, align_corners)
-    positions = [
-        _padded(x, n, padding, align_corners) for x, n in zip(positions, spatial, strict=True)
-    ]
-    if mode == "bilinear":
-        return _linear(input, positions, spatial)
-    # The zero keeps the grid in the graph: its gradient is zero, not absent.
-    rounded = [x.detach().round() + x * 0 if x.requires_grad else x.round() for x in positions]
-    return _fetch(input, rounded, spatial, None)
+    spatial, shape = tuple(input.shape[2:]), tuple(grid.shape[1:-1])
+    index, weight = _taps(grid, spatial, mode, padding, align_corners)
+    planes = input.reshape(*input.shape[:2], math.prod(spatial)).contiguous()
+    return tap_gather(planes, index, weight).reshape(*input.shape[:2], *shape)
 
 
 def _check(input: Tensor, grid: Tensor, mode: int) -> None:

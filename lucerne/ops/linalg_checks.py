@@ -7,6 +7,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.errors import LinAlgError
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 
 _LOW = (dt.float16, dt.bfloat16, dt.complex32)
@@ -81,7 +82,7 @@ def raise_if_failed(info: Tensor, name: str, kind: str) -> None:
     """Read the info numbers of a factorisation and complain about the first that isn't zero."""
     if info.device.type == "meta" or not info.numel():
         return
-    numbers = info.reshape(-1).tolist()
+    numbers = every_value(info).reshape(-1).tolist()
     at = next((i for i, n in enumerate(numbers) if n), None)
     if at is None:
         return

@@ -192,7 +192,7 @@ def by_columns(x: Tensor) -> Tensor:
     return x.transpose(-2, -1).contiguous().transpose(-2, -1)
 
 
-@composite(method=True, out="lapack")
+@composite(method=True, out="exact lapack")
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -242,13 +242,13 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
     return out
 
 
-@composite(name="lu_solve", method=True)
+@composite(name="lu_solve", method=True, out="exact")
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """Solution of a system from the factors of `lu`."""
     return la.lu_solve(LU_data, LU_pivots, b)
 
 
-@composite()
+@composite(out="exact")
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> Any:
@@ -270,7 +270,7 @@ def lu_unpack(
 # ---- other older names ------------------------------------------------------------------------
 
 
-@composite(name="svd", method=True)
+@composite(name="svd", method=True, out="exact")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """`lucerne.linalg.svd` with V instead of its adjoint."""
     check_matrix(input, "linalg.svd")
@@ -289,7 +289,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond)
 
 
-@composite(method=True)
+@composite(method=True, out="exact")
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite
+from lucerne.ir.dispatch import raise_if, recording
 from lucerne.ir.op import Tensor
 from lucerne.ops.index import index_nd, index_put_nd, integer_indices, nonzero_rows
 from lucerne.ops.move import filled
@@ -122,6 +123,16 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return index_nd(full, integer_indices(full, (mask.expand(shape),)))
 
 
+def _scattered(full: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`masked_scatter` of flat tensors in shapes that do not depend on the mask."""
+    at = mask.cumsum(0) - 1
+    raise_if(
+        (at >= source.shape[0]).any(),
+        lambda: RuntimeError("Number of elements of source < number of ones in mask"),
+    )
+    return choose(mask, index_nd(source, (at.clamp(0, source.shape[0] - 1),)), full)
+
+
 @composite(method=True, inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements where the mask is true replaced by those of `source`, in order."""
@@ -133,6 +144,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     shape = sh.broadcast_shapes(input.shape, mask.shape)
     full, flat = input.expand(shape).reshape(-1), source.reshape(-1)
+    if recording() and flat.shape[0]:
+        return _scattered(full, mask.expand(shape).reshape(-1), flat).reshape(shape)
     where = nonzero_rows(mask.expand(shape).reshape(-1)).reshape(-1)
     count = where.shape[0]
     if count > flat.shape[0]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops import creation, norms, select
 
@@ -201,7 +202,7 @@ def median(
     found = x.nanmedian(_dims(dim, input.ndim)[0], keepdim).values
     if floating:
         return found
-    if builtins.bool(found.isnan().any()):
+    if builtins.bool(every_value(found.isnan()).any()):
         raise ValueError(
             "masked median expects no fully masked out rows if dtype is not floating point"
         )

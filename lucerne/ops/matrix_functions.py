@@ -11,13 +11,14 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ir.results import named
 from lucerne.ops import join, late, matmul, select
 from lucerne.ops.checks import conj_of
-from lucerne.ops.decompositions import adjoint, svd_factors
+from lucerne.ops.decompositions import adjoint, qr_factors, svd_factors, tri_solve
 from lucerne.ops.fft import resized
-from lucerne.ops.linalg import eigh, identity, inv, inv_ex, solve, svdvals
+from lucerne.ops.linalg import eigh, eigvalsh, identity, inv, inv_ex, solve, svdvals
 from lucerne.ops.linalg_checks import (
     check_float,
     check_matrix,
@@ -141,7 +142,7 @@ def _threshold(values: Tensor, atol: Any, rtol: Any) -> Tensor:
 
 
 def _magnitudes(A: Tensor, hermitian: bool) -> Tensor:
-    return eigh(A)[0].abs() if hermitian else svdvals(A)
+    return eigvalsh(A).abs() if hermitian else svdvals(A)
 
 
 @composite(internal=True, name="rank_of", namespace="linalg")
@@ -283,22 +284,30 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = Non
     relative = rcond if rcond is not None and rcond >= 0 else None
     if rcond is not None and rcond < 0:
         relative = float(np.finfo(A.dtype.to_real().storage).eps)
-    solution = pseudo_inverse(A, None if relative is None else 0.0, relative, False) @ right
-    solution = _in_work_space(solution, max(m, n))
-    fixed = A.detach()
-    rank = rank_of(fixed, None if relative is None else 0.0, relative, False)
-    values = svdvals(fixed)
+    least = None if relative is None else 0.0
+    fixed, full = A.detach(), driver == "gels"
+    if full:  # the rank is taken for granted
+        found = _by_triangle(A, right)
+    else:
+        found = pseudo_inverse(A, least, relative, False) @ right
+    solution = _in_work_space(found, max(m, n))
     empty = A.new_empty(0, dtype=A.dtype.to_real())
+    rank = A.new_empty(0, dtype=dt.int64) if full else rank_of(fixed, least, relative, False)
     # Even when there are none, residuals are part of the graph.
     residuals = A.reshape(-1).narrow(0, 0, 0).abs()
-    if m > n and driver != "gelsy" and (driver == "gels" or _all_full(rank, n)):
+    if m > n and driver != "gelsy" and (full or _all_full(rank, n)):
         residuals = (A @ solution - right).abs().square().sum(-2)
-    return _LSTSQ(
-        solution.squeeze(-1) if vector else solution,
-        residuals,
-        rank.new_empty(0) if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else empty,
-    )
+    values = svdvals(fixed) if driver in ("gelsd", "gelss") else empty
+    return _LSTSQ(solution.squeeze(-1) if vector else solution, residuals, rank, values)
+
+
+def _by_triangle(A: Tensor, right: Tensor) -> Tensor:
+    """The solution for a matrix of full rank, by its QR factors or those of its adjoint."""
+    if A.shape[-2] >= A.shape[-1]:
+        q, r = qr_factors(A, False)
+        return tri_solve(r, adjoint(q) @ right, True, True, False)
+    q, r = qr_factors(adjoint(A), False)
+    return q @ tri_solve(adjoint(r), right, False, True, False)
 
 
 def _in_work_space(x: Tensor, rows: int) -> Tensor:
@@ -308,15 +317,13 @@ def _in_work_space(x: Tensor, rows: int) -> Tensor:
 
 
 def _all_full(rank: Tensor, n: int) -> bool:
-    return bool((rank == n).all())
+    return bool(every_value(rank == n).all())
 
 
 # ---- powers and exponentials ------------------------------------------------------------------
 
 
-@composite(namespace="linalg", out="plain", oracle=np.linalg.matrix_power)
-def matrix_power(A: Tensor, n: int) -> Tensor:
-    """A multiplied with itself n times; negative powers are those of the inverse."""
+def _to_the_power(A: Tensor, n: int) -> Tensor:
     check_square(A, "linalg.matrix_power")
     if n == 0:
         # The empty sum is zero: it ties the result to the graph.
@@ -328,6 +335,26 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
         return inv(A)
     base = inv(A) if n < 0 else A
     return _power(base, abs(n))
+
+
+@composite(internal=True, out="exact plain")
+def matrix_power_multiplied(A: Tensor, n: int) -> Tensor:
+    """A power whose last step is a product: that is written to `out=`."""
+    return _to_the_power(A, n)
+
+
+@composite(internal=True, out="plain")
+def matrix_power_copied(A: Tensor, n: int) -> Tensor:
+    """A power that torch copies into `out=`, which may be of a wider dtype then."""
+    return _to_the_power(A, n)
+
+
+@front(namespace="linalg")
+def matrix_power(A: Tensor, n: int, *, out: Any = None) -> Tensor:
+    """A multiplied with itself n times; negative powers are those of the inverse."""
+    size = abs(n)
+    copied = n in (0, 1) or (size > 2 and not size & (size - 1))
+    return (matrix_power_copied if copied else matrix_power_multiplied)(A, n, out=out)
 
 
 def _power(base: Tensor, n: int) -> Tensor:
@@ -377,7 +404,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     total = one + scaled / _TERMS
     for k in range(_TERMS - 1, 0, -1):
         total = one + (scaled @ total) / k
-    for i in range(int(halvings.max())):
+    for i in range(int(every_value(halvings).max())):
         again = (halvings > i).unsqueeze(-1).unsqueeze(-1)
         total = select.where(again, total @ total, total)
     return total
@@ -480,6 +507,7 @@ def _chain(matrices: list[Any], split: list[list[int]], i: int, j: int) -> Tenso
 
 @composite(
     namespace="linalg",
+    out="exact",
     oracle=lambda tensors: np.linalg.multi_dot(tensors),
     samples=[([(2, 3), (3, 4), (4, 2)],)],
 )
@@ -556,7 +584,7 @@ def cross_any(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any 
     return cross(input, other, dim=dim, out=out)
 
 
-@composite(namespace="linalg")
+@composite(namespace="linalg", out="exact")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum over a dimension of the conjugate of `x` times `y`."""
     check_float(x, "linalg.vecdot", low=True)

@@ -101,3 +101,31 @@ def sgd_update(
             g = g + b * momentum if nesterov else b
         changed.append((p - g * lr).to(param.dtype))
     return (*changed, *buffers)
+
+
+def _adagrad_meta(params: Any, grads: Any, state_sums: Any, *rest: Any) -> tuple[TensorMeta, ...]:
+    return (*params, *state_sums)
+
+
+@composite(internal=True, meta=_adagrad_meta, vjp={}, out=False)
+def adagrad_update(
+    params: TensorList,
+    grads: TensorList,
+    state_sums: TensorList,
+    steps: TensorList,
+    lr: Scalar,
+    lr_decay: Scalar,
+    weight_decay: Scalar,
+    eps: Scalar,
+    maximize: bool,
+) -> Any:
+    """Parameters and sums of squares after a step of Adagrad."""
+    changed, sums = [], []
+    for param, grad, old, step in zip(params, grads, state_sums, steps, strict=True):
+        p, g = _wide(param), _wide(grad)
+        g = (-g if maximize else g) + p * weight_decay
+        total = _wide(old) + g * g
+        rate = (lr / (1 + (step.double() - 1) * lr_decay)).to(p.dtype)
+        changed.append((p - g / (total.sqrt() + eps) * rate).to(param.dtype))
+        sums.append(total.to(old.dtype))
+    return (*changed, *sums)

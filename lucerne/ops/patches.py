@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ops.join import stack
 from lucerne.ops.padding import constant_pad_nd
 
 
@@ -88,20 +86,40 @@ def col2im(
 ) -> Tensor:
     """Columns (N, C * taps, windows) added up where they came from: (N, C, H, W)."""
     n, rows = input.shape[:2]
-    channels = rows // math.prod(kernel)
     blocks = _blocks(output_size, kernel, dilation, padding, stride)
-    high, wide = (m + 2 * p for m, p in zip(output_size, padding, strict=True))
-    down, across = (
-        np.arange(k)[:, None] * d + np.arange(m)[None] * s
-        for k, d, m, s in zip(kernel, dilation, blocks, stride, strict=True)
-    )
-    at = down[:, None, :, None] * wide + across[None, :, None, :]
-    index = input.new_tensor(at.reshape(-1).tolist(), dtype=dt.int64)
-    flat = input.new_zeros((n, channels, high * wide))
-    cols = input.reshape(n, channels, at.size)
-    total = flat.index_add(2, index, cols).reshape(n, channels, high, wide)
-    inner = total.narrow(2, padding[0], output_size[0]).narrow(3, padding[1], output_size[1])
-    return inner.contiguous()
+    x = input.reshape(n, rows // math.prod(kernel), *kernel, *blocks)
+    for d in range(2):  # (N, C, k, m, H, W), then (N, C, m, H, W): both times 3 without the taps
+        x = _overlapped(x, 3, output_size[d], dilation[d], padding[d], stride[d])
+    return x.clone(memory_format=lo.contiguous_format)  # a single tap may be a view of the input
+
+
+def _overlapped(x: Tensor, dim: int, size: int, gap: int, pad: int, step: int) -> Tensor:
+    """Taps of dimension 2 added up along `dim` (counted without dimension 2), which gets `size`.
+
+    Tap i of window m belongs at `m * step + i * gap - pad`. Places with one remainder by `step` are
+    made together: each tap is then a shifted stretch of windows.
+    """
+    windows, most = x.shape[dim + 1], -(-size // step)
+    phases = []
+    for first in range(step):
+        total = None
+        for i in range(x.shape[2]):
+            shift, rest = divmod(first + pad - i * gap, step)
+            low, high = max(0, -shift), min(most, windows - shift)
+            if rest or high <= low:
+                continue
+            part = x.select(2, i).narrow(dim, low + shift, high - low)
+            around = (0, 0) * (part.ndim - 1 - dim) + (low, most - high)
+            part = constant_pad_nd(part, around, 0) if high - low < most else part
+            total = part if total is None else total + part
+        if total is None:
+            shape = list(x.select(2, 0).shape)
+            shape[dim] = most
+            total = x.new_zeros(shape)
+        phases.append(total)
+    if step == 1:
+        return phases[0]
+    return stack(phases, dim + 1).flatten(dim, dim + 1).narrow(dim, 0, size)
 
 
 @front(namespace="nn.functional")

@@ -9,6 +9,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import join, ranges, select
@@ -139,7 +140,7 @@ def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> Non
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if q.dtype is not input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not q.is_meta and not bool(q.ge(0).logical_and(q.le(1)).all()):
+    if not q.is_meta and not bool(every_value(q.ge(0) & q.le(1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
 
 

@@ -15,6 +15,7 @@ from lucerne.base import shape as sh
 from lucerne.base.rng import generator_or_default
 from lucerne.ir.convert import Dtype, Opaque, as_dtype, as_int_list, as_optional_dtype
 from lucerne.ir.define import composite, front, random
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ops import creation
@@ -163,7 +164,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Any =
     if p is not None:
         return bernoulli_fill(input, p, generator, out)
     _needs_float(input, "bernoulli_tensor_cpu_p_")
-    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
+    if input.numel() and not bool(every_value((input >= 0) & (input <= 1)).all()):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
     probs = input.contiguous()
     sample = draw_each(probs, "bernoulli", None, input.dtype, generator_or_default(generator))
@@ -403,7 +404,7 @@ def normal(
         return _finish(made.normal_(float(mean), float(std), generator=generator), requires_grad)
     if std_t and std.is_complex():
         raise RuntimeError("normal expects standard deviation to be non-complex")
-    if std_t and std.numel() and bool((std < 0).any()):
+    if std_t and std.numel() and bool(every_value(std < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     if out is None:
         return normal_around(mean, std, generator)
@@ -471,9 +472,9 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
-    if not bool(((input >= 0) & input.isfinite()).all()):
+    if not bool(every_value((input >= 0) & input.isfinite()).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not bool((input.sum(-1) > 0).all()):
+    if not bool(every_value(input.sum(-1) > 0).all()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     if out is not None and out.dtype is not dt.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {dt.cxx_name(out.dtype)}")
@@ -486,7 +487,7 @@ def multinomial(
 @front()
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """A Poisson sample for each rate."""
-    if input.numel() and not bool((input >= 0).all()):
+    if input.numel() and not bool(every_value(input >= 0).all()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     rates = input.contiguous()
     return draw_each(rates, "poisson", None, input.dtype, generator_or_default(generator))

@@ -223,7 +223,22 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         )
     if not input.numel() and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
-    return index_nd(input.reshape(-1), (index,)).contiguous()
+    try:
+        return index_nd(input.reshape(-1), (index,)).contiguous()
+    except IndexError as error:
+        raise _beyond(input, index, error) from None
+
+
+def _beyond(input: Tensor, index: Tensor, error: IndexError) -> IndexError:
+    """Torch's words for a place that a flattened tensor lacks."""
+    count = input.numel()
+    wrong = index.masked_select((index >= count) | (index < -count))
+    if not wrong.numel():
+        return error
+    return IndexError(
+        f"out of range: tried to access index {int(wrong.select(0, 0))} on a tensor of {count} "
+        "elements."
+    )
 
 
 @composite(method=True, inplace=True)
@@ -245,7 +260,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         )
     if not input.numel() and index.numel():
         raise IndexError("put_(): cannot put elements into an empty tensor")
-    flat = index_put_nd(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    try:
+        flat = index_put_nd(input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    except IndexError as error:
+        raise _beyond(input, index, error) from None
     return flat.reshape(input.shape)
 
 

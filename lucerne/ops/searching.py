@@ -8,6 +8,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front, structural
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import creation
@@ -79,7 +80,8 @@ def _check_search(boundaries: Tensor, input: Tensor, sorter: Any) -> None:
             "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
             f"{dt.cxx_name(sorter.dtype)}"
         )
-    if sorter.numel() and not 0 <= int(sorter.min()) <= int(sorter.max()) < boundaries.shape[-1]:
+    every = every_value(sorter)
+    if every.numel() and not 0 <= int(every.min()) <= int(every.max()) < boundaries.shape[-1]:
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
 

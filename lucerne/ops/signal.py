@@ -6,6 +6,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops import complexes, creation, join, padding, ranges
 from lucerne.ops.fft import BY_COUNT, BY_ROOT, UNSCALED, fft_c2c, fft_c2r, fft_r2c, resized
@@ -212,7 +213,7 @@ def istft_signal(
         end = total - n_fft // 2 if center else total
     inside = max(min(end, total) - start, 0)
     signal, weight = signal.narrow(1, start, inside), weight.narrow(1, start, inside)
-    if input.device.type != "meta" and not bool((weight.abs() > 1e-11).all()):
+    if input.device.type != "meta" and not bool(every_value(weight.abs() > 1e-11).all()):
         raise RuntimeError("window overlap add min: 1")
     signal = signal / weight
     signal = resized(signal, (1,), (end - start,)) if end > total else signal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import lucerne.ir.special  # noqa: F401 - enters the formulas that bodies call
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor

@@ -11,6 +11,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops import complexes
 from lucerne.ops.reduce import folded_count, restore
@@ -171,7 +172,7 @@ def _check_weights(name: str, weights: Tensor, count: int, kind: int) -> None:
             f"cov(): expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {count}"
         )
-    if count and not weights.is_meta and bool(weights.lt(0).any()):
+    if count and not weights.is_meta and bool(every_value(weights.lt(0)).any()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import front
+from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops.activation import relu_op
 from lucerne.ops.adaptive import largest_of
@@ -84,8 +85,9 @@ def _placed(input: Tensor, indices: Tensor, size: sh.Shape) -> Tensor:
     lead, volume = tuple(input.shape[:-n]), math.prod(size)
     each = math.prod(input.shape[-n:])
     flat = indices.reshape(*lead, each)
-    if flat.numel() and bool(((flat < 0) | (flat >= volume)).any()):
-        bad = flat[(flat < 0) | (flat >= volume)].reshape(-1)[0].item()
+    every = every_value(flat)
+    if every.numel() and bool(((every < 0) | (every >= volume)).any()):
+        bad = every[(every < 0) | (every >= volume)].reshape(-1)[0].item()
         raise RuntimeError(
             f"Found an invalid max index: {bad} (output volumes are of size "
             f"{'x'.join(map(str, size))}"

@@ -97,6 +97,12 @@ def adagrad(
         return
     lr = number(lr, differentiable)
     count(state_steps)
+    if fused and not has_sparse_grad:
+        lu._fused_adagrad_(
+            params, grads, state_sums, state_steps, lr=lr, lr_decay=lr_decay,
+            weight_decay=weight_decay, eps=eps, maximize=maximize, grad_scale=grad_scale,
+        )  # fmt: skip
+        return
     for p, g, total, counted in zip(params, grads, state_sums, state_steps, strict=True):
         g = g if grad_scale is None else g.div_(grad_scale)
         rate = lr / (1 + (number(counted) - 1) * lr_decay)

@@ -85,6 +85,7 @@ _RENAMED = {
     "gamma_of": "_standard_gamma", "dirichlet_of": "_sample_dirichlet", "normal_around": "normal",
     "quantile_rows": "quantile",
     "adam_update": "_fused_adam_", "sgd_update": "_fused_sgd_", "counted_up": "_foreach_add_",
+    "adagrad_update": "_fused_adagrad_",
     "flash_attention_backward": "_scaled_dot_product_flash_attention_for_cpu_backward",
     "logsigmoid_op": "log_sigmoid", "prelu_kernel": "_prelu_kernel", "fft_c2c": "_fft_c2c",
     "fft_r2c": "_fft_r2c", "fft_c2r": "_fft_c2r",
@@ -117,6 +118,8 @@ def spelled(qualified: str) -> str | None:
 def _spell(qualified: str) -> str | None:
     if qualified in TRANSPARENT:
         return None
+    if "::" in qualified:  # a custom op
+        return qualified
     if qualified in _CASTS:
         return "aten::to"
     if qualified in _RENAMED:

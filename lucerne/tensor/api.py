@@ -33,6 +33,14 @@ from lucerne.base.layout import sparse_csr as sparse_csr
 from lucerne.base.layout import strided as strided
 from lucerne.base.numeric import finfo as finfo
 from lucerne.base.numeric import iinfo as iinfo
+from lucerne.base.qscheme import per_channel_affine as per_channel_affine
+from lucerne.base.qscheme import (
+    per_channel_affine_float_qparams as per_channel_affine_float_qparams,
+)
+from lucerne.base.qscheme import per_channel_symmetric as per_channel_symmetric
+from lucerne.base.qscheme import per_tensor_affine as per_tensor_affine
+from lucerne.base.qscheme import per_tensor_symmetric as per_tensor_symmetric
+from lucerne.base.qscheme import qscheme as qscheme
 from lucerne.base.shape import Size as Size
 from lucerne.tensor import foreach as _foreach
 from lucerne.tensor import functions as _functions
@@ -88,6 +96,11 @@ from lucerne.tensor.memory import memory_allocated as memory_allocated
 from lucerne.tensor.memory import memory_reserved as memory_reserved
 from lucerne.tensor.memory import memory_stats as memory_stats
 from lucerne.tensor.memory import reset_peak_memory_stats as reset_peak_memory_stats
+from lucerne.tensor.optimizers import (
+    _amp_foreach_non_finite_check_and_unscale_ as _amp_foreach_non_finite_check_and_unscale_,
+)
+from lucerne.tensor.optimizers import _amp_update_scale_ as _amp_update_scale_
+from lucerne.tensor.optimizers import _fused_adagrad_ as _fused_adagrad_
 from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
 from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
 from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
@@ -95,6 +108,10 @@ from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa
 from lucerne.tensor.overrides import (
     disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
 )
+from lucerne.tensor.quantized import dequantize as dequantize
+from lucerne.tensor.quantized import quantize_per_channel as quantize_per_channel
+from lucerne.tensor.quantized import quantize_per_tensor as quantize_per_tensor
+from lucerne.tensor.quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from lucerne.tensor.queries import _assert as _assert
 from lucerne.tensor.queries import get_device as get_device
 from lucerne.tensor.queries import is_conj as is_conj
@@ -138,8 +155,24 @@ from lucerne.tensor.settings import set_num_interop_threads as set_num_interop_t
 from lucerne.tensor.settings import set_num_threads as set_num_threads
 from lucerne.tensor.settings import set_warn_always as set_warn_always
 from lucerne.tensor.settings import use_deterministic_algorithms as use_deterministic_algorithms
-from lucerne.tensor.sparse import sparse_coo_tensor as sparse_coo_tensor
-from lucerne.tensor.sparse import sparse_csr_tensor as sparse_csr_tensor
+from lucerne.tensor.sparse import convert as _sparse_convert  # noqa: F401
+from lucerne.tensor.sparse import text as _sparse_text  # noqa: F401
+from lucerne.tensor.sparse.create import sparse_bsc_tensor as sparse_bsc_tensor
+from lucerne.tensor.sparse.create import sparse_bsr_tensor as sparse_bsr_tensor
+from lucerne.tensor.sparse.create import sparse_compressed_tensor as sparse_compressed_tensor
+from lucerne.tensor.sparse.create import sparse_coo_tensor as sparse_coo_tensor
+from lucerne.tensor.sparse.create import sparse_csc_tensor as sparse_csc_tensor
+from lucerne.tensor.sparse.create import sparse_csr_tensor as sparse_csr_tensor
+from lucerne.tensor.sparse.functions import ccol_indices_copy as ccol_indices_copy
+from lucerne.tensor.sparse.functions import col_indices_copy as col_indices_copy
+from lucerne.tensor.sparse.functions import crow_indices_copy as crow_indices_copy
+from lucerne.tensor.sparse.functions import hspmm as hspmm
+from lucerne.tensor.sparse.functions import indices_copy as indices_copy
+from lucerne.tensor.sparse.functions import resize_as_sparse_ as resize_as_sparse_
+from lucerne.tensor.sparse.functions import row_indices_copy as row_indices_copy
+from lucerne.tensor.sparse.functions import smm as smm
+from lucerne.tensor.sparse.functions import sspaddmm as sspaddmm
+from lucerne.tensor.sparse.functions import values_copy as values_copy
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
+from lucerne.backends.missing_rules import CHANGED, Bringing, executable, joined
 from lucerne.base import shape as sh
 from lucerne.base.config import config
 from lucerne.base.numbers import GivenFloat
@@ -21,13 +22,14 @@ from lucerne.ir.define import Geometry
 from lucerne.ir.graph import one_op_graph
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
-from lucerne.tensor import fast, overrides
+from lucerne.ops import aten
+from lucerne.tensor import fast, overrides, python_dispatch
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.names import is_named
 from lucerne.tensor.autograd.state import AutogradState, ViewState
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
 from lucerne.tensor.into import InPlace, Plans, run_into
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.observe import Observation, spoil
 from lucerne.tensor.storage import FAST, Storage
 from lucerne.tensor.trace import traced
 
@@ -199,7 +201,10 @@ class KernelPlan(Plan):
             given = metas_of(op, args)
             _check_memory(given)
             if execute is None:
-                self.execute = backend.compile(one_op_graph(op, given, metas))
+                given, far = joined(op, given, self.device)
+                self.execute = executable(backend, one_op_graph(op, given, metas))
+                if any(far):
+                    self.execute, self.native = Bringing(self.execute, far, self.device), False
 
     def inputs(self, args: tuple[Any, ...]) -> list[Any]:
         if self.flat:
@@ -280,24 +285,43 @@ class DataPlan(Plan):
         self.native = False
         self.op = op
         self.device = device
-        self.execute = backends.get(device.type).compile(one_op_graph(op, metas_of(op, args), ()))
+        graph = one_op_graph(op, metas_of(op, args), ())
+        self.execute = executable(backends.get(device.type), graph)
 
     def run(self, args: tuple[Any, ...]) -> Any:
         found = self.execute(flat_inputs(self.op, args), [])
-        if isinstance(found[0], tuple):
+        if isinstance(found, tuple) and isinstance(found[0], tuple):
             return tuple(self._wrap(f) for f in found)
         return self._wrap(found)
 
     def _wrap(self, found: Any) -> Any:
-        """(array of stored bits, dtype) as a tensor."""
+        """(array of stored bits, dtype) as a tensor; or memory of the device, which becomes one."""
+        if not isinstance(found, tuple):
+            held = found._storage
+            return make_tensor(Storage(held.buffer, held.nbytes, self.device), 0, found._meta)
         bits, dtype = found
         strides = tuple(n // bits.itemsize for n in bits.strides)
         dense = bits.size and sh.is_dense(bits.shape, strides)
         if not dense:
             bits = np.ascontiguousarray(bits)
         t = new_tensor(make_meta(dtype, bits.shape, strides if dense else None, self.device))
-        t._storage.host()[:] = bits.ravel(order="K").view(np.uint8)
+        t._storage.write(0, bits.ravel(order="K"))
         return t
+
+
+class HostPlan(Plan):
+    """A custom op: its Python function makes the results."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.native = False
+        self.op = op
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        spoil()
+        assert self.op.host is not None
+        return self.op.host.run(args)
 
 
 def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
@@ -311,6 +335,8 @@ def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
 
 
 def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
+    if op.host is not None:
+        return HostPlan(op)
     metas = metas_of(op, args)
     if op.kind == op_.VIEW:
         return _view_plan(op, metas)
@@ -433,6 +459,8 @@ def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         return result
     plain = overrides.plain_arguments(op, args)
     if out is not None:
+        if overrides.dispatching and type(out) is InPlace and python_dispatch.wanted((out.target,)):
+            return python_dispatch.ask_in_place(op, plain, out.target)
         return run_into(op, plain, out)
     if op.kind == op_.COMPOSITE:
         return _run_composite(op, plain)
@@ -443,13 +471,15 @@ def _run_recorded(op: Op, args: tuple[Any, ...]) -> Any:
     if _state.kernel_level:
         result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
     else:
-        result = plan_for(op, args).run(args)
+        result = _run_plan(op, args, None)
     if _state.grad_enabled and record.needs_grad(op, args):
         record.record(op, args, result)
     return result
 
 
 def _run_plan(op: Op, args: tuple[Any, ...], out: Any) -> Any:
+    if overrides.dispatching and python_dispatch.wanted(args):
+        return python_dispatch.ask(op, args, out)
     if out is not None:
         return run_into(op, args, out)
     return plan_for(op, args).run(args)
@@ -463,6 +493,12 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     whole = not recorded or op.explicit
     if _state.kernel_level and whole and _state.kernel_level[-1].takes(op, args):
         result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
+        if recorded:
+            record.record(op, args, result)
+        return result
+    asked = overrides.dispatching and whole and op.qualified in aten.WHOLE
+    if asked and python_dispatch.wanted(args):
+        result = python_dispatch.ask(op, args, None)
         if recorded:
             record.record(op, args, result)
         return result
@@ -591,6 +627,7 @@ def body_of(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 dispatch.install(run)
+CHANGED.append(clear_plans)
 Plans.get = staticmethod(plan_for)
 Plans.fused = staticmethod(_fused_plan)
 __all__ = ["InPlace", "clear_plans", "plan_for", "run"]

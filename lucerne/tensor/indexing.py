@@ -187,6 +187,8 @@ def _converted(x: Any, item: Any) -> Any:
 
 def _zero_dim(item: Any) -> Any:
     kind = item._meta.dtype
+    if kind is not dt.uint8 and dispatch.varies(item):
+        return item
     if kind in (dt.bool_, dt.uint8):
         return bool(item.item())
     return int(item.item()) if kind.category == dt.INTEGER else item

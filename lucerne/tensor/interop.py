@@ -30,15 +30,28 @@ Array = np.ndarray[Any, Any]
 def bits(t: Any) -> Array:
     """The tensor's elements as stored (bfloat16 as uint16, ...), sharing memory with it."""
     if dispatch.state.kernel_level:
-        dispatch.state.kernel_level[-1].reads(t)
+        other = dispatch.state.kernel_level[-1].reads(t)
+        t = t if other is None else other
     return _bits(t)
 
 
 def fill(t: Any, array: Array) -> None:
     """Give a new tensor its first values."""
-    _bits(t)[...] = array
+    assign(t, array)
     if dispatch.state.kernel_level:
         dispatch.state.kernel_level[-1].made(t)
+
+
+def assign(t: Any, array: Any) -> None:
+    """Write stored elements, wherever the tensor's memory is."""
+    held = _bits(t)
+    if held.flags.writeable:
+        held[...] = array
+        return
+    meta, flat = t._meta, np.array(t._storage.host())
+    start = t._offset * meta.dtype.itemsize
+    np.ndarray(meta.shape, meta.dtype.storage, flat, start, meta.byte_strides)[...] = array
+    t._storage.write(0, flat[: t._storage.nbytes])
 
 
 def _bits(t: Any) -> Array:
@@ -79,6 +92,8 @@ def truth(t: Any) -> bool:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if t._meta.numel > 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    if dispatch.state.kernel_level:
+        dispatch.state.kernel_level[-1].decides(t)
     return bool(values(t).item() if Watch.current is None else _shown(t, "aten::is_nonzero"))
 
 
@@ -105,7 +120,7 @@ def to_numpy(t: Any, force: bool = False) -> Array:
     """A NumPy array over the same memory."""
     if force:
         t = t.detach().cpu()
-    if requires_grad(t):
+    if dispatch.state.grad_enabled and requires_grad(t):
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
@@ -230,6 +245,10 @@ def _byte_view(array: Array, nbytes: int) -> Array:
 
 def represent(t: Any) -> str:
     """What `print(t)` shows, as torch would."""
+    stack = dispatch.state.kernel_level
+    shown_as: str | None = stack[-1].shows(t) if stack else None
+    if shown_as is not None:
+        return shown_as
     meta: TensorMeta = t._meta
     suffixes = []
     if meta.device.type != backends.HOST:
@@ -254,9 +273,12 @@ def represent(t: Any) -> str:
 
 def _grad_suffix(t: Any) -> list[str]:
     fn = t.grad_fn
+    found = ["requires_grad=True"] if requires_grad(t) else []
     if fn is not None:
-        return [f"grad_fn=<{fn.name()}>"]
-    return ["requires_grad=True"] if requires_grad(t) else []
+        found = [f"grad_fn=<{fn.name()}>"]
+    levels = dispatch.state.forward
+    tangent = levels[-1].tangent(t) if levels else None
+    return found if tangent is None else [*found, f"tangent={tangent}"]
 
 
 # ---- pickles and copies -----------------------------------------------------------------------

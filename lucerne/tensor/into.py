@@ -54,15 +54,16 @@ def run_into(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(outs):
         raise TypeError(f"{op.name}(): expected {len(results)} tensors in out=, got {len(outs)}")
+    how = op.out.split() if isinstance(op.out, str) else ()
     for r, o in zip(results, outs, strict=True):
-        if op.out in ("exact", "apart") and r._meta.dtype is not o._meta.dtype:
+        if ("exact" in how or "apart" in how) and r._meta.dtype is not o._meta.dtype:
             raise RuntimeError(
                 f"Expected out tensor to have dtype {dt.c_name(r._meta.dtype)}, but got "
                 f"{dt.c_name(o._meta.dtype)} instead"
             )
-        if op.out == "apart":
+        if "apart" in how:
             _refuse_any_overlap(args, o, r._meta)
-        plain = op.out == "plain" or (op.out == "lapack" and o._meta.numel > 0)
+        plain = "plain" in how or ("lapack" in how and o._meta.numel > 0)
         write_out(r, o, op.name, plain=plain)
     return _rebuilt(result, out)
 
@@ -273,13 +274,17 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
                 Observation.current.saw(op, args, plan, target, over=target)
         return
     spoil()
+    # A dispatch mode sees the in-place op itself (`aten.add_.Tensor`), not what it is made of.
+    sees = getattr(_state.kernel_level[-1], "writes_over", None) if _state.kernel_level else None
+    if sees is not None and sees(op, args, target):
+        return
     before = _state.grad_enabled
     _state.grad_enabled = False
     try:
         result = dispatch.entry.run(op, args)
     finally:
         _state.grad_enabled = before
-    _check_fits(op, result._meta, target._meta)
+    check_fits(op, result._meta, target._meta)
     write(target, result)
 
 
@@ -304,7 +309,7 @@ def _may_write_directly(op: Op, plan: Any, args: tuple[Any, ...], target: Any) -
     )
 
 
-def _check_fits(op: Op, want: Any, have: Any) -> None:
+def check_fits(op: Op, want: Any, have: Any) -> None:
     if want.shape != have.shape:
         raise RuntimeError(
             f"output with shape {list(have.shape)} doesn't match the broadcast shape "
@@ -318,7 +323,7 @@ def _composite_in_place(op: Op, args: tuple[Any, ...], target: Any, recorded: bo
     if recorded:
         args = tuple(a.clone() if a is target else a for a in args)
     result = dispatch.entry.run(op, args)
-    _check_fits(op, result._meta, target._meta)
+    check_fits(op, result._meta, target._meta)
     if recorded:
         target.copy_(result)
     else:

@@ -119,6 +119,14 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
     return self if dtype is None else self.to(dtype)
 
 
+def to_padded_tensor(self: Any, padding: float, output_size: Any = None) -> Any:
+    """Only for nested tensors (see `lucerne.nested`)."""
+    raise NotImplementedError(
+        "to_padded_tensor: expected a nested tensor, got a dense one. Hint: "
+        "nested.as_nested_tensor(list of tensors) makes one"
+    )
+
+
 def set_(
     self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Any:
@@ -153,6 +161,7 @@ def install() -> None:
     for fn in (
         cpu, is_pinned, pin_memory, is_shared, share_memory_, storage_type, record_stream,
         module_load, new, new_tensor, dense_dim, sparse_dim, to_dense, set_,
+        to_padded_tensor,
     ):  # fmt: skip
         if fn.__name__ not in Tensor.__dict__:
             setattr(Tensor, fn.__name__, fn)

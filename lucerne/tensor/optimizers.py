@@ -14,13 +14,14 @@ from lucerne.base.where import user_place
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
-from lucerne.ops.optimizers import adam_update, counted_up, sgd_update
+from lucerne.ops.optimizers import adagrad_update, adam_update, counted_up, sgd_update
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.into import Plans, bump, refuse_internal_overlap, write
 from lucerne.tensor.storage import FAST
 
 _ADAM: Op = adam_update.op  # type: ignore[attr-defined]
 _SGD: Op = sgd_update.op  # type: ignore[attr-defined]
+_ADAGRAD: Op = adagrad_update.op  # type: ignore[attr-defined]
 _COUNT: Op = counted_up.op  # type: ignore[attr-defined]
 
 
@@ -45,9 +46,13 @@ def _update(op: Op, args: tuple[Any, ...], written: Sequence[Any]) -> None:
 def _shown(op: Op, args: tuple[Any, ...]) -> str:
     """What profiles call a step: torch's name of the same."""
     if op is not _ADAM:
-        return "aten::_fused_sgd_" if op is _SGD else "aten::_foreach_add_"
+        return _SHOWN[op]
     decoupled = args[op.args.index("decoupled")]
     return "aten::_fused_adamw_" if decoupled else "aten::_fused_adam_"
+
+
+_SHOWN = {_SGD: "aten::_fused_sgd_", _ADAGRAD: "aten::_fused_adagrad_"}
+_SHOWN[_COUNT] = "aten::_foreach_add_"
 
 
 def _unscaled(grads: Sequence[Any], grad_scale: Any, found_inf: Any) -> bool:
@@ -114,6 +119,60 @@ def _fused_sgd_(
         as_number(dampening), bool(nesterov), bool(maximize), bool(is_first_step),
     )  # fmt: skip
     _update(_SGD, args, (*params, *buffers))
+
+
+def _fused_adagrad_(
+    self: Sequence[Any], grads: Sequence[Any], state_sums: Sequence[Any],
+    state_steps: Sequence[Any], *, lr: Any, lr_decay: float, weight_decay: float, eps: float,
+    maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+) -> None:  # fmt: skip
+    """A step of Adagrad over lists of parameters, in place. Steps have been counted already."""
+    if not _unscaled(grads, grad_scale, found_inf) or not self:
+        return
+    params, sums = tuple(self), tuple(state_sums)
+    args = (
+        params, tuple(grads), sums, tuple(state_steps), as_number(lr), as_number(lr_decay),
+        as_number(weight_decay), as_number(eps), bool(maximize),
+    )  # fmt: skip
+    _update(_ADAGRAD, args, (*params, *sums))
+
+
+# ---- scaled gradients -------------------------------------------------------------------------
+
+
+def _amp_foreach_non_finite_check_and_unscale_(
+    self: Sequence[Any], found_inf: Any, inv_scale: Any
+) -> None:
+    """Multiply each tensor by `inv_scale`; `found_inf` becomes 1 if one of them is not finite."""
+    for name, x in (("found_inf", found_inf), ("inv_scale", inv_scale)):
+        if x.numel() != 1:
+            raise RuntimeError(f"{name} must be a 1-element tensor.")
+    for t in self:
+        if not bool(t.isfinite().all()):
+            found_inf.fill_(1)
+        t.mul_(float(inv_scale))
+
+
+def _amp_update_scale_(
+    self: Any, growth_tracker: Any, found_inf: Any, scale_growth_factor: float,
+    scale_backoff_factor: float, growth_interval: int,
+) -> Any:  # fmt: skip
+    """The scale after a step: smaller after one that was not finite, larger after enough good ones.
+
+    `growth_tracker` counts the good ones in a row.
+    """
+    if float(found_inf):
+        self.mul_(scale_backoff_factor)
+        growth_tracker.zero_()
+        return self
+    counted = int(growth_tracker) + 1
+    if counted == growth_interval:
+        grown = self * scale_growth_factor
+        if bool(grown.isfinite().all()):
+            self.copy_(grown)
+        counted = 0
+    growth_tracker.fill_(counted)
+    return self
 
 
 # ---- steps that are captured ------------------------------------------------------------------

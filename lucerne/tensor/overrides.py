@@ -16,6 +16,8 @@ from lucerne.ir.op import Op
 from lucerne.tensor.base import Maker, TensorBase, plain_types
 
 _state = dispatch.state
+dispatching: set[type] = set()
+"""Subclasses with a `__torch_dispatch__` (see `tensor/python_dispatch.py`)."""
 
 
 def disabled_torch_function(
@@ -156,6 +158,8 @@ def call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[s
             dispatch.familiar.add(type(args[0]))
     if _state.cast is not None:
         args, kwargs = _state.cast.front(function, args, kwargs)
+    if _state.kernel_level:
+        return _state.kernel_level[-1].front(function, args, kwargs)
     return function(*args, **kwargs)
 
 
@@ -247,8 +251,11 @@ def watch_members(cls: type, base: type) -> None:
     Called when a subclass is made. Only the subclass pays: plain tensors keep their direct members.
     """
     handler = getattr(cls, "__torch_function__", disabled_torch_function)
+    if any("__torch_dispatch__" in k.__dict__ for k in cls.__mro__[: cls.__mro__.index(base)]):
+        dispatching.add(cls)
     if handler is disabled_torch_function:
-        plain_types.add(cls)
+        if cls not in dispatching:
+            plain_types.add(cls)
         return
     inherits = getattr(handler, "__func__", None) is base.__torch_function__.__func__  # type: ignore[attr-defined]
     between = cls.__mro__[: cls.__mro__.index(base)]

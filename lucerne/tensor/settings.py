@@ -132,7 +132,9 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    return _Flags.threads
+    """How many threads kernels use: the host's backend knows, where it has its own."""
+    told = getattr(backends.get(backends.HOST), "threads", None)
+    return _Flags.threads if told is None else int(told())
 
 
 def set_num_interop_threads(n: int) -> None:

@@ -98,7 +98,16 @@ class Storage(StorageBase):
         spoil()
         if dispatch.state.kernel_level:
             dispatch.state.kernel_level[-1].touches(self)
-        return backends.get(self.device.type).to_host(self.buffer)
+        found = backends.on_host(backends.get(self.device.type), self.buffer)
+        return found if found.flags.writeable else found[: self.nbytes]  # room to spare is no one's
+
+    def write(self, start: int, data: np.ndarray[Any, Any]) -> None:
+        """Replace bytes from `start` on. What `host` gives may be a copy: this always arrives."""
+        spoil()
+        if dispatch.state.kernel_level:
+            dispatch.state.kernel_level[-1].touches(self)
+        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        backends.write(backends.get(self.device.type), self.buffer, start, flat)
 
     def data_ptr(self) -> int:
         return self.address if self.nbytes else 0
@@ -110,7 +119,7 @@ class Storage(StorageBase):
         grown = Storage.allocate(nbytes, self.device)
         if self.buffer is not None:
             keep = min(nbytes, self.nbytes)
-            grown.host()[:keep] = self.host()[:keep]
+            grown.write(0, self.host()[:keep])
         self.buffer, self.nbytes, self.address = grown.buffer, nbytes, grown.address
 
 
@@ -120,5 +129,5 @@ def rebuild_storage(stored: bytes | None, nbytes: int, device: str) -> Storage:
     if stored is not None:
         if len(stored) != nbytes:
             raise ValueError(f"storage pickle: expected {nbytes} bytes, got {len(stored)}")
-        made.host()[:] = np.frombuffer(stored, np.uint8)
+        made.write(0, np.frombuffer(stored, np.uint8))
     return made

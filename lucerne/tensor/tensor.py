@@ -15,7 +15,7 @@ from lucerne.base.device import device as Device
 from lucerne.base.dtype import COMPLEX, FLOAT
 from lucerne.base.dtype import dtype as DType
 from lucerne.ir import dispatch
-from lucerne.tensor import convert, interop, overrides
+from lucerne.tensor import convert, interop, overrides, python_dispatch
 from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import as_shown, refresh_view
 from lucerne.tensor.autograd.state import requires_grad, set_history
@@ -142,8 +142,10 @@ class Tensor(TensorBase):
         )
 
     def get_device(self) -> int:
-        index = self._meta.device.index
-        return -1 if index is None else index
+        where = self._meta.device
+        if where.index is None:
+            return -1 if where.type in (backends.HOST, backends.META) else 0
+        return where.index
 
     @property
     def is_cpu(self) -> bool:
@@ -224,8 +226,14 @@ class Tensor(TensorBase):
 
     def detach(self) -> Tensor:
         """The same values, cut off from the graph; shares storage and version counter."""
+        if overrides.dispatching and type(self) in overrides.dispatching:
+            return python_dispatch.ask_detach(self)
         made: Tensor = make_tensor(self._storage, self._offset, self._meta)
         made._view = self._view and autograd.detached_view(self)
+        if dispatch.state.kernel_level:
+            made = dispatch.state.kernel_level[-1].aliased(made, self, True)
+        for seen_by in dispatch.state.call_level:
+            made = seen_by.aliased(made, self, True)
         return made if type(self) in plain_types else made.as_subclass(type(self))
 
     def detach_(self) -> Tensor:
@@ -242,6 +250,8 @@ class Tensor(TensorBase):
     def data(self) -> Tensor:
         """The same memory without history, under a version counter of its own."""
         made: Tensor = make_tensor(self._storage.alias(), self._offset, self._meta)
+        if dispatch.state.kernel_level:
+            made = dispatch.state.kernel_level[-1].aliased(made, self, True)
         return made if type(self) in plain_types else made.as_subclass(type(self))
 
     @data.setter
@@ -327,6 +337,8 @@ class Tensor(TensorBase):
         return id(self)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        if overrides.dispatching and python_dispatch.is_wrapper(self):
+            return f"{type(self).__name__}(..., size={tuple(self.shape)}, dtype={self.dtype})"
         return interop.represent(self)
 
     def __format__(self, spec: str) -> str:
@@ -366,6 +378,19 @@ class Tensor(TensorBase):
     def as_subclass(self, cls: type) -> Any:
         """The same tensor under another type."""
         return convert.as_subclass(self, cls)
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Any, require_grad: bool = False, **_: Any) -> Any:
+        """A tensor of a subclass over the memory of `data`: a leaf of its own."""
+        made = make_tensor(data._storage, data._offset, data._meta).as_subclass(cls)
+        return made.requires_grad_() if require_grad else made
+
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type, size: Any, strides: Any = None, *, device: Any = None, **options: Any
+    ) -> Any:
+        """A tensor of a class with `__torch_dispatch__`, without memory of its own."""
+        return python_dispatch.make_wrapper(cls, size, strides, device_=device, **options)
 
 
 def _install() -> None:

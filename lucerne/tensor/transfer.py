@@ -10,6 +10,7 @@ from lucerne import backends
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
+from lucerne.base.device import settled
 from lucerne.base.dtype import dtype as DType
 from lucerne.ir.convert import as_device, as_dtype
 from lucerne.ir.define import composite, front
@@ -48,8 +49,8 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     result = input
     if dtype is not None and dtype is not input.dtype:
         result = cast(result, dtype)
-    if device is not None and device != input.device:
-        result = to_device(result, device)
+    if device is not None and device != input.device and settled(device) != input.device:
+        result = to_device(result, settled(device))
     ordered = memory_format is not None and memory_format is not lo.preserve_format
     if ordered and not _is_in(result, memory_format, fresh=result is not input):
         return clone_as(result, memory_format)

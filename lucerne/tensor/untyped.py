@@ -32,7 +32,7 @@ class UntypedStorage:
         where = Device(backends.HOST if device is None else device)
         if isinstance(storage, Sequence):
             self._storage = Storage.allocate(len(storage), where)
-            self._storage.host()[:] = np.array(storage, np.int64).astype(np.uint8)
+            self._storage.write(0, np.array(storage, np.int64).astype(np.uint8))
         else:
             self._storage = Storage.allocate(operator.index(storage or 0), where)
 
@@ -77,7 +77,9 @@ class UntypedStorage:
         return int(found)
 
     def __setitem__(self, at: Any, value: int) -> None:
-        self._storage.host()[at] = value
+        bytes_ = np.array(self._storage.host())
+        bytes_[at] = value
+        self._storage.write(0, bytes_)
         self._storage.version += 1
 
     def tolist(self) -> list[int]:
@@ -94,7 +96,7 @@ class UntypedStorage:
             raise RuntimeError(
                 f"size does not match, self was {len(self)} bytes but src was {len(source)} bytes"
             )
-        self._storage.host()[:] = source._storage.host()
+        self._storage.write(0, source._storage.host())
         self._storage.version += 1
         return self
 
@@ -141,7 +143,7 @@ def copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
     if key not in memo:
         made = Storage.allocate(storage.nbytes, storage.device)
         if storage.buffer is not None:
-            made.host()[:] = storage.host()
+            made.write(0, storage.host()[: storage.nbytes])
         memo[key] = made
         memo.setdefault(id(memo), []).append(storage)  # keeps the id taken while copying
     found: Storage = memo[key]

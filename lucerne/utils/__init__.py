@@ -11,7 +11,9 @@ from lucerne.utils import dlpack as dlpack
 from lucerne.utils import hooks as hooks
 
 # Loaded when first used: these pull in more than a program that only computes needs.
-_LAZY_MODULES = frozenset({"benchmark", "data", "tensorboard"})
+_LAZY_MODULES = frozenset(
+    {"_python_dispatch", "_pytree", "benchmark", "data", "flop_counter", "tensorboard"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ def all_programs() -> list[Any]:
     from tests.capture_python import (  # noqa: F401 - they fill the table
         programs_breaks,
         programs_effects,
+        programs_native,
         programs_python,
         programs_training,
     )

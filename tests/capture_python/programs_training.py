@@ -342,3 +342,25 @@ def closure_for_the_optimizer():
         return optimizer.step(closure).detach()
 
     return fn, model
+
+
+@program
+def leaf_made_inside_and_a_break():
+    def fn(x):
+        leaf = x.detach().requires_grad_()
+        y = leaf * 3
+        print(end="")
+        loss = (y * 2).sum()
+        loss.backward()
+        return loss, leaf.grad, leaf.requires_grad
+
+    return fn, None
+
+
+@program
+def requires_grad_of_an_argument():
+    def fn(x):
+        x.requires_grad_()
+        return (x * 2).sum()
+
+    return fn, None

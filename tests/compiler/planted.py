@@ -33,7 +33,7 @@ ENTRY = "capture/entry.py"
 TRACE = "capture/trace.py"
 RECORDER = "capture/recorder.py"
 BACKWARD = "capture/backward.py"
-COMPILED = "capture/compiled.py"
+MAKING = "capture/making.py"
 PROGRAM = "backends/cpu/loops/program.py"
 LAYOUT = "backends/cpu/loops/layout.py"
 PASSES = "backends/cpu/loops/passes.py"
@@ -183,8 +183,8 @@ MUTANTS: tuple[Mutant, ...] = (
            "memory = self.memories.setdefault(at, NoBytes())", "memory = NoBytes()"),
     Mutant("a view as read starts elsewhere", RECORDER,
            "at = t._offset - first._offset", "at = t._offset"),
-    Mutant("a kept argument is another one", COMPILED,
-           "saved.append((True, place[primals[kept.index]]))", "saved.append((True, kept.index))"),
+    Mutant("a kept argument is another one", MAKING,
+           "saved.append((True, place[kept.index]))", "saved.append((True, kept.index))"),
     # the program of a call
     Mutant("kernels work in the memory of values", BLOCKS,
            "self.workspace_at = -(-program.arena // ALIGNMENT) * ALIGNMENT", "self.workspace_at = 0"),

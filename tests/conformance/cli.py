@@ -29,9 +29,13 @@ from tests.conformance.result import Tally
 from tests.conformance.selfcheck import selfcheck
 
 FAST_TIERS = ("T0", "T1")
+REST_TIERS = ("T2",)
 FAST_METRICS = ("M1", "M2", "M3", "M5i", "M5o", "M6", "M6t", "M7", "M8", "own")
+REST_METRICS = ("M1", "M2", "M5i", "M6", "M6t", "M7", "M8")
+"""What the gate looks at of T2, which is as large as the others together."""
+REST_LIMITS = Limits(samples=2, double_backward=1)
 FAST_LIMITS = Limits(samples=4, reference=2, double_backward=1, classes=4)
-FAST_CLASSES = ("modules", "own modules", "optimizers", "schedulers")
+FAST_CLASSES = ("modules", "own modules", "optimizers", "schedulers", "foreach")
 
 Arguments = argparse.Namespace
 
@@ -47,11 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_fast(chosen: Arguments) -> int:
-    """The gate of every change."""
+    """The gate of every change: T0 and T1, and fewer samples of fewer metrics of T2."""
     entries = catalog.entries_of(chosen.tiers or FAST_TIERS)
     tasks = metrics.plan(entries, FAST_METRICS) + metrics.plan_own()
     tasks += metrics.plan_classes(FAST_CLASSES)
     tallies = _run(tasks, chosen, _limits(chosen, FAST_LIMITS))
+    if not chosen.tiers:
+        rest = metrics.plan(catalog.entries_of(REST_TIERS), REST_METRICS)
+        tallies += _run(rest, chosen, _limits(chosen, REST_LIMITS))
     _show(tallies, chosen)
     return _gate(tallies, capped=True)
 
@@ -127,6 +134,11 @@ def run_optimizers(chosen: Arguments) -> int:
 def run_schedulers(chosen: Arguments) -> int:
     """M10s: the schedulers of torch.optim.lr_scheduler."""
     return _run_classes(["schedulers"], chosen)
+
+
+def run_foreach(chosen: Arguments) -> int:
+    """torch's database of ops over lists of tensors."""
+    return _run_classes(["foreach"], chosen)
 
 
 def run_names(chosen: Arguments) -> int:
@@ -289,6 +301,7 @@ def _parser() -> argparse.ArgumentParser:
         "own-modules": add("own-modules", run_own_modules),
         "optimizers": add("optimizers", run_optimizers),
         "schedulers": add("schedulers", run_schedulers),
+        "foreach": add("foreach", run_foreach),
     }
     for table in tables.values():
         table.add_argument("classes", nargs="*", help="class names; all of them without any")

@@ -1,4 +1,4 @@
-"""M2 gradients in float32, M8 double backward in float64.
+"""M2 gradients in float32, M8 double backward in float64; M2c and M8c in complex numbers.
 
 Both sides get the same fixed random cotangents. A missing gradient (None) equals zeros.
 """
@@ -34,10 +34,24 @@ def check_gradients(context: Context) -> list[Tally]:
     return _run_all(context, samples, tally, _first_order)
 
 
+def check_complex_gradients(context: Context) -> list[Tally]:
+    """M2c: first derivatives of every complex sample, and second ones of a few (M8c)."""
+    tally = context.tally("M2c", torch.complex64)
+    limit = context.limits.samples
+    samples = catalog.samples(context.entry, torch.complex64, grad=True, limit=limit)
+    _run_all(context, samples, tally, _first_order)
+    if not context.entry.op.supports_gradgrad:
+        return [tally]
+    return [tally, *_twice(context, "M8c", torch.complex128)]
+
+
 def check_double_backward(context: Context) -> list[Tally]:
     """M8: second derivatives of a few samples."""
-    dtype = torch.float64
-    tally = context.tally("M8", dtype)
+    return _twice(context, "M8", torch.float64)
+
+
+def _twice(context: Context, metric: str, dtype: torch.dtype) -> list[Tally]:
+    tally = context.tally(metric, dtype)
     limit = context.limits.double_backward
     samples = catalog.samples(context.entry, dtype, grad=True, limit=limit)
     return _run_all(context, samples, tally, _second_order)
@@ -57,7 +71,8 @@ def _run_all(context: Context, samples: catalog.Sampled, tally: Tally, check: An
 
 def _first_order(context: Context, sample: Any, record: Sample) -> None:
     seed = number_of(record.label)
-    truth = float64_truth(sample, lambda wide: _truth(context, wide, seed), torch.float32)
+    dtype = getattr(torch, record.tally.dtype)
+    truth = float64_truth(sample, lambda wide: _truth(context, wide, seed), dtype)
     carried = context.bridge.carry_sample(sample)
     torch.manual_seed(seed)
     left = torch_graph(context, sample)
@@ -143,7 +158,7 @@ def draw_like(tensors: list[torch.Tensor], seed: int) -> list[torch.Tensor]:
 def _other_graph(
     context: Context, sample: Any, carried: Carried, left: Graph, record: Sample
 ) -> Graph | None:
-    result = _run_other(context, sample, carried)
+    result = run_other(context, sample, carried)
     bridge = context.bridge
     outs = [x for x in tree.leaves(result) if bridge.is_tensor(x) and x.requires_grad]
     message = f"{len(left.outs)} differentiable outputs, got {len(outs)}"
@@ -152,7 +167,7 @@ def _other_graph(
     return Graph(outs, [carried.memo.other(t) for t in left.ins])
 
 
-def _run_other(context: Context, sample: Any, carried: Carried) -> Any:
+def run_other(context: Context, sample: Any, carried: Carried) -> Any:
     """The other side of `torch_graph`: torch's wrappers around the other framework's op."""
     bridge, wrapper = context.bridge, context.entry.op.gradcheck_wrapper
     process = bridge.rebind(sample.output_process_fn_grad)

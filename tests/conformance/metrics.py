@@ -43,6 +43,10 @@ def _has_gradients(entry: Entry) -> bool:
     return entry.differentiable(torch.float32)
 
 
+def _has_complex_gradients(entry: Entry) -> bool:
+    return entry.differentiable(torch.complex64)
+
+
 def _has_double_backward(entry: Entry) -> bool:
     return entry.twice_differentiable
 
@@ -66,6 +70,7 @@ def _has_errors(entry: Entry) -> bool:
 RUNS = {
     "forward": Run(_every, forward.check_forward),
     "gradients": Run(_has_gradients, gradients.check_gradients),
+    "complex gradients": Run(_has_complex_gradients, gradients.check_complex_gradients),
     "reference": Run(_every, forward.check_reference),
     "dtypes": Run(_every),  # once per dtype
     "in-place": Run(_has_inplace, variants.check_inplace),
@@ -80,6 +85,7 @@ METRICS = {
     for metric in (
         Metric("M1", "forward", "forward"),
         Metric("M2", "gradients", "gradients"),
+        Metric("M2c", "complex gradients", "complex gradients"),
         Metric("M3", "reference and non-contiguous samples", "reference"),
         Metric("M4", "dtypes", "dtypes"),
         Metric("M5i", "in-place", "in-place"),
@@ -88,6 +94,7 @@ METRICS = {
         Metric("M6t", "errors: text", "errors"),
         Metric("M7", "strides", "forward"),
         Metric("M8", "double backward", "double backward"),
+        Metric("M8c", "complex double backward", "complex gradients"),
         Metric("own", "own cases", "own"),
         Metric("M9", "modules", "modules"),
         Metric("M9e", "modules, errors: raised and type", "modules"),
@@ -99,6 +106,7 @@ METRICS = {
         Metric("M10e", "optimizers, errors: raised and type", "optimizers"),
         Metric("M10t", "optimizers, errors: text", "optimizers"),
         Metric("M10s", "schedulers", "schedulers"),
+        Metric("foreach", "ops over lists", "foreach"),
     )
 }
 

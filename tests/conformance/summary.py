@@ -2,6 +2,8 @@
 
 python -m tests.conformance full --json full.json
 python -m tests.conformance.summary full.json
+
+Several files are put together: a full run may be done metric by metric.
 """
 
 import json
@@ -13,6 +15,7 @@ from typing import Any
 ROWS = (
     ("M1", "forward", "entries"),
     ("M2", "gradient", "entries"),
+    ("M2c", "gradient of complex inputs", "entries"),
     ("M3", "reference and non-contiguous inputs", "samples"),
     ("M4", "dtype matrix (op, dtype) pairs", "entries"),
     ("M5i", "in-place", "entries"),
@@ -21,6 +24,7 @@ ROWS = (
     ("M6t", "errors: torch's text", "samples"),
     ("M7", "strides of results", "samples"),
     ("M8", "double backward", "entries"),
+    ("M8c", "double backward of complex inputs", "entries"),
 )
 TIERS = ("T0", "T1", "T2")
 
@@ -36,6 +40,7 @@ CLASS_ROWS = (
     ("M10e", "optimizers, errors: raised, with torch's type"),
     ("M10t", "optimizers, errors: torch's text"),
     ("M10s", "schedulers"),
+    ("foreach", "ops over lists of tensors"),
 )
 
 
@@ -69,7 +74,9 @@ def class_table(rates: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    found = json.loads(Path(sys.argv[1]).read_text())["rates"]
+    found = {}
+    for path in sys.argv[1:]:
+        found.update(json.loads(Path(path).read_text())["rates"])
     print(table(found))
     print()
     print(class_table(found))

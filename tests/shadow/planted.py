@@ -49,7 +49,7 @@ RIGHT: dict[str, set[str]] = {
     bugs.ENTRY: {"guards", "results"},
     bugs.TRACE: {"capture", "guards"},
     bugs.RECORDER: {"capture", "guards"},
-    bugs.COMPILED: {"partition", "results"},
+    bugs.MAKING: {"partition", "results"},
     "capture/families.py": {"guards"},
     bugs.BLOCKS: {"assembly"},
 }

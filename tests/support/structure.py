@@ -35,7 +35,9 @@ HIDDEN_IMPORT_FILES = (
     "autograd/__init__.py",
     "backends/__init__.py",
     "backends/cpu/rules/table.py",
+    "backends/registry.py",
     "capture/__init__.py",
+    "capture/compiled.py",
     "cli.py",
     "utils/__init__.py",
 )

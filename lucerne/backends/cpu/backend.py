@@ -77,6 +77,9 @@ class CpuBackend:
         """
         return False
 
+    def threads(self) -> int:
+        return pool.threads()
+
     def set_threads(self, n: int) -> None:
         pool.set_threads(n)
 

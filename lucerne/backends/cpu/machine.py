@@ -20,12 +20,11 @@ from lucerne.backends.cpu.math import complexes, integer
 from lucerne.backends.cpu.math.lanes import Lanes
 from lucerne.backends.cpu.math.number import NotTaken, Num, common_dtype
 from lucerne.backends.cpu.math.powers import power_by_number
-from lucerne.backends.cpu.math.special import FUNCTIONS as SPECIAL
-from lucerne.backends.cpu.math.special import special
 from lucerne.backends.cpu.math.storage import COMPUTED, STORED
 from lucerne.backends.cpu.math.table import is_written, real_function
 from lucerne.base import dtype as dt
-from lucerne.ir.scalar import OPTIONAL, Scalar
+from lucerne.ir.scalar import FORMULAS, OPTIONAL, Scalar
+from lucerne.ir.scalar import Value as Operand
 
 
 def _function(name: str) -> Any:
@@ -420,16 +419,31 @@ class LlvmScalar(Lanes, Scalar):
     sigmoid, silu = map(_fused, ("sigmoid", "silu"))
     gelu, gelu_tanh = map(_fused, ("gelu", "gelu_tanh"))
 
-    def _special(self, name: str, *operands: Any) -> Num:
+    def _formula(self, name: str, *operands: Any) -> Num:
+        """Special functions are computed in float64, whatever they are stored in."""
         nums = self._floats(*operands)
         if nums[0].im is not None:
             raise NotTaken(f"{name} of complex numbers")
-        return Num(nums[0].dtype, special(self.f, name, *[x.re for x in nums]))
+        found = super()._formula(name, *[self.to(x, dt.float64) for x in nums])
+        return self.to(found, nums[0].dtype)
+
+    def repeat(self, step: Any, state: list[Any]) -> list[Num]:
+        """A loop over all lanes until none goes on; those that have come to rest are kept."""
+        f, nums = self.f, [self._floats(x)[0] for x in state]
+        every = self.to(True, dt.bool_).re
+        first = [*[x.re for x in nums], every if self.active is None else self.active]
+        with f.while_(first) as loop:
+            *values, going = loop.carried
+            kept = [Num(x.dtype, v) for x, v in zip(nums, values, strict=True)]
+            again, *made = step(*[Operand(self, x) for x in kept])
+            news = [self.to(x.raw, old.dtype).re for x, old in zip(made, kept, strict=True)]
+            news = [f.select(going, new, v) for new, v in zip(news, values, strict=True)]
+            going = going & self.to(again.raw, dt.bool_).re
+            loop.again(integer.any_lane(f, going), *news, going)
+        return [Num(x.dtype, v) for x, v in zip(nums, loop.results, strict=False)]
 
     def __getattr__(self, name: str) -> Any:
-        if name in SPECIAL:
-            return lambda *operands: self._special(name, *operands)
-        if name in OPTIONAL:
+        if name in OPTIONAL and name not in FORMULAS:
             raise NotTaken(f"the CPU engine has no function {name!r}")
         return super().__getattr__(name)
 

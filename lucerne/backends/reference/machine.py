@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+import lucerne.ir.special  # noqa: F401 - enters its formulas
 from lucerne.backends.reference import codec
-from lucerne.backends.reference.standins import STANDINS, elementwise
 from lucerne.base import dtype as dt
 from lucerne.ir.scalar import Scalar, Value
 
@@ -17,11 +18,17 @@ try:
 except ImportError:  # SciPy is optional: required instructions have slow stand-ins
     special = None
 
-# Instructions of the scalar protocol that scipy.special has under the same name.
-_SCIPY = frozenset((
-    "digamma", "polygamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
-    "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
-))  # fmt: skip
+
+def elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of one float, over an array, in the array's own floating type."""
+    ufunc = np.frompyfunc(fn, 1, 1)
+
+    def run(x: Any) -> Any:
+        x = np.asarray(x)
+        kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+        return np.asarray(ufunc(x)).astype(kind)
+
+    return run
 
 
 def _lgamma(x: float) -> float:
@@ -161,37 +168,24 @@ class NumpyScalar(Scalar):
         out.real, out.imag = re, im
         return out
 
-    def recurrence(self, steps: Any, first: Any, step: Any) -> Any:
-        """Term number `steps` of 1, first, ..., p(k+1) = step(k, p(k-1), p(k)), by element."""
-        steps, q = np.broadcast_arrays(steps, first)
-        p = np.ones_like(q)
-        found = np.where(steps < 1, p, q)
-        k = 1
-        while True:
-            going = (steps > k) & ~np.isnan(q)
-            if not going.any():
-                return np.where((steps > k) & np.isnan(q), q, found)
-            p, q = q, step(k, Value(self, p), Value(self, q)).raw
-            k += 1
-            found = np.where(steps == k, q, found)
+    def repeat(self, step: Any, state: list[Any]) -> list[Any]:
+        """`step` on all elements until none goes on; those that have come to rest are kept."""
+        kept = [np.array(x) for x in np.broadcast_arrays(*state)]
+        going = np.ones(kept[0].shape, np.bool_)
+        while going.any():
+            again, *made = step(*[Value(self, x) for x in kept])
+            kept = [np.where(going, x.raw, old) for x, old in zip(made, kept, strict=True)]
+            going &= again.raw
+        return kept
 
-    def airy_ai(self, x: Any) -> Any:
-        return _scipy("airy")(x)[0]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _SCIPY:
-            return _scipy(name)
-        return super().__getattr__(name)
-
-
-def _scipy(name: str) -> Any:
-    if special is None:
-        if name in STANDINS:
-            return STANDINS[name]
-        raise NotImplementedError(
-            f"this function needs scipy.special.{name} on the reference backend: pip install scipy"
-        )
-    return getattr(special, name)
+    def _formula(self, name: str, *operands: Any) -> Any:
+        """Special functions are computed in float64, whatever they are stored in."""
+        arrays = [np.asarray(x) for x in operands]
+        kind = np.result_type(*arrays)
+        wide = [x.astype(np.float64) for x in arrays]
+        with np.errstate(all="ignore"):
+            found = np.asarray(super()._formula(name, *wide))
+            return found.astype(kind if kind.kind == "f" else np.float64)
 
 
 MACHINE = NumpyScalar()

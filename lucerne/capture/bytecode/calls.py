@@ -9,7 +9,14 @@ import operator
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from lucerne.capture.bytecode.frame import PUSH, UNSET, Frame, Link
@@ -18,7 +25,7 @@ from lucerne.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHO
 from lucerne.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop, is_entered
 from lucerne.capture.bytecode.links import Delivery, link_rule
 from lucerne.capture.bytecode.machine import SWITCH, Machine
-from lucerne.capture.bytecode.special import SPECIAL
+from lucerne.capture.bytecode.special import SPECIAL, old_attribute
 from lucerne.capture.bytecode.targets import find_in_class, target_of
 
 Kwargs = Mapping[str, Any]
@@ -32,6 +39,8 @@ _CALLED: dict[Any, int | str] = {
 """Native functions that call an argument of theirs, and which."""
 
 _MAKES_DICT = frozenset(("dict", "copy", "fromkeys", "deepcopy", "asdict", "_asdict"))
+_SETS = {"__setattr__": 2, "__delattr__": 1}
+"""Methods of objects that set or delete an attribute, and how many arguments they have."""
 _MUTABLE = (list, dict, set, deque, bytearray)
 _MUTATING = frozenset(
     (
@@ -49,6 +58,8 @@ def call(
     """Make a call whose operands are the last `taken` values of the stack; its result takes their
     place, now or when the frame that was entered returns."""
     if not machine.as_they_are:
+        while type(fn) is functools.partial:  # nothing but the call that it stands for
+            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
         decision = machine.hooks.decide_call(fn, args, kwargs)
         if decision is INLINE:
             if _entered(machine, frame, fn, args, kwargs, taken):
@@ -307,18 +318,32 @@ def native(machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwarg
             if answer is not NotImplemented:
                 return answer
     if not machine.as_they_are:
-        if kind is BuiltinFunctionType or kind is MethodDescriptorType:
+        if kind in _OF_C:
             _tell_mutation(machine, fn, args, kwargs)
         args, kwargs = _watched(machine, fn, args, kwargs)
+        if machine.natives is not None:
+            return machine.natives.call(fn, args, kwargs)
     return fn(*args, **kwargs)
 
 
+_OF_C = (
+    BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType,
+)  # fmt: skip
+
+
 def _tell_mutation(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> None:
-    if fn.__name__ not in _MUTATING:
+    name = fn.__name__
+    if name not in _MUTATING and name not in _SETS:
         return
     owner = getattr(fn, "__self__", None)
     if owner is None and args:
         owner, args = args[0], args[1:]
+    if name in _SETS:  # object.__setattr__(x, "y", 3), super().__setattr__("y", 3)
+        if len(args) == _SETS[name] and isinstance(args[0], str):
+            new = args[1] if len(args) > 1 else NOTHING
+            old = old_attribute(owner, args[0])
+            machine.hooks.write(owner, args[0], old, new, Access.ATTRIBUTE)
+        return
     if isinstance(owner, _MUTABLE):
         machine.hooks.write(owner, fn.__name__, NOTHING, (args, kwargs), Access.METHOD)
 

@@ -225,11 +225,15 @@ def delete_subscr(machine: Machine, frame: Frame, arg: Any) -> bool | None:
     return None
 
 
+_HASHED_NATIVELY = frozenset((int, str, float, bool, bytes, type(None)))
+"""Keys that can be looked up without asking anything of the user's."""
+
+
 def _tell_item(machine: Machine, owner: Any, key: Any, new: Any) -> None:
     if machine.as_they_are:
         return
     old: Any = NOTHING
-    if issubclass(type(owner), dict | list):
+    if issubclass(type(owner), dict | list) and type(key) in _HASHED_NATIVELY:
         try:
             kind: Any = dict if issubclass(type(owner), dict) else list
             old = kind.__getitem__(owner, key)

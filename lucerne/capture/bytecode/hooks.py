@@ -70,6 +70,22 @@ class Missing:
 NOTHING = Missing()
 
 
+class Natives(Protocol):
+    """Who watches user code that native code calls. Hooks may have one as `natives`."""
+
+    def concerns(self, name: str, argument: Any, stack: list[Any]) -> bool:
+        """Whether an instruction may come to such code."""
+
+    def run(self, handler: Any, *given: Any) -> Any:
+        """Execute an instruction; raises Stop where user code must not run unseen."""
+
+    def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Make a native call."""
+
+    def unwatched(self, run: Any) -> Any:
+        """Run something that watches itself."""
+
+
 class Hooks(Protocol):
     """Who runs a machine. Every method may raise `Stop`: then the frames are as they were before
     the instruction."""

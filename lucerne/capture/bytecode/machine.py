@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from lucerne.base.where import runs_frames
 from lucerne.capture.bytecode.binding import bind, more_keywords
 from lucerne.capture.bytecode.decode import Decoded, decode
 from lucerne.capture.bytecode.frame import PUSH, Frame, Link
-from lucerne.capture.bytecode.hooks import Hooks, Stop
+from lucerne.capture.bytecode.hooks import Hooks, Natives, Stop
 from lucerne.capture.bytecode.links import RULES, Delivery
 from lucerne.capture.bytecode.registry import current_table
 from lucerne.capture.bytecode.tracebacks import is_own, own_part_removed, with_entry
@@ -75,6 +76,8 @@ class Machine:
 
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
+        self.natives: Natives | None = getattr(hooks, "natives", None)
+        """Who is told when native code comes back to user code; None: nobody cares."""
         self.frames: list[Frame] = []
         """Of the innermost run."""
         self.reraised: tuple[BaseException, Any, Any, bool] | None = None
@@ -209,11 +212,18 @@ class Machine:
         frame = self.try_frame(fn, tuple(args), kwargs, PUSH)
         if frame is None:
             return fn(*args, **kwargs)
-        outcome = self.run([frame])
+        outcome = self._unwatched([frame])
         if isinstance(outcome, Stopped):
             outcome.stop.inside = [*outcome.stop.inside, *outcome.frames]
             raise outcome.stop
         return outcome.value
+
+    def _unwatched(self, frames: list[Frame]) -> Outcome:
+        """A run inside native code that is watched: the machine sees itself what happens here."""
+        if self.natives is None:
+            return self.run(frames)
+        found: Outcome = self.natives.unwatched(lambda: self.run(frames))
+        return found
 
     def _loop(
         self,
@@ -238,6 +248,10 @@ class Machine:
                     handler, argument = steps[at]
                     frame.last, frame.ip = at, at + 1
                     left -= 1
+                    if self.natives is not None and not self.as_they_are:
+                        op = frame.decoded.ops[at]
+                        if self.natives.concerns(op.name, op.argument, frame.stack):
+                            handler = functools.partial(self.natives.run, handler)
                     if handled is None:
                         if handler(self, frame, argument):
                             break

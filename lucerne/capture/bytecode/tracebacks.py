@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,8 +15,37 @@ from lucerne.capture.bytecode.frame import Frame
 _HERE = str(Path(__file__).resolve().parent)
 
 
-def _stand_in() -> Iterator[None]:
-    yield
+_MARK = "stands for a line of somebody else's"
+
+
+def _stand_in() -> Iterator[str]:
+    yield "stands for a line of somebody else's"
+
+
+def is_stand_in(code: CodeType) -> bool:
+    """Whether code is made for a traceback only."""
+    return _MARK in code.co_consts
+
+
+class profiling:  # (a `contextmanager` would be seen by what it switches on)
+    """Inside, this is Python's profiler; None: there is none. A profiler that runs waits."""
+
+    def __init__(self, told: Any) -> None:
+        self._told = told
+
+    def __enter__(self) -> None:
+        before: Any = sys.getprofile()
+        self._before = before
+        if hasattr(before, "disable"):  # of `cProfile`, which can't be set again as it was
+            before.disable()
+        sys.setprofile(self._told)
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+        if hasattr(self._before, "enable"):
+            self._before.enable()
+        elif self._before is not None:
+            sys.setprofile(self._before)
 
 
 _codes: weakref.WeakKeyDictionary[CodeType, CodeType] = weakref.WeakKeyDictionary()
@@ -44,9 +74,12 @@ def with_entry(trace: TracebackType | None, frame: Frame) -> TracebackType | Non
     """A traceback with one more entry in front: the line a frame is at."""
     if is_own(frame.code):
         return trace
-    made: Any = FunctionType(_code_like(frame.code), frame.globals)()
     offset = frame.decoded.ops[frame.last].offset
-    return TracebackType(trace, made.gi_frame, offset, frame.line)
+    with profiling(None):  # the stand-in ends here, with lines that are not its own
+        made: Any = FunctionType(_code_like(frame.code), frame.globals)()
+        found = TracebackType(trace, made.gi_frame, offset, frame.line)
+        del made
+    return found
 
 
 def own_part_removed(trace: TracebackType | None) -> TracebackType | None:

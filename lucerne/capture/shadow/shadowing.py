@@ -10,9 +10,11 @@ import numpy as np
 
 from lucerne.base import notices
 from lucerne.capture.entry import Entry, tensor_of
+from lucerne.capture.options import ACTIONS
 from lucerne.capture.reach import Reach
-from lucerne.capture.shadow.blame import Bisection, Case
+from lucerne.capture.shadow.blame import Bisection
 from lucerne.capture.shadow.eagerly import Counted
+from lucerne.capture.shadow.evidence import Case
 from lucerne.capture.shadow.nearness import Difference
 from lucerne.capture.shadow.observe import Observation, differences, facts, named_tensors, observed
 from lucerne.capture.shadow.report import Finding
@@ -23,10 +25,8 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor.autograd.api import grad as gradients_of
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.base import TensorBase, new_tensor
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop import assign, bits
 from lucerne.tensor.random_api import new_key
-
-ACTIONS = ("warn", "raise")
 
 
 class ShadowError(AssertionError):
@@ -222,7 +222,7 @@ def _repair(surroundings: Surroundings, result: Any, right: dict[str, Any]) -> N
     """Write what is right over what a call left behind."""
     for name, t in named_tensors(surroundings, result):
         if name in right and bits(t).shape == right[name].shape:
-            bits(t)[...] = right[name]
+            assign(t, right[name])
 
 
 def _returned(result: Any) -> Any:
@@ -247,10 +247,10 @@ def _tangents(entry: Entry) -> list[Any]:
 def _fill(t: Any, numbers: Any) -> None:
     meta: TensorMeta = t._meta
     if meta.dtype.native:
-        bits(t)[...] = numbers.astype(meta.dtype.storage)
+        assign(t, numbers.astype(meta.dtype.storage))
         return
     whole = np.asarray(numbers, np.float32).view(np.uint32) >> np.uint32(16)
-    bits(t)[...] = whole.astype(meta.dtype.storage)
+    assign(t, whole.astype(meta.dtype.storage))
 
 
 def _laid_out_otherwise(t: Any) -> Any:
@@ -263,7 +263,7 @@ def _laid_out_otherwise(t: Any) -> Any:
     for n in shape[:-1]:
         strides.append(strides[-1] * n)
     made = new_tensor(make_meta(meta.dtype, shape, tuple(strides), meta.device))
-    bits(made)[...] = bits(t)
+    assign(made, bits(t))
     return made
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne import backends
-from lucerne.capture.backward import Halves, constants_of, halves_of
+from lucerne.capture.halves import Halves, constants_of, halves_of
+from lucerne.capture.replay import setting_of
 from lucerne.capture.trace import KEY, TANGENT, Captured, Source
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
@@ -77,7 +78,7 @@ def _with_outputs(graph: Graph, roots: Sequence[Value]) -> Graph:
 
 
 def _improved(graph: Graph, options: Any) -> list[tuple[str, Graph]]:
-    return [(p.name, after) for p, after in improving(graph, options.disable, options.setting)]
+    return [(p.name, after) for p, after in improving(graph, options.disable, setting_of(options))]
 
 
 def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:

@@ -92,7 +92,7 @@ class Surroundings:
         for storage, before in self._bytes.values():
             now = storage.host()
             if not np.array_equal(now, before):
-                now[:] = before
+                storage.write(0, before)
                 storage.note_write()
         for t, grad in self._grads:
             if grad is not None or (t._auto is not None and t._auto.grad is not None):

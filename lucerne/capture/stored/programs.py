@@ -282,7 +282,7 @@ class Reader:
         size = made._meta.span * made._meta.dtype.itemsize
         if len(raw) != size:
             raise StaleError(f"a constant of {len(raw)} bytes where {size} are expected")
-        made._storage.host()[:size] = np.frombuffer(raw, np.uint8)
+        made._storage.write(0, np.frombuffer(raw, np.uint8))
         return made
 
 

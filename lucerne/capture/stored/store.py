@@ -288,6 +288,8 @@ class Asked:
         captured: Captured = entry.captured
         writer = CaptureWriter(self.world, entry.guards.reach, self.states)
         joint: Joint | None = entry.joint
+        if joint is not None and joint.numbers:
+            raise UnstorableError("its backward pass reads numbers that are given at each call")
         data: dict[str, Any] = {
             "files": files,
             "capture": writer.capture(captured),

@@ -16,7 +16,6 @@ import collections
 import enum
 import functools
 import hashlib
-import logging
 import re
 import threading
 import types
@@ -45,7 +44,7 @@ _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), type(...)
 _WORDS = (dt.dtype, device, lo.layout, lo.memory_format, np.dtype, re.Pattern)
 _Pair = collections.namedtuple("_Pair", "first")
 _INERT = (
-    logging.Logger, type(threading.Lock()), type(threading.RLock()), weakref.ref,
+    type(threading.Lock()), type(threading.RLock()), weakref.ref,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
     type(vars(_Pair)["first"]),
@@ -451,6 +450,8 @@ def _handler(kind: type, x: Any) -> Handler:
         found = next((h for types_, h in _BY_TYPE if issubclass(kind, types_)), None)
         if found is None and kind.__module__ == "typing":
             found = World._word
+        if found is None and any(c.__module__ == "logging" for c in kind.__mro__):
+            found = World._inert  # a logger; by name, as few programs need the module
         if found is None and kind.__module__ == "lucerne.capture.compiled":
             found = World._compiled
         if found is None:

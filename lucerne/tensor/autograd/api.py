@@ -133,11 +133,11 @@ def _root_gradients(tensors: Sequence[Any], grads: Sequence[Any]) -> list[tuple[
             raise RuntimeError(
                 f"element {len(roots)} of tensors does not require grad and does not have a grad_fn"
             )
-        roots.append((gradient_edge(t), _root_gradient(t, g)))
+        roots.append((gradient_edge(t), root_gradient(t, g)))
     return roots
 
 
-def _root_gradient(t: Any, g: Any) -> Any:
+def root_gradient(t: Any, g: Any) -> Any:
     if g is None:
         if t._meta.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
@@ -230,6 +230,9 @@ def grad(
         )
     roots, wanted = _tuple(outputs), _tuple(inputs)
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
+    if any(getattr(t, "is_nested", False) for t in (*roots, *wanted)):
+        options = (retain_graph, create_graph, True, allow_unused, False, materialize_grads)
+        return _nested_grad(roots, wanted, grads, options)
     keep = create_graph if retain_graph is None else retain_graph
     for t in wanted:
         if not requires_grad(t):
@@ -250,6 +253,35 @@ def grad(
             t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)
         ]
     return tuple(found)
+
+
+def _nested_grad(
+    roots: tuple[Any, ...],
+    wanted: tuple[Any, ...],
+    grads: tuple[Any, ...],
+    options: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    """`grad` of nested tensors: that of the dense ones inside, put together again."""
+
+    def inside(t: Any) -> list[Any]:
+        return list(t.inner()) if getattr(t, "is_nested", False) else [t]
+
+    outs: list[Any] = []
+    cotangents: list[Any] = []
+    for root, g in zip(roots, grads, strict=True):
+        outs += inside(root)
+        cotangents += [None] * len(inside(root)) if g is None else inside(g)
+    parts = [inside(t) for t in wanted]
+    found = list(
+        grad(tuple(outs), tuple(p for ps in parts for p in ps), tuple(cotangents), *options)
+    )
+    made = []
+    for t, dense in zip(wanted, parts, strict=True):
+        some, found = found[: len(dense)], found[len(dense) :]
+        nested = getattr(t, "is_nested", False)
+        lost = all(g is None for g in some)
+        made.append(None if lost else t.like(some) if nested else some[0])
+    return tuple(made)
 
 
 def _batched_grad(

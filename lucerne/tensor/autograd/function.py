@@ -35,6 +35,10 @@ class FunctionNode(Node):
         self._written: int | None = None
         self._materialize = True
         self._released = False
+        self._saved_for_forward: tuple[Any, ...] | None = None
+        self._inside_jvp = False
+        self._is_tensor: tuple[bool, ...] = ()
+        """For each result of forward: backward gets None for those that are no tensors."""
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
@@ -51,6 +55,7 @@ class FunctionNode(Node):
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors for jvp, which sees them as `saved_tensors`."""
         self._saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
@@ -67,6 +72,8 @@ class FunctionNode(Node):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
+        if self._inside_jvp and self._saved_for_forward is not None:
+            return self._saved_for_forward
         if self._released:
             raise RuntimeError(USED_UP)
         if self._saved is None:
@@ -94,6 +101,9 @@ class FunctionNode(Node):
             grads = [
                 zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
             ]
+        if not all(self._is_tensor):
+            given = iter(grads)
+            grads = [next(given) if is_tensor else None for is_tensor in self._is_tensor]
         found = self.function.backward(self, *grads)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         want = len(self.next_edges)
@@ -185,9 +195,32 @@ class Function(metaclass=_FunctionType):
 
     vjp = backward
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward now, and record backward."""
+        if dispatch_state.forward:
+            result = dispatch_state.forward[-1].apply_function(cls, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        return cls.call(args, kwargs)[1]
+
+    @classmethod
+    def call(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[FunctionNode, Any]:
+        """`apply`, with the node of the call."""
         bound = args
         recorded = dispatch_state.grad_enabled and any(
             isinstance(a, TensorBase) and requires_grad(a) for a in bound
@@ -195,13 +228,38 @@ class Function(metaclass=_FunctionType):
         ctx = cls._node(bound if recorded else tuple(None for _ in bound))
         if not recorded:
             ctx.needs_input_grad = tuple(False for _ in bound)
+        asked = dispatch_state.asked_grad
         with no_grad():
             if cls.setup_context is not Function.setup_context:
-                result = cls.forward(*args, **kwargs)
+                result = _forward(cls, asked, args, kwargs)
                 cls.setup_context(ctx, bound, result)
             else:
-                result = cls.forward(ctx, *args, **kwargs)
-        return _finish(ctx, bound, result, recorded)
+                result = _forward(cls, asked, args, kwargs, ctx, recorded=recorded)
+        return ctx, _finish(ctx, bound, result, recorded)
+
+
+def _forward(
+    cls: Any,
+    asked: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *ctx: Any,
+    recorded: bool = False,
+) -> Any:
+    """The forward of a Function; a transform may have its own way to run it. `asked`: whether the
+    user wants to have recorded what is below the transform; `recorded`: the forward must run here,
+    since it keeps what backward needs."""
+    stack = dispatch_state.kernel_level
+    if stack:
+        before = dispatch_state.asked_grad
+        dispatch_state.asked_grad = asked
+        try:
+            result = stack[-1].function(cls, args, kwargs, recorded)
+        finally:
+            dispatch_state.asked_grad = before
+        if result is not NotImplemented:
+            return result
+    return cls.forward(*ctx, *args, **kwargs)
 
 
 def _finish(ctx: FunctionNode, inputs: tuple[Any, ...], result: Any, recorded: bool) -> Any:
@@ -212,6 +270,7 @@ def _finish(ctx: FunctionNode, inputs: tuple[Any, ...], result: Any, recorded: b
     for t in ctx._dirty:
         record.check_in_place(t)
     fresh = [_output(ctx, o, inputs) for o in outs]
+    ctx._is_tensor = tuple(isinstance(o, TensorBase) for o in fresh)
     ctx.out_metas = tuple(o._meta for o in fresh if isinstance(o, TensorBase))
     dirty = ctx._dirty
     at = 0

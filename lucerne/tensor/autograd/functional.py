@@ -10,6 +10,7 @@ from lucerne.tensor.autograd.api import grad
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
+from lucerne.tensor.forward.level import ForwardLevel
 
 Fn = Callable[..., Any]
 
@@ -139,6 +140,9 @@ def jacobian(
     tensor([[2., 0.],
             [0., 6.]])
     """
+    _check_strategy("jacobian", strategy, vectorize, strict, create_graph)
+    if strategy == "forward-mode":
+        return _jacobian_forward(func, inputs)
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "jacobian")
         xs = _fresh(given, create_graph)
@@ -160,6 +164,70 @@ def _jacobian_of(out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool
     ]
 
 
+def _check_strategy(
+    name: str, strategy: str, vectorize: bool, strict: bool, create_graph: bool
+) -> None:
+    """Refuse what PyTorch refuses."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        hint = (
+            ' Hint: If your function has more outputs than inputs, "forward-mode" tends to be more '
+            'performant. Otherwise, prefer to use "reverse-mode".'
+        )
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode".'
+            + (hint if name == "jacobian" else "")
+        )
+    if strategy == "forward-mode" and create_graph and name == "jacobian":
+        raise NotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and "
+            '`strategy="forward-mode"` are not supported together (yet). Please either set '
+            '`create_graph=False` or `strategy="reverse-mode"`.'
+        )
+    if vectorize and strict:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for `vectorize=True`."
+        )
+
+
+def _jacobian_forward(func: Fn, inputs: Any) -> Any:
+    """The Jacobian column by column: the derivative in the direction of each input element."""
+    several_in, given = _tuple(inputs, "inputs", "jacobian")
+    several_out = False
+    columns: list[list[Any]] = []
+    shapes: list[tuple[int, ...]] = []
+    for k, x in enumerate(given):
+        for i in range(x.numel()):
+            unit = x.new_zeros(x.numel())
+            unit[i] = 1
+            with ForwardLevel() as level:
+                xs = [t.detach() for t in given]
+                xs[k] = level.dual(xs[k], unit.reshape(x.shape))
+                result = func(*xs)
+                several_out, outs = _tuple(
+                    result, "outputs of the user-provided function", "jacobian"
+                )
+                found = [level.tangent(o) for o in outs]
+            pairs = zip(found, outs, strict=True)
+            columns.append([o.new_zeros(o.shape) if t is None else t for t, o in pairs])
+            shapes = [tuple(o.shape) for o in outs]
+    table = []
+    for j, shape in enumerate(shapes):
+        rows, at = [], 0
+        for x in given:
+            part = [c[j] for c in columns[at : at + x.numel()]]
+            at += x.numel()
+            made = join.stack(part, -1) if part else x.new_zeros((*shape, 0))
+            rows.append(made.reshape((*shape, *x.shape)).detach())
+        table.append(_pack(several_in, rows))
+    return _pack(several_out, table)
+
+
 def _stack(parts: list[Any], like: Any) -> Any:
     return join.stack(parts) if parts else like.new_zeros((0, *like.shape))
 
@@ -169,6 +237,7 @@ def hessian(
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
     """Second derivatives of a function with one scalar result."""
+    _check_strategy("hessian", outer_jacobian_strategy, vectorize, strict, create_graph)
     several, given = _tuple(inputs, "inputs", "hessian")
 
     def scalar(*xs: Any) -> Any:
@@ -187,7 +256,10 @@ def hessian(
         out = scalar(*xs)
         return tuple(_grads([out], xs, [out.new_ones(())], True, strict))
 
-    found = jacobian(first, given, create_graph=create_graph, strict=strict)
+    found = jacobian(
+        first, given, create_graph=create_graph, strict=strict,
+        vectorize=vectorize, strategy=outer_jacobian_strategy,
+    )  # fmt: skip
     return found if several else found[0][0]
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ops import join
 from lucerne.tensor.autograd.api import grad
 from lucerne.tensor.autograd.modes import enable_grad, no_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.interop import bits, values
+from lucerne.tensor.forward.level import ForwardLevel
+from lucerne.tensor.interop import assign, bits, values
 
 Fn = Callable[..., Any]
 
@@ -72,8 +74,13 @@ def gradcheck(
     args = (inputs,) if isinstance(inputs, TensorBase) else tuple(inputs)
     try:
         xs = _checked_inputs(args)
-        _compare(func, args, xs, eps, atol, rtol)
-        if check_undefined_grad:
+        if check_backward_ad:
+            _compare(func, args, xs, eps, atol, rtol)
+        if check_forward_ad or check_batched_forward_grad:
+            _compare_forward(func, args, xs, eps, atol, rtol)
+        if check_batched_grad:
+            _compare_batched(func, args, xs, atol, rtol)
+        if check_undefined_grad and check_backward_ad:
             _check_zero_gradient(func, args, xs)
     except GradcheckError:
         if raise_exception:
@@ -97,6 +104,61 @@ def _compare(
                 )
 
 
+def _compare_forward(
+    func: Fn, args: tuple[Any, ...], xs: list[Any], eps: float, atol: float, rtol: float
+) -> None:
+    """Forward mode in the direction of each element of each input."""
+    count = len(_outputs(func(*args)))
+    for i, x in enumerate(xs):
+        numerical = _numerical(func, args, x, eps, count)
+        columns = [_derivatives(func, args, x, k) for k in range(x._meta.numel * _components(x))]
+        for o in range(count):
+            analytical = np.array([c[o] for c in columns]).reshape(numerical[o].shape)
+            if not np.allclose(analytical, numerical[o], rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {o} with respect to "
+                    f"input {i},\nnumerical:{numerical[o]}\nanalytical:{analytical}\n"
+                )
+
+
+def _derivatives(func: Fn, args: tuple[Any, ...], x: Any, k: int) -> list[Any]:
+    """The derivative of each output in the direction of element `k` of `x` (complex: re, im)."""
+    unit = x.detach().new_zeros(x.shape)
+    parts = _components(x)
+    unit.reshape(-1)[k // parts] = 1 if k % parts == 0 else 1j
+    with ForwardLevel() as level:
+        given = tuple(level.dual(x, unit) if a is x else a for a in args)
+        outs = _outputs(func(*given))
+        found = [level.tangent(o) for o in outs]
+    pairs = zip(found, outs, strict=True)
+    return [_flat_real(o) * 0 if t is None else _flat_real(t) for t, o in pairs]
+
+
+def _compare_batched(
+    func: Fn, args: tuple[Any, ...], xs: list[Any], atol: float, rtol: float
+) -> None:
+    """Two cotangents at once against one after the other."""
+    outs = [o for o in _outputs(func(*args)) if requires_grad(o)]
+    rng = np.random.RandomState(0)
+    for o in outs:
+        pair = [_random_like(o, rng) for _ in range(2)]
+        both = grad(
+            o, xs, join.stack(pair), retain_graph=True, allow_unused=True, is_grads_batched=True
+        )
+        for i, g in enumerate(pair):
+            single = grad(o, xs, g, retain_graph=True, allow_unused=True)
+            for have, want in zip(both, single, strict=True):
+                if (have is None) != (want is None) or not np.allclose(
+                    0 if have is None else _flat_real(have[i]),
+                    0 if want is None else _flat_real(want),
+                    rtol=rtol,
+                    atol=atol,
+                ):
+                    raise GradcheckError(
+                        "Batched gradients do not agree with gradients taken one by one"
+                    )
+
+
 def _components(t: Any) -> int:
     return 2 if t._meta.dtype.category == dt.COMPLEX else 1
 
@@ -111,17 +173,22 @@ def _numerical(func: Fn, args: tuple[Any, ...], x: Any, eps: float, count: int) 
     """d out / d x for each output, by central differences, on real components."""
     n = x._meta.numel * _components(x)
     columns: list[list[Any]] = [[] for _ in range(count)]
-    place = bits(x.detach())
+    place, bare = np.array(bits(x.detach())), x.detach()
+
+    def put(at: Any, value: Any) -> None:
+        place[at] = value
+        assign(bare, place)
+
     with no_grad():
         for k in range(n):
             at = np.unravel_index(k // _components(x), place.shape) if place.ndim else ()
             step = eps if _components(x) == 1 or k % 2 == 0 else eps * 1j
             original = place[at].copy()
-            place[at] = original + step
+            put(at, original + step)
             plus = [_flat_real(o).copy() for o in _outputs(func(*args))]
-            place[at] = original - step
+            put(at, original - step)
             minus = [_flat_real(o).copy() for o in _outputs(func(*args))]
-            place[at] = original
+            put(at, original)
             for o in range(count):
                 columns[o].append((plus[o] - minus[o]) / (2 * eps))
     return [np.array(c).reshape(n, -1) for c in columns]
@@ -186,11 +253,14 @@ def gradgradcheck(
     return gradcheck(
         first, (*args, *cotangents), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, check_undefined_grad=False,
+        check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
     )  # fmt: skip
 
 
 def _random_like(t: Any, rng: Any) -> Any:
     made = t.detach().new_zeros(t.shape)
     noise = rng.standard_normal(tuple(t.shape))
-    bits(made)[...] = noise + 1j * rng.standard_normal(tuple(t.shape)) if t.is_complex() else noise
+    noise = noise + 1j * rng.standard_normal(tuple(t.shape)) if t.is_complex() else noise
+    assign(made, noise)
     return made

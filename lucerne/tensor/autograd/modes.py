@@ -65,11 +65,11 @@ class _GradMode(Switch):
         return made if fn is None or not callable(fn) else _decorate(fn, cls)
 
     def __enter__(self) -> None:
-        self._before = state.grad_enabled
-        state.grad_enabled = self.value
+        self._before = state.grad_enabled, state.asked_grad
+        state.grad_enabled = state.asked_grad = self.value
 
     def __exit__(self, *exc: object) -> None:
-        state.grad_enabled = self._before
+        state.grad_enabled, state.asked_grad = self._before
 
 
 class no_grad(_GradMode):
@@ -93,18 +93,18 @@ class set_grad_enabled(Switch):
     """Switch recording on or off: as a call, or for a `with` block."""
 
     def __init__(self, mode: bool) -> None:
-        self._before = state.grad_enabled
+        self._before = state.grad_enabled, state.asked_grad
         self.mode = mode
-        state.grad_enabled = bool(mode)
+        state.grad_enabled = state.asked_grad = bool(mode)
 
     def __enter__(self) -> None:
-        state.grad_enabled = self.mode
+        state.grad_enabled = state.asked_grad = self.mode
 
     def __exit__(self, *exc: object) -> None:
-        state.grad_enabled = self._before
+        state.grad_enabled, state.asked_grad = self._before
 
     def __call__(self, fn: Function) -> Function:
-        state.grad_enabled = self._before
+        state.grad_enabled, state.asked_grad = self._before
         return _decorate(fn, lambda: set_grad_enabled(self.mode))
 
     def clone(self) -> Switch:
@@ -122,15 +122,15 @@ class inference_mode(Switch):
         self.mode = mode
 
     def __enter__(self) -> None:
-        self._before = (state.grad_enabled, state.inference)
+        self._before = (state.grad_enabled, state.inference, state.asked_grad)
         if self.mode:
-            state.grad_enabled, state.inference = False, True
+            state.grad_enabled, state.inference, state.asked_grad = False, True, False
         else:
             state.inference = False
         state.refresh()
 
     def __exit__(self, *exc: object) -> None:
-        state.grad_enabled, state.inference = self._before
+        state.grad_enabled, state.inference, state.asked_grad = self._before
         state.refresh()
 
     def clone(self) -> Switch:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
 from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
 from lucerne.ir import op as op_
@@ -371,7 +372,7 @@ def _own(g: Any, meta: TensorMeta) -> Any:
     if _is_ours_alone(g) and g._meta is meta:
         return g
     g = g.detach()
-    if g.is_sparse:
+    if g.layout is not lo.strided:
         return g
     return g.clone() if g._meta.strides == meta.strides else _in_layout(g, meta)
 

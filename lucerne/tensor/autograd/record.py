@@ -7,6 +7,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
+from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd import pending
 from lucerne.tensor.autograd.names import label_of
@@ -209,7 +210,9 @@ def detached_from_inputs(result: Any, args: tuple[Any, ...]) -> Any:
         any(result is a for a in args)
         or (result._view is not None and not _shares(result._storage, args))
     ):
-        return make_tensor(result._storage, result._offset, result._meta)
+        made = make_tensor(result._storage, result._offset, result._meta)
+        stack = dispatch_state.kernel_level
+        return stack[-1].aliased(made, result, False) if stack else made
     return result
 
 

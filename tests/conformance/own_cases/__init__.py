@@ -16,6 +16,7 @@ from tests.conformance.compare import Comparison, Policy, significant_strides
 from tests.conformance.context import quiet
 from tests.conformance.own_cases import (
     autograd,
+    breadth,
     creation,
     functional,
     hooks,
@@ -33,6 +34,7 @@ from tests.conformance.result import Sample, Tally
 TIER = "own"
 MODULES: list[ModuleType] = [
     autograd,
+    breadth,
     creation,
     functional,
     hooks,

@@ -58,6 +58,8 @@ def _write_kernel(m: Module) -> None:
         with f.if_(is_null(f, storage)):
             f.ret(field(f, t, Tensor.DATA, I64))
         start = field(f, storage, Storage.ADDRESS, I64)
+        with f.if_(f.compare("eq", start, 0)):
+            f.ret(f.constant(0))
         f.ret(start + field(f, t, Tensor.OFFSET, I64) * size)
     _write_fill(m)
     # run_block(plan, block): workspace, the call itself (without the GIL when it is long)
@@ -95,10 +97,12 @@ def _write_kernel(m: Module) -> None:
         drop(f, code)
         drop(f, detail)
     _write_run_kernel(m)
+    _write_run_over(m)
 
 
 def _write_fill(m: Module) -> None:
-    """`fill(plan, args, block)`: template, pointers, numbers. 0, or 1: a number does not fit."""
+    """`fill(plan, args, block)`: template, pointers, numbers. 0, or 1: a number does not fit, or a
+    tensor has no bytes (it belongs to a capture or a transform of another thread)."""
     params = [("plan", PTR), ("args", PTR), ("block", PTR)]
     with m.function("fill", params, I64, internal=True) as f:
         plan, args, block = f.args
@@ -122,6 +126,8 @@ def _write_fill(m: Module) -> None:
             letter = word(f, d, 3)
             with f.if_(f.compare("eq", letter, 0)) as t:
                 address = f.call("data_of", I64, [x, word(f, d, 2)])
+                with f.if_(f.compare("eq", address, 0)):
+                    f.ret(f.constant(1))
                 f.store(address, f.at(block, pointer_at, I64), align=8)
                 t.give(pointer_at + 1, number_at)
             with t.else_():
@@ -150,7 +156,7 @@ def _write_fill(m: Module) -> None:
 
 
 def _write_run_kernel(m: Module) -> None:
-    """`run_kernel(plan, args, mask)`: fresh results. `run_over(plan, args, target)`: in place."""
+    """`run_kernel(plan, args, mask)`: fresh results."""
     params = [("plan", PTR), ("args", PTR), ("mask", I64)]
     with m.function("run_kernel", params, PTR, internal=True) as f:
         plan, args, mask = f.args
@@ -192,6 +198,10 @@ def _write_run_kernel(m: Module) -> None:
         outs, count = f.args
         with f.loop(0, count) as loop:
             drop(f, f.load(PTR, f.at(outs, loop.index, I64), align=8))
+
+
+def _write_run_over(m: Module) -> None:
+    """`run_over(plan, args, target)`: in place."""
     params = [("plan", PTR), ("args", PTR), ("target", PTR)]
     with m.function("run_over", params, PTR, internal=True) as f:
         plan, args, target = f.args
@@ -211,7 +221,10 @@ def _write_run_kernel(m: Module) -> None:
         with f.if_(f.compare("ne", bad, 0)):
             f.ret(f.convert("inttoptr", mine, PTR))
         size = word(f, plan, P.DESCRIPTORS + 2)
-        f.store(f.call("data_of", I64, [target, size]), block, align=8)
+        written = f.call("data_of", I64, [target, size])
+        with f.if_(f.compare("eq", written, 0)):
+            f.ret(f.convert("inttoptr", mine, PTR))
+        f.store(written, block, align=8)
         status = f.call("run_block", I64, [plan, block])
         with f.if_(f.compare("ne", status, 0)):
             f.call("failed", VOID, [plan, status, block])

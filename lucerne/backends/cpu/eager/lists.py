@@ -91,6 +91,8 @@ def _write_place(m: Module) -> None:
                 with f.if_(f.bits("xor", fits, True)):
                     _answer(f, "false")
                 data = f.call("data_of", I64, [x, size])
+                with f.if_(f.compare("eq", data, 0)):
+                    _answer(f, "false")
                 f.store(data, f.at(target, loop.index, I64), align=8)
             _answer(f, "true")
 

@@ -154,7 +154,27 @@ def _sgd(s: Step, nesterov: bool, maximize: bool, is_first_step: bool) -> Update
     return update
 
 
-_UPDATES: dict[str, Callable[..., Update]] = {"adam_update": _adam, "sgd_update": _sgd}
+def _adagrad(s: Step, maximize: bool) -> Update:
+    lr, lr_decay, weight_decay, eps = s.numbers
+    assert s.step is not None
+    rate = s.splat(lr / (1.0 + (s.step - 1.0) * lr_decay))
+    decay, small = s.splat(weight_decay), s.splat(eps)
+
+    def update(f: Function, loaded: list[Value]) -> list[Value]:
+        p, g, total = loaded
+        g = f.fma(decay, p, -g if maximize else g)
+        total = f.fma(g, g, total)
+        root = f.intrinsic("llvm.sqrt", total.type, [total])
+        return [p - rate * (g / (root + small)), total]
+
+    return update
+
+
+_UPDATES: dict[str, Callable[..., Update]] = {
+    "adam_update": _adam,
+    "sgd_update": _sgd,
+    "adagrad_update": _adagrad,
+}
 
 
 def write_step(m: Module, kind: Kind) -> None:

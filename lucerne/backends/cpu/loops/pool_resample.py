@@ -29,12 +29,16 @@ _RAW: dict[int, Type] = {1: I8, 2: I16, 4: I32, 8: I64}
 
 @dataclass(frozen=True)
 class ResampleForm:
-    """What changes the code. `dtype` is "" when elements of `item` bytes are only moved."""
+    """What changes the code. `dtype` is "" when elements of `item` bytes are only moved.
+
+    `skips`: a tap of weight 0 adds nothing, whatever stands at its source.
+    """
 
     shape: str
     dtype: str
     item: int
     together: bool
+    skips: bool = False
 
 
 def table_words(taps: Sequence[Any], wide: bool, scratch: int) -> list[int]:
@@ -102,6 +106,13 @@ class Resample(Frame):
         wide = self.value.vector(lanes)
         return f.zero(wide) if wide.lanes else f.constant(0, wide)
 
+    def _product(self, f: Function, v: Value, weight: Value, lanes: int) -> Value:
+        """One tap's share."""
+        product = v * f.splat(weight, lanes)
+        if not self.form.skips:
+            return product
+        return f.select(f.compare("ne", weight, 0.0), product, self._zero(f, lanes))
+
     def _column_sum(
         self, f: Function, source: Value, taps: Sequence[tuple[Value, Value]], base: Value,
         mask: Value | None, lanes: int,
@@ -114,9 +125,10 @@ class Resample(Frame):
                 d, by_d = self._tap(f, taps[0][1], deep.index)
                 place = f.at(source, d * steps[0] + h * steps[1] + base, self.stored)
                 v = self._load(f, place, mask, lanes)
-                deep.next(v if self.moves else deep.carried[0] + v * f.splat(by_d, lanes))
+                deep.next(v if self.moves else deep.carried[0] + self._product(f, v, by_d, lanes))
             (inner,) = deep.results
-            high.next(inner if self.moves else high.carried[0] + inner * f.splat(by_h, lanes))
+            whole = inner if self.moves else high.carried[0] + self._product(f, inner, by_h, lanes)
+            high.next(whole)
         return high.results[0]
 
     # ---- rows ---------------------------------------------------------------------------------
@@ -150,13 +162,14 @@ class Resample(Frame):
                 parts = []
                 for k in range(2):
                     at, weight = self._tap(f, taps, f.constant(k))
-                    parts.append(f.load(self.value, f.at(row, at, self.value)) * weight)
+                    v = f.load(self.value, f.at(row, at, self.value))
+                    parts.append(self._product(f, v, weight, 1))
                 total = parts[0] + parts[1]
             else:
                 with f.loop(0, count, carry=[self._zero(f, 1)], at_least_once=True) as tap:
                     at, weight = self._tap(f, taps, tap.index)
                     v = f.load(self.value, f.at(row, at, self.value))
-                    tap.next(tap.carried[0] + v * weight)
+                    tap.next(tap.carried[0] + self._product(f, v, weight, 1))
                 total = tap.results[0]
             self._store(f, total, target + loop.index, None)
 
@@ -188,5 +201,6 @@ class Resample(Frame):
             with f.loop(0, taps[2][0], carry=[self._zero(f, lanes)], at_least_once=True) as tap:
                 w, weight = self._tap(f, taps[2][1], tap.index)
                 v = self._column_sum(f, source, taps[:2], c * in_c + w * step, mask, lanes)
-                tap.next(v if self.moves else tap.carried[0] + v * f.splat(weight, lanes))
+                whole = tap.carried[0] + self._product(f, v, weight, lanes) if not self.moves else v
+                tap.next(whole)
             self._store(f, tap.results[0], target + c * out_c, mask)

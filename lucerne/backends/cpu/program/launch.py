@@ -77,7 +77,10 @@ def _write_admit(m: Module) -> None:
                     with f.if_(f.compare("ne", odd, 0)):
                         f.ret(f.constant(False, I1))
             size = word(f, record, S.ARGUMENT_SIZE)
-            set_word(f, found, loop.index, f.call("data_of", I64, [x, size]))
+            data = f.call("data_of", I64, [x, size])
+            with f.if_(f.compare("eq", data, 0)):  # a tensor of a transform: it has no bytes
+                f.ret(f.constant(False, I1))
+            set_word(f, found, loop.index, data)
         f.ret(f.constant(True, I1))
 
 

@@ -28,6 +28,12 @@ def sgd_update(node: Node) -> Any:
     return _kernel(node, [x for x in lists if x], [], node.args[7:], 4)
 
 
+@rule("adagrad_update")
+def adagrad_update(node: Node) -> Any:
+    lists = [_metas(a) for a in node.args[:3]]
+    return _kernel(node, lists, _metas(node.args[3]), node.args[8:], 4)
+
+
 @rule("counted_up")
 def counted_up(node: Node) -> Any:
     """One kernel for counters of one kind, however many they are."""

@@ -20,7 +20,7 @@ from lucerne.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne.base import dtype as dt
 from lucerne.ir.graph import Node
 from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ops.resample import axis_taps
+from lucerne.ops.taps import axis_taps, transposed
 
 
 def _poolable(meta: TensorMeta) -> bool:
@@ -138,22 +138,34 @@ def adaptive_avg_pool(node: Node) -> Any:
 @rule("resample")
 def resample(node: Node) -> Any:
     source, size, mode, align, scales = node.args
-    meta, out = source.meta, node.outputs[0].meta
-    moves = mode.startswith("nearest")
+    taps = axis_taps(source.meta, size, mode, align, scales)
+    return _weighted(node, taps, moves=mode.startswith("nearest"), skips=False)
+
+
+@rule("resample_back")
+def resample_back(node: Node) -> Any:
+    """The transpose is a sum over taps too: of the outputs that each input went to."""
+    source, size, mode, align, scales = node.args
+    taps = axis_taps(node.outputs[0].meta, source.meta.shape[2:], mode, align, scales)
+    back = [transposed(axis, n) for axis, n in zip(taps, size, strict=True)]
+    return _weighted(node, back, moves=False, skips=True)
+
+
+def _weighted(node: Node, taps: list[Any], *, moves: bool, skips: bool) -> Any:
+    """Sums over taps; `moves`: one tap of weight one each. `skips`: a weight of 0 is no tap."""
+    meta, out = node.args[0].meta, node.outputs[0].meta
     if moves and meta.dtype.itemsize > 8:
         return None
     if not moves and (meta.dtype not in STORED or meta.dtype.category != dt.FLOAT):
         return None
-    taps = axis_taps(meta, size, mode, align, scales)
     wide = meta.dtype is dt.float64
     together = meta.strides[1] == 1 and out.strides[1] == 1 and meta.shape[1] > 1
     flat = meta.strides[-1] == 1 and out.strides[-1] == 1
     shape = COLUMNS if flat and not together else CHANNELS
-    form = ResampleForm(
-        shape, "" if moves else meta.dtype.name, meta.dtype.itemsize if moves else 0, together
-    )
-    ones = (1,) * len(size)
-    words = frame_words(meta, out, Geometry.of(ones, ones, (0,) * len(size), ones), shape)
+    name, item = ("", meta.dtype.itemsize) if moves else (meta.dtype.name, 0)
+    form = ResampleForm(shape, name, item, together, skips)
+    ones = (1,) * len(taps)
+    words = frame_words(meta, out, Geometry.of(ones, ones, (0,) * len(taps), ones), shape)
     scratch = 0 if moves else meta.shape[-1] * (8 if wide else 4) + 63 & -64
     code = compiled(("resample", *astuple(form)), lambda m: Resample(m, form).write())
     return Kernel(

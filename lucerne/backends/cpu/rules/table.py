@@ -31,14 +31,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
     "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
     "norm": ("layer_norm_backward", "channel_norm", "channel_norm_backward"),
-    "optimizers": ("adam_update", "sgd_update", "counted_up"),
+    "optimizers": ("adam_update", "sgd_update", "adagrad_update", "counted_up"),
     "pointwise": ("pointwise",),
-    "pool": ("max_pool", "avg_pool", "adaptive_avg_pool", "resample"),
+    "pool": ("max_pool", "avg_pool", "adaptive_avg_pool", "resample", "resample_back"),
     "random": ("draw", "draw_each", "draw_categories", "counted_draw"),
     "reduce": ("reduction",),
     "rnn": ("lstm_gates", "lstm_gates_backward", "gru_gates", "gru_gates_backward"),
     "scan": ("scan", "linear_scan"),
+    "sparse": ("csr_times_dense", "sampled_products"),
     "sorting": ("binary_search", "sort_along", "top_positions"),
+    "taps": ("tap_gather", "tap_scatter", "tap_products"),
+    "tile": ("tile_call",),
 }
 """Modules of this package, and the qualified names of ops (or kinds of ops) they have rules for."""
 

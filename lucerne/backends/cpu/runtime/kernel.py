@@ -95,8 +95,15 @@ class Kernel:
 
 
 def address_of(t: Any) -> int:
-    """Where the first element of a tensor is."""
+    """Where the first element of a tensor is. Kernels get no tensor that has no bytes: one of a
+    capture or of a transform is seen here when another thread uses it."""
     start: int = t._storage.data_ptr()
+    if not start and t._storage.nbytes:
+        raise RuntimeError(
+            f"a tensor of shape {list(t._meta.shape)} has no bytes: it was made inside a function "
+            "that is captured or transformed (compile, vmap, ...). Use it in the thread that runs "
+            "the function, and outside only what the function returns."
+        )
     return start + t._offset * t._meta.dtype.itemsize
 
 

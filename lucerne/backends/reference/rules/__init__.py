@@ -14,3 +14,4 @@ from lucerne.backends.reference.rules import pool as pool
 from lucerne.backends.reference.rules import random as random
 from lucerne.backends.reference.rules import scan as scan
 from lucerne.backends.reference.rules import sorting as sorting
+from lucerne.backends.reference.rules import tile as tile

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.backends.reference import lapack
 from lucerne.backends.reference.table import rule
 from lucerne.base.errors import LinAlgError
 
@@ -43,14 +44,27 @@ def tri_solve(A: Array, B: Array, upper: bool, left: bool, unitriangular: bool) 
     with np.errstate(all="ignore"):
         if _get_blas is not None and len(a) <= a.shape[-1]:
             trsm = _get_blas("trsm", (a,))
-            found = [
-                trsm(1, x, y, lower=not upper, diag=unitriangular)
-                for x, y in zip(a, b, strict=True)
-            ]
-            made = np.stack(found)
+            found = [_solved(trsm, x, y, upper, unitriangular) for x, y in zip(a, b, strict=True)]
+            made = found[0][None] if len(found) == 1 else np.stack(found)
         else:
             made = _substitute(a, b, upper, unitriangular)
     return made.reshape(*batch, *B.shape[-2:])
+
+
+def _solved(trsm: Any, a: Array, b: Array, upper: bool, unitriangular: bool) -> Array:
+    """By BLAS, which wants matrices by columns: one by rows is the transpose of another."""
+    turned = a.flags.c_contiguous
+    return np.asarray(
+        trsm(
+            1,
+            a.T if turned else a,
+            np.array(b, order="F"),
+            lower=upper if turned else not upper,
+            trans_a=int(turned),
+            diag=unitriangular,
+            overwrite_b=1,
+        )
+    )
 
 
 def _substitute(a: Array, b: Array, upper: bool, unitriangular: bool) -> Array:
@@ -73,7 +87,7 @@ def cholesky_factor(input: Array, upper: bool) -> tuple[Array, Array]:
     a = flipped(input).conj() if upper else input
     info = np.zeros(input.shape[:-2], np.int32)
     try:
-        factor = np.linalg.cholesky(a)
+        factor = lapack.run("cholesky_lo", np.linalg.cholesky, a)
     except np.linalg.LinAlgError:
         found = [_cholesky_one(x) for x in stacked(a)]
         factor = np.stack([f for f, _ in found]).reshape(a.shape)
@@ -106,7 +120,7 @@ def lu_packed(input: Array) -> tuple[Array, Array, Array]:
     if _get_lapack is not None and 0 < len(a) <= k:
         getrf = _get_lapack("getrf", (a,))
         found = [getrf(x) for x in a]
-        packed = np.stack([f[0] for f in found])
+        packed = found[0][0][None] if len(found) == 1 else np.stack([f[0] for f in found])
         pivots = np.stack([f[1] for f in found]) + 1
         info = np.array([f[2] for f in found])
     else:
@@ -135,6 +149,9 @@ def _eliminate(a: Array) -> tuple[Array, Array, Array]:
 @rule("pivots_to_permutation")
 def pivots_to_permutation(pivots: Array, n: int) -> Array:
     rows = stacked(pivots, 1).astype(np.int64) - 1
+    if len(rows) <= n:  # one after the other: lists exchange faster than arrays
+        found = [_exchanged(list(range(n)), each) for each in rows.tolist()]
+        return np.array(found, np.int64).reshape(*pivots.shape[:-1], n)
     every = np.arange(len(rows))
     order = np.tile(np.arange(n), (len(rows), 1))
     for j in range(rows.shape[1]):
@@ -142,11 +159,31 @@ def pivots_to_permutation(pivots: Array, n: int) -> Array:
     return order.reshape(*pivots.shape[:-1], n)
 
 
+def _exchanged(order: list[int], rows: list[int]) -> list[int]:
+    for j, row in enumerate(rows):
+        order[j], order[row] = order[row], order[j]
+    return order
+
+
 # ---- QR ---------------------------------------------------------------------------------------
+
+
+def _qr_single(a: Array, complete: bool) -> tuple[Array, Array]:
+    """Of one matrix, by the routines that know single precision."""
+    m, n = a.shape
+    k = m if complete else min(m, n)
+    room = 64 * max(m, n)  # for blocks of columns
+    packed, factors, _, _ = _get_lapack("geqrf", (a,))(a, lwork=room)
+    make = _get_lapack("ungqr" if a.dtype.kind == "c" else "orgqr", (a,))
+    columns = np.zeros((m, k), a.dtype, order="F")
+    columns[:, : min(n, k)] = packed[:, : min(n, k)]
+    return make(columns, factors, lwork=room, overwrite_a=1)[0], np.triu(packed[:k])
 
 
 @rule("qr_factors")
 def qr_factors(input: Array, complete: bool) -> tuple[Array, Array]:
+    if _get_lapack is not None and input.ndim == 2 and input.size and lapack.single(input):
+        return _qr_single(input, complete)
     q, r = np.linalg.qr(input, "complete" if complete else "reduced")
     if complete and not input.shape[-1]:
         q = np.broadcast_to(np.eye(input.shape[-2], dtype=input.dtype), q.shape)
@@ -175,10 +212,15 @@ def _first_bad(input: Array, solve: Callable[[Array], Any]) -> str:
 
 
 @rule("eigh_factors")
-def eigh_factors(input: Array, upper: bool) -> tuple[Array, Array]:
+def eigh_factors(input: Array, upper: bool, vectors: bool) -> tuple[Array, Array]:
+    half: Any = "U" if upper else "L"
+    end = "up" if upper else "lo"
     try:
-        values, vectors = np.linalg.eigh(input, "U" if upper else "L")
-        return values, vectors
+        if vectors:
+            pair = lapack.run(f"eigh_{end}", lambda a: np.linalg.eigh(a, half), input)
+            return pair[0], pair[1]
+        values = lapack.run(f"eigvalsh_{end}", lambda a: np.linalg.eigvalsh(a, half), input)
+        return values, np.zeros((*input.shape[:-2], 0, 0), input.dtype)
     except np.linalg.LinAlgError as error:
         raise LinAlgError(
             f"linalg.eigh: {_first_bad(input, np.linalg.eigh)}The algorithm failed to converge "
@@ -191,15 +233,20 @@ def eigh_factors(input: Array, upper: bool) -> tuple[Array, Array]:
 def eig_factors(input: Array) -> tuple[Array, Array]:
     if not np.isfinite(input).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    values, vectors = np.linalg.eig(input)
+    values, vectors = lapack.run("eig", np.linalg.eig, input)
     return values, vectors
 
 
 @rule("svd_factors")
-def svd_factors(input: Array, full: bool) -> tuple[Array, Array, Array]:
+def svd_factors(input: Array, full: bool, vectors: bool) -> tuple[Array, Array, Array]:
     try:
-        u, s, vh = np.linalg.svd(input, full)
-        return u, s, vh
+        if vectors:
+            name = "svd_f" if full else "svd_s"
+            u, s, vh = lapack.run(name, lambda a: np.linalg.svd(a, full), input)
+            return u, s, vh
+        s = lapack.run("svd", lambda a: np.linalg.svd(a, compute_uv=False), input)
+        none = np.zeros((*input.shape[:-2], 0, 0), input.dtype)
+        return none, s, none
     except np.linalg.LinAlgError as error:
         where = _first_bad(input, np.linalg.svd)
         why = (

@@ -1,0 +1,15 @@
+"""A few names of torch's extension module that code for subclasses uses."""
+
+from __future__ import annotations
+
+from lucerne.tensor.autograd.modes import no_grad as _AutoDispatchBelowAutograd
+from lucerne.tensor.overrides import disable_all as DisableTorchFunction
+from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSubclass
+from lucerne.tensor.overrides import disabled_torch_function as _disabled_torch_function_impl
+
+__all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "_AutoDispatchBelowAutograd",
+    "_disabled_torch_function_impl",
+]

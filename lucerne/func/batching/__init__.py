@@ -1,0 +1,1 @@
+"""How each op does many calls at once: the rules of `vmap`."""

@@ -1,0 +1,1 @@
+"""Nested tensors: batches whose entries have different lengths."""

@@ -1,0 +1,82 @@
+"""Attention over ragged batches: entries of one length are one call of the dense kernel.
+
+No place is padded, so nothing is computed for padding, and no mask is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.ops.join import cat
+from lucerne.ops.ranges import arange
+from lucerne.tensor.nested.kinds import JaggedTensor, NestedList, make_list, refuse
+
+
+def attention(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`scaled_dot_product_attention` of nested queries, keys and values (batch, heads, ragged,
+    features)."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    named = dict(zip(names, args, strict=False)) | kwargs
+    query, key, value = (named.pop(n) for n in names[:3])
+    if named.get("attn_mask") is not None:
+        refuse("scaled_dot_product_attention with attn_mask", query)
+    if isinstance(query, NestedList):
+        parts = zip(query.unbind(), key.unbind(), value.unbind(), strict=True)
+        return make_list(
+            func(*(t.unsqueeze(0) for t in three), **named).squeeze(0) for three in parts
+        )
+    if not all(
+        isinstance(t, JaggedTensor) and t.ndim == 4 and t._at == 2 for t in (query, key, value)
+    ):
+        raise RuntimeError(
+            "scaled_dot_product_attention: expected query, key and value of shape (batch, heads, "
+            f"ragged, features), got {tuple(query.shape)}. Hint: x.unflatten(-1, (heads, -1))"
+            ".transpose(1, 2)"
+        )
+    if (
+        not key._ragged.same(value._ragged)
+        and key._ragged.length_list() != value._ragged.length_list()
+    ):
+        raise RuntimeError("scaled_dot_product_attention: keys and values differ in their lengths")
+    return query.like([_bucketed(func, query, key, value, named)])
+
+
+def _bucketed(func: Any, query: Any, key: Any, value: Any, named: dict[str, Any]) -> Any:
+    """The packed result: (heads, places of all queries, features)."""
+    pairs = list(zip(query._ragged.length_list(), key._ragged.length_list(), strict=True))
+    buckets: dict[tuple[int, int], list[int]] = {}
+    for i, pair in enumerate(pairs):
+        buckets.setdefault(pair, []).append(i)
+    results, places = [], []
+    for (length, other), entries in buckets.items():
+        if not length:
+            continue
+        at = [_places(t, entries, n) for t, n in ((query, length), (key, other), (value, other))]
+        parts = [
+            _picked(t, a, len(entries), n)
+            for t, a, n in zip((query, key, value), at, (length, other, other), strict=True)
+        ]
+        made = func(*parts, **named)
+        results.append(made.transpose(0, 1).reshape(made.shape[1], -1, made.shape[3]))
+        places.append(at[0])
+    if not results:
+        return query._packed * 1
+    joined = results[0] if len(results) == 1 else cat(results, 1)
+    order = places[0] if len(places) == 1 else cat(places)
+    if len(results) == 1 and query._ragged.whole:
+        return joined
+    blank = joined.new_zeros((joined.shape[0], query._packed.shape[1], joined.shape[2]))
+    return blank.index_copy(1, order, joined)
+
+
+def _places(t: Any, entries: list[int], length: int) -> Any:
+    """Numbers of the places of these entries, one entry behind the other."""
+    offsets = t._ragged.offsets
+    starts = offsets[offsets.new_tensor(entries)]
+    return (starts.unsqueeze(1) + arange(length, device=offsets.device)).reshape(-1)
+
+
+def _picked(t: Any, at: Any, count: int, length: int) -> Any:
+    """Those places as a dense batch (entries, heads, length, features)."""
+    rows = t._packed.index_select(1, at)
+    return rows.reshape(rows.shape[0], count, length, rows.shape[2]).transpose(0, 1)

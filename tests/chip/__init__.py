@@ -1,0 +1,1 @@
+"""The kit for chips: formulas, the handshake, the fallback bill, backends outside the package."""

@@ -1,0 +1,1 @@
+"""Forward mode and the transforms of `lucerne.func` that differentiate."""
