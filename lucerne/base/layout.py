@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+from lucerne.base.named import Named
 
-class layout:
+
+class layout(Named):
     """How the elements of a tensor are arranged: `lucerne.strided`, `lucerne.sparse_coo`, ..."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return layout_by_name, (self.name,)
 
-    def __deepcopy__(self, memo: object) -> layout:
-        return self
 
-
-class memory_format:
+class memory_format(Named):
     """The order of dimensions in memory: `lucerne.channels_last`, ..."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return memory_format_by_name, (self.name,)
-
-    def __deepcopy__(self, memo: object) -> memory_format:
-        return self
 
 
 strided = layout("strided")

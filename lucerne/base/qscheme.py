@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from lucerne.base.named import Named
 
-class qscheme:
+
+class qscheme(Named):
     """A scheme: one scale for all elements, or one for each place of a dimension."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return scheme_by_name, (self.name,)
-
-    def __deepcopy__(self, memo: object) -> qscheme:
-        return self
 
 
 per_tensor_affine = qscheme("per_tensor_affine")
