@@ -1,0 +1,41 @@
+"""Views of arguments inside a graph that a backend makes one kernel of: a kernel reads them where
+they begin. (Compiled functions hand over arguments that begin there already.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import lucerne as torch
+from lucerne import backends
+from lucerne.ir import op as op_
+from lucerne.ir.graph import Graph
+from lucerne.ir.meta import make_meta
+
+VIEWS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
+    "rows": ("ops.aten.slice", (0, 1, 3, 1), lambda x: x[1:3]),
+    "columns": ("ops.aten.slice", (1, 2, 6, 2), lambda x: x[:, 2:6:2]),
+    "one row": ("select", (0, 2), lambda x: x[2]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_kernel_reads_a_view_where_it_begins(name: str) -> None:
+    op, args, expected = VIEWS[name]
+    x = torch.arange(24.0).reshape(4, 6)
+    graph = Graph()
+    given = graph.input(x._meta)
+    body = op_.get(op)
+    geometry = body.body(x._meta, *args)
+    meta = make_meta(x._meta.dtype, geometry.shape, geometry.strides, x._meta.device)
+    (part,) = graph.call(body, (given, *args), [meta])
+    fresh = torch.empty(geometry.shape)
+    (doubled,) = graph.call(op_.get("mul"), (part, 2.0), [fresh._meta])
+    (made,) = graph.call(op_.get("exp"), (doubled,), [fresh._meta])
+    graph.outputs = (made,)
+    host: Any = backends.get(backends.HOST)
+    run = host.fuse(graph) if hasattr(host, "fuse") else host.compile(graph)
+    assert run is not None
+    run([x], [fresh])
+    torch.testing.assert_close(fresh, (expected(x) * 2).exp())
