@@ -4,7 +4,21 @@ Property tests draw the same examples on every machine; search wider by hand wit
 `pytest --hypothesis-profile=default`.
 """
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from lucerne.backends import registry
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _devices_leave_with_their_tests() -> Iterator[None]:
+    """A device that one file of tests registers is not there for the next."""
+    before = set(registry.outside())
+    yield
+    for name in set(registry.outside()) - before:
+        registry._registered.pop(name, None)

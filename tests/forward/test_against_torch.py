@@ -3,14 +3,15 @@
 import time
 
 import pytest
-import torch
 
-from tests.conformance import catalog
-from tests.conformance.bridge import lucerne_bridge
-from tests.conformance.context import Context
-from tests.conformance.result import Tally
-from tests.forward.__main__ import GOAL, report
-from tests.forward.against_torch import TookTooLongError, check, has_forward, time_limit
+torch = pytest.importorskip("torch")
+
+from tests.conformance import catalog  # noqa: E402
+from tests.conformance.bridge import lucerne_bridge  # noqa: E402
+from tests.conformance.context import Context  # noqa: E402
+from tests.conformance.result import Tally  # noqa: E402
+from tests.forward.__main__ import GOAL, report  # noqa: E402
+from tests.forward.against_torch import TookTooLongError, check, has_forward, time_limit  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

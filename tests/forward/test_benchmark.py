@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
-from benchmarks import transforms
+torch = pytest.importorskip("torch")
+
+from benchmarks import transforms  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import lucerne
-import lucerne.autograd.forward_ad as forward_ad
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
+import lucerne.autograd.forward_ad as forward_ad  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

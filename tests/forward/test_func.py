@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import lucerne
-from tests.conformance import tree
-from tests.forward.programs import PROGRAMS, Program
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
+from tests.conformance import tree  # noqa: E402
+from tests.forward.programs import PROGRAMS, Program  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,

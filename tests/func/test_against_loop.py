@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("torch")
+
 from lucerne.func.batching.level import RULES, Call
 from lucerne.ir.op import table
 from tests.conformance import catalog

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import lucerne
-from lucerne.func import grad, vmap, vmap_fallbacks
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
+from lucerne.func import grad, vmap, vmap_fallbacks  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

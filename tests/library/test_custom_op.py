@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import lucerne
-from tests.library import ops
-from tests.library.ops import BY_NAME, TABLE, Row
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
+from tests.library import ops  # noqa: E402
+from tests.library.ops import BY_NAME, TABLE, Row  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -4,9 +4,10 @@ import importlib
 from typing import Any
 
 import pytest
-import torch
 
-import lucerne
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
 
 pytestmark = pytest.mark.torch
 SIDES = {"lucerne": lucerne, "torch": torch}

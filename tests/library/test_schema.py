@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, List, Optional, Tuple, Union  # noqa: UP035 - torch's older spellings
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import lucerne
-from lucerne.ir.schema import Argument, Schema, SchemaError, Type, parse
+torch = pytest.importorskip("torch")
+
+import lucerne  # noqa: E402
+from lucerne.ir.schema import Argument, Schema, SchemaError, Type, parse  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
