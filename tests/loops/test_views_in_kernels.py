@@ -39,3 +39,19 @@ def test_a_kernel_reads_a_view_where_it_begins(name: str) -> None:
     assert run is not None
     run([x], [fresh])
     torch.testing.assert_close(fresh, (expected(x) * 2).exp())
+
+
+def test_two_views_of_one_argument_are_two() -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    graph = Graph()
+    given = graph.input(x._meta)
+    body = op_.get("select")
+    fresh = torch.empty(6)
+    first, second = (graph.call(body, (given, 0, k), [fresh._meta])[0] for k in (1, 3))
+    (both,) = graph.call(op_.get("mul"), (first, second), [fresh._meta])
+    (made,) = graph.call(op_.get("neg"), (both,), [fresh._meta])
+    graph.outputs = (made,)
+    host: Any = backends.get(backends.HOST)
+    run = host.fuse(graph) if hasattr(host, "fuse") else host.compile(graph)
+    run([x], [fresh])
+    torch.testing.assert_close(fresh, -(x[1] * x[3]))
