@@ -1,5 +1,5 @@
-"""Views of arguments inside a graph that a backend makes one kernel of: a kernel reads them where
-they begin. (Compiled functions hand over arguments that begin there already.)"""
+"""Kernels of several ops: views of arguments are read where they begin (compiled functions hand
+over arguments that begin there already), operands are rounded to the common type."""
 
 from __future__ import annotations
 
@@ -55,3 +55,15 @@ def test_two_views_of_one_argument_are_two() -> None:
     run = host.fuse(graph) if hasattr(host, "fuse") else host.compile(graph)
     run([x], [fresh])
     torch.testing.assert_close(fresh, -(x[1] * x[3]))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_operand_is_rounded_to_the_common_type(compiled: bool) -> None:
+    """257 is 256 in bfloat16: the rest of 256 by 3 is 1, that of 257 would be 2."""
+
+    def rest(a: Any, b: Any) -> Any:
+        return torch.fmod(a, b)
+
+    run = torch.compile(rest) if compiled else rest
+    found = run(torch.tensor([257]), torch.tensor([3.0], dtype=torch.bfloat16))
+    assert found.item() == 1
