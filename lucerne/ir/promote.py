@@ -52,6 +52,16 @@ def common_type(rule: str, operands: Sequence[Any]) -> dt.dtype:
     return common
 
 
+def rounding(numbers: str | None, common: dt.dtype, operand: Any) -> dt.dtype | None:
+    """What an operand (its meta) is rounded to before the op computes in a wider dtype; None: it is
+    taken whole. `numbers` is the op's: + - * / take numbers whole, and 0-dim tensors with them.
+    """
+    if common.compute is common:
+        return None
+    has_dims = isinstance(operand, TensorMeta) and operand.ndim > 0
+    return common if has_dims or numbers != "all" else None
+
+
 def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt.dtype]:
     """(dtype the body sees, dtype of the result) under a promotion rule.
 

@@ -203,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a copy broadcasts from the left", PROGRAM,
            "zip(reversed(dims), reversed(seen.dims), strict=False)", "zip(dims, seen.dims, strict=False)"),
     Mutant("an unrounded operand", APPLY,
-           "            x = machine.rounded(x, e.common)\n", "            x = machine.to(x, kind)\n"),
+           "            x = machine.rounded(x, common)\n", "            x = machine.to(x, kind)\n"),
     Mutant("values of a kernel are not rounded", APPLY,
            "return x if dtype.compute is dtype else machine.rounded(x, dtype)", "return x"),
     Mutant("a strip of the tail without its mask", ROWS,

@@ -59,11 +59,12 @@ def test_two_views_of_one_argument_are_two() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_an_operand_is_rounded_to_the_common_type(compiled: bool) -> None:
-    """257 is 256 in bfloat16: the rest of 256 by 3 is 1, that of 257 would be 2."""
+    """257 is 256 in bfloat16: 256 * 3 is held exactly, 257 * 3 would become 772."""
 
-    def rest(a: Any, b: Any) -> Any:
-        return torch.fmod(a, b)
+    def times(a: Any, b: Any) -> Any:
+        return a * b
 
-    run = torch.compile(rest) if compiled else rest
-    found = run(torch.tensor([257]), torch.tensor([3.0], dtype=torch.bfloat16))
-    assert found.item() == 1
+    run = torch.compile(times) if compiled else times
+    b = torch.tensor([3.0], dtype=torch.bfloat16)
+    assert run(torch.tensor([257]), b).item() == 768
+    assert run(torch.tensor(257), b).item() == 772  # 0-dim: a number, taken whole

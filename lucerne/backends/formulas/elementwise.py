@@ -61,10 +61,10 @@ def body_of(f: Frame, op: op_.Op, args: Sequence[Any], loaded: Sequence[Any]) ->
     metas = [_meta(a) for a, is_data in zip(args, data, strict=True) if is_data]
     common = promote.common_type(op.promote, metas)
     types = iter(promote.operand_types(op.promote, metas))
-    # Numbers arrive as the tensor's own type holds them; only + - * / take them whole.
-    rounded = common if op.numbers != "all" and common.compute is not common else None
     operands = [
-        _operand(f, a, x, next(types), rounded) if is_data else _scalar(f, a, common.compute)
+        _operand(f, a, x, next(types), promote.rounding(op.numbers, common, _meta(a)))
+        if is_data
+        else _scalar(f, a, common.compute)
         for a, x, is_data in zip(args, loaded, data, strict=True)
     ]
     count = sum(not p.keyword_only for p in op.params)

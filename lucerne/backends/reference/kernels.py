@@ -62,10 +62,13 @@ def _pointwise_kernel(node: Node) -> Kernel:
     if direct is not None and _all_native(node, compute):
         return _direct_kernel(direct, compute)
     types = iter(promote.operand_types(op.promote, operands))
-    # Numbers arrive as the tensor's own type holds them; only + - * / take them whole.
-    rounded = common if op.numbers != "all" and compute is not common else None
     readers = [
-        _reader(a, k, next(types) if k == op_.TENSOR and type(a) is Value else compute, rounded)
+        _reader(
+            a,
+            k,
+            next(types) if k == op_.TENSOR and type(a) is Value else compute,
+            promote.rounding(op.numbers, common, a.meta if type(a) is Value else a),
+        )
         for a, k in zip(node.args, op.kinds, strict=True)
     ]
     body = _positional(op)

@@ -20,14 +20,14 @@ def rounded_to(machine: LlvmScalar, x: Num, dtype: dt.dtype) -> Num:
 def apply_point(e: Point, machine: LlvmScalar, get: Callable[[Expr], Num]) -> Num:
     """Run the body of an element-wise op."""
     operands: list[Any] = []
-    for a, kind, sort in zip(e.args, e.types, e.op.kinds, strict=True):
+    for a, kind, sort, common in zip(e.args, e.types, e.op.kinds, e.rounded, strict=True):
         if not isinstance(a, Expr):
             operands.append(a)
             continue
         x = machine.to(get(a), kind)
         # a `Scalar` keeps the precision of the computing type, as in a kernel of its own
-        if e.common is not None and sort == op_.TENSOR and a.dtype is not e.common:
-            x = machine.rounded(x, e.common)
+        if common is not None and sort == op_.TENSOR and a.dtype is not common:
+            x = machine.rounded(x, common)
         operands.append(Operand(machine, x))
     names = [p.name for p in e.op.params if p.keyword_only]
     count = len(e.op.params) - len(names)

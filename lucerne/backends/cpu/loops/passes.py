@@ -182,8 +182,8 @@ def describe(program: Program) -> tuple[object, ...]:
         elif isinstance(e, Point):
             args = tuple(("e", at[a]) if isinstance(a, Expr) else repr(a) for a in e.args)
             types = tuple(t.name for t in e.types)
-            common = "" if e.common is None else e.common.name
-            lines.append((e.op.qualified, args, types, common, e.dtype.name))
+            rounded = tuple("" if r is None else r.name for r in e.rounded)
+            lines.append((e.op.qualified, args, types, rounded, e.dtype.name))
         else:
             lines.append(("convert", at[e.parts()[0]], e.dtype.name))
     lines.extend(("result", at[r.expr], r.memory.dtype.name) for r in program.results)

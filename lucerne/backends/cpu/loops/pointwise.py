@@ -152,8 +152,6 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
     common = promote.common_type(op.promote, metas)
     compute = common.compute
     types = iter(promote.operand_types(op.promote, metas))
-    # Numbers arrive as the tensor's own type holds them; only + - * / take them whole.
-    rounded = common if op.numbers != "all" and compute is not common else None
     found = []
     for a, kind in zip(args, op.kinds, strict=True):
         if type(a) is not GraphValue:
@@ -163,9 +161,11 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
         elif isinstance(a.meta, NumberMeta):
             target = next(types)
             letter = _letter(a.meta.kind, target)
+            rounded = promote.rounding(op.numbers, common, a.meta)
             found.append(Source("number", target=target, rounded=rounded, letter=letter))
         else:
             dtype = a.meta.dtype
+            rounded = promote.rounding(op.numbers, common, a.meta)
             keep = None if dtype is rounded else rounded
             found.append(Source("tensor", dtype=dtype, target=next(types), rounded=keep))
     return found

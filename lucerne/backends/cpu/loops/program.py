@@ -137,12 +137,14 @@ _BAKED = frozenset((0, 1, -1, 2, -2, 3, 4, 0.5, -0.5, float("inf"), float("-inf"
 
 
 class Point(Expr):
-    """An element-wise op. `types`: the compute dtype in which each tensor operand arrives."""
+    """An element-wise op. `types`: the compute dtype in which each tensor operand arrives;
+    `rounded`: the narrower dtype it is rounded to before, or None for each."""
 
-    __slots__ = ("args", "common", "op", "types")
+    __slots__ = ("args", "op", "rounded", "types")
 
-    def __init__(self, op: Op, args: tuple[Any, ...], types: Any, common: Any, dtype: Any) -> None:
-        self.op, self.args, self.types, self.common, self.dtype = op, args, types, common, dtype
+    def __init__(self, op: Op, args: tuple[Any, ...], types: Any, rounded: Any, dtype: Any) -> None:
+        self.op, self.args, self.types, self.dtype = op, args, types, dtype
+        self.rounded: tuple[Any, ...] = (None,) * len(args) if rounded is None else rounded
 
     def parts(self) -> Sequence[Expr]:
         return [a for a in self.args if isinstance(a, Expr)]
@@ -378,7 +380,10 @@ class Program:
                 args.append(self._add(Number(a, compute)))
             else:
                 args.append(a)
-        rounded = common if op.numbers != "all" and compute is not common else None
+        rounded = tuple(
+            promote.rounding(op.numbers, common, a.meta if type(a) is Value else a)
+            for a in node.args
+        )
         out = node.outputs[0].meta
         point = Point(op, tuple(args), tuple(arriving), rounded, out.dtype)
         return Seen(self._add(point), _broadcast(seen, out.ndim))
