@@ -242,6 +242,11 @@ def _write_autos(m: Module) -> None:
         old = field(f, t, Tensor.AUTO)
         take(f, value)
         f.call("set_history", VOID, [t, value])
+        # A view just made: its history is that of its memory now (as `make_view` notes it).
+        storage = field(f, t, Tensor.STORAGE)
+        is_view = f.bits("and", not_null(f, storage), not_null(f, field(f, t, Tensor.VIEW)))
+        with f.if_(is_view):
+            set_field(f, t, Tensor.SEEN_VERSION, field(f, storage, Storage.VERSION, I64))
         with f.if_(not_null(f, old)):
             drop(f, old)
         f.ret(f.constant(0, I32))
