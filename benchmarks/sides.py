@@ -24,12 +24,13 @@ RIVALS = (TORCH, TORCH_COMPILE, JAX)
 SIZES = {
     "gpt": (weights.GPT, weights.SMALL_GPT),
     "gpt_bf16": (weights.GPT, weights.SMALL_GPT),
+    "char_gpt": (weights.CHAR_GPT, weights.SMALL_GPT),
     "resnet": (weights.RESNET, weights.SMALL_RESNET),
     "mlp": (weights.MLP, weights.SMALL_MLP),
     "decode": (weights.DECODE, weights.SMALL_DECODE),
     "bert": (weights.BERT, weights.SMALL_BERT),
 }
-TRAINING = ("gpt", "gpt_bf16", "resnet", "mlp")
+TRAINING = ("gpt", "char_gpt", "gpt_bf16", "resnet", "mlp")
 
 CHECKED = 3
 """So many first steps (or words, times four) are compared between the sides."""
@@ -170,7 +171,7 @@ def _jax(program: str, size: Any) -> Ready:
         call = rivals.bert(size)
         return Ready(call, _sampled(np.asarray(call())))
     half = {"half": True} if program == "gpt_bf16" else {}
-    running = getattr(rivals, program.split("_")[0])(size, **half)
+    running = getattr(rivals, "gpt" if "gpt" in program else program)(size, **half)
     return Ready(running.step, [float(running.step()) for _ in range(CHECKED)])
 
 

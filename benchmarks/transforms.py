@@ -1,8 +1,9 @@
 """Transforms of a small network: `compile(grad(loss))` and others beside torch.func, same run.
 
     python -m benchmarks.transforms                  the gradient; must be at most torch's time
-    python -m benchmarks.transforms --rows all       also jvp, vjp, jacfwd and hessian of parts
+    python -m benchmarks.transforms --rows all       also jvp, vmap of grad, jacrev, ..., hessian
     python -m benchmarks.transforms --eager          without compile, on both sides
+    python -m benchmarks.transforms --ops            what one op costs inside vmap, uncompiled
 
 Both sides run in this process, in turn, on the same numbers; results must agree. Times are
 processor time of one thread, the least of many.
@@ -23,6 +24,7 @@ import numpy as np
 
 LIMIT = 1.0
 CALLS = 30
+LINKS = 50
 WIDTHS = (32, 64, 64, 10)
 BATCH = 64
 
@@ -60,8 +62,56 @@ def programs(torch: Any) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]
         "vmap of grad": (
             f.vmap(f.grad(loss), in_dims=(None, 0, 0)), (parameters, x[:, None], labels[:, None]),
         ),
+        "jacrev": (f.jacrev(outputs, argnums=1), (parameters, x[0])),
+        "jacfwd": (f.jacfwd(outputs, argnums=1), (parameters, x[0])),
         "hessian": (f.hessian(small), (x[0],)),
     }  # fmt: skip
+
+
+def chains(torch: Any) -> dict[str, Callable[..., Any]]:
+    """One op again and again: of what a call costs, next to nothing is computing."""
+
+    def chain(op: Callable[..., Any]) -> Callable[..., Any]:
+        def run(x: Any, y: Any) -> Any:
+            for _ in range(LINKS):
+                x = op(x, y)
+            return x
+
+        return run
+
+    return {
+        "sin": chain(lambda x, y: torch.sin(x)),
+        "mul": chain(lambda x, y: x * y),
+        "mul by a number": chain(lambda x, y: x * 0.5),
+        "softmax": chain(lambda x, y: torch.softmax(x, 0)),
+        "two views": chain(lambda x, y: x.unsqueeze(0).squeeze(0)),
+        "sum, add": chain(lambda x, y: x + y.sum()),
+    }
+
+
+def report_ops(seconds: float) -> None:
+    """Microseconds of each op inside vmap, and of the same inside vmap of grad (both passes)."""
+    for row in chains(importlib.import_module("lucerne")):
+        shown = [f"{row:16}"]
+        for of_grad in (False, True):
+            best = best_times(
+                {name: _chain_side(name, row, of_grad) for name in ("lucerne", "torch")}, seconds
+            )
+            mine, theirs = (best[name] / LINKS * 1e6 for name in ("lucerne", "torch"))
+            what = "vmap of grad" if of_grad else "vmap"
+            shown.append(f"{what}: lucerne {mine:6.2f} us  torch {theirs:6.2f} us")
+        print("  ".join(shown))
+
+
+def _chain_side(name: str, row: str, of_grad: bool) -> Call:
+    torch = importlib.import_module(name)
+    function = chains(torch)[row]
+    run = torch.func.vmap(function)
+    if of_grad:
+        run = torch.func.vmap(torch.func.grad(lambda x, y: function(x, y).sum()))
+    x, y = torch.ones(4, 8), torch.ones(4, 8)
+    run(x, y)  # what is loaded or made on first use
+    return lambda: run(x, y)
 
 
 def leaves(x: Any) -> Iterator[Any]:
@@ -105,10 +155,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.transforms")
     parser.add_argument("--rows", default="grad", help='names with commas between them, or "all"')
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--ops", action="store_true")
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args(arguments)
     for name in ("lucerne", "torch"):
         importlib.import_module(name).set_num_threads(1)
+    if options.ops:
+        report_ops(options.seconds / 5)
+        return 0
     every = list(programs(importlib.import_module("lucerne")))
     rows = every if options.rows == "all" else options.rows.split(",")
     good = True

@@ -44,6 +44,7 @@ class Vectors:
 
 GPT = Language(layers=6, width=384, heads=6, words=8192, batch=4, length=256)
 DECODE = dataclasses.replace(GPT, batch=1)
+CHAR_GPT = Language(layers=4, width=128, heads=4, words=65, batch=16, length=64)
 BERT = Language(layers=12, width=768, heads=12, words=30522, batch=8, length=128)
 RESNET = Images(widths=(64, 128, 256, 512), batch=32, side=32)
 MLP = Vectors(widths=(784, 256, 256, 10), batch=64)

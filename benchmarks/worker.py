@@ -185,7 +185,10 @@ def _digests(job: Answer) -> Answer:
     found = {}
     for program in job["programs"]:
         way = sides.ways(program)[job["side"]][0]
-        found[program] = sides.build(job["side"], way, program, job["small"]).digest()
+        ready = sides.build(job["side"], way, program, job["small"])
+        for _ in range(job["steps"].get(program, sides.CHECKED) - sides.CHECKED):
+            ready.values.append(float(ready.call().detach()))
+        found[program] = ready.digest()
     return {"digests": found}
 
 

@@ -222,7 +222,12 @@ def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion |
         is_costly=getattr(backend, "is_costly", lambda node: False),
         is_free=getattr(backend, "is_free", lambda node: False),
         does_itself=getattr(backend, "does_itself", lambda node, readers: False),
+        updates=getattr(backend, "updates", _updates_nothing) if heads else _updates_nothing,
     )
+
+
+def _updates_nothing(node: Node, op: str) -> bool:
+    return False
 
 
 def _takes_nothing(graphs: list[Graph]) -> list[bool]:

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import settings
 
 from lucerne.backends import registry
+from tests.support import settings as settings_of_the_process
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settings_leave_with_their_tests() -> Iterator[None]:
+    """What one file of tests sets for the whole process is not set for the next."""
+    with settings_of_the_process.kept():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

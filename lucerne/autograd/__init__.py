@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools as _functools
 import importlib as _importlib
 from typing import Any
 
@@ -13,6 +14,7 @@ from lucerne.tensor.autograd.api import grad as grad
 from lucerne.tensor.autograd.function import Function as Function
 from lucerne.tensor.autograd.graph import detect_anomaly as detect_anomaly
 from lucerne.tensor.autograd.graph import set_detect_anomaly as set_detect_anomaly
+from lucerne.tensor.autograd.mapping import Mapping as _Mapping
 from lucerne.tensor.autograd.modes import enable_grad as enable_grad
 from lucerne.tensor.autograd.modes import inference_mode as inference_mode
 from lucerne.tensor.autograd.modes import no_grad as no_grad
@@ -22,6 +24,8 @@ __all__ = ["Variable", "backward", "grad"]
 
 # Loaded when first used: most programs never need them.
 _LAZY_MODULES = frozenset({"forward_ad", "functional", "profiler", "profiler_util"})
+
+_Mapping.load = _functools.partial(_importlib.import_module, "lucerne.func.vmap")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ir.program import Program
 
-CONTRACT_VERSION = 3
+CONTRACT_VERSION = 4
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -24,6 +24,8 @@ CHANGES = {
     3: "`write(buffer, start, data)`, for memory that is not the host's: `to_host` then gives a "
     "copy. Without it, `to_host` must share the buffer's memory, as before. `nonzero` may return "
     "memory of the device (`lucerne.backends.control.Room`). New and optional: `synchronize`",
+    4: "`eig_factors(input, vectors)`: eigenvectors only where they are asked for. New, optional: "
+    "`mul_add` of a scalar machine (rounds once), `updates` (a product does an optimizer's step)",
 }
 """What each version brought."""
 
@@ -115,6 +117,10 @@ class Grouping(Protocol):
 
     folds: bool
     """Whether reductions join element-wise ops; without this attribute they do."""
+
+    def updates(self, node: Node, op: str) -> bool:
+        """Whether a head can do an optimizer's step (the op's name) for the parameter whose
+        gradient it makes (`fuse` decides). Without this method none does."""
 
     def is_costly(self, node: Node) -> bool:
         """Whether an element-wise op is better not taken along behind a large heavy op."""

@@ -22,6 +22,9 @@ class Config:
     """Which backend serves the device named `cpu`."""
     fast_path: bool = True
     """Let the host's engine put machine code in front of the Python path of eager calls."""
+    known_calls: int = 8192
+    """How many calls that machine code knows in full are remembered (a power of two, 2 at least);
+    others take the way through Python, with the same results."""
     plan_cache_size: int = 65536
     """How many eager plans are kept before the cache starts anew."""
     user_lines: bool = True
@@ -31,6 +34,9 @@ class Config:
     float32_parts: bool = True
     """Let tile units multiply float32 numbers in three parts each, as exact as whole ones (decision
     record 13); off: vector instructions only, which also keep denormal numbers."""
+    cpu_features: str = ""
+    """What kernels do without although the processor has it: "-amx", "-avx512", "-avx2" (all whose
+    names begin so), with commas between. To see what a smaller processor would do."""
     cache_dir: str = _user_cache_folder(dict(os.environ))
     """Where compiled kernels are kept between processes; empty: nowhere."""
     cache_megabytes: int = 512

@@ -153,14 +153,14 @@ class GivenFloat(float):
         """The number as it is at this moment."""
         if self.formula:
             compute, *operands = self.formula
-            return float(compute(*[x.now() if type(x) is GivenFloat else x for x in operands]))
+            return float(compute(*map(now_of, operands)))
         return float(look(self.source))
 
     def by_value(self) -> float:
         """The plain number: what is made of it holds for this value only."""
         self.used_by_value = True
-        _use(self, operator.eq, _bare(self))
-        return _bare(self)
+        _use(self, operator.eq, bare(self))
+        return bare(self)
 
     @property
     def name(self) -> str:
@@ -168,7 +168,7 @@ class GivenFloat(float):
             keys = [str(k) for k in self.source[1:]]
             return keys[-1] if len(keys) == 1 else ".".join(keys)
         compute, *operands = self.formula
-        shown = [x.name if type(x) is GivenFloat else repr(x) for x in operands]
+        shown = [x.name if hasattr(type(x), "now") else repr(x) for x in operands]
         return f"{getattr(compute, '__name__', 'f')}({', '.join(shown)})"
 
     # ---- what Python decides by the value ------------------------------------------------------
@@ -207,17 +207,22 @@ class GivenFloat(float):
         return round(self.by_value(), digits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return float, (_bare(self),)
+        return float, (bare(self),)
 
 
-def _bare(x: Any) -> float:
+def bare(x: Any) -> float:
     """As a plain float, without telling anybody."""
     return float.__pos__(x) if isinstance(x, float) else float(x)
 
 
+def now_of(x: Any) -> Any:
+    """An operand of a formula as it is at this moment."""
+    return x.now() if hasattr(type(x), "now") else x
+
+
 def _use(x: GivenFloat, relation: Any, other: Any) -> Any:
     """Decide by the value, and tell: the same decision must come out the next time."""
-    result = relation(_bare(x), _bare(other))
+    result = relation(bare(x), bare(other))
     text = f"{x.name} {_SIGNS[relation]} {other!r}"
     if not result:
         text = f"not {text}"
@@ -262,7 +267,7 @@ def _derived(compute: Any, *operands: Any) -> Any:
 
 
 def _value(x: Any) -> Any:
-    return _bare(x) if type(x) is GivenFloat else x
+    return bare(x) if type(x) is GivenFloat else x
 
 
 def _binary(compute: Any, swapped: bool) -> Any:

@@ -94,7 +94,7 @@ def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
     until = _tracking.until
     while found is not None and frame is not None and frame.f_code is not until:
         module = None
-        if frame.f_code in _MACHINES:
+        if runs_users(frame.f_code):
             for inner in reversed(_variable(frame, "frames")):
                 module = module or (_is_forward(inner.code) and names.get(id(inner.slots[0])))
         elif _is_forward(frame.f_code):
@@ -120,29 +120,30 @@ def _variable(frame: FrameType, name: str) -> Any:
     return value
 
 
-_MACHINES: set[CodeType] = set()
+_MACHINES: dict[str, list[CodeType]] = {}
+"""By name: a code object's hash is made of all it contains, each time it is asked for."""
 
 
 def runs_frames(code: CodeType) -> None:
     """Note that frames of this code interpret functions: their variable `frames` lists those that
     run, each with `code`, `place` and `slots` (the variables, arguments first)."""
-    _MACHINES.add(code)
+    _MACHINES.setdefault(code.co_name, []).append(code)
 
 
 def runs_users(code: CodeType) -> bool:
     """Whether frames of this code interpret functions (`runs_frames`)."""
-    return code in _MACHINES
+    return code.co_name in _MACHINES and any(code is c for c in _MACHINES[code.co_name])
 
 
 def _user_place(frame: FrameType | None) -> Place | None:
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        if name not in _KNOWN:
-            _KNOWN[name] = is_users(code)
-        if _KNOWN[name]:
+        known = _KNOWN.get(code.co_filename)
+        if known is None:
+            known = _KNOWN[code.co_filename] = is_users(code)
+        if known:
             return code, frame.f_lineno
-        if code in _MACHINES:
+        if code.co_name in _MACHINES and runs_users(code):
             for inner in reversed(_variable(frame, "frames")):
                 if is_users(inner.code):
                     return inner.place

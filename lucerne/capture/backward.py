@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne.capture import wrappers
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.trace import Captured, Outcome, Source
+from lucerne.capture.tree import rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta
 from lucerne.ops.move import filled
@@ -73,7 +75,7 @@ class CompiledBackward(Node):
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
         results = [new_tensor(meta) for meta in joint.result_metas]
         joint.runner([*self.saved, *given], self.numbers, results)
-        found = [None if x is None else _tensor(x, results) for x in joint.gradients]
+        found = [None if x is None else _left(x, results) for x in joint.gradients]
         if dispatch.state.grad_enabled:  # create_graph=True
             for g in found:
                 if g is not None:
@@ -93,6 +95,12 @@ def _laid_out(g: Any, meta: TensorMeta) -> Any:
     made = new_tensor(meta)
     made.copy_(g.detach())
     return made
+
+
+def _left(x: Any, results: list[Any]) -> Any:
+    if type(x) is wrappers.Wrapped:
+        return rebuild(x.shape, iter([_tensor(part, results) for part in x.parts]))
+    return _tensor(x, results)
 
 
 def _tensor(x: Outcome, results: list[Any]) -> Any:

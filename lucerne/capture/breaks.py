@@ -136,7 +136,8 @@ KINDS: dict[str, Kind] = {
             (
                 "subclass",
                 "{what} handles ops itself",
-                "give the function plain tensors",
+                "define __tensor_flatten__ and __tensor_unflatten__ in its class, or give the "
+                "function plain tensors",
             ),
             (
                 "not captured",

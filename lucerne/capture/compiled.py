@@ -66,7 +66,10 @@ class Compiled:
         self.lock = _one_at_a_time
         self.latest: Entry | None = None
         self.number_attempts = _ATTEMPTS
-        """How often yet a float that changes may be tried to be given to a program at each call."""
+        """How often yet a number that changes may be tried to be given to a program at each call.
+        """
+        self.by_value: set[int] = set()
+        """Numbers of leaves: integers that decide what is done (a size, an index)."""
         self._families: Any = None
         self._others: dict[str, Compiled] = {}
         """By device: versions for tensors that are elsewhere."""
@@ -133,7 +136,7 @@ class Compiled:
         self.entries.clear()
         self.latest, self.given_up, self.segmented, self._families = None, None, None, None
         self.breaks.clear()
-        self.versions, self.number_attempts = Versions(), _ATTEMPTS
+        self.versions, self.number_attempts, self.by_value = Versions(), _ATTEMPTS, set()
 
     @property
     def families(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lucerne.base import defaults
@@ -16,10 +16,10 @@ from lucerne.capture.bytecode.targets import python_function
 from lucerne.capture.entry import circumstances
 from lucerne.capture.fake import is_fake
 from lucerne.capture.reach import is_module, is_optimizer
-from lucerne.capture.watch import foreign_in, written_in
+from lucerne.capture.watch import foreign_in, handler_that_does_more, written_in
 from lucerne.ir import dispatch
 from lucerne.tensor.autograd.modes import Switch
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, plain_types
 
 _state = dispatch.state
 
@@ -74,10 +74,28 @@ def is_known(t: Any) -> bool:
     return bool(found) and found[-1].known_tensor(t) is not None
 
 
+def handler_among(given: Iterable[Any]) -> str | None:
+    """What ops call of a tensor given here (or of a module's, or of a mode that is entered), if it
+    does more than compute."""
+    for x in given:
+        tensors = x.parameters() if is_module(x) else (x,)
+        for t in tensors:
+            if isinstance(t, dispatch.Interpreter) or (
+                isinstance(t, TensorBase) and type(t) not in plain_types
+            ):
+                more = handler_that_does_more(type(t))
+                if more is not None:
+                    return more
+    return None
+
+
 def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     """A call of something of ours: not if user code that it calls back does more than ops."""
     if fn is id and given and isinstance(given[0], TensorBase) and is_fake(given[0]):
         return stop_for(breaks.made("values", None, "id()"))
+    more = handler_among((fn, getattr(fn, "__self__", None), *given))
+    if more is not None:
+        return stop_for(breaks.made("callback", None, more))
     if may_call_back(fn):
         for x in (fn, getattr(fn, "__self__", None), *given):
             found = foreign_in(x)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base.changes import Changes
+from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat
-from lucerne.capture import guard_code
+from lucerne.capture import guard_code, wrappers
 from lucerne.capture.backward import attach, used_up
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import cover_of
@@ -19,6 +22,7 @@ from lucerne.capture.trace import (
     COVER,
     GRADIENT,
     HELD,
+    INNER,
     KEY,
     NUMBER,
     SLOT,
@@ -31,7 +35,7 @@ from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
-from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
 from lucerne.tensor.into import bump
 from lucerne.tensor.random_api import new_key
 
@@ -62,17 +66,22 @@ class Guards:
         self.tensors: list[tuple[int, TensorMeta, bool, Any]] = []
         self.values: list[tuple[int, Any]] = []
         self.same: list[tuple[int, Any]] = []
-        self.given: list[tuple[int, Any, str]] = []
-        """(number of a leaf, where its value goes, by which name): any float will do."""
+        self.given: list[tuple[int, Any, str, type]] = []
+        """(number of a leaf, where its value goes, by which name, its class): any will do."""
         for k, x in enumerate(leaves):
             if type(x) is GivenFloat:
-                self.given.append((k, *x.source))
+                self.given.append((k, *x.source, float))
+            elif type(x) is GivenInt:
+                self.given.append((k, *x.source, int))
             elif not isinstance(x, TensorBase):
-                self.values.append((k, x))
+                if reach.leaves is None or k in reach.leaves:
+                    self.values.append((k, x))
             elif id(x) in reach.tensors:
                 self.same.append((k, x))
             else:
                 self.tensors.append((k, x._meta, x._needs_grad, type(x)))
+        self.wrapped = wrappers.Alike(leaves, reach.tensors.values()) or None
+        """What is asked of tensors that answer ops themselves; None: there are none."""
         self.none_grads = captured.none_grads
         self.covered = captured.covered
         self.read_grads = [s.thing for s in captured.sources if s.kind == GRADIENT]
@@ -121,14 +130,17 @@ class Guards:
                 return f"argument {k} has another requires_grad"
         for k, value in self.values:
             x = leaves[k]
-            if x is not value and not (type(x) is type(value) and _equal(x, value)):
+            if x is not value and not _equal(x, value):
                 return f"argument {k} is {x!r}, it was {value!r}"
         for k, t in self.same:
             if leaves[k] is not t:
                 return f"argument {k} is another tensor object"
-        for k, holder, name in self.given:
-            if type(leaves[k]) is not float:
-                return f"argument {k} is {leaves[k]!r}, it was a float"
+        other = None if self.wrapped is None else self.wrapped.failure(leaves)
+        if other is not None:
+            return other
+        for k, holder, name, kind in self.given:
+            if type(leaves[k]) is not kind:
+                return f"argument {k} is {leaves[k]!r}, it was a number ({kind.__name__})"
             holder[name] = leaves[k]
         return self._surroundings(leaves, sizes)
 
@@ -158,10 +170,24 @@ class Guards:
 
 
 def _equal(x: Any, value: Any) -> bool:
+    """Whether another object is as good as the one that was captured: a plain value, or one whose
+    class is not the user's (a device, an enum) and says so."""
+    kind = type(x)
+    if kind is not type(value) or (type(kind.__eq__) is FunctionType and _is_users(kind)):
+        return False
+    if kind is float or kind is complex:
+        return repr(x) == repr(value)  # 0.0 is not -0.0
     try:
         return bool(x == value)
     except Exception:
         return False
+
+
+def _is_users(kind: type) -> bool:
+    """Whether `==` of a class is the user's: it may leave out what the function looks at."""
+    home = sys.modules.get(getattr(kind.__eq__, "__module__", "") or "")
+    name = getattr(home, "__name__", "").partition(".")[0]
+    return name != "lucerne" and name not in sys.stdlib_module_names
 
 
 def _told(meta: TensorMeta) -> str:
@@ -171,7 +197,9 @@ def _told(meta: TensorMeta) -> str:
 
 def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     """Which tensors lie in one memory, and how far from each other; None for at most one tensor."""
-    tensors = [x for x in leaves if isinstance(x, TensorBase)]
+    tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
+    if any(type(x) not in plain_types for x in tensors):
+        tensors = list(wrappers.plain_tensors(tensors))
     if len(tensors) < 2:
         return None
     first: dict[int, tuple[int, int]] = {}
@@ -191,14 +219,16 @@ def tensor_of(source: Source, leaves: Sequence[Any]) -> Any:
         return tensor_of(source.thing, leaves).grad
     if source.kind == SLOT:
         return tensor_in(source.thing, source.index)
+    if source.kind == INNER:
+        return getattr(tensor_of(source.thing, leaves), source.name)
     if source.kind == COVER:
         return cover_of(tensor_of(source.thing, leaves))
     if source.kind == KEY:
-        return new_key()
+        return new_key(source.thing)
     return source.thing
 
 
-_GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT)
+_GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT, INNER)
 
 
 def _are_apart(tensors: Sequence[Any], written: Sequence[int]) -> bool:
@@ -256,7 +286,7 @@ class Entry:
         self.launch: Any = getattr(runner, "launch", None)
         self.held = tuple(s.thing for s in self.sources if s.kind == HELD)
         self.given = self.sources[len(self.held) :]
-        self.in_order = [(s.kind, s.index) for s in self.given] == [
+        self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
@@ -264,6 +294,8 @@ class Entry:
             type(only) is Outcome
             and not _state.inference
             and not (only.of_input or only.offset or only.requires_grad or captured.effects)
+            and only.itself is None
+            and only.subclass is None
             and only.meta is metas[only.index]
             and only.index == 0
         )
@@ -277,8 +309,8 @@ class Entry:
         (kind, leaves), named = guards.shape[1]
         plain = kind is tuple and all(x is LEAF for x in leaves) and not named[1]
         unread = len(guards.tensors) != sum(s.kind == ARGUMENT for s in self.given)
-        rest = guards.values or guards.same or guards.none_grads or guards.read_grads or unread
-        rest = rest or guards.given
+        rest = guards.values or guards.none_grads or guards.read_grads or unread
+        rest = rest or guards.given or guards.wrapped is not None
         shares = guards.shares or guards.covered
         usable = plain and not rest and self.launch is not None and not shares
         return len(leaves) if usable else -1
@@ -319,6 +351,9 @@ class Entry:
             return MISSED
         if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
             return MISSED  # before anything is cleared
+        for k, t in guards.same:  # an argument that the function finds elsewhere too
+            if leaves[k] is not t:
+                return MISSED
         for owner in self.cleared:
             state_of(tensor_of(owner, leaves)).grad = None
         if self.in_order:
@@ -360,7 +395,7 @@ class Entry:
         made = _Results(leaves, arguments, results)
         for effect in captured.effects:
             if effect.outcome is not None:
-                state_of(tensor_of(effect.owner, leaves)).grad = made.tensor(effect.outcome)
+                state_of(tensor_of(effect.owner, leaves)).grad = made.left(effect.outcome)
         out = [made.tensor(x) if type(x) is Outcome else x for x in captured.leaves]
         for x, t in zip(captured.leaves, out, strict=True):
             if type(x) is Outcome and x.is_leaf and not x.of_input:
@@ -407,10 +442,23 @@ class _Results:
             found = self.made[id(x)] = self._tensor(x)
         return found
 
+    def left(self, x: Any) -> Any:
+        """A tensor, or one that wraps others."""
+        if type(x) is wrappers.Wrapped:
+            return rebuild(x.shape, map(self.tensor, x.parts))
+        return self.tensor(x)
+
     def _tensor(self, x: Outcome) -> Any:
-        base = (self.arguments if x.of_input else self.results)[x.index]
         if x.itself is not None:
             return tensor_of(x.itself, self.leaves)
+        made = self._plain(x)
+        if x.subclass is not None:
+            made.__class__ = x.subclass[0]
+            made.__dict__.update(x.subclass[1])
+        return made
+
+    def _plain(self, x: Outcome) -> Any:
+        base = (self.arguments if x.of_input else self.results)[x.index]
         if not x.of_input and x.meta is base._meta and not x.offset and x.index not in self.handed:
             self.handed.add(x.index)
             return base

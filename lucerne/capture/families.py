@@ -10,6 +10,7 @@ from lucerne.base.shape import wrap_dim
 from lucerne.capture.dynamic import Sized, SizedCapture, Told, generalized, sized
 from lucerne.capture.entry import Guards
 from lucerne.capture.fake import fake_tensor
+from lucerne.capture.narrow import also, narrow
 from lucerne.capture.reach import Reach
 from lucerne.capture.trace import ARGUMENT, TANGENT, Capture, Captured, StandIn, Whole
 from lucerne.capture.tree import rebuild
@@ -153,6 +154,8 @@ class Learner:
     def __init__(self, fn: Any, whole: Whole, family: Family) -> None:
         self.fn, self.whole, self.family = fn, whole, family
         self.traces = 0
+        self.reaches: list[Reach] = []
+        """Of the traces: what they have read."""
 
     def learn(self, second: Captured, told: Told) -> Sized | Reason:
         """From the first capture, a sized one at other sizes, and one more to make sure."""
@@ -223,9 +226,14 @@ class Learner:
         capture = SizedCapture(self.fn, args, kwargs, reach, self.whole, first)
         self.traces += 1
         try:
-            return capture.run(), capture.told
+            captured = capture.run()
         except Exception:  # the function does not take these sizes, and says so in its way
             return None
+        if reach.noted is not None:  # (else it is a part, which tells in another way)
+            narrow(reach, captured)
+            reach.refresh()
+            self.reaches.append(reach)
+        return captured, capture.told
 
     def _leaves_at(self, template: Template, sizes: dict[str, int]) -> list[Any]:
         metas: dict[int, Any] = {}
@@ -290,6 +298,8 @@ class Families:
         family.changing |= sizes.keys()
         family.attempts += 1
         learner = Learner(self.fn, self.whole, family)
+        if guards.reach.was_seen:
+            learner.reaches.append(guards.reach)
         if family.changing - sizes.keys():  # others changed before: all of them together
             both = learner.second(family.sizes_for(family.changing, sizes))
             second, found = both or (second, found)
@@ -303,7 +313,7 @@ class Families:
 
     def _begin(self, captured: Captured, guards: Guards, leaves: Sequence[Any]) -> None:
         """A capture that is like no other one."""
-        if guards.shares or captured.covered or captured.stored:
+        if guards.shares or captured.covered or captured.stored or guards.wrapped is not None:
             return
         family = Family(captured, guards, leaves)
         self.members.append(family)
@@ -315,6 +325,8 @@ class Families:
 
     def _note(self, family: Family, found: Sized | Reason, learner: Learner) -> None:
         self.traces += learner.traces
+        for reach in learner.reaches:
+            also(family.guards.reach, reach)
         if isinstance(found, Sized):
             family.sized.insert(0, found)
             del family.sized[_MOST_ATTEMPTS:]

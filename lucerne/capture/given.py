@@ -1,10 +1,11 @@
 """Numbers among the arguments that change from call to call.
 
-A Python float is part of a program: another value is another program. Where an argument comes with
+A Python number is part of a program: another value is another program. Where an argument comes with
 a second value, the function is captured once more with a number in its place that knows where it
-comes from (`GivenFloat`): ops that take it then read it anew at each call, and what Python decides
-by it (`if k > 2`) is a condition of the version. The new graph must be the one that was captured
-for the earlier value, but for such numbers; else the number stays a part of the program.
+comes from (`GivenFloat`, `GivenInt`): ops that take it then read it anew at each call, and what
+Python decides by it (`if k > 2`) is a condition of the version. The new graph must be the one that
+was captured for the earlier value, but for such numbers; else the number stays a part of the
+program.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat
 from lucerne.capture.trace import CONSTANT, NUMBER, Captured
 from lucerne.ir.graph import Value
@@ -23,19 +25,21 @@ class Holder(threading.local):
     """The numbers of the call at hand, by the names of their arguments."""
 
     def __init__(self) -> None:
-        self.values: dict[str, float] = {}
+        self.values: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> float:
+    def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def __setitem__(self, name: str, value: float) -> None:
+    def __setitem__(self, name: str, value: Any) -> None:
         self.values[name] = value
 
 
-def changed(entries: Sequence[Any], leaves: Sequence[Any], shape: Any) -> tuple[Any, list[int]]:
-    """A version that would do if some floats were the same, and which; (None, []): there is none.
+def changed(
+    entries: Sequence[Any], leaves: Sequence[Any], shape: Any, refused: set[int]
+) -> tuple[Any, list[int]]:
+    """A version that would do if some numbers were the same, and which; (None, []): there is none.
 
-    `entries`: versions for tensors of the same metas.
+    `entries`: versions for tensors of the same metas; `refused`: integers that decide something.
     """
     for entry in reversed(entries):
         guards = entry.guards
@@ -44,7 +48,7 @@ def changed(entries: Sequence[Any], leaves: Sequence[Any], shape: Any) -> tuple[
         found = []
         for k, value in guards.values:
             x = leaves[k]
-            if type(x) is float and type(value) is float:
+            if type(x) is type(value) and type(x) in (int, float) and k not in refused:
                 if repr(x) != repr(value):
                     found.append(k)
             elif x is not value and not (type(x) is type(value) and is_same(x, value)):
@@ -72,11 +76,12 @@ def with_numbers(leaves: Sequence[Any], places: Sequence[int]) -> tuple[Holder, 
     for k in places:
         name = f"argument {k}"
         holder[name] = leaves[k]
-        made[k] = GivenFloat(leaves[k], (holder, name))
+        given = GivenInt if type(leaves[k]) is int else GivenFloat
+        made[k] = given(leaves[k], (holder, name))
     return holder, made
 
 
-def agrees(given: Captured, plain: Captured, holder: Holder, values: dict[str, float]) -> bool:
+def agrees(given: Captured, plain: Captured, holder: Holder, values: dict[str, Any]) -> bool:
     """Whether a capture with given numbers is what was captured for these values of them."""
     before, holder.values = holder.values, values
     try:
@@ -132,7 +137,10 @@ class _Pairs:
     def _same(self, a: Any, b: Any) -> bool:
         if isinstance(a, tuple) and isinstance(b, tuple):
             return len(a) == len(b) and all(map(self._same, a, b))
+        number = type(a) is Value and a in self.numbers[0]
         a, b = self._plain(a, 0), self._plain(b, 1)
+        if number and type(b) is int:  # ops of floats take integers as floats
+            b = float(b)
         if type(a) is Value:
             return self.other.get(a) is b
         return a is b or is_same(a, b)

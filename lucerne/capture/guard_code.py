@@ -14,8 +14,9 @@ from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base.changes import Changes
+from lucerne.capture.places import content
 from lucerne.capture.reach import Reach
-from lucerne.capture.slots import Variable
+from lucerne.capture.slots import MISSING, Variable, alike
 from lucerne.ir import dispatch
 
 
@@ -25,7 +26,8 @@ def written(
     """The text of the check, and the function made from it."""
     scope: dict[str, Any] = {
         "state": dispatch.state, "changes": Changes, "reach": reach,
-        "default_dtype": defaults.get_default_dtype,
+        "default_dtype": defaults.get_default_dtype, "missing": MISSING, "alike": alike,
+        "content": content,
     }  # fmt: skip
     lines = _switches(circumstances, scope)
     watched = {id(look) for look, _ in reach.watched}
@@ -49,6 +51,7 @@ def written(
     for k, (table, loose) in enumerate(reach.watched_tables):
         scope[f"t{k}"], scope[f"free{k}"] = table.is_same, loose
         lines.append(f"if not t{k}(free{k}): return False  # {table.name}")
+    lines += [place.line(k, scope) for k, place in enumerate(reach.places)]
     for k, expected in enumerate(reach.expected):
         scope[f"kept{k}"] = expected.holds
         names = ", ".join(map(str, expected.slots))

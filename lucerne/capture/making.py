@@ -17,6 +17,7 @@ from lucerne.backends.missing_rules import brought
 from lucerne.backends.steps import StepError
 from lucerne.base.config import config
 from lucerne.base.device import device as Device
+from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import Place, describe, is_users
 from lucerne.capture import breaks, dump, given, ledger
 from lucerne.capture.backward import Joint
@@ -26,6 +27,7 @@ from lucerne.capture.entry import Entry, Guards
 from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.families import Families
 from lucerne.capture.halves import Halves, constants_of, halves_of
+from lucerne.capture.narrow import narrow
 from lucerne.capture.options import Options
 from lucerne.capture.reach import Reach
 from lucerne.capture.replay import setting_of
@@ -104,9 +106,10 @@ class Bridge:
 
 def made(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
     """A new version, captured from this call; with numbers that are given at each call, where
-    nothing but a float has changed."""
+    nothing but a number has changed."""
     alike = compiled.versions.alike(asked.leaves)
-    earlier, places = given.changed(alike, asked.leaves, asked.shape)
+    refused = compiled.by_value
+    earlier, places = given.changed(alike, asked.leaves, asked.shape, refused)
     if earlier is not None and compiled.number_attempts and not asked.options.shadow:
         try:
             return _with_numbers(compiled, asked, earlier, places)
@@ -125,10 +128,15 @@ def _with_numbers(compiled: Any, asked: Asked, earlier: Entry, places: list[int]
         raise CaptureError("what it does with a number can't be seen")
     with stages.timed("capture"):
         captured = Capture(through, args, kwargs, reach, compiled.options.whole).run()
-    then = {f"argument {k}": float(x) for k, x in earlier.guards.values if k in places}
-    then |= {name: holder[name] for _, _, name in earlier.guards.given}
+    decides = {k for k in places if type(leaves[k]) is GivenInt and leaves[k].used_by_value}
+    compiled.by_value |= decides
+    if decides:
+        raise CaptureError("an integer decides what is done")
+    then = {f"argument {k}": x for k, x in earlier.guards.values if k in places}
+    then |= {name: holder[name] for _, _, name, _ in earlier.guards.given}
     if not given.agrees(captured, earlier.captured, holder, then):
         raise CaptureError("the graph depends on the number")
+    narrow(reach, captured)
     reach.refresh()
     guards = Guards(leaves, shape, captured, reach)
     return Building(captured, guards, compiled.options, stages).entry()
@@ -144,6 +152,7 @@ def _captured(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
         captured = compiled.families.capture(args, kwargs, leaves, shape, reach)
     stages.nodes["capture"] = len(captured.graph.nodes)
     with stages.timed("reach"):
+        narrow(reach, captured)
         reach.refresh()
         guards = Guards(leaves, shape, captured, reach)
     entry = Building(captured, guards, compiled.options, stages).entry()
@@ -242,8 +251,8 @@ def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     """Shadow mode: the first calls of a version (of the function, or of a part of it) are
     compared with what it should do."""
     options = compiled.options
-    if options.shadow <= 0 or options.maker is not None:
-        return
+    if options.shadow <= 0 or options.maker is not None or entry.guards.wrapped is not None:
+        return  # (evidence is kept of plain tensors only)
     told = entry, options, compiled.fn, options.shadow, options.shadow_action
     entry.shadow = PartShadow(*told, compiled.give_up) if part else Shadow(*told)
 
@@ -281,7 +290,7 @@ class Building:
         self.key: list[Source] = []
         if options.counts_draws:
             self.graph, key = count_draws(self.graph, default_generator)
-            self.key = [] if key is None else [Source(KEY)]
+            self.key = [] if key is None else [Source(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
 
     def entry(self) -> Entry:

@@ -23,13 +23,14 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from lucerne.base.numbers import GivenFloat
 from lucerne.base.where import is_users
 from lucerne.capture import breaks
 from lucerne.capture.bytecode.hooks import Stop, is_entered
 from lucerne.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne.capture.decisions import is_ours
 from lucerne.capture.heap import Birth, is_plain
+from lucerne.capture.scalars import by_value, for_ops, plain_number
+from lucerne.capture.watch import handler_that_does_more
 from lucerne.tensor.base import TensorBase
 
 _EXAMPLES: tuple[Any, ...] = (
@@ -119,6 +120,8 @@ class Natives:
         self._inside = 0
         """How many functions of the user's native code is in."""
         self._stop: Stop | None = None
+        self.called: str | None = None
+        """A function of the user's that native code has called; None: it has not."""
 
     def concerns(self, name: str, argument: Any, stack: list[Any]) -> bool:
         """Whether an instruction may come to user code where nobody follows."""
@@ -149,7 +152,8 @@ class Natives:
         (`decisions.native_call`), and has too many functions to be told of each."""
         if not is_ours(fn):
             self._refuse_writes(fn, args)
-            return _by_value(fn, args, kwargs)
+            return by_value(fn, args, kwargs)
+        args, kwargs = for_ops(fn, args, kwargs)
         with profiling(None):
             return fn(*args, **kwargs)
 
@@ -183,6 +187,7 @@ class Natives:
         if event == "call":
             if users:
                 self._inside += 1
+                self.called = code.co_qualname
                 if not self._is_harmless(frame):
                     self._refuse(code.co_qualname)
             elif self._inside and not is_users(code):
@@ -262,32 +267,6 @@ def _facts(code: types.CodeType) -> _Facts:
     return _Facts(code)
 
 
-# ---- numbers that are given at each call ---------------------------------------------------------
-
-
-def _by_value(fn: Any, args: Any, kwargs: Any) -> Any:
-    """A call of something that knows nothing of such numbers: it gets plain ones, and what it does
-    with them holds for these values only."""
-    if fn is type and len(args) == 1 and type(args[0]) is GivenFloat:
-        return float
-    if fn is not isinstance:
-        args = tuple([plain_number(a) for a in args])
-        kwargs = {name: plain_number(a) for name, a in kwargs.items()}
-        plain_number(getattr(fn, "__self__", None))
-    return fn(*args, **kwargs)
-
-
-def plain_number(x: Any) -> Any:
-    """A number as it is, and those in a list or tuple told of."""
-    if type(x) is GivenFloat:
-        return x.by_value()
-    if type(x) in (list, tuple):
-        for part in x:
-            if type(part) is GivenFloat:
-                part.by_value()
-    return x
-
-
 # ---- objects ------------------------------------------------------------------------------------
 
 
@@ -346,6 +325,8 @@ def _has_code(kind: type) -> bool:
     home = str(kind.__module__).partition(".")[0]
     if home in ("lucerne", "numpy"):
         return False
+    if issubclass(kind, TensorBase):
+        return handler_that_does_more(kind) is not None
     if home in sys.stdlib_module_names and not issubclass(kind, _CLOSED):
         return kind not in _NUMBERS  # an iterator, a partial, a cache
     return any(

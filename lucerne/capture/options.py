@@ -9,6 +9,7 @@ from lucerne import backends
 from lucerne.base.config import config
 from lucerne.capture.whole import Composites
 from lucerne.ir.graph import Graph
+from lucerne.ops.counted_random import counted_draw
 
 MODES = (
     None, "default", "bitwise", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs",
@@ -16,6 +17,8 @@ MODES = (
 """PyTorch's modes mean nothing here: a program is one call, kernels are chosen by their sizes."""
 ACTIONS = ("warn", "raise")
 """What shadow mode may do about a difference."""
+
+COUNTED_DRAW: Any = counted_draw.op  # type: ignore[attr-defined]
 
 Maker = Callable[[Graph, dict[int, Any]], Any]
 """From a graph without mutation, and the tensors of inputs (by number) that never change, to what
@@ -57,9 +60,10 @@ class Options:
 
     @property
     def counts_draws(self) -> bool:
-        """Whether random numbers follow from a key and counters, not from the generator: the key
-        lies in the memory of the host."""
-        if hasattr(backends.get(self.backend), "write"):
+        """Whether random numbers follow from a key and counters, not from the generator: then they
+        are computed where they are used, on any device that has the formula."""
+        backend = backends.get(self.backend)
+        if hasattr(backend, "write") and not backend.supports(COUNTED_DRAW):
             return False
         return self.mode != "bitwise" and "count_draws" not in self.disable
 

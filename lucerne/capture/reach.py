@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne.base.changes import Changes
+from lucerne.capture.places import Place
 from lucerne.capture.slots import PLAIN, Expected, Slot, Table, Variable, same
-from lucerne.tensor.base import TensorBase
+from lucerne.ir import dispatch
+from lucerne.tensor.base import TensorBase, plain_types
 
 _DEPTH = 4
-_CLOSED = (
+CLOSED = (
     "builtins", "numpy", "lucerne.base", "lucerne.ir", "lucerne.backends", "lucerne.tensor",
 )  # fmt: skip
 """Objects of these modules (generators, dtypes) are what they are: nothing to look into."""
@@ -50,12 +53,38 @@ class Reach:
         self.optimizers: dict[int, Any] = {}
         self.tensors: dict[int, Any] = {}
         self.seen_changes = Changes.count
+        self.places: list[Place] = []
+        """What the function was seen to read (see `narrow`): guards compare it."""
+        self.more: list[Table] = []
+        """Containers that it was seen to read, and that are not among `tables`."""
+        self.read_modules: dict[int, frozenset[str] | None] | None = None
+        """By id of a module: the attributes that were read (None: all); None: nobody knows."""
+        self.engine: list[tuple[str, str]] = []
+        """Dicts of our own that were looked at (hooks for all modules): module and name."""
+        self.leaves: set[int] | None = None
+        """The leaves of the arguments that were read; None: nobody knows."""
+        self.noted: Any = None
+        """Set by who traces: what was read."""
+        self.was_seen = False
+        """Whether that is known, and `places` and the rest follow from it."""
+        self.unread: list[str] = []
+        """What is not compared, as the function never looked at it."""
+        self.whole_because = ""
+        """Why all that can be reached is compared."""
+        self.handled = False
+        """Whether code is among it that a class of tensors answers ops with."""
+        self.always: set[int] = set()
+        """Ids of dicts that are read by every call of a function: its keyword defaults."""
+        self._alive: list[Any] = []
         self._seen: set[int] = set()
         self._kept: list[Any] = []
         self._function(getattr(fn, "part_of", fn))
         for leaf in [*arguments, *getattr(fn, "surroundings", ())]:
             if not isinstance(leaf, TensorBase):
                 self._walk(leaf, 0, type(leaf).__name__)
+        for t in [*arguments, *self.tensors.values()]:
+            if isinstance(t, TensorBase) and type(t) not in plain_types:
+                self._handlers(type(t))
         self.refresh()
 
     @property
@@ -73,6 +102,7 @@ class Reach:
         if isinstance(fn, functools.partial):
             self._walk(fn.args, 0, "")
             self._walk(fn.keywords, 0, "")
+            self.always.add(id(fn.keywords))
             fn = fn.func
         if isinstance(fn, types.MethodType):
             self._walk(fn.__self__, 0, "self")
@@ -96,6 +126,16 @@ class Reach:
                 self._link(name, Variable(fn.__globals__, name), depth)
         self._walk(fn.__defaults__, depth, "")
         self._walk(fn.__kwdefaults__, depth, "")
+        self.always.add(id(fn.__kwdefaults__))
+
+    def _handlers(self, kind: type) -> None:
+        """What the code sees that a class of tensors answers ops with."""
+        for name in ("__torch_dispatch__", "__torch_function__"):
+            member = getattr(kind, name, None)
+            found = getattr(member, "__func__", member)
+            if isinstance(found, types.FunctionType) and not found.__module__.startswith("lucerne"):
+                self.handled = True
+                self._code(found, 0)
 
     def _link(self, name: str, cell: Any, depth: int) -> None:
         try:
@@ -107,11 +147,24 @@ class Reach:
         table = Table(name, cell, is_attributes=False, watched=False)
         self.tables.append(table)
         self.links.append((table, functools.partial(getattr, cell, "cell_contents", None), found))
-        if isinstance(found, types.FunctionType):
+        if isinstance(found, type):
+            self._class(found, depth)
+        elif isinstance(found, types.FunctionType):
             if not found.__module__.startswith("lucerne."):
                 self._code(found, depth + 1)
         else:
+            if isinstance(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):
+                self._handlers(found)
             self._walk(found, depth, name)
+
+    def _class(self, kind: type, depth: int) -> None:
+        """The methods of a class of the user's that is found by name."""
+        if kind.__module__.partition(".")[0] in ("lucerne", "builtins", *sys.stdlib_module_names):
+            return
+        for member in list(vars(kind).values()):
+            member = getattr(member, "__func__", getattr(member, "fget", member))
+            if isinstance(member, types.FunctionType):
+                self._code(member, depth + 1)
 
     def _walk(self, x: Any, depth: int, name: str) -> None:
         if isinstance(x, (*PLAIN, type, types.ModuleType)) or id(x) in self._seen:
@@ -142,7 +195,7 @@ class Reach:
             self._walk(x.__func__, depth, name)
         elif type(x).__module__.startswith("lucerne.capture."):  # a compiled function
             self._walk(getattr(x, "fn", None), depth, name)
-        elif not type(x).__module__.startswith(_CLOSED):
+        elif not type(x).__module__.startswith(CLOSED):
             self._object(x, depth, name)
 
     def _object(self, x: Any, depth: int, name: str) -> None:
@@ -158,7 +211,7 @@ class Reach:
         self.tables.append(Table(name, store, is_attributes=is_attributes, watched=watched))
 
     def _module(self, module: Any, name: str) -> None:
-        for path, m in _parts(module):
+        for path, m in parts_of_module(module):
             self._see(m)
             self.modules[id(m)] = m
             self.module_names.setdefault(id(m), path or type(m).__name__)
@@ -190,6 +243,9 @@ class Reach:
         for table, look, found in self.links:
             if not same(found, look()) and id(table) not in self.loose:
                 return f"{table.name!r} is another object than when the function was captured"
+        for place in self.places:
+            if not place.holds():
+                return place.difference()
         if not self.tables_hold():
             return self._other_table()
         if Changes.count != self.seen_changes:
@@ -228,7 +284,8 @@ class Reach:
 
     def refresh(self) -> None:
         """Take everything as it is now: what capturing itself changed is no change."""
-        self.structure = self._structure()
+        self._alive = []
+        self.structure = self._structure(self._alive)
         self.seen_changes = Changes.count
         self.watched = [
             (look, found)
@@ -237,17 +294,27 @@ class Reach:
         ]
         self.watched_tables = [
             (table, self.loose.get(id(table), frozenset()))
-            for table in self.tables
+            for table in [*self.tables, *self.more]
             if table.watched
         ]
 
-    def _structure(self) -> list[tuple[Any, ...]]:
+    def _structure(self, alive: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """`alive`: gets what is told by its id, which nothing else may have later."""
+        alive = [] if alive is None else alive
         stores = {id(t.store): self.loose[id(t)] for t in self.tables if id(t) in self.loose}
-        found = [_fingerprint(m, stores) for m in self.modules.values()]
+        read = self.read_modules
+        found = [
+            _fingerprint(m, stores, None if read is None else read.get(at, frozenset()), alive)
+            for at, m in self.modules.items()
+        ]
         for o in self.optimizers.values():
             groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
             found.append(("optimizer", id(o.state), groups))
         found.append(("hooks", *map(_hooks, self.tensors.values())))
+        for home, name in self.engine:
+            hooks = list(vars(sys.modules[home])[name].values())
+            alive += hooks
+            found.append((name, *map(id, hooks)))
         return found
 
     def _difference(self, now: list[tuple[Any, ...]]) -> str:
@@ -277,7 +344,7 @@ def names_in(code: types.CodeType) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _parts(module: Any) -> Iterator[tuple[str, Any]]:
+def parts_of_module(module: Any) -> Iterator[tuple[str, Any]]:
     """A module and all below it with their names, each once."""
     seen: set[int] = set()
     stack = [("", module)]
@@ -287,6 +354,11 @@ def _parts(module: Any) -> Iterator[tuple[str, Any]]:
             seen.add(id(m))
             yield name, m
             stack.extend((f"{name}.{k}" if name else k, x) for k, x in m._modules.items())
+
+
+def has_hooks(t: Any) -> bool:
+    """Whether somebody wants to see the gradients of a tensor."""
+    return _hooks(t) is not None
 
 
 def _hooks(t: Any) -> tuple[int, ...] | None:
@@ -299,26 +371,41 @@ def _hooks(t: Any) -> tuple[int, ...] | None:
 _UNSEEN = frozenset(("_parameters", "_buffers", "_modules", "_backward_compile"))
 
 
-def _fingerprint(module: Any, loose: dict[int, frozenset[Any]]) -> tuple[Any, ...]:
+def _fingerprint(
+    module: Any, loose: dict[int, frozenset[Any]], read: frozenset[str] | None, alive: list[Any]
+) -> tuple[Any, ...]:
     """Everything of one module that decides what its forward does.
 
-    `loose`: by id of a table, the keys that may hold another tensor each time.
+    `loose`: by id of a table, the keys that may hold another tensor each time; `read`: the
+    attributes that count, None: all do.
     """
     own = module.__dict__
     found: list[Any] = [type(module)]
     for table in ("_parameters", "_buffers", "_modules"):
         skipped = loose.get(id(own[table]), ())
-        found.append(tuple([(k, 0 if k in skipped else id(t)) for k, t in own[table].items()]))
+        items = [(k, t) for k, t in own[table].items() if read is None or k in read]
+        alive += [t for _, t in items]
+        found.append(tuple([(k, 0 if k in skipped else id(t)) for k, t in items]))
     skipped = loose.get(id(own), ())
     for name, x in own.items():
-        if name in _UNSEEN:
+        if name in _UNSEEN or not (read is None or name in read or name.endswith("hooks")):
             continue
         if name in skipped:
             found.append((name, "any tensor"))
         elif type(x) in PLAIN or (type(x) is tuple and all(type(v) in PLAIN for v in x)):
-            found.append((name, x))
+            found.append((name, *_told(x)))
         elif name.endswith("hooks"):
             found.append((name, tuple(map(id, x.values())) if x else ()))
+            alive.append(list(x.values()) if x else x)
         else:
             found.append((name, id(x)))
+            alive.append(x)
     return tuple(found)
+
+
+def _told(x: Any) -> tuple[Any, ...]:
+    """A plain value so that only the same one is equal: 1 is not 1.0, 0.0 is not -0.0."""
+    kind = type(x)
+    if kind is tuple:
+        return kind, *map(_told, x)
+    return kind, repr(x) if kind is float or kind is complex else x

@@ -14,10 +14,12 @@ from typing import Any
 
 from lucerne.capture.bytecode.frame import UNSET, Frame
 from lucerne.capture.heap import MOST, Roots, is_fixed, is_iterator, is_plain, values_of
+from lucerne.capture.reach import is_module, parts_of_module
 from lucerne.capture.slots import MISSING
 from lucerne.capture.writing import Same
 from lucerne.tensor.base import TensorBase
 
+_DEEPEST = 8
 Slot = tuple[int, int]
 """(number of a frame, number of one of its values)."""
 
@@ -38,6 +40,10 @@ class Reads:
         objects that the function finds by name."""
         self.contents: dict[int, Any] = {}
         """Containers found by name of which all the content counts."""
+        self.modules: dict[int, set[str] | None] = {}
+        """By id of a module: the attributes that were read; None: all."""
+        self.everything = ""
+        """Why everything counts that the function can reach; empty: what was read does."""
 
     def is_rooted(self, x: Any) -> bool:
         """Whether it is an object that the frames hold (and nobody finds by name)."""
@@ -45,7 +51,9 @@ class Reads:
 
     def all_of(self, x: Any, depth: int = 0) -> None:
         """Somebody may have looked at everything in it."""
-        if is_plain(x) or isinstance(x, TensorBase) or is_fixed(x) or depth > 8:
+        if is_module(x) and depth < _DEEPEST:
+            self.modules.update((id(m), None) for _, m in parts_of_module(x))
+        if is_plain(x) or isinstance(x, TensorBase) or is_fixed(x) or depth > _DEEPEST:
             return
         if id(x) in self.whole or id(x) in self.contents:
             return
@@ -53,11 +61,21 @@ class Reads:
             self.whole.add(id(x))
         elif isinstance(x, (list, dict, set, deque)) and id(x) in self.roots.stable:
             self.contents[id(x)] = x
+        else:
+            own = getattr(x, "__dict__", None)
+            if isinstance(own, dict) and id(own) in self.roots.stable:
+                self.contents[id(own)] = own
         for part in _inside(x):
             self.all_of(part, depth + 1)
 
     def attribute(self, x: Any, name: str) -> None:
         self.attributes.setdefault(id(x), set()).add(name)
+
+    def of_module(self, module: Any, name: str) -> None:
+        """An attribute of a module was read."""
+        found = self.modules.setdefault(id(module), set())
+        if found is not None:
+            found.add(name)
 
     def store(self, store: Any, key: Any, value: Any) -> None:
         """A value was found in something that the function finds by name."""

@@ -27,6 +27,7 @@ from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as
 from lucerne.ops.slicing import strided_view
+from lucerne.tensor import overrides, python_dispatch
 from lucerne.tensor.base import TensorBase, make_tensor
 from lucerne.tensor.eager import metas_of
 
@@ -202,6 +203,8 @@ class Recorder(Interpreter):
     # ---- what the dispatcher calls -------------------------------------------------------------
 
     def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
+        if overrides.dispatching and python_dispatch.wanted(args):
+            return False
         return self.whole(op, args)
 
     def made(self, tensor: Any) -> None:
@@ -252,6 +255,9 @@ class Recorder(Interpreter):
         raise self.refusal
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        if overrides.dispatching and python_dispatch.wanted(args):
+            with self.active_again():  # the ops on what it wraps are what the graph holds
+                return python_dispatch.ask(op, args, out)
         placed = tuple(
             tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
         )

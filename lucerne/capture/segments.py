@@ -38,10 +38,12 @@ from lucerne.capture.tracing import AgainError, Knowledge, Tracer
 from lucerne.capture.tree import flatten
 from lucerne.capture.versions import Versions
 from lucerne.capture.writing import Builder, FrameNode, Node, Writer
+from lucerne.ir import dispatch
 from lucerne.loops.stages import Stages
 from lucerne.tensor.base import TensorBase
 from lucerne.transforms.functionalize import MutationError
 
+_state = dispatch.state
 _BEGIN = "a part may begin here"
 _COMPUTES = frozenset(
     (
@@ -279,6 +281,8 @@ class Segmented:
 
     def _part(self, frames: list[Frame], machine: Machine) -> Any:
         """Run the part that begins here; None: there is none."""
+        if _state.call_level or _state.kernel_level:
+            return None  # a mode that the function has entered wants to see its ops
         key = tuple([(id(f.code), f.ip, len(f.stack)) for f in frames])
         point = self.points.get(key)
         if point is None:
@@ -488,9 +492,16 @@ def _only_what_was_read(reach: Reach, reads: Reads, part: Part) -> None:
     for at in reads.contents:
         if at not in stores:
             raise CaptureError("the part reads a container that it finds in an unknown place")
-    reach.links.clear()
-    for table in reach.tables:
-        table.watched = id(table.store) in reads.contents
+    if reads.everything:
+        reach.whole_because = reads.everything
+    else:
+        reach.links.clear()
+        for table in reach.tables:
+            table.watched = id(table.store) in reads.contents
+        reach.modules = {at: m for at, m in reach.modules.items() if at in reads.modules}
+        reach.read_modules = {
+            at: None if names is None else frozenset(names) for at, names in reads.modules.items()
+        }
     structure = part.structure
     assert structure is not None
     for how, target, key, _ in structure.effects:

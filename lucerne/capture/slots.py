@@ -21,7 +21,7 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.base import TensorBase
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
-MOST = 1024
+MOST = 1 << 16
 """Of larger containers only the length is watched."""
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
@@ -149,8 +149,20 @@ class Table:
 
 
 def same(a: Any, b: Any) -> bool:
-    """The same object, or an equal plain value."""
-    return a is b or (type(a) is type(b) and type(a) in PLAIN and bool(a == b))
+    """The same object, or an equal plain value: 0.0 is not -0.0, 1 is not True, nan is nan."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b) or kind not in PLAIN:
+        return False
+    return repr(a) == repr(b) if kind is float or kind is complex else bool(a == b)
+
+
+def alike(a: Any, b: Any) -> bool:
+    """The same, or a tuple of the same."""
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(alike, a, b))
+    return same(a, b)
 
 
 def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:

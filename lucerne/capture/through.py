@@ -12,11 +12,14 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import CO_VARKEYWORDS
 from typing import Any
 
 from lucerne.base.seen import Seen
 from lucerne.capture import breaks
 from lucerne.capture.breaks import Break, BreakError
+from lucerne.capture.bytecode.binding import more_keywords
+from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import python_function, target_of
@@ -26,8 +29,10 @@ from lucerne.capture.decisions import (
     changes_owner,
     decision_for,
     foreign_item,
+    handler_among,
     is_known,
     is_ours,
+    may_call_back,
     native_call,
     stop_for,
     user_place,
@@ -35,8 +40,10 @@ from lucerne.capture.decisions import (
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.heap import Birth, is_fixed, is_iterator, is_plain
 from lucerne.capture.natives import Natives
+from lucerne.capture.noted import Arguments, Noted
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import ProbeTouchedError
+from lucerne.capture.scalars import before_operator
 from lucerne.capture.slots import Variable, is_tensors
 from lucerne.capture.tree import LEAF, flatten
 from lucerne.capture.untouched import Untouched
@@ -63,19 +70,29 @@ class Through:
             changed = changes_in(fn)
             if changed is not None:
                 raise BreakError(breaks.made("write", None, f"something outside of {changed}()"))
+            known = () if self.reach is None else self.reach.tensors.values()
+            more = handler_among((*args, *kwargs.values(), *known))
+            if more is not None:
+                raise BreakError(breaks.made("callback", None, more))
             Seen.is_complete = False
             return _called(fn, args, kwargs)
         target = target_of(fn, args, kwargs)
         assert target is not None
         frames = [Machine(Plain()).frame_of(target.fn, target.args, target.kwargs)]
         switches = Switches()
-        hooks = Watching(self.reach)
+        arguments = Arguments(args, kwargs)
+        arguments.bind(frames[0])
+        hooks = Watching(self.reach, arguments)
+        if target.fn.__code__.co_flags & CO_VARKEYWORDS:
+            hooks.made(frames[0].slots[more_keywords(target.fn.__code__)])
         machine = hooks.machine = Machine(hooks)
         errors = [(x, x.__traceback__) for x in args if isinstance(x, BaseException)]
         try:
             outcome = machine.run(frames)
             if isinstance(outcome, Finished):
                 hooks.check_result(outcome.value)
+                if self.reach is not None:
+                    self.reach.noted = hooks.all_noted(outcome.value)
                 return outcome.value
             switches.restore()
         except Exception:
@@ -130,11 +147,25 @@ class Watching(Plain):
 
     machine: Machine
 
-    def __init__(self, reach: Reach | None) -> None:
+    def __init__(self, reach: Reach | None, arguments: Arguments) -> None:
         self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
         known = set() if reach is None else reach.seen
         self.birth = Birth(lambda x: id(x) in known)
         self.natives = Natives(self.birth, strict=False)
+        self.noted = Noted(self.birth, arguments)
+
+    def before(self, frame: Frame) -> Stop | None:
+        """Note what the next instruction reads of its operands."""
+        before_operator(frame)
+        self.noted.before(frame)
+        return None
+
+    def all_noted(self, result: Any) -> Noted:
+        """What was read, when the function has returned."""
+        self.noted.all_of(result)
+        if self.natives.called is not None:
+            self.noted.all(f"{self.natives.called} is called by native code")
+        return self.noted
 
     def decide_call(
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -143,12 +174,16 @@ class Watching(Plain):
         if any(self._is_old_iterator(x) for x in args):
             return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
         if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
+            self.noted.enter(fn, args)
             return INLINE
         if changes_owner(fn) and not self.birth.is_new(fn.__self__):
             return stop_for(breaks.made("write", None, breaks.name_of(fn)))
-        if not is_ours(fn) and breaks.is_foreign(fn):
+        ours = is_ours(fn)
+        if not ours and breaks.is_foreign(fn):
             return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
-        return native_call(fn, [*args, *kwargs.values()])
+        given = [*args, *kwargs.values()]
+        self.noted.call(fn, given, ours, op=not may_call_back(fn))
+        return native_call(fn, given)
 
     def check_result(self, result: Any) -> None:
         """What is returned must be tensors in containers, or be there before: a new object of
@@ -171,11 +206,13 @@ class Watching(Plain):
     def before_branch(self, value: Any) -> Stop | None:
         if isinstance(value, TensorBase) and not is_known(value):
             return stop_for(breaks.made("branch", None, "if, while, assert, and, or"))
+        self.noted.all_of(value)
         return None
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         if how is Access.ITEM and breaks.is_foreign_object(container):
             raise foreign_item(container, key)
+        self.noted.read(container, key, value, how, self.machine.frames[-1])
         return value
 
     def unknown(self, fn: Any, why: str) -> Stop | None:
@@ -195,6 +232,7 @@ class Watching(Plain):
         if not kept:
             shown = f"{key}" if how is not Access.METHOD else f"a {type(container).__name__}"
             raise stop_for(breaks.made("write", None, shown))
+        self.noted.write(container, key, how)
 
     def raised(self, error: BaseException) -> Stop | None:
         """An error of capturing is none of the user's: no handler of theirs may see it."""
@@ -203,6 +241,7 @@ class Watching(Plain):
         if isinstance(error, CaptureError):
             frame = self.machine.frames[-1]
             return stop_for(breaks.of_error(error, None, at_hand(frame)))
+        self.noted.raised(self.machine.frames[-1])
         return None
 
 

@@ -13,8 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.base.where import naming_modules
+from lucerne.capture import wrappers
 from lucerne.capture.fake import (
     CaptureError,
     NoBytes,
@@ -38,8 +40,9 @@ from lucerne.tensor.observe import Observation
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
 
-ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY = (
+ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY, INNER = (
     "argument", "held", "gradient", "cover", "slot", "constant", "tangent", "number", "key",
+    "inner",
 )  # fmt: skip
 
 
@@ -53,7 +56,10 @@ class Source:
     what it holds."""
     thing: Any = None
     """HELD, CONSTANT: the tensor. GRADIENT: whose gradient. NUMBER: a GivenFloat. COVER: the
-    source of a tensor; it is all of the memory that one lies in. SLOT: the slot."""
+    source of a tensor; it is all of the memory that one lies in. SLOT: the slot. INNER: the
+    source of a tensor that wraps others. KEY: the device (None: the host)."""
+    name: str = ""
+    """Of INNER: which of them."""
 
 
 @dataclass
@@ -75,6 +81,8 @@ class Outcome:
     tangent: int | None = None
     value: Value | None = None
     """Itself in the captured graph, where it is known."""
+    subclass: tuple[type, dict[str, Any]] | None = None
+    """The class that it gets, and the attributes, if it is no plain tensor."""
 
 
 @dataclass
@@ -82,7 +90,8 @@ class Effect:
     """`owner.grad` becomes an outcome (None: is cleared). The owner is a source of a tensor."""
 
     owner: Source
-    outcome: Outcome | None
+    outcome: Any
+    """An Outcome, or a `wrappers.Wrapped`."""
 
 
 @dataclass
@@ -103,7 +112,7 @@ class Captured:
     uses: list[Use]
     forward_roots: int = 0
     """How many of the roots belong to the results; the rest are gradients."""
-    gradients: list[Outcome | None] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
     """Joint graph: the gradient of each differentiable input, over the roots that follow."""
     wanted: list[Source] = field(default_factory=list)
     """Those inputs."""
@@ -156,8 +165,14 @@ class Tracing:
         others (`t_`, `set_`, `.data = `)."""
         self.flags: list[tuple[Any, bool]] = []
         """What stands for arguments, and whether those need gradients."""
-        self.reached = {id(t._storage.buffer) for t in _with_gradients(reach.tensors.values())}
+        held = list(wrappers.plain_tensors(_with_gradients(reach.tensors.values())))
+        self.reached = {id(t._storage.buffer) for t in held}
         """Memories that the function gets at without its arguments."""
+        self.inside = wrappers.Inside()
+        self.wrapping: list[Any] = []
+        """Wrappers from outside that need gradients."""
+        self._inner: dict[int, Any] = {}
+        """By id of a tensor inside of an argument: what stands for it."""
 
     # ---- before --------------------------------------------------------------------------------
 
@@ -169,11 +184,24 @@ class Tracing:
         """
         if not isinstance(leaf, TensorBase):
             return leaf
-        if type(leaf) not in plain_types:
-            raise CaptureError(f"an argument is a {type(leaf).__name__}, which handles ops itself")
         if id(leaf) in self.reach.tensors:
             self.sources[id(leaf)] = Source(HELD, thing=leaf)
             return leaf
+        return self._stand_in(leaf, Source(ARGUMENT, index=k), memories)
+
+    def _inner_stand_in(self, part: Any, source: Source, memories: list[int]) -> Any:
+        """What stands for a tensor inside of an argument; one object is one stand-in."""
+        if id(part) in self.reach.tensors:
+            raise CaptureError("the inside of an argument is seen by the function as well")
+        if id(part) not in self._inner:
+            self._inner[id(part)] = self._stand_in(part, source, memories)
+        return self._inner[id(part)]
+
+    def _stand_in(self, leaf: Any, source: Source, memories: list[int]) -> Any:
+        if type(leaf) not in plain_types:
+            wrappers.check_argument(leaf)
+            if wrappers.opens(type(leaf)):
+                return self._wrapper(leaf, source, memories)
         at = id(leaf._storage.buffer)
         storage, shared = leaf._storage, True
         if at not in self.reached:
@@ -186,19 +214,57 @@ class Tracing:
             storage = made_for
         made = make_tensor(storage, leaf._offset, leaf._meta)
         made.__class__ = type(leaf)
+        if type(leaf) not in plain_types:
+            made.__dict__.update(wrappers.own_attributes(leaf))
         self.geometry.append((made, *_geometry(made)))
         self.flags.append((made, leaf._needs_grad))
         if leaf._needs_grad:
             made._auto = AutogradState(requires_grad=True)
-            if leaf.grad_fn is not None:  # type: ignore[attr-defined]
+            if leaf.grad_fn is not None:
                 made._auto.grad_fn = StandIn([], (leaf._meta,))
-        source = self.sources[id(made)] = Source(ARGUMENT, index=k)
+        self.sources[id(made)] = source
         self.recorder.meet(made, shared)
         if made._needs_grad:
             self.edges[id(made)] = gradient_edge(made)
-            if leaf.grad_fn is None:  # type: ignore[attr-defined]
-                self.own(made, source, leaf.grad)  # type: ignore[attr-defined]
+            if leaf.grad_fn is None:
+                self.own(made, source, leaf.grad)
         return made
+
+    def _wrapper(self, leaf: Any, source: Source, memories: list[int]) -> Any:
+        """What stands for a wrapper among the arguments: one around stand-ins."""
+        made = wrappers.stand_in(
+            leaf,
+            lambda name, part: self._inner_stand_in(
+                part, Source(INNER, thing=source, name=name), memories
+            ),
+        )
+        self.sources[id(made)] = source
+        self.inside.note(made)
+        self.flags.append((made, leaf._needs_grad))
+        if made._needs_grad:
+            self.wrapping.append(made)
+            if leaf.grad_fn is None:
+                self.own(made, source, leaf.grad)
+            else:
+                made._auto.grad_fn = StandIn([], (leaf._meta,))
+            self.edges[id(made)] = gradient_edge(made)
+        return made
+
+    def open_reached(self, t: Any, source: Source) -> None:
+        """A wrapper that the function sees without its arguments: its inside is read anew for each
+        call."""
+        self.inside.note(t)
+        if t._needs_grad:
+            self.wrapping.append(t)
+        for name, part in wrappers.parts_of(t):
+            if id(part) in self.reach.tensors:
+                continue
+            inner = Source(INNER, thing=source, name=name)
+            self.sources.setdefault(id(part), inner)
+            if wrappers.is_wrapper(part):
+                self.open_reached(part, inner)
+            elif part._needs_grad and part._auto.grad_fn is None:
+                self.own(part, inner, part.grad)
 
     def own(self, t: Any, source: Source, grad: Any) -> None:
         """Watch what becomes of the gradient of a leaf."""
@@ -207,12 +273,18 @@ class Tracing:
             now = fake_tensor(_dense(t._meta))
             self.recorder.probes.add(id(now._storage.buffer))
         elif grad is not None:
-            self.sources[id(grad)] = Source(GRADIENT, thing=source)
+            found = self.sources[id(grad)] = Source(GRADIENT, thing=source)
+            if wrappers.is_wrapper(grad):
+                self.open_reached(grad, found)
         state_of(t).grad = now
         self.owners.append((t, source, grad, now))
 
     def own_reached(self) -> None:
         for t in self.reach.tensors.values():
+            if type(t) not in plain_types:
+                wrappers.check(t)
+            if wrappers.is_wrapper(t):
+                self.open_reached(t, Source(HELD, thing=t))
             if t._needs_grad and t._auto.grad_fn is None:
                 self.own(t, Source(HELD, thing=t), t.grad)
 
@@ -221,6 +293,7 @@ class Tracing:
     def restore(self) -> None:
         for t, _, grad, _ in self.owners:
             state_of(t).grad = grad
+        self.inside.restore()
         for t, storage, offset, meta in self.geometry:
             if _geometry(t) != (storage, offset, meta):
                 t._storage, t._offset, t._meta, t._array = storage, offset, meta, None
@@ -268,7 +341,8 @@ class Capture:
         try:
             with _quiet(), watching() as uses:
                 tracing.own_reached()
-                memories = [id(x._storage.buffer) for x in self.leaves if isinstance(x, TensorBase)]
+                tensors = wrappers.plain_tensors(self.leaves)
+                memories = [id(x._storage.buffer) for x in tensors]
                 given = [tracing.stand_in_for(x, k, memories) for k, x in enumerate(self.leaves)]
                 tracing.stand_ins = given
                 args, kwargs = rebuild(self.given, iter(given))
@@ -299,10 +373,13 @@ class Capture:
 
     def _read_off(self, result: Any, uses: list[Use]) -> Captured:
         recorder, tracing = self.recorder, self.tracing
+        found: list[Any] = []
+        shape = flatten(result, found)
         leaves: list[Any] = []
-        shape = flatten(result, leaves)
-        leaves = [x.by_value() if type(x) is GivenFloat else x for x in leaves]
+        shape = wrappers.opened_shape(shape, iter(found), leaves, self._is_from_outside)
+        leaves = [x.by_value() if type(x) in (GivenFloat, GivenInt) else x for x in leaves]
         tracing.check_flags()
+        tracing.inside.check()
         kept = self._stored(leaves)
         checks = [(len(leaves) + k, error) for k, (_, error) in enumerate(recorder.checks)]
         leaves += [flag for flag, _ in recorder.checks]
@@ -347,6 +424,8 @@ class Capture:
         slots = stored(self.reach.tables)
         for slot, old, new in slots:
             first = len(leaves)
+            if any(map(wrappers.is_wrapper, (old, new))):
+                raise CaptureError(f"{slot}: a tensor that wraps others is kept from call to call")
             kept.append((slot, flatten(new, leaves), first))
             before: list[Any] = []
             flatten(old, before)
@@ -356,12 +435,28 @@ class Capture:
         self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves)
         return kept
 
+    def _is_from_outside(self, t: Any) -> bool:
+        return id(t) in self.tracing.sources or id(t) in self.reach.tensors
+
     def _outcome(self, t: Any) -> Outcome:
         """One tensor is one outcome, however often it is returned or somebody's gradient."""
         found = self.outcomes.get(id(t))
         if found is None:
-            found = self.outcomes[id(t)] = self._new_outcome(t)
+            if wrappers.is_wrapper(t):
+                found = Outcome(False, 0, 0, t._meta, self.tracing.source_of(t))
+            else:
+                found = self._new_outcome(t)
+                found.subclass = wrappers.subclass_of(t) if found.itself is None else None
+            self.outcomes[id(t)] = found
         return found
+
+    def _left_as(self, t: Any) -> Any:
+        """What becomes of a gradient, which may be a wrapper."""
+        if not wrappers.is_wrapper(t):
+            return self._outcome(t)
+        parts: list[Any] = []
+        shape = wrappers.opened(t, parts, self._is_from_outside)
+        return wrappers.Wrapped(shape, [self._outcome(x) for x in parts])
 
     def _new_outcome(self, t: Any) -> Outcome:
         """How to make a tensor again from results and inputs."""
@@ -397,7 +492,7 @@ class Capture:
             now = state_of(t).grad
             if now is was:
                 continue
-            outcome = None if now is None else self._outcome(now)
+            outcome = None if now is None else self._left_as(now)
             if source.kind == ARGUMENT and _has_hooks(self.leaves[source.index]):
                 raise CaptureError("backward() reaches an argument that has hooks")
             effects.append(Effect(source, outcome))
@@ -478,7 +573,7 @@ class Capture:
             ]
             return self._backward([r for r, _ in left], [t for _, t in left], edges)
         self._backward_at, self._differentiated = before[1], differentiated
-        return [[None if g is None else self._gradient(g) for g in parts] for parts in found]
+        return [[None if g is None else self._gradient_as(g) for g in parts] for parts in found]
 
     def _refuse(self, roots: list[Any], edges: list[Edge], text: str, before: Any) -> list[bool]:
         """The backward pass raises: for which outputs it does not.
@@ -507,6 +602,13 @@ class Capture:
             raise CaptureError("outputs can only be differentiated one by one")
         return good
 
+    def _gradient_as(self, g: Any) -> Any:
+        if not wrappers.is_wrapper(g):
+            return self._gradient(g)
+        parts: list[Any] = []
+        shape = wrappers.opened(g, parts, lambda t: False)
+        return wrappers.Wrapped(shape, [self._gradient(x) for x in parts])
+
     def _gradient(self, g: Any) -> Outcome:
         """A gradient is always a result of the backward part, even if it is a tangent as it is."""
         value, first = self.recorder.root(g)
@@ -519,7 +621,7 @@ class Capture:
     def _wanted(self) -> tuple[list[Edge], list[Source]]:
         """The inputs whose gradients matter outside."""
         tracing, edges, wanted = self.tracing, [], []
-        for t in self.recorder.met:
+        for t in [*self.recorder.met, *tracing.wrapping]:
             if not t._needs_grad:
                 continue
             edges.append(tracing.edges.get(id(t)) or gradient_edge(t))
@@ -554,7 +656,7 @@ def _held_first(captured: Captured) -> None:
     From here on an outcome over an input has the number of that input among the tensors that are
     given for each call.
     """
-    rank = {HELD: 0, GRADIENT: 2, ARGUMENT: 1, COVER: 2, SLOT: 2}
+    rank = {HELD: 0, GRADIENT: 2, ARGUMENT: 1, COVER: 2, SLOT: 2, INNER: 2}
     graph, sources = captured.graph, captured.sources
     captured.recorded = list(graph.inputs)
     order = sorted(range(len(sources)), key=lambda k: rank.get(sources[k].kind, 3))
@@ -562,7 +664,7 @@ def _held_first(captured: Captured) -> None:
     captured.sources = [sources[k] for k in order]
     place = {old: new for new, old in enumerate(order)}
     outcomes = [x for x in captured.leaves if type(x) is Outcome]
-    outcomes += [e.outcome for e in captured.effects if e.outcome is not None]
+    outcomes += [x for e in captured.effects for x in wrappers.plain_outcomes(e.outcome)]
     for x in {id(x): x for x in outcomes}.values():  # one may be returned twice
         if x.of_input:
             x.index = place[x.index]

@@ -35,6 +35,7 @@ from lucerne.capture.decisions import (
     is_fuel,
     is_known,
     is_ours,
+    may_call_back,
     native_call,
     stop_for,
     stop_with,
@@ -46,7 +47,8 @@ from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.liveness import slots_of
 from lucerne.capture.natives import Natives
-from lucerne.capture.reach import Reach
+from lucerne.capture.noted import calls_users
+from lucerne.capture.reach import Reach, is_module
 from lucerne.capture.reads import Reads
 from lucerne.capture.recorder import ProbeTouchedError
 from lucerne.capture.slots import MISSING
@@ -281,6 +283,8 @@ class Tracer(Plain):
             return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
         if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
             self.reads.all_of(getattr(fn, "__self__", None), 8)
+            if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
+                self.reads.all_of(args[0])  # something that is not there was looked up
             return INLINE
         if not is_ours(fn) and breaks.is_foreign(fn):
             return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
@@ -295,6 +299,8 @@ class Tracer(Plain):
         self.reads.all_of(fn)
         for x in given:
             self.reads.all_of(x)
+        if may_call_back(fn) and any(map(calls_users, (fn, *given))):
+            self.reads.everything = f"{breaks.name_of(fn)} calls back functions"
         return native_call(fn, given)
 
     def before_branch(self, value: Any) -> Stop | None:
@@ -349,6 +355,8 @@ class Tracer(Plain):
             ):
                 return value
             return self._found(container.__dict__, key, value)
+        if is_module(container):
+            self.reads.of_module(container, key)
         if self.reads.is_rooted(container) and not is_fixed(container):
             self.reads.attribute(container, key)
             return value
@@ -445,6 +453,8 @@ class Tracer(Plain):
         if isinstance(error, (CaptureError, MutationError, NotYetError)):
             return stop_for(breaks.of_error(error, None, at_hand(self.frames[-1])))
         del self.journal.effects[self._effects :]
+        for x in self.machine.frames[-1].stack[-4:]:  # that something was not there is read too
+            self.reads.all_of(x)
         return None
 
 

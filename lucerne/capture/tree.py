@@ -36,6 +36,8 @@ def rebuild(shape: Any, leaves: Iterator[Any]) -> Any:
         return kind(items)
     if len(shape) == 2:
         return kind(*items)
+    if type(shape[1]) is not tuple:  # a tensor that wraps others (`wrappers.Kind`)
+        return shape[1].close(items)
     if issubclass(kind, dict):
         # A mapping, not pairs: a Counter would count those.
         return kind(dict(zip(shape[1], items, strict=True)))

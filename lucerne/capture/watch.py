@@ -12,6 +12,7 @@ import builtins
 import dis
 import functools
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -174,6 +175,47 @@ def _changes(fn: types.FunctionType, own: tuple[str, ...]) -> bool:
                 return True
         last = name, what[-1] if isinstance(what, tuple) and what else what
     return False
+
+
+HANDLERS = (
+    "__torch_dispatch__", "__torch_function__", "__tensor_flatten__", "__tensor_unflatten__",
+    "__new__", "__init__",
+)  # fmt: skip
+"""What ops call of a class of tensors."""
+
+
+def handlers_of(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
+    """The user's functions that ops call if they are given a tensor of a class."""
+    for name in HANDLERS:
+        member = find_in_class(kind, name)
+        found = getattr(member, "__func__", member)
+        if isinstance(found, types.FunctionType) and is_users(found.__code__):
+            yield name, found
+
+
+def handler_that_does_more(kind: type) -> str | None:
+    """Which of them does something besides ops, as far as text tells; None: none does.
+
+    Attributes that it gives to what it has made, or has found in its arguments, are compared
+    afterwards (`wrappers.Inside`). Each class is looked at once.
+    """
+    if kind not in _looked_at:
+        _looked_at[kind] = _handler_that_does_more(kind)
+    return _looked_at[kind]
+
+
+_looked_at: weakref.WeakKeyDictionary[type, str | None] = weakref.WeakKeyDictionary()
+
+
+def _handler_that_does_more(kind: type) -> str | None:
+    for name, fn in handlers_of(kind):
+        code = fn.__code__
+        count = 0 if name == "__init__" else code.co_argcount + code.co_kwonlyargcount
+        inner = [f for f in _named(fn) if isinstance(f, types.FunctionType) and f is not fn]
+        more = foreign_in(fn) is not None or _changes(fn, code.co_varnames[count:])
+        if more or any(written_in(f) is not None for f in inner):
+            return f"{kind.__name__}.{name}"
+    return None
 
 
 def changes_in(fn: Any, depth: int = 0, seen: set[int] | None = None) -> str | None:

@@ -149,6 +149,7 @@ def guards_in_words(fn: Any, guards: Any) -> list[str]:
     return found + _surroundings(guards.reach)
 
 
+_LISTED = 8
 _CONDITIONS = (
     (re.compile(r"^a value in use\b.*"), ""),  # on the stack: has no name
     (re.compile(r"^.* is no [\w.]+$"), ""),  # the type of something that is told about elsewhere
@@ -178,7 +179,21 @@ def _surroundings(reach: Any) -> list[str]:
         if not isinstance(thing, (bool, int, float, str, type(None))):
             continue
         found.append(f"{table.name} is {_short(thing)}")
-    return found
+    for place in getattr(reach, "places", ()):
+        if isinstance(place.value, (bool, int, float, str, type(None))):
+            found.append(f"{place} is {_short(place.value)}")
+    return found + _unread(reach)
+
+
+def _unread(reach: Any) -> list[str]:
+    """What is not compared; or why everything is."""
+    because, unread = getattr(reach, "whole_because", ""), getattr(reach, "unread", [])
+    if because:
+        return [f"all that the function can reach is as it was ({because})"]
+    if not unread:
+        return []
+    more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
+    return [f"never read, so it may change: {', '.join(unread[:_LISTED])}{more}"]
 
 
 def _short(x: Any, most: int = 60) -> str:

@@ -30,6 +30,8 @@ def jacrev(
 ) -> Callable[..., Any]:
     """A function that gives the Jacobian of `func`, row by row: good for few outputs.
 
+    `chunk_size` rows are computed at a time, which bounds the memory of what lies between.
+
     >>> import lucerne as torch
     >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
     tensor([[1., 0.],
@@ -50,7 +52,7 @@ def jacrev(
         def row(*cotangents: Any) -> Any:
             return tuple(leaves_of(pull_back(put_back(cotangents, out_shape)))[0])
 
-        columns = _rows(row, outs, chunk_size, "error")
+        columns = _rows(row, outs, chunk_size, "error", _preallocate_and_copy)
         sizes = [o.numel() for o in outs]
         tables = [c.split(sizes, 0) for c in columns]
         found = []
@@ -135,18 +137,30 @@ def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Cal
 
 
 def _rows(
-    function: Callable[..., Any], like: Sequence[Any], chunk_size: int | None, randomness: str
+    function: Callable[..., Any],
+    like: Sequence[Any],
+    chunk_size: int | None,
+    randomness: str,
+    in_place: bool = False,
 ) -> list[Any]:
-    """`function` of every unit vector of the space of `like`: each result's rows, stacked."""
+    """`function` of every unit vector of the space of `like`: each result's rows, stacked. With
+    `in_place` each chunk is copied to its place when it is there, not all at the end."""
     total = sum(x.numel() for x in like)
     step = chunk_size or max(total, 1)
-    chunks = []
+    chunks: list[list[Any]] = []
     for start in range(0, max(total, 1), step):
         basis = _unit_vectors(like, start, min(start + step, total))
         if chunk_size == 1:
-            chunks.append([r.unsqueeze(0) for r in function(*[b.squeeze(0) for b in basis])])
+            found = [r.unsqueeze(0) for r in function(*[b.squeeze(0) for b in basis])]
         else:
-            chunks.append(list(vmap(function, randomness=randomness)(*basis)))
+            found = list(vmap(function, randomness=randomness)(*basis))
+        if not in_place or step >= total:
+            chunks.append(found)
+            continue
+        if not chunks:
+            chunks.append([r.new_empty((total, *r.shape[1:])) for r in found])
+        for whole, part in zip(chunks[0], found, strict=True):
+            whole[start : start + part.shape[0]] = part
     if len(chunks) == 1:
         return chunks[0]
     return [lu.cat(parts) for parts in zip(*chunks, strict=True)]
@@ -154,6 +168,9 @@ def _rows(
 
 def _unit_vectors(like: Sequence[Any], start: int, end: int) -> list[Any]:
     """The unit vectors `start` to `end` of the space that has all elements of `like`."""
+    if len(like) == 1 and (start, end) == (0, like[0].numel()):
+        (x,) = like
+        return [lu.eye(end, dtype=x.dtype, device=x.device).reshape((end, *x.shape))]
     found, at = [], 0
     for x in like:
         ones = lu.zeros((end - start, x.numel()), dtype=x.dtype, device=x.device)

@@ -32,7 +32,9 @@ from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.api import root_gradient
 from lucerne.tensor.autograd.engine import reachable, run_backward
 from lucerne.tensor.autograd.node import AccumulateGrad, Node, gradient_edge
-from lucerne.tensor.base import make_tensor
+from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.autograd.towards import ends, gradients_towards, history, records_under
+from lucerne.tensor.base import make_tensor, plain_types
 from lucerne.tensor.forward.level import lifted
 from lucerne.tensor.levels import open_levels
 
@@ -80,6 +82,12 @@ class Recording:
         """The tensor that stands for an argument inside."""
         if not isinstance(x, lu.Tensor):
             raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
+        if x.is_nested:
+            raise NotImplementedError(
+                "transforms do not differentiate by nested tensors. Hint: differentiate by the "
+                "dense tensors inside (x.values() of the jagged layout, x.unbind()), or use "
+                "autograd.grad, which takes nested tensors."
+            )
         x = lifted(x)
         if self.wanted and x.requires_grad:
             return dispatch.entry.run(_alias, (x,))
@@ -97,8 +105,20 @@ class Recording:
 
     def reaches_outside(self, tensors: Sequence[Any]) -> bool:
         """Whether the history of some tensor goes beyond this recording."""
-        roots = [gradient_edge(t)[0] for t in tensors if t.requires_grad]
-        return any(self._is_outside(node) for node in reachable(roots))
+        live = [t for t in tensors if t.requires_grad]
+        roots = [history(t) for t in live]
+        order = records_under(roots, used=True) if all(roots) else None
+        if order is not None:
+            return ends(order, self._ends_outside)
+        nodes = reachable([gradient_edge(t)[0] for t in live])
+        return any(self._is_outside(node) for node in nodes)
+
+    def _ends_outside(self, end: AutogradState) -> bool:
+        """`_is_outside` of where records end, without making a node of it."""
+        if end.grad_fn is not None:
+            return any(self._is_outside(node) for node in reachable([end.grad_fn]))
+        node = end.accumulator() if end.accumulator is not None else None
+        return node is None or self._is_outside(node)
 
     def _is_outside(self, node: Node) -> bool:
         """Whether a node is where the graph of somebody else ends: of the user, or of a recording
@@ -121,20 +141,30 @@ class Recording:
             _state.asked_grad = before
 
     def gradients(
-        self, outputs: Sequence[Any], given: Sequence[Any], inputs: Sequence[Any], keep: bool
+        self,
+        outputs: Sequence[Any],
+        given: Sequence[Any],
+        inputs: Sequence[Any],
+        keep: bool,
+        reach: bool,
     ) -> list[Any]:
-        """The gradients of `inputs`, for the gradients `given` of `outputs`; zeros where none."""
+        """The gradients of `inputs`, for the gradients `given` of `outputs`; zeros where none.
+        `reach`: whether the history of some output goes beyond this recording."""
         pairs = [(o, root_gradient(o, g)) for o, g in zip(outputs, given, strict=True)]
-        roots = [(gradient_edge(o), g) for o, g in pairs if o.requires_grad]
         outer = _state.grad_enabled and self.wanted
-        create = outer and self.reaches_outside([*outputs, *(g for _, g in roots)])
+        create = outer and (reach or self.reaches_outside([g for _, g in pairs]))
         with self.below(create):
-            found = run_backward(
-                roots,
-                keep_graph=keep or create,
-                create_graph=create,
-                wanted=[gradient_edge(x) for x in inputs],
-            )
+            found = None
+            if not create:
+                live = [(o, g) for o, g in pairs if o.requires_grad]
+                found = gradients_towards([o for o, _ in live], [g for _, g in live], inputs, keep)
+            if found is None:
+                found = run_backward(
+                    [(gradient_edge(o), g) for o, g in pairs if o.requires_grad],
+                    keep_graph=keep or create,
+                    create_graph=create,
+                    wanted=[gradient_edge(x) for x in inputs],
+                )
         zeros = [lu.zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True)]
         return [self.finished(g) for g in zeros]
 
@@ -145,8 +175,15 @@ class Recording:
         return _bare(t)
 
 
+def _without(t: Any) -> Any:
+    """A tensor whose history nobody outside knows, as the caller gets it."""
+    return _bare(t) if t.requires_grad else t
+
+
 def _bare(x: Any) -> Any:
     """Another tensor over the same elements, without history; tangents stay."""
+    if type(x) not in plain_types:  # elements of others (sparse ones) may be anywhere
+        return x.detach()
     made = make_tensor(x._storage, x._offset, x._meta)
     stack = _state.kernel_level
     return stack[-1].aliased(made, x, False) if stack else made
@@ -204,10 +241,11 @@ def pulled_back(
         fitted = [
             g if g.dtype is o.dtype else g.to(o.dtype) for g, o in zip(given, outs, strict=True)
         ]
-        return put_back(recording.gradients(outs, fitted, xs, keep=True), shape)
+        return put_back(recording.gradients(outs, fitted, xs, True, reach), shape)
 
-    finished = put_back([recording.finished(o) for o in outs], out_shape)
-    return finished, pull_back, map_tensors(recording.finished, aux)
+    reach = recording.wanted and recording.reaches_outside(outs)
+    leaving = [recording.finished(o) if reach else _without(o) for o in outs]
+    return put_back(leaving, out_shape), pull_back, map_tensors(recording.finished, aux)
 
 
 # ---- grad --------------------------------------------------------------------------------------
@@ -234,8 +272,9 @@ def grad_and_value(
             result = func(*replaced(args, at, put_back(xs, shape)), **kwargs)
         output, aux = parted(result, has_aux, api)
         _check_scalar(output, api)
-        found = put_back(recording.gradients([output], [None], xs, keep=False), shape)
-        value = recording.finished(output)
+        reach = recording.wanted and recording.reaches_outside([output])
+        found = put_back(recording.gradients([output], [None], xs, False, reach), shape)
+        value = output if reach else _without(output)
         gradient = found if isinstance(argnums, tuple) else found[0]
         if has_aux:
             return gradient, (value, map_tensors(recording.finished, aux))

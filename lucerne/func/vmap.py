@@ -18,8 +18,10 @@ from lucerne.func.batching import (
     whole,
 )
 from lucerne.func.batching.level import BatchLevel
+from lucerne.func.batching.quick import QuickLevel
 from lucerne.ops.join import cat_same
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, plain_types
+from lucerne.tensor.nested.kinds import make_list
 from lucerne.tensor.random_api import get_rng_state, set_rng_state
 
 RULES_OF = (convolution, draws, elementwise, functions, indexing, loop, views, whole)
@@ -56,7 +58,10 @@ def vmap(
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         dims = _input_dims(func, in_dims, args)
-        size = _batch_size(dims, tree_leaves(args))
+        leaves = tree_leaves(args)
+        size = _batch_size(dims, leaves)
+        if any(d is not None and x.is_nested for d, x in zip(dims, leaves, strict=True)):
+            return _entry_by_entry(func, dims, out_dims, randomness, args, kwargs, size)
         if chunk_size is not None:
             return _in_chunks(func, dims, out_dims, randomness, args, kwargs, size, chunk_size)
         return _run(func, dims, out_dims, randomness, args, kwargs, size)
@@ -68,7 +73,7 @@ def _run(
     func: Any, dims: list[Any], out_dims: Any, randomness: str, args: Any, kwargs: Any, size: int
 ) -> Any:
     """One call of the function, for the whole batch."""
-    level = BatchLevel(size, randomness)
+    level = QuickLevel(size, randomness)
     left = iter(dims)
     with level:
         given = tree_map(lambda x: _entered(level, x, next(left)), args)
@@ -81,8 +86,14 @@ def _entered(level: BatchLevel, x: Any, dim: int | None) -> Any:
     if dim is None:  # what is recorded of it outside has no part in what is recorded inside
         return level.lift(x) if isinstance(x, TensorBase) and x._needs_grad else x
     with level.aside():
-        value = x if dim == 0 or x.ndim == 1 else x.movedim(dim, 0)
+        value = x if dim == 0 or x.ndim == 1 else _batch_first(x, dim)
     return level.batched(value, own=False)
+
+
+def _batch_first(x: Any, dim: int) -> Any:
+    if type(x) in plain_types:
+        return x.movedim(dim, 0)
+    return x.permute(dim, *(d for d in range(x.ndim) if d != dim))  # sparse tensors have that
 
 
 def _left(level: BatchLevel, func: Any, x: Any, dim: int | None) -> Any:
@@ -182,6 +193,13 @@ def _input_dim(what: str, dim: Any, x: Any) -> int | None:
             f"{what}Got in_dim={dim} for an input but the input is of type {type(x)}. We cannot "
             "vmap over non-Tensor arguments, please use None as the respective in_dim"
         )
+    if x.is_nested:  # type: ignore[attr-defined]
+        if dim != 0:
+            raise RuntimeError(
+                f"Given dimension {dim} is irregular and does not have a size. vmap goes over the "
+                "entries of a nested tensor: in_dims=0."
+            )
+        return 0
     ndim = x._meta.ndim
     if not -ndim <= dim < ndim:
         raise ValueError(
@@ -192,7 +210,11 @@ def _input_dim(what: str, dim: Any, x: Any) -> int | None:
 
 
 def _batch_size(dims: list[Any], leaves: list[Any]) -> int:
-    sizes = [x._meta.shape[d] for d, x in zip(dims, leaves, strict=True) if d is not None]
+    sizes = [
+        len(x.unbind()) if x.is_nested else x._meta.shape[d]
+        for d, x in zip(dims, leaves, strict=True)
+        if d is not None
+    ]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if any(n != sizes[0] for n in sizes):
@@ -252,6 +274,47 @@ def _in_chunks(
 
 def _part(x: Any, dim: int | None, start: int, count: int) -> Any:
     return x if dim is None else x.narrow(dim, start, count)
+
+
+def _entry_by_entry(
+    func: Any, dims: list[Any], out_dims: Any, randomness: str, args: Any, kwargs: Any, size: int
+) -> Any:
+    """The entries of nested tensors have sizes of their own: a batch of one for each of them. What
+    comes out is nested."""
+    state = get_rng_state() if randomness == "same" else None
+    parts = []
+    for i in range(size):
+        left = iter(dims)
+        given = tree_map(lambda x: _entry(x, next(left), i), args)  # noqa: B023
+        if state is not None:
+            set_rng_state(state)
+        parts.append(_run(func, dims, out_dims, randomness, given, kwargs, 1))
+    shapes = sorted({structure(p) for p in parts})
+    if len(shapes) > 1:
+        raise RuntimeError(
+            f"vmap({name_of(func)}) over a nested tensor: the function returned {shapes[0]} for "
+            f"one entry and {shapes[1]} for another"
+        )
+    places = iter(_output_dims(func, out_dims, parts[0]))
+    columns = iter(list(zip(*map(tree_leaves, parts), strict=True)))
+    return tree_map(lambda _: _nested(next(columns), next(places)), parts[0])
+
+
+def _entry(x: Any, dim: int | None, i: int) -> Any:
+    if dim is None:
+        return x
+    return x.unbind()[i].unsqueeze(0) if x.is_nested else x.narrow(dim, i, 1)
+
+
+def _nested(parts: tuple[Any, ...], dim: int | None) -> Any:
+    if dim is None:
+        return parts[0]
+    if dim != 0:
+        raise RuntimeError(
+            f"vmap over a nested tensor gives nested tensors, whose batch is in front: out_dims "
+            f"must be 0 or None, got {dim}"
+        )
+    return make_list([p.squeeze(0) for p in parts])
 
 
 def _joined(parts: tuple[Any, ...], dim: int | None) -> Any:

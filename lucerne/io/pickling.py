@@ -18,7 +18,7 @@ from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base.device import device as Device
-from lucerne.io import arrays
+from lucerne.io import arrays, nested
 from lucerne.io.errors import SaveError
 from lucerne.io.options import safe_table
 from lucerne.io.rebuild import TORCH_DEVICES
@@ -333,6 +333,19 @@ class Pickler:
         arguments = (inner, obj.requires_grad, hooks)
         self.call("torch._utils", "_rebuild_parameter", *arguments, noted=obj)
 
+    def nested_tensor(self, obj: Any) -> None:
+        """By its dense parts."""
+        if isinstance(obj, nested.NestedList):
+            parts = nested.listed_parts(obj)
+            self.call("torch._utils", "_rebuild_nested_tensor", *parts, noted=obj)
+            return
+        rebuild = Written(lambda p: p.name(nested.HOME, nested.REBUILD))
+        kind = Written(lambda p: p.name(nested.HOME, nested.KIND))
+        inner = Written(lambda p: p.sequence((nested.jagged_parts(obj),)))
+        state: dict[str, Any] = {}
+        parts = (rebuild, kind, inner, state)
+        self.call("torch._tensor", "_rebuild_from_type_v2", *parts, noted=obj)
+
     def storage(self, held: Storage, typed: str | None, dtype: dt.dtype | None) -> None:
         """A storage by its key; the bytes follow in a record of their own."""
         place = _identity(held)
@@ -480,10 +493,11 @@ def _writer_by_family(obj: Any) -> Writer | None:
         return Pickler.numpy_dtype
     if isinstance(obj, SparseTensor):
         return Pickler.sparse_tensor
+    if isinstance(obj, nested.NestedTensor):
+        return Pickler.nested_tensor
     if isinstance(obj, lu.Tensor):
         raise SaveError(
             f"save: a tensor of type {type(obj).__name__} has no safe spelling in torch's format; "
-            "save plain tensors (x.as_subclass(torch.Tensor) of a subclass, x.values() and "
-            "x.offsets() of a nested one)"
+            "save plain tensors (x.as_subclass(torch.Tensor), or what it wraps)"
         )
     return None

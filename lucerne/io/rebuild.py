@@ -17,7 +17,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base.device import device as Device
-from lucerne.io import arrays
+from lucerne.io import arrays, nested
 from lucerne.io.errors import CorruptFileError, LoadError, UnsafeFileError, UnsupportedFileError
 from lucerne.io.machine import Builder, Machine
 from lucerne.io.options import safe_table
@@ -40,7 +40,6 @@ from lucerne.tensor.untyped import UntypedStorage
 Build = Callable[[Machine, tuple[Any, ...]], Any]
 TABLE: dict[tuple[str, str], Any] = {}
 UNSUPPORTED = {
-    ("torch._utils", "_rebuild_nested_tensor"): "a nested tensor; save a list of tensors instead",
     ("torch._utils", "_rebuild_qtensor"): "a quantized tensor; save x.dequantize() instead",
     ("torch._utils", "_rebuild_wrapper_subclass"): "a tensor subclass; save plain tensors",
     (
@@ -261,12 +260,37 @@ def parameter_with_state(m: Machine, args: tuple[Any, ...]) -> Any:
     return set_attributes(parameter(m, args[:3]), args[3])
 
 
+@entry((nested.HOME, nested.REBUILD))
+def jagged_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+    m.budget.take(1000)
+    return nested.jagged(args)
+
+
+@entry(("torch._utils", "_rebuild_nested_tensor"))
+def listed_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+    m.budget.take(
+        1000 + 600 * sum(len(a) for a in args[1:2] if isinstance(a, lu.Tensor) and a.ndim)
+    )
+    return nested.listed(args)
+
+
+def _note(m: Machine, args: tuple[Any, ...]) -> Any:
+    m.budget.take(100)
+    return nested.NOTE
+
+
+TABLE[nested.HOME, nested.KIND] = Builder(f"{nested.HOME}.{nested.KIND}")
+TABLE[nested.DIM_RANGE] = Builder(".".join(nested.DIM_RANGE), None, _note)
+
+
 @entry(("torch._tensor", "_rebuild_from_type_v2"))
 def tensor_with_state(m: Machine, args: tuple[Any, ...]) -> Any:
     """A tensor with attributes; `nn.Buffer` is one."""
     if len(args) != 4 or type(args[0]) is not Builder or type(args[2]) is not tuple:
         raise fail("a tensor")
     rebuild, kind, inner, state = args
+    if rebuild.build is jagged_tensor and kind is TABLE[nested.HOME, nested.KIND]:
+        return jagged_tensor(m, inner)  # (its attributes are its parts once more)
     if rebuild.build not in (tensor_v2, tensor_v3, parameter, meta_tensor):
         raise fail("a tensor")
     if kind not in (TABLE["torch", "Tensor"], TABLE["torch.nn.parameter", "Parameter"]):
@@ -531,6 +555,8 @@ def set_state(m: Machine, target: Any, state: Any) -> Any:
     if kind is np.ndarray:
         m.budget.take(len(state[-1]) if type(state) is tuple and state else 0)
         arrays.set_array_state(target, state)
+        return target
+    if kind is str and target == nested.NOTE:
         return target
     if kind is lu.Generator:
         return _set_generator(target, state)

@@ -105,6 +105,11 @@ class Interpreter:
     """
 
     level = "call"
+    quick: Any = None
+    """Kernel level: `quick(op, args)`, asked before anything else about calls without `out`. It
+    does all of a call, recording included, or says NotImplemented."""
+    is_transform = False
+    """Kernel level: whether tensors inside stand for others, which are recorded as well."""
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Proceed) -> Any:
         """`args` holds every parameter of `op` in signature order.
@@ -135,6 +140,10 @@ class Interpreter:
 
     def decides(self, tensor: Any) -> None:
         """Kernel level: somebody is about to ask whether a tensor is true."""
+
+    def densified(self, tensor: Any) -> Any:
+        """Kernel level: the tensor, or a dense one if it stands for a sparse one."""
+        return tensor
 
     def shows(self, tensor: Any) -> str | None:
         """Kernel level: what printing a tensor shows; None: its values."""

@@ -193,6 +193,11 @@ def register_custom(op: Op) -> Op:
     return op
 
 
+def custom_ops() -> Mapping[str, Op]:
+    """The ops that users defined, by qualified name."""
+    return _CUSTOM
+
+
 def get(name: str) -> Op:
     return _TABLE[name] if name in _TABLE else _CUSTOM[name]
 

@@ -26,7 +26,7 @@ REQUIRED = (
 OPTIONAL = (
     "digamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",
     "log_ndtr", "i0", "i0e", "i1", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
-    "airy_ai", "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "repeat",
+    "airy_ai", "trigamma", "gcd", "lcm", "frexp_mantissa", "frexp_exponent", "repeat",
 )  # fmt: skip
 """Functions a machine may lack: the op that needs one then says so."""
 
@@ -45,6 +45,10 @@ class Scalar:
 
     def ge(self, a: Any, b: Any) -> Any:
         return self.le(b, a)
+
+    def mul_add(self, a: Any, b: Any, c: Any) -> Any:
+        """`a * b + c`; a machine may round once."""
+        return self.add(self.mul(a, b), c)
 
     def is_inf(self, x: Any) -> Any:
         return self.eq(self.abs(x), math.inf)

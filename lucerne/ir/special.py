@@ -39,15 +39,15 @@ def chebyshev(t: Any, coefficients: Sequence[float]) -> Any:
     above: Any = 0.0
     found: Any = t * 0.0 + coefficients[-1]
     for c in reversed(coefficients[1:-1]):
-        above, found = found, twice * found - above + c
-    return t * found - above + coefficients[0]
+        above, found = found, s.mul_add(twice, found, c - above)
+    return s.mul_add(t, found, coefficients[0] - above)
 
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     """The sum of powers of x with these weights (Horner)."""
     found: Any = x * 0.0 + coefficients[-1]
     for c in reversed(coefficients[:-1]):
-        found = found * x + c
+        found = s.mul_add(found, x, c)
     return found
 
 
@@ -148,6 +148,23 @@ def digamma(x: Any) -> Any:
     found = s.where(x < 0, s.where(part == 0, math.nan, mirrored), total)
     found = s.where(s.is_inf(x), s.where(x > 0, x, math.nan), found)
     return s.where(x == 0, -math.inf / s.copysign(x * 0 + 1, x), found)
+
+
+@formula
+def trigamma(x: Any) -> Any:
+    """The derivative of digamma: the same way; reflection below one half."""
+    low = x < 0.5
+    y = s.where(low, 1 - x, x)
+    total = y * 0.0
+    for _ in range(10):
+        small = y < 10
+        total = s.where(small, total + 1.0 / (y * y), total)
+        y = s.where(small, y + 1, y)
+    square = 1.0 / (y * y)
+    series = polynomial(square, [1.0, *_BERNOULLI[:8]])
+    total = s.where(s.is_inf(y), 0.0, total + series / y + square * 0.5)
+    turned = math.pi / s.sin(x * math.pi)
+    return s.where(low, turned * turned - total, total)
 
 
 @formula

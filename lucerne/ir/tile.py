@@ -126,9 +126,12 @@ class Expr:
     def __repr__(self) -> str:
         return f"%{self.number}"
 
-    def text(self) -> str:
-        shape = f"[{', '.join(map(str, self.dims))}]" if self.dims else ""
-        args = [repr(a) for a in self.args] + ([_told(self.data)] if self.data != () else [])
+    def text(self, words: Any = None) -> str:
+        """`words`: how integers that come from shapes are spelled (`Sizes`)."""
+        words = words or _PLAIN
+        shape = f"[{', '.join(map(words.dim, self.dims))}]" if self.dims else ""
+        told = [_told(self.data, words)] if self.data != () else []
+        args = [repr(a) for a in self.args] + told
         return f"%{self.number}: {self.dtype.name}{shape} = {self.kind}({', '.join(args)})"
 
 
@@ -252,27 +255,31 @@ class Program:
         return isinstance(other, Program) and other._text == self._text
 
 
-def _told(data: Any) -> str:
+def _told(data: Any, words: Any) -> str:
     if isinstance(data, View):
-        return _view_text(data)
+        return _view_text(data, words)
+    if isinstance(data, Affine):
+        return str(words.affine(data))
+    if isinstance(data, Dim):
+        return str(words.dim(data))
     if isinstance(data, float):
         return data.hex()
     if isinstance(data, Variable):
         return f"v{data.number}"
-    if isinstance(data, tuple) and not isinstance(data, (Affine, Dim)):
-        return ", ".join(_told(x) for x in data)
+    if isinstance(data, tuple):
+        return ", ".join(_told(x, words) for x in data)
     return str(data)
 
 
-def _view_text(view: View) -> str:
+def _view_text(view: View, words: Any) -> str:
     parts = []
     for p in view.parts:
         if isinstance(p, Span):
-            parts.append(f"{p.start} +: {p.length}")
+            parts.append(f"{words.affine(p.start)} +: {p.length}")
         elif isinstance(p, New):
             parts.append("new")
         else:
-            parts.append(f"%{p.dynamic}" if p.place is None else str(p.place))
+            parts.append(f"%{p.dynamic}" if p.place is None else words.affine(p.place))
     return f"t{view.tensor}[{', '.join(parts)}]"
 
 
@@ -283,24 +290,114 @@ def _lines(program: Program) -> Iterator[str]:
         shape, strides = list(meta.shape), list(meta.strides)
         yield f"t{k}: {role} {meta.dtype.name}{shape} strides {strides}"
     yield from (e.text() for e in program.exprs)
-    yield from _body_lines(program.body, "")
+    yield from _body_lines(program.body, "", _PLAIN)
 
 
-def _body_lines(body: Iterable[Statement], indent: str) -> Iterator[str]:
+def _body_lines(body: Iterable[Statement], indent: str, words: Any) -> Iterator[str]:
     for s in body:
         if isinstance(s, Let):
             yield f"{indent}let {s.expr!r}"
         elif isinstance(s, Store):
-            dims = ", ".join(map(str, s.dims))
-            yield f"{indent}store {_view_text(s.view)} [{dims}] = {s.expr!r} {list(s.dynamic)}"
+            dims, view = ", ".join(map(words.dim, s.dims)), _view_text(s.view, words)
+            yield f"{indent}store {view} [{dims}] = {s.expr!r} {list(s.dynamic)}"
         elif isinstance(s, Set):
             v = s.variable
-            dims = ", ".join(map(str, s.dims))
+            dims = ", ".join(map(words.dim, s.dims))
             yield f"{indent}v{v.number}: {v.dtype.name}{list(v.lengths)} [{dims}] = {s.expr!r}"
         else:
-            extents = " & ".join(map(str, s.extents))
+            extents = " & ".join(map(words.affine, s.extents))
             yield f"{indent}for {s.var.name} in 0 .. {extents} by {s.step}:"
-            yield from _body_lines(s.body, indent + "  ")
+            yield from _body_lines(s.body, indent + "  ", words)
+
+
+SIZE, STRIDE, GRID = "size", "stride", "grid"
+
+
+class Sizes:
+    """The integers of a program that come from the shapes it was traced for, by number.
+
+    Sizes, strides and the constants of indices are given to the machine code at each call, so that
+    programs which differ in nothing else share it. Two constants have one number if and only if
+    they are equal, so comparing indices gives the same for all programs with one `key`. Lengths of
+    blocks, and constants that are 0, stay in the code. That every access is inside its tensor was
+    proved for each program when it was traced: here nothing is decided about that.
+    """
+
+    def __init__(self, program: Program, *more: int) -> None:
+        """`more`: further numbers that are given."""
+        self.values: list[int] = []
+        self._numbers: dict[Any, int] = {}
+        fixed = _fixed_axes(program)
+        lines = []
+        for k, meta in enumerate(program.tensors):
+            pairs = zip(meta.shape, meta.byte_strides, strict=True)
+            axes = [
+                f"{self._name((SIZE, k, a), n)} by "
+                f"{step if (k, a) in fixed else self._name((STRIDE, k, a), step)}"
+                for a, (n, step) in enumerate(pairs)
+            ]
+            lines.append(f"t{k}: {meta.dtype.name} [{', '.join(axes)}] {k < len(program.outputs)}")
+        for k, n in enumerate((*program.grid, program.programs, *more)):
+            self._name((GRID, k), n)
+        lines.append(f"{program.name} over {len(program.grid)}, numbers {program.numbers!r}")
+        lines += [e.text(self) for e in program.exprs]
+        lines += _body_lines(program.body, "", self)
+        self.fixed = fixed
+        self.key = "\n".join(lines)
+        """The program but for these integers."""
+
+    def number(self, role: Any) -> int:
+        """The number of an integer by what it is: (SIZE, tensor, axis), (STRIDE, tensor, axis),
+        (GRID, k), or a constant of an index as it is."""
+        return self._numbers[role]
+
+    def _name(self, role: Any, value: int) -> str:
+        if role not in self._numbers:
+            self._numbers[role] = len(self.values)
+            self.values.append(value)
+        return f"s{self._numbers[role]}"
+
+    def constant(self, value: int) -> str:
+        """A constant of an index."""
+        return self._name(value, value) if value else "0"
+
+    def affine(self, a: Affine) -> str:
+        terms = [f"{k}*{v.name}" for v, k in a.terms]
+        return " + ".join([*terms, self.constant(a.constant)])
+
+    def dim(self, d: Dim) -> str:
+        return " & ".join([str(d.length), *(f"({self.affine(x)})" for x in d.limits)])
+
+
+class _Plain:
+    """All integers as they are."""
+
+    affine = staticmethod(str)
+    dim = staticmethod(str)
+
+
+_PLAIN = _Plain()
+
+
+def _fixed_axes(program: Program) -> set[tuple[int, int]]:
+    """(tensor, axis) along which vectors lie: the stride decides which instructions read them."""
+    found: set[tuple[int, int]] = set()
+    swapped = {a.number for e in program.exprs if e.kind == "swap" for a in e.args}
+    views = [(e.data, e.number in swapped) for e in program.exprs if e.kind == "load"]
+    views += [(s.view, False) for s in _all_statements(program.body) if isinstance(s, Store)]
+    for view, both in views:
+        kept = [p for p in view.parts if not isinstance(p, New)]
+        spans = [a for a, p in enumerate(kept) if isinstance(p, Span)]
+        found |= {(view.tensor, a) for a in (spans if both else spans[-1:])}
+    return found
+
+
+def _all_statements(body: Iterable[Statement]) -> Iterator[Statement]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _all_statements(s.body)
+        else:
+            yield s
 
 
 def operands(expr: Expr, seen: set[int] | None = None) -> Iterator[Expr]:

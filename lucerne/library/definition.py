@@ -92,6 +92,25 @@ class CustomOpDef:
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
+    def _world_parts(self) -> list[tuple[str, Any]]:
+        """What decides what a program does that calls it: a stored one is used again only if none
+        of it has changed."""
+        return [
+            ("name", self._qualname),
+            ("schema", str(self.schema)),
+            ("kernels", sorted(self.kernels.items(), key=lambda item: item[0])),
+            ("disabled", sorted(self.disabled)),
+            ("fake", self.fake_function),
+            ("backward", self.backward),
+            ("setup_context", self.setup_context),
+            ("vmap", self.vmap_function),
+            ("casts", sorted(self.casts.items(), key=lambda item: item[0])),
+            ("torch_dispatch", list(self.torch_dispatch.items())),
+            ("composite", self.composite),
+            ("autograd", self.autograd_kernel),
+            ("tags", [str(t) for t in self.tags]),
+        ]
+
     # ---- registration ------------------------------------------------------------------------
 
     def register_kernel(

@@ -21,6 +21,7 @@ from math import prod
 from lucerne.ir import op as op_
 from lucerne.ir.define import reduced_dims
 from lucerne.ir.graph import Graph, Node, Value
+from lucerne.loops.updates import COUNTS, LISTS, gradient_of, overwritten
 
 SAME_ELEMENTS = frozenset(("view", "unsqueeze", "squeeze", "alias", "expand"))
 """Views under which a computed tensor keeps the order of its elements."""
@@ -66,7 +67,7 @@ Space = tuple[tuple[int, ...], tuple[int, ...] | None, frozenset[int] | None]
 class Group:
     """Nodes of one kernel. `full` is the shape of the space it walks (without ones)."""
 
-    __slots__ = ("first", "folds", "full", "head", "joined", "last", "nodes", "rows")
+    __slots__ = ("first", "folds", "full", "head", "joined", "last", "nodes", "rows", "updates")
 
     def __init__(self, at: int, node: Node) -> None:
         self.nodes: dict[int, Node] = {at: node}
@@ -78,6 +79,8 @@ class Group:
         """The shape that folds leave, when there are any."""
         self.folds: frozenset[int] | None = None
         """Which dimensions of `full` they fold."""
+        self.updates = False
+        """Whether a heavy op makes a gradient and the new values of its parameter."""
 
     @property
     def found(self) -> Group:
@@ -123,6 +126,8 @@ class Fusion:
     does_itself: Callable[[Node, Sequence[Node]], bool] = lambda node, readers: False
     """Whether all readers of an op would rather do it themselves, so that it joins nobody before:
     what makes its operand then writes fewer bytes."""
+    updates: Callable[[Node, str], bool] = lambda node, op: False
+    """Whether a heavy op can do an optimizer's step for the parameter whose gradient it makes."""
     most_nodes: int = _MOST_NODES
 
 
@@ -171,6 +176,9 @@ class Grouping:
 
     def _place(self, at: int, node: Node) -> None:
         group = self.of[at] = Group(at, node)
+        if node.op.qualified in LISTS:
+            self._update(group, node)
+            return
         space = self._space(node)
         if space is None:
             if node.op.qualified in self.fusion.heads:
@@ -190,6 +198,21 @@ class Grouping:
                 self._join(mine, other)
             elif self.notes is not None:
                 self.notes.append((other.last, at, why))
+
+    def _update(self, group: Group, node: Node) -> None:
+        """The step of an optimizer joins the heavy op that makes the gradient, if that is alone."""
+        gradient = gradient_of(node)
+        if gradient is None or gradient not in self.maker:
+            return
+        heavy = self.of[self.maker[gradient]].found
+        if heavy.head is None or len(heavy.nodes) > 1:
+            return
+        operands = {self.source.get(v, v) for v in values_in(heavy.head.args)}
+        apart = operands.isdisjoint(overwritten(node))
+        willing = self.fusion.updates(heavy.head, node.op.qualified)
+        if apart and willing and self._may_join(heavy, group):
+            self._join(group, heavy)
+            heavy.full, heavy.updates = (), True  # what follows must not join
 
     def _is_for_readers(self, node: Node) -> bool:
         if not self.leaving.isdisjoint(node.outputs):
@@ -345,20 +368,51 @@ class Grouping:
 
 
 def in_order(groups: list[Group], grouping: Grouping) -> list[list[int]]:
-    """Groups sorted so that each comes after those it reads from; else as the nodes came."""
+    """Groups sorted so that each comes after those it reads from; else as the nodes came.
+
+    Updates come after all that read the old values, where that can be.
+    """
     waits: dict[int, set[int]] = {id(g): set() for g in groups}
-    after: dict[int, list[Group]] = {id(g): [] for g in groups}
     for g in groups:
         for node in g.nodes.values():
             for v in values_in(node.args):
                 base = grouping.source.get(v, v)
                 if base in grouping.maker:
                     made = grouping.of[grouping.maker[base]].found
-                    if made is not g and id(made) not in waits[id(g)]:
+                    if made is not g:
                         waits[id(g)].add(id(made))
-                        after[id(made)].append(g)
+    late = {id(g): waits[id(g)] | _readers_of_old(g, grouping) for g in groups}
+    done = _sorted(groups, late) or _sorted(groups, waits)
+    if done is None:
+        raise AssertionError("groups wait for each other: grouping let a circle through")
+    return done
+
+
+def _readers_of_old(group: Group, grouping: Grouping) -> set[int]:
+    """Other groups (their ids) that read what the update in a group will write over."""
+    old = overwritten(group.nodes[group.last]) if group.updates else []
+    at = (k for v in old for k in _all_readers(v, grouping))
+    return {id(grouping.of[k].found) for k in at} - {id(group)}
+
+
+def _all_readers(v: Value, grouping: Grouping) -> Iterator[int]:
+    """Nodes that read a value, and the readers of free ones, which do these themselves."""
+    for k in grouping.readers.get(v, ()):
+        yield k
+        node = grouping.graph.nodes[k]
+        if grouping.fusion.is_free(node):
+            yield from grouping.readers.get(node.outputs[0], ())
+
+
+def _sorted(groups: list[Group], waits: dict[int, set[int]]) -> list[list[int]] | None:
+    """Groups in the order of their nodes as far as what they wait for lets them; None: a circle."""
+    after: dict[int, list[Group]] = {id(g): [] for g in groups}
+    for g in groups:
+        for k in waits[id(g)]:
+            after[k].append(g)
     left = {id(g): len(waits[id(g)]) for g in groups}
-    ready = [(g.last, id(g), g) for g in groups if not left[id(g)]]
+    # Where two have the same turn, the first node decides: never an address.
+    ready = [(_turn(g), g.first, g) for g in groups if not left[id(g)]]
     heapq.heapify(ready)
     done: list[list[int]] = []
     while ready:
@@ -367,7 +421,13 @@ def in_order(groups: list[Group], grouping: Grouping) -> list[list[int]]:
         for other in after[id(g)]:
             left[id(other)] -= 1
             if not left[id(other)]:
-                heapq.heappush(ready, (other.last, id(other), other))
-    if len(done) != len(groups):
-        raise AssertionError("groups wait for each other: grouping let a circle through")
-    return done
+                heapq.heappush(ready, (_turn(other), other.first, other))
+    return done if len(done) == len(groups) else None
+
+
+def _turn(group: Group) -> int:
+    """When it is a group's turn: by its last node, but updates and their counts come early."""
+    if group.updates:
+        return group.first
+    counts = any(node.op.qualified == COUNTS for node in group.nodes.values())
+    return -1 if counts else group.last

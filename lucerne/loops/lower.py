@@ -22,6 +22,7 @@ from lucerne.loops.check import check_values
 from lucerne.loops.group import Fusion, Grouping, is_elementwise, values_in
 from lucerne.loops.memory import Room, Spare, plan
 from lucerne.loops.notes import Notes
+from lucerne.loops.updates import apart
 from lucerne.ops.move import copy, put_region, uninitialized
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
@@ -71,6 +72,7 @@ class Lowering:
         over_operand: Mapping[str, int] = OVER_OPERAND,
         notes: Notes | None = None,
     ) -> None:
+        graph = graph if fusion is None else apart(graph, fusion.updates)
         self.graph, self.takes, self.body, self.notes = graph, takes, body, notes
         self.over_operand = over_operand
         self.constants = dict(constants)
@@ -374,8 +376,9 @@ class _Placing:
         if len(unit.nodes) == 1 and unit.nodes[0].op.qualified in SCATTERS:
             args = unit.nodes[0].args
             return alike and args[0] is old and old not in values_in(args[1:])
-        if len(unit.nodes) == 1 and unit.nodes[0].op.qualified in UPDATES:
-            return alike
+        if unit.nodes[-1].op.qualified in UPDATES:  # behind a heavy op, which reads none of it
+            before = (v for node in unit.nodes[:-1] for v in values_in(node.args))
+            return alike and old not in (low._base(v) for v in before)
         return alike and all(is_elementwise(n) for n in unit.nodes)
 
     def _reads_of(self, at: int, unit: Unit) -> dict[Value, list[Value]]:
@@ -464,7 +467,7 @@ class _Placing:
     def _emit(self, unit: Unit) -> None:
         node = unit.nodes[0]
         if len(unit.nodes) > 1:
-            inputs = tuple(self.place(v) for v in unit.reads)
+            inputs = tuple(self._given(v) for v in unit.reads)
             outputs = tuple(self.place(v) for v in unit.outputs)
             self.steps.append(Step(self.low.graph_of(unit), inputs, outputs, origins(unit.nodes)))
         elif node.op is _PUT:

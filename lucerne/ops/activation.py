@@ -14,6 +14,7 @@ from lucerne.ir.dispatch import InPlace
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import conj_of, is_integral, refuse
+from lucerne.ops.join import cat
 from lucerne.ops.select import choose
 from lucerne.ops.unary import sigmoid, tanh
 
@@ -57,10 +58,16 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return relu_op(input, out=over(input, inplace))
 
 
+@composite(internal=True, opmath=True, out=False)
+def leaky_relu_gradient(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
+    """What leaky_relu passes back of a gradient."""
+    return choose(input > 0, g, g * negative_slope)
+
+
 @pointwise(
     internal=True,
     vjp={
-        "input": lambda g, input, negative_slope: choose(input > 0, g, g * negative_slope),
+        "input": lambda g, input, negative_slope: leaky_relu_gradient(g, input, negative_slope),
     },
     oracle=lambda input, slope: np.where(input > 0, input, input * slope),
 )
@@ -122,12 +129,16 @@ def _check_channels(input: Tensor, weight: Tensor) -> None:
 front(name="prelu", method=True)(prelu)
 
 
+@composite(internal=True, out=False)
+def hardtanh_gradient(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
+    """What hardtanh passes back of a gradient."""
+    return choose((input > min_val) & (input < max_val), g, 0)
+
+
 @pointwise(
     internal=True,
     vjp={
-        "input": lambda g, input, min_val, max_val: choose(
-            (input > min_val) & (input < max_val), g, 0
-        ),
+        "input": lambda g, input, min_val, max_val: hardtanh_gradient(g, input, min_val, max_val),
     },
     oracle=np.clip,
 )
@@ -185,14 +196,23 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # ---- the elu kin --------------------------------------------------------------------------------
 
 
-def _elu_gradient(
+@composite(internal=True, opmath=True, out=False)
+def elu_gradient(
     g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
 ) -> Tensor:
+    """What elu and its kin pass back of a gradient."""
     below = g * (input_scale * alpha * scale) * (input * input_scale).exp()
     return choose(input <= 0, below, g * scale)
 
 
-@pointwise(internal=True, vjp={"input": _elu_gradient})
+@pointwise(
+    internal=True,
+    vjp={
+        "input": lambda g, input, alpha, scale, input_scale: elu_gradient(
+            g, input, alpha, scale, input_scale
+        )
+    },
+)
 def elu_op(input: Tensor, alpha: Scalar, scale: Scalar, input_scale: Scalar) -> Tensor:
     """`scale * x`, or `scale * alpha * (exp(input_scale * x) - 1)` where x is negative."""
     refuse(input, "elu_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -288,12 +308,14 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return silu_op(input, out=over(input, inplace))
 
 
-def _mish_gradient(g: Tensor, input: Tensor) -> Tensor:
+@composite(internal=True, opmath=True, out=False)
+def mish_gradient(g: Tensor, input: Tensor) -> Tensor:
+    """What mish passes back of a gradient."""
     t = tanh(softplus(input))
     return g * (t + input * sigmoid(input) * (1 - t * t))
 
 
-@pointwise(internal=True, vjp={"input": _mish_gradient})
+@pointwise(internal=True, vjp={"input": lambda g, input: mish_gradient(g, input)})
 def mish_op(input: Tensor) -> Tensor:
     """`x * tanh(softplus(x))`."""
     refuse(input, "mish_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -307,13 +329,20 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return mish_op(input, out=over(input, inplace))
 
 
-def _softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+@composite(internal=True, opmath=True, out=False)
+def softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
+    """What softplus passes back of a gradient."""
     scaled = input * beta
     return choose(scaled > threshold, g, g * sigmoid(scaled))
 
 
 @pointwise(
-    out="exact", vjp={"input": _softplus_gradient}, name="softplus", namespace="nn.functional"
+    out="exact",
+    vjp={
+        "input": lambda g, input, beta, threshold: softplus_gradient(g, input, beta, threshold),
+    },
+    name="softplus",
+    namespace="nn.functional",
 )
 def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     """`log(1 + exp(beta * x)) / beta`, and `x` itself where that is as good."""
@@ -322,7 +351,15 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
 
 
-@pointwise(internal=True, out="exact", vjp={"input": lambda g, input: g * sigmoid(-input)})
+@composite(internal=True, opmath=True, out=False)
+def logsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
+    """What logsigmoid passes back of a gradient."""
+    return g * sigmoid(-input)
+
+
+@pointwise(
+    internal=True, out="exact", vjp={"input": lambda g, input: logsigmoid_gradient(g, input)}
+)
 def logsigmoid_op(input: Tensor) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
     refuse(input, "log_sigmoid_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
@@ -352,9 +389,15 @@ def tanhshrink(input: Tensor) -> Tensor:
 # ---- pieces of lines ----------------------------------------------------------------------------
 
 
+@composite(internal=True, opmath=True, out=False)
+def hardsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
+    """What hardsigmoid passes back of a gradient."""
+    return choose((input > -3) & (input < 3), g / 6, 0)
+
+
 @pointwise(
     internal=True,
-    vjp={"input": lambda g, input: choose((input > -3) & (input < 3), g / 6, 0)},
+    vjp={"input": lambda g, input: hardsigmoid_gradient(g, input)},
     oracle=lambda input: np.clip(input + 3, 0, 6) / 6,
 )
 def hardsigmoid_op(input: Tensor) -> Tensor:
@@ -369,14 +412,16 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return hardsigmoid_op(input, out=over(input, inplace))
 
 
-def _hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
+@composite(internal=True, opmath=True, out=False)
+def hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
+    """What hardswish passes back of a gradient."""
     middle = choose(input < 3, g * (input / 3 + 0.5), g)
     return choose(input <= -3, 0, middle)
 
 
 @pointwise(
     internal=True,
-    vjp={"input": _hardswish_gradient},
+    vjp={"input": lambda g, input: hardswish_gradient(g, input)},
     oracle=lambda input: input * np.clip(input + 3, 0, 6) / 6,
 )
 def hardswish_op(input: Tensor) -> Tensor:
@@ -434,7 +479,31 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     return softshrink_op(input, lambd, out=out)
 
 
-@composite(namespace="nn.functional", opmath=True)
+def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    half = input.shape[dim] // 2
+    return input.narrow(dim, 0, half), input.narrow(dim, half, half)
+
+
+@composite(internal=True, opmath=True, out=False)
+def glu_first_gradient(g: Tensor, gate: Tensor) -> Tensor:
+    """What glu passes back to its first half."""
+    return g * sigmoid(gate)
+
+
+@composite(internal=True, opmath=True, out=False)
+def glu_gate_gradient(g: Tensor, first: Tensor, gate: Tensor) -> Tensor:
+    """What glu passes back to its second half."""
+    part = sigmoid(gate)
+    return g * first * (part * (1 - part))
+
+
+def _glu_vjp(g: Tensor, input: Tensor, dim: int) -> Tensor:
+    d = sh.wrap_dim(dim, input.ndim)
+    first, gate = _halves(input, d)
+    return cat([glu_first_gradient(g, gate), glu_gate_gradient(g, first, gate)], d)
+
+
+@composite(namespace="nn.functional", opmath=True, vjp={"input": _glu_vjp})
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension, gated by the sigmoid of the second."""
     if not input.ndim:
@@ -444,8 +513,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {d} is size {input.shape[d]}"
         )
-    half = input.shape[d] // 2
-    return input.narrow(d, 0, half) * sigmoid(input.narrow(d, half, half))
+    first, gate = _halves(input, d)
+    return first * sigmoid(gate)
 
 
 # ---- the same under torch's other names ---------------------------------------------------------

@@ -15,8 +15,9 @@ from lucerne.base.device import HOST, device
 from lucerne.ir.convert import IntList, as_int, as_int_list
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.dispatch import every_value
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
+from lucerne.ops import ranges
 from lucerne.ops.join import cat, stack
 from lucerne.ops.move import counted, filled, preserved_strides
 from lucerne.ops.padding import embed_diagonal, padded
@@ -194,7 +195,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     if not by:
         raise RuntimeError("`shifts` required")
     if not along and len(by) == 1:
-        return _rolled(input.reshape(-1), by[0], 0).view(input.shape)
+        return rolled(input.reshape(-1), by[0], 0).view(input.shape)
     if len(by) != len(along):
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(by)}, dims:{len(along)}"
@@ -202,11 +203,13 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     for n, d in zip(by, along, strict=True):
         if not input.ndim:
             raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
-        input = _rolled(input, n, sh.wrap_dim(d, input.ndim))
+        input = rolled(input, n, sh.wrap_dim(d, input.ndim))
     return input
 
 
-def _rolled(input: Tensor, shift: int, dim: int) -> Tensor:
+@composite(internal=True, out=False, vjp={"input": lambda g, shift, dim: rolled(g, -shift, dim)})
+def rolled(input: Tensor, shift: int, dim: int) -> Tensor:
+    """`roll` along one dimension."""
     n = input.shape[dim]
     if not n or not input.numel():
         return input.clone(memory_format=lo.preserve_format)
@@ -245,6 +248,11 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 # ---- triangles and diagonals ------------------------------------------------------------------
 
 
+def _triangle_meta(input: TensorMeta) -> TensorMeta | None:
+    """None: the body has something to say about the argument."""
+    return input.like(strides=sh.contiguous_strides(input.shape)) if input.ndim > 1 else None
+
+
 def _in_triangle(name: str, input: Tensor, diagonal: int, lower: bool) -> Tensor:
     if input.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
@@ -256,6 +264,7 @@ def _in_triangle(name: str, input: Tensor, diagonal: int, lower: bool) -> Tensor
 @composite(
     method=True,
     inplace=True,
+    meta=lambda input, diagonal: _triangle_meta(input),
     vjp={"input": lambda g, diagonal: g.tril(diagonal)},
     out="exact",
     oracle=lambda input, diagonal: np.tril(input, diagonal),
@@ -274,6 +283,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
 @composite(
     method=True,
     inplace=True,
+    meta=lambda input, diagonal: _triangle_meta(input),
     vjp={"input": lambda g, diagonal: g.triu(diagonal)},
     out="exact",
     oracle=lambda input, diagonal: np.triu(input, diagonal),
@@ -291,7 +301,19 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()
 
 
-@composite(method=True, out=False)
+def _embedded_meta(input: TensorMeta, offset: int, dim1: int, dim2: int) -> TensorMeta | None:
+    """None: the body is asked, also where dimensions are wrong."""
+    ndim = input.ndim + 1
+    dims = {d % ndim for d in (dim1, dim2) if -ndim <= d < ndim}
+    if len(dims) != 2 or not input.ndim:
+        return None
+    shape = list(input.shape[:-1])
+    for d in sorted(dims):
+        shape.insert(d, input.shape[-1] + abs(offset))
+    return make_meta(input.dtype, tuple(shape), None, input.device)
+
+
+@composite(method=True, out=False, meta=_embedded_meta)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension laid out as the diagonal of matrices."""
     ndim = input.ndim + 1
@@ -418,10 +440,12 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return input.new_empty((0,))
     n = input.numel()
+    if r == 2:
+        pairs = ranges.triu_indices(n, n, 0 if with_replacement else 1, device=input.device)
+        return input.index_select(0, pairs.t().reshape(-1)).view(-1, 2)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(n), r)), np.int64).reshape(-1, r)
-    picked = [[int(k) for k in column] for column in rows.T]
-    return stack([input[c] for c in picked], 1)
+    picked = np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64)
+    return input.index_select(0, input.new_tensor(picked, dtype=dt.int64)).view(-1, r)
 
 
 @front()
@@ -447,7 +471,11 @@ def unravel_index(indices: Tensor, shape: Any) -> Any:
     if any(n < 0 for n in target):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(target)}")
     steps = [sh.numel(target[d + 1 :]) for d in range(len(target))]
-    steps_row = indices.new_tensor(steps, dtype=dt.int64)
-    sizes_row = indices.new_tensor(list(target), dtype=dt.int64)
-    whole = indices.unsqueeze(-1).div(steps_row, rounding_mode="floor").remainder(sizes_row)
-    return whole.unbind(-1)
+    if not target or not all(target) or not indices.dtype.is_signed:
+        steps_row = indices.new_tensor(steps, dtype=dt.int64)
+        sizes_row = indices.new_tensor(list(target), dtype=dt.int64)
+        whole = indices.unsqueeze(-1).div(steps_row, rounding_mode="floor").remainder(sizes_row)
+        return whole.unbind(-1)
+    wide = indices.to(dt.int64)
+    pairs = zip(steps, target, strict=True)
+    return stack([wide.floor_divide(step).remainder(n) for step, n in pairs], -1).unbind(-1)

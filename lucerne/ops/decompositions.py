@@ -78,20 +78,20 @@ def _solve_meta(A: TensorMeta, B: TensorMeta, *statics: bool) -> TensorMeta:
     return matrix_meta(B, (*batch, *B.shape[-2:]))
 
 
-def _gradient_B(g: Tensor, A: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
-    return tri_solve(adjoint(A), g, not upper, left, unitriangular)
-
-
-def _gradient_A(
-    g: Tensor, A: Tensor, y: Tensor, upper: bool, left: bool, unitriangular: bool
-) -> Tensor:
-    back = _gradient_B(g, A, upper, left, unitriangular)
-    full = -(back @ adjoint(y)) if left else -(adjoint(y) @ back)
+def _tri_solve_back(
+    g: Tensor, A: Tensor, y: Tensor, upper: bool, left: bool, unitriangular: bool, needs: Any
+) -> tuple[Tensor | None, Tensor]:
+    """Of both operands: that of A is a product with that of B."""
+    turned = adjoint(A)
+    back = tri_solve(turned, g, not upper, left, unitriangular)
+    if "A" not in needs:
+        return None, back
+    full = -(back @ adjoint(y) if left else adjoint(y) @ back)
     step = 1 if unitriangular else 0
-    return full.triu(step) if upper else full.tril(-step)
+    return (full.triu(step) if upper else full.tril(-step)), back
 
 
-@structural(internal=True, meta=_solve_meta, vjp={"A": _gradient_A, "B": _gradient_B}, out=False)
+@structural(internal=True, meta=_solve_meta, vjp={("A", "B"): _tri_solve_back}, out=False)
 def tri_solve(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     """X with `A X = B` (or `X A = B`) for triangular A; the other triangle is not read."""
 
@@ -104,12 +104,17 @@ def _cholesky_meta(input: TensorMeta, upper: bool) -> tuple[TensorMeta, ...]:
     return matrix_meta(input, shape), plain_meta(input, shape[:-2], dt.int32)
 
 
-def _cholesky_backward(g: Any, y0: Tensor, upper: bool) -> Tensor:
-    factor, gradient = (adjoint(y0), adjoint(g[0])) if upper else (y0, g[0])
+def cholesky_gradient(g: Tensor, y: Tensor, upper: bool) -> Tensor:
+    """From the gradient of the factor `y`."""
+    factor, gradient = (adjoint(y), adjoint(g)) if upper else (y, g)
     middle = (adjoint(factor) @ gradient).tril()
     middle = (middle + adjoint(middle.tril(-1))) * 0.5
     middle = tri_solve(adjoint(factor), middle, True, True, False)
     return tri_solve(factor, middle, False, False, False)
+
+
+def _cholesky_backward(g: Any, y0: Tensor, upper: bool) -> Tensor:
+    return cholesky_gradient(g[0], y0, upper)
 
 
 @structural(internal=True, meta=_cholesky_meta, vjp={"input": _cholesky_backward}, out=False)
@@ -120,7 +125,7 @@ def cholesky_factor(input: Tensor, upper: bool) -> Any:
 # ---- LU ---------------------------------------------------------------------------------------
 
 
-def _lu_meta(input: TensorMeta) -> tuple[TensorMeta, ...]:
+def lu_metas(input: TensorMeta) -> tuple[TensorMeta, ...]:
     *batch, m, n = input.shape
     return (
         matrix_meta(input, tuple(input.shape)),
@@ -130,9 +135,11 @@ def _lu_meta(input: TensorMeta) -> tuple[TensorMeta, ...]:
 
 
 def _lu_backward(g: Any, y: Any) -> Tensor:
+    return lu_gradient(g[0], y[0], y[1])
+
+
+def lu_gradient(gradient: Tensor, packed: Tensor, pivots: Tensor) -> Tensor:
     """From the packed gradient; a rectangular rest is the solution of triangular systems."""
-    packed, pivots, _ = y
-    gradient = g[0]
     m, n = packed.shape[-2:]
     k = min(m, n)
     square, g_square = packed[..., :k, :k], gradient[..., :k, :k]
@@ -159,7 +166,7 @@ def _joined(parts: list[Any], dim: int) -> Tensor:
     return parts[0] if len(parts) == 1 else join.cat(parts, dim)
 
 
-@structural(internal=True, meta=_lu_meta, vjp={"input": _lu_backward}, out=False)
+@structural(internal=True, meta=lu_metas, vjp={"input": _lu_backward}, out=False)
 def lu_packed(input: Tensor) -> Any:
     """LU with row pivots: both factors in one matrix, pivots counted from 1, and an info number."""
 
@@ -271,13 +278,17 @@ def eigh_factors(input: Tensor, upper: bool, vectors: bool = True) -> Any:
     one triangle of the matrix is read."""
 
 
-def _eig_meta(input: TensorMeta) -> tuple[TensorMeta, ...]:
+def _eig_meta(input: TensorMeta, vectors: bool = True) -> tuple[TensorMeta, ...]:
     shape, dtype = tuple(input.shape), input.dtype.to_complex()
-    return plain_meta(input, shape[:-1], dtype), matrix_meta(input, shape, dtype)
+    square = shape if vectors else (*shape[:-2], 0, 0)
+    return plain_meta(input, shape[:-1], dtype), matrix_meta(input, square, dtype)
 
 
-def _eig_backward(g: Any, y: Any) -> Tensor:
+def _eig_backward(g: Any, y: Any, input: Tensor, vectors: bool) -> Tensor:
     (gL, gV), (L, V) = g, y
+    if not vectors:  # computed now that they are needed
+        Vh = adjoint(eig_factors(input)[1])
+        return late.fn("linalg.solve")(Vh, gL.unsqueeze(-1) * Vh)
     Vh = adjoint(V)
     middle = Vh @ gV
     diagonal = middle.diagonal(0, -2, -1)
@@ -294,8 +305,9 @@ def _eig_backward(g: Any, y: Any) -> Tensor:
     vjp={"input": _eig_backward},
     out=False,
 )
-def eig_factors(input: Tensor) -> Any:
-    """Eigenvalues and eigenvectors of a square matrix, always complex."""
+def eig_factors(input: Tensor, vectors: bool = True) -> Any:
+    """Eigenvalues and eigenvectors (or nothing, if those are not asked for) of a square matrix,
+    always complex."""
 
 
 # ---- singular values --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
+from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import join, ranges, select
 from lucerne.ops.norms import p_norm
@@ -78,10 +79,20 @@ def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     ones1, ones2 = square1.new_ones(square1.shape), square2.new_ones(square2.shape)
     left = join.cat([x1.mul(-2), square1, ones1], -1)
     right = join.cat([x2, ones2, square2], -1)
-    square = left.matmul(right.transpose(-2, -1)).clamp_min(0)
-    # The root of zero has an infinite slope; the distance of a point to itself has none.
-    zero = square.eq(0)
-    return square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+    return distance_of(left.matmul(right.transpose(-2, -1)))
+
+
+@composite(internal=True, out=False)
+def distance_slope(g: Tensor, y: Tensor) -> Tensor:
+    """The gradient of a square, from that of its root `y`: the root of zero has an infinite slope,
+    the distance of a point to itself has none."""
+    return select.choose(y == 0, 0, g / (2 * y))
+
+
+@composite(internal=True, out=False, vjp={"square": lambda g, y: distance_slope(g, y)})
+def distance_of(square: Tensor) -> Tensor:
+    """The root of a squared distance, which may have been rounded below zero."""
+    return square.clamp_min(0).sqrt()
 
 
 @composite(
@@ -110,9 +121,42 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     rows = input.shape[0]
+    if p == 2 and 0 not in input.shape:
+        return upper_distances(input)
     first, second = ranges.triu_indices(rows, rows, 1, device=input.device).unbind(0)
     away = input.index_select(0, first) - input.index_select(0, second)
     return p_norm(away, p, (-1,), False) if away.shape[-1] else away.sum(-1)
+
+
+def _upper_distances_back(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
+    """Each distance pulls its two rows apart: sums of differences, as one product of matrices.
+    Only differences count, so rows are taken from their mean, where they round least."""
+    rows = input.shape[0]
+    upper = ranges.triangle(rows, rows, 1, input.device, False)
+    pull = g.new_zeros((rows, rows)).masked_scatter(upper, distance_slope(g * 2, y))
+    pull = pull + pull.t()
+    x = input - input.mean(0, True)
+    return x * pull.sum(1, True) - pull.matmul(x)
+
+
+def _upper_meta(input: TensorMeta, columns: TensorMeta) -> TensorMeta:
+    rows = input.shape[0]
+    return make_meta(input.dtype, (rows * (rows - 1) // 2,), None, input.device)
+
+
+@composite(internal=True, out=False, opmath=True, meta=_upper_meta)
+def upper_norms(input: Tensor, columns: Tensor) -> Tensor:
+    """Distances of the rows of a matrix to those below; `columns` is the same matrix turned."""
+    rows = input.shape[0]
+    away = input.unsqueeze(-1) - columns.unsqueeze(0)
+    every = (away * away).sum((1,)).sqrt()
+    return every.masked_select(ranges.triangle(rows, rows, 1, input.device, False))
+
+
+@composite(internal=True, out=False, vjp={"input": _upper_distances_back})
+def upper_distances(input: Tensor) -> Tensor:
+    """Euclidean distances of all pairs of rows."""
+    return upper_norms(input.contiguous(), input.t().contiguous())
 
 
 @front()

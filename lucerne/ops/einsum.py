@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import string
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -264,6 +265,91 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
     return result.sum(rest) if len(operands) == 1 else result.squeeze(tuple(rest))
 
 
+# ---- two operands, as most calls have them ------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """How two operands become one product of matrices: orders and shapes, None where the operand
+    is right as it stands."""
+
+    swapped: bool
+    left_order: tuple[int, ...] | None
+    left_shape: tuple[int, ...] | None
+    right_order: tuple[int, ...] | None
+    right_shape: tuple[int, ...] | None
+    shape: tuple[int, ...] | None
+    order: tuple[int, ...] | None
+
+
+@functools.lru_cache(maxsize=1024)
+def _pair(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> Pair | None:
+    """The plan of a plain equation (an arrow, each label once in each operand, no ellipsis, equal
+    sizes, nothing to sum but shared labels); None: only the general way can tell."""
+    terms, arrow, out = equation.replace(" ", "").partition("->")
+    a, comma, b = terms.partition(",")
+    sizes = dict(zip(a, left)) | dict(zip(b, right))  # noqa: B905 - lengths are checked below
+    plain = arrow and comma and all(c in LETTERS for c in a + b + out)
+    plain = plain and all(len(set(t)) == len(t) for t in (a, b, out))
+    if not plain or (len(a), len(b)) != (len(left), len(right)) or set(out) - set(a + b):
+        return None
+    if [sizes[c] for c in a] != list(left) or [sizes[c] for c in b] != list(right):
+        return None
+    summed = sorted(set(a) & set(b) - set(out), key=LETTERS.index)
+    if not summed or (set(a) ^ set(b)) - set(out):
+        return None
+    both = [c for c in out if c in a and c in b]
+    if any(sizes[c] == 1 for c in sizes if c not in both):  # a size of one may mean to broadcast
+        return None
+    only = [c for c in out if c not in b], [c for c in out if c not in a]
+    swapped = bool(only[0] and only[1]) and "".join(both + only[1] + only[0]) == out
+    if swapped:
+        a, b, only = b, a, (only[1], only[0])
+    made = both + only[0] + only[1]
+    given = _order_and_shape(a, (both, only[0], summed), sizes)
+    taken = _order_and_shape(b, (both, summed, only[1]), sizes)
+    shape = tuple([sizes[c] for c in made])
+    whole = len(only[0]) == len(only[1]) == 1 and len(both) <= 1
+    order = tuple([made.index(c) for c in out])
+    return Pair(swapped, *given, *taken, None if whole else shape, _or_none(order))
+
+
+def _order_and_shape(
+    labels: str, groups: tuple[list[str], ...], sizes: dict[str, int]
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """How to make a (batch of) matrices with these groups of dimensions of an operand."""
+    groups = groups if groups[0] else groups[1:]
+    order = tuple([labels.index(c) for g in groups for c in g])
+    shape = tuple([sh.numel([sizes[c] for c in g]) for g in groups])
+    return _or_none(order), None if all(len(g) == 1 for g in groups) else shape
+
+
+def _or_none(order: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if order == tuple(range(len(order))) else order
+
+
+def _laid(x: Tensor, order: tuple[int, ...] | None, shape: tuple[int, ...] | None) -> Tensor:
+    x = x if order is None else x.permute(order)
+    return x if shape is None else x.reshape(shape)
+
+
+def _product_of(pair: Pair, left: Tensor, right: Tensor) -> Tensor:
+    check_scalar_types(left, right)
+    refuse_bool("bmm", left.dtype)
+    if pair.swapped:
+        left, right = right, left
+    made = batch_matmul(
+        _laid(left, pair.left_order, pair.left_shape),
+        _laid(right, pair.right_order, pair.right_shape),
+    )
+    made = made if pair.shape is None else made.reshape(pair.shape)
+    return made if pair.order is None else made.permute(pair.order)
+
+
+def _plain_sizes(operands: Any) -> bool:
+    """Whether all sizes are numbers (those of a function that is captured may stand for more)."""
+    return all(type(n) is int for x in operands for n in x.shape)
+
+
 @composite(
     internal=True,
     name="einsum_list",
@@ -273,6 +359,10 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
 )
 def einsum_list(equation: str, operands: TensorList) -> Tensor:
     """`einsum` with its operands in a list."""
+    if len(operands) == 2 and _plain_sizes(operands):
+        pair = _pair(equation, *(tuple(x.shape) for x in operands))
+        if pair is not None:
+            return _product_of(pair, operands[0], operands[1])
     left, arrow, right = equation.partition("->")
     inputs = parse_inputs(left)
     wide = _check_counts(operands, inputs)

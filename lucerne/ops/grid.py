@@ -11,7 +11,8 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ops.join import cat, stack
-from lucerne.ops.select import where
+from lucerne.ops.move import counted, filled
+from lucerne.ops.select import choose, where
 from lucerne.ops.tap_sums import tap_gather
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -82,10 +83,66 @@ def _axis_taps(
     return [low, low + 1], [low + 1 - x, x - low]
 
 
+@composite(internal=True, out=False)
+def linear_slope(g: Tensor, places: Tensor, steps: Tensor) -> Tensor:
+    """The gradient of a position from those of the weights of its two taps."""
+    return choose(places < 0, 0, choose(steps == 0, -g, g)).sum((1,), keepdim=True)
+
+
+def _linear_taps_back(g: Any, y0: Tensor, steps: Tensor) -> Tensor:
+    return linear_slope(g[1], y0, steps)
+
+
+@composite(internal=True, out=False, vjp={"x": _linear_taps_back})
+def linear_taps(x: Tensor, steps: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """The two taps of positions (N, 1, P) along one dimension: whole places (N, 2, P), -1 outside
+    the image, and weights. `steps` is 0 and 1 as a column, `last` the last place in the image."""
+    low = x.floor()
+    place = low + steps
+    inside = (place >= 0) & (place <= last)
+    weight = choose(steps == 0, low + 1 - x, x - low)
+    return choose(inside, place, -1.0).to(dt.int64), choose(inside, weight, 0.0)
+
+
+def _crossed_back(g: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    return g[1] * right, g[1] * left
+
+
+@composite(internal=True, out=False, vjp={("left", "right"): _crossed_back})
+def crossed_taps(
+    index: Tensor, places: Tensor, left: Tensor, right: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Taps of some dimensions (N, T, 1, P) and of the next one (N, 1, t, P), together."""
+    outside = (index < 0) | (places < 0)
+    # No tap has the weight 0 already; naming it here makes one loop of both results.
+    return choose(outside, -1, index * size + places), choose(outside, 0.0, left * right)
+
+
+def _linear(grid: Tensor, spatial: sh.Shape, padding: str, align: bool) -> tuple[Tensor, Tensor]:
+    """`_taps` of the linear modes, in few kernels whose code does not depend on sizes."""
+    n, points = grid.shape[0], math.prod(grid.shape[1:-1])
+    steps = counted(0, 1, 2, grid.dtype, grid.device).reshape(2, 1)
+    index: Any = None
+    for d, size in enumerate(spatial):
+        x = grid.select(-1, len(spatial) - 1 - d).reshape(n, 1, points)
+        x = _padded(_unnormalized(x, size, align), size, padding, align)
+        places, weights = linear_taps(x, steps, filled((), size - 1, x.dtype, x.device, None))
+        if index is None:
+            index, weight = places, weights
+            continue
+        step = filled((), size, dt.int64, x.device, None)
+        sides = (index.unsqueeze(2), places.unsqueeze(1), weight.unsqueeze(2), weights.unsqueeze(1))
+        index, weight = crossed_taps(*sides, step)
+        index, weight = (t.reshape(n, -1, points) for t in (index, weight))
+    return index, weight
+
+
 def _taps(
     grid: Tensor, spatial: sh.Shape, mode: str, padding: str, align: bool
 ) -> tuple[Tensor, Tensor]:
     """Flat places (N, T, P), -1 outside the image, and weights of the taps of each point."""
+    if mode == "bilinear" and grid.numel():
+        return _linear(grid, spatial, padding, align)
     n, points = grid.shape[0], math.prod(grid.shape[1:-1])
     index: Any = None
     for d, size in enumerate(spatial):

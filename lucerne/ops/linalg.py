@@ -9,6 +9,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.ir.convert import Dtype
 from lucerne.ir.define import composite
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import complexes, ranges
@@ -74,7 +75,20 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     tensor([[2., 0.],
             [1., 2.]])
     """
-    factor, info = cholesky_ex(input, upper=upper)
+    check_square(input, "linalg.cholesky")
+    check_float(input, "linalg.cholesky")
+    return cholesky_checked(input, upper)
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=lambda input, upper: dc.matrix_meta(input, tuple(input.shape)),
+    vjp={"input": lambda g, y, upper: dc.cholesky_gradient(g, y, upper)},
+)
+def cholesky_checked(input: Tensor, upper: bool) -> Tensor:
+    """The Cholesky factor; raises where there is none."""
+    factor, info = dc.cholesky_factor(input, upper)
     raise_if_failed(info, "linalg.cholesky", "cholesky")
     return factor
 
@@ -82,10 +96,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 @composite(namespace="linalg", out="exact")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """LU factors in one matrix, pivots, and an info number instead of an error."""
-    check_matrix(A, "torch.lu_factor")
-    check_float(A, "torch.lu_factor")
-    if not pivot:
-        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+    _check_lu(A, pivot)
     packed, pivots, info = dc.lu_packed(A)
     if check_errors:
         raise_if_failed(info, "torch.linalg.lu_factor_ex", "lu")
@@ -95,9 +106,28 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 @composite(namespace="linalg", out="exact")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """LU factors in one matrix, and pivots; `lu_solve` takes them."""
-    packed, pivots, info = lu_factor_ex(A, pivot=pivot)
+    _check_lu(A, pivot)
+    return _LU_FACTOR(*lu_checked(A))
+
+
+def _check_lu(A: Tensor, pivot: bool) -> None:
+    check_matrix(A, "torch.lu_factor")
+    check_float(A, "torch.lu_factor")
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=lambda A: dc.lu_metas(A)[:2],
+    vjp={"A": lambda g, y0, y1: dc.lu_gradient(g[0], y0, y1)},
+)
+def lu_checked(A: Tensor) -> Any:
+    """LU factors in one matrix, and pivots; raises where a pivot is zero."""
+    packed, pivots, info = dc.lu_packed(A)
     raise_if_failed(info, "torch.linalg.lu_factor", "lu")
-    return _LU_FACTOR(packed, pivots)
+    return packed, pivots
 
 
 def unpack_factors(packed: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,7 +220,7 @@ def eigvals(input: Tensor) -> Tensor:
     """Eigenvalues of a square matrix."""
     check_square(input, "linalg.eigvals")
     check_float(input, "linalg.eigvals")
-    return eig(input)[0]
+    return dc.eig_factors(input, False)[0]
 
 
 @composite(
@@ -326,15 +356,16 @@ def lu_solve(
     return solve_adjoint_with_lu(LU, pivots, B) if adjoint else solve_with_lu(LU, pivots, B)
 
 
-def _solve_gradient(g: Tensor, A: Tensor, B: Tensor, left: bool) -> Tensor:
-    return solve(adjoint(A), g, left=left)
-
-
-def _solve_gradient_A(g: Tensor, A: Tensor, B: Tensor, left: bool, y: Any) -> Tensor:
-    back = _solve_gradient(g, A, B, left)
+def _solve_gradients(
+    g: Tensor, A: Tensor, B: Tensor, left: bool, y: Tensor, needs: Any
+) -> tuple[Tensor | None, Tensor]:
+    """Of both operands: that of A is a product with that of B."""
+    back = solve_checked(A, g, left, True)
+    if "A" not in needs:
+        return None, back
     if is_vector_case(A, B):
-        return -(back.unsqueeze(-1) @ conj_of(y).unsqueeze(-2))
-    return -(back @ adjoint(y)) if left else -(adjoint(y) @ back)
+        return -(back.unsqueeze(-1) @ conj_of(y).unsqueeze(-2)), back
+    return -(back @ adjoint(y) if left else adjoint(y) @ back), back
 
 
 def _solved(A: Tensor, B: Tensor, left: bool, name: str) -> tuple[Tensor, Tensor]:
@@ -359,13 +390,48 @@ def _by_columns(x: Tensor) -> Tensor:
     return x.transpose(-2, -1).contiguous().transpose(-2, -1) if x.ndim > 1 else x
 
 
+def _checked_gradients(
+    g: Tensor, A: Tensor, B: Tensor, left: bool, adjoint: bool, y: Tensor, needs: Any
+) -> tuple[Tensor | None, Tensor]:
+    if not adjoint:
+        return _solve_gradients(g, A, B, left, y, needs)
+    of_A, of_B = _solve_gradients(g, dc.adjoint(A), B, left, y, needs)
+    return None if of_A is None else dc.adjoint(of_A), of_B
+
+
+def _solution_meta(A: TensorMeta, B: TensorMeta, left: bool, adjoint: bool) -> TensorMeta | None:
+    """None: the body has something to say about the arguments."""
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or B.dtype is not A.dtype:
+        return None
+    if A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]) and left:
+        return dc.matrix_meta(B, tuple(B.shape)) if B.ndim > 1 else B.like(strides=(1,))
+    if B.ndim < 2 or B.shape[-2 if left else -1] != A.shape[-1]:
+        return None
+    if A.ndim != B.ndim or tuple(A.shape[:-2]) != tuple(B.shape[:-2]):
+        return None
+    shape = tuple(B.shape)
+    return dc.matrix_meta(B, shape) if left else dc.plain_meta(B, shape, B.dtype)
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=_solution_meta,
+    vjp={("A", "B"): _checked_gradients},
+)
+def solve_checked(A: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+    """The solution of a system with A or its adjoint; raises where a matrix is singular."""
+    found, info = _solved(dc.adjoint(A) if adjoint else A, B, left, "linalg.solve")
+    raise_if_failed(info, "torch.linalg.solve", "solve")
+    return found
+
+
 @composite(
     internal=True,
     name="solve_unchecked",
     out=False,
     vjp={
-        "A": lambda g, A, B, left, y0: _solve_gradient_A(g[0], A, B, left, y0),
-        "B": lambda g, A, B, left: _solve_gradient(g[0], A, B, left),
+        ("A", "B"): lambda g, A, B, left, y0, needs: _solve_gradients(g[0], A, B, left, y0, needs)
     },
 )
 def solve_unchecked(A: Tensor, B: Tensor, left: bool, name: str) -> Any:
@@ -395,9 +461,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     >>> lucerne.linalg.solve(lucerne.tensor([[2.0, 0.0], [0.0, 4.0]]), lucerne.tensor([2.0, 2.0]))
     tensor([1.0000, 0.5000])
     """
-    found, info = solve_unchecked(A, B, left, "linalg.solve")
-    raise_if_failed(info, "torch.linalg.solve", "solve")
-    return found
+    return solve_checked(A, B, left, False)
 
 
 @composite(
@@ -410,9 +474,26 @@ def inverse_unchecked(A: Tensor) -> Any:
     """Inverse and info number; a singular matrix raises no error."""
     check_square(A, "linalg.inv")
     check_float(A, "linalg.inv")
+    return _inverse_and_info(A)
+
+
+def _inverse_and_info(A: Tensor) -> tuple[Tensor, Tensor]:
     packed, pivots, info = dc.lu_packed(A)
     n = A.shape[-1]
     return solve_with_lu(packed, pivots, identity(n, n, A).expand(A.shape)), info
+
+
+@composite(
+    internal=True,
+    out=False,
+    meta=lambda A: dc.matrix_meta(A, tuple(A.shape)),
+    vjp={"A": lambda g, y: -(adjoint(y) @ (g @ adjoint(y)))},
+)
+def inverse_checked(A: Tensor) -> Tensor:
+    """Inverse; raises where a matrix is singular."""
+    found, info = _inverse_and_info(A)
+    raise_if_failed(info, "linalg.inv", "inv")
+    return found
 
 
 @composite(namespace="linalg", out="exact")
@@ -432,9 +513,9 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
 )
 def inv(A: Tensor) -> Tensor:
     """The matrix whose product with A is the identity."""
-    found, info = inverse_unchecked(A)
-    raise_if_failed(info, "linalg.inv", "inv")
-    return found
+    check_square(A, "linalg.inv")
+    check_float(A, "linalg.inv")
+    return inverse_checked(A)
 
 
 @composite(name="inverse", method=True, oracle=np.linalg.inv, samples=[([[4.0, 1.0], [1.0, 3.0]],)])
@@ -453,11 +534,19 @@ def _without_zeros(packed: Tensor) -> Tensor:
     return packed + ((diagonal == 0).to(packed.dtype) * tiny).diag_embed()
 
 
-def _scaled_adjoint_inverse(A: Tensor, factor: Tensor) -> Tensor:
-    """`factor * A^-H` for each matrix."""
+@composite(internal=True, out=False, meta=lambda A, factor: dc.matrix_meta(A, tuple(A.shape)))
+def scaled_adjoint_inverse(A: Tensor, factor: Tensor) -> Tensor:
+    """`factor * A^-H` for each matrix, a tiny pivot in the place of one that is zero."""
     packed, pivots, _ = dc.lu_packed(A)
     right = factor.to(A.dtype).unsqueeze(-1).expand(A.shape[:-1]).diag_embed()
     return solve_adjoint_with_lu(_without_zeros(packed), pivots, right)
+
+
+def _determinant_meta(A: TensorMeta) -> TensorMeta | None:
+    """None: the body refuses such a tensor."""
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.dtype.category < dt.FLOAT:
+        return None
+    return dc.plain_meta(A, tuple(A.shape[:-2]), A.dtype)
 
 
 def _sign_of_exchanges(pivots: Tensor, dtype: Dtype) -> Tensor:
@@ -470,7 +559,8 @@ def _sign_of_exchanges(pivots: Tensor, dtype: Dtype) -> Tensor:
 @composite(
     namespace="linalg",
     out="exact",
-    vjp={"A": lambda g, A, y: _scaled_adjoint_inverse(A, g * conj_of(y))},
+    meta=lambda A: _determinant_meta(A),
+    vjp={"A": lambda g, A, y: scaled_adjoint_inverse(A, g * conj_of(y))},
     oracle=np.linalg.det,
 )
 def det(A: Tensor) -> Tensor:
@@ -486,7 +576,7 @@ def _slogdet_backward(g: Any, A: Tensor, y0: Tensor) -> Tensor:
     if A.dtype.category == dt.COMPLEX:
         turn = (g[0] * conj_of(y0)).imag
         factor = complexes.complex(factor, turn)
-    return _scaled_adjoint_inverse(A, factor)
+    return scaled_adjoint_inverse(A, factor)
 
 
 @composite(namespace="linalg", out="exact", vjp={"A": _slogdet_backward}, oracle=np.linalg.slogdet)

@@ -78,6 +78,12 @@ _REASONS = {
 }
 
 
+def failed(name: str, kind: str, at: int, number: int, batched: bool) -> LinAlgError:
+    """The error of a factorisation whose matrix `at` ended with this info number."""
+    where = f"(Batch element {at}): " if batched else ""
+    return LinAlgError(f"{name}: {where}{_REASONS[kind].format(number)}")
+
+
 def raise_if_failed(info: Tensor, name: str, kind: str) -> None:
     """Read the info numbers of a factorisation and complain about the first that isn't zero."""
     if info.device.type == "meta" or not info.numel():
@@ -86,8 +92,7 @@ def raise_if_failed(info: Tensor, name: str, kind: str) -> None:
     at = next((i for i, n in enumerate(numbers) if n), None)
     if at is None:
         return
-    where = f"(Batch element {at}): " if info.ndim else ""
-    raise LinAlgError(f"{name}: {where}{_REASONS[kind].format(numbers[at])}")
+    raise failed(name, kind, at, numbers[at], info.ndim > 0)
 
 
 def is_vector_case(A: Tensor, B: Tensor) -> bool:

@@ -13,6 +13,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite
 from lucerne.ir.dispatch import raise_if
 from lucerne.ir.op import Tensor
+from lucerne.ops.select import choose
 
 FUNCTIONAL = "nn.functional"
 
@@ -137,6 +138,67 @@ def l1_loss(
     return reduced((a - b).abs(), reduction)
 
 
+@composite(internal=True, opmath=True, out=False)
+def bounded_slope(g: Tensor, input: Tensor, target: Tensor, bound: float, slope: float) -> Tensor:
+    """The gradient of a loss that is a parabola up to the distance `bound`, of slope 1 / `slope`,
+    and straight from there on."""
+    x = input - target
+    edge = bound / slope
+    return choose(x <= -bound, g * -edge, choose(x >= bound, g * edge, g * (x / slope)))
+
+
+def _bounded_vjp(
+    g: Tensor,
+    input: Tensor,
+    target: Tensor,
+    reduction: str,
+    bound: float,
+    slope: float,
+    needs: frozenset[str],
+) -> tuple[Any, Any]:
+    each = g / max(input.numel(), 1) if reduction == "mean" else g
+    by_input = bounded_slope(each, input, target, bound, slope)
+    return by_input, -by_input if "target" in needs else None
+
+
+def _smooth_vjp(
+    g: Tensor,
+    input: Tensor,
+    target: Tensor,
+    reduction: str,
+    beta: float,
+    needs: frozenset[str],
+) -> tuple[Any, Any]:
+    return _bounded_vjp(g, input, target, reduction, beta, beta, needs)
+
+
+@composite(internal=True, out=False, vjp={("input", "target"): _smooth_vjp})
+def smooth_error(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
+    """`smooth_l1_loss` of two real tensors of one shape, `beta` above 0."""
+    distance = (input - target).abs()
+    square = distance * distance * (0.5 / beta)
+    return reduced(square.where(distance < beta, distance - 0.5 * beta), reduction)
+
+
+def _huber_vjp(
+    g: Tensor,
+    input: Tensor,
+    target: Tensor,
+    reduction: str,
+    delta: float,
+    needs: frozenset[str],
+) -> tuple[Any, Any]:
+    return _bounded_vjp(g, input, target, reduction, delta, 1.0, needs)
+
+
+@composite(internal=True, out=False, vjp={("input", "target"): _huber_vjp})
+def huber_error(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
+    """`huber_loss` of two real tensors of one shape."""
+    distance = (input - target).abs()
+    loss = (distance * distance * 0.5).where(distance <= delta, (distance - 0.5 * delta) * delta)
+    return reduced(loss, reduction)
+
+
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
 def smooth_l1_loss(
     input: Tensor,
@@ -156,6 +218,8 @@ def smooth_l1_loss(
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     a, b = _same_size(input, target)
+    if beta and a.dtype is b.dtype and a.dtype.category == dt.FLOAT:
+        return smooth_error(a, b, reduction, beta)
     distance = (a - b).abs()
     if beta == 0:
         return reduced(distance, reduction)
@@ -175,6 +239,8 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     a, b = _same_size(input, target)
+    if weight is None and a.dtype is b.dtype and a.dtype.category == dt.FLOAT:
+        return huber_error(a, b, reduction, delta)
     distance = (a - b).abs()
     loss = (distance * distance * 0.5).where(distance <= delta, (distance - 0.5 * delta) * delta)
     if weight is not None:

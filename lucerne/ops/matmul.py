@@ -11,6 +11,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
+from lucerne.ops.arithmetic import addcmul
 from lucerne.ops.checks import conj_of
 
 # ---- the primitive ----------------------------------------------------------------------------
@@ -406,6 +407,9 @@ def addr(
     """`beta * input + alpha * outer(vec1, vec2)`."""
     _check_addr(input, vec1, vec2, beta, alpha)
     start = _expanded(input, (vec1.shape[0], vec2.shape[0]))
+    kind = input.dtype
+    if beta == alpha == 1 and kind is vec1.dtype is vec2.dtype and kind.category == dt.FLOAT:
+        return addcmul(start, vec1.unsqueeze(1), vec2)
     product = vec1.unsqueeze(1) * vec2
     if input.dtype is product.dtype is dt.bool_:
         product = product & bool(alpha)
@@ -526,6 +530,15 @@ def _linear_meta(
     return make_meta(input.dtype, (*input.shape[:-1], n), None, input.device)
 
 
+def _is_usual_row(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether a vector can go the way of matrices, as the only row of one."""
+    if input.dtype is not weight.dtype or input.dtype.category == dt.BOOL:
+        return False
+    if tuple(input.shape) != (weight.shape[1],):
+        return False
+    return bias is None or (bias.dtype is weight.dtype and tuple(bias.shape) == (weight.shape[0],))
+
+
 def _as_rows(x: Tensor, width: int) -> Tensor:
     """All but the last dimension as one; a result of `linear` with a vector has no last one."""
     if x.ndim == 2:
@@ -534,12 +547,16 @@ def _as_rows(x: Tensor, width: int) -> Tensor:
 
 
 def _linear_input_vjp(g: Tensor, weight: Tensor, input_meta: TensorMeta) -> Tensor:
+    if input_meta.ndim == 1 and weight.ndim == 2:
+        return linear(g, conj_of(weight).transpose(0, 1))
     flat = conj_of(weight).reshape(-1, weight.shape[-1]) if weight.ndim == 1 else conj_of(weight)
     found = batch_matmul(_as_rows(g, flat.shape[0]), flat)
     return found if input_meta.ndim == 2 else found.reshape(input_meta.shape)
 
 
 def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Tensor:
+    if input.ndim == 1 and weight_meta.ndim == 2:
+        return g.unsqueeze(1) * conj_of(input)
     outputs = weight_meta.shape[0] if weight_meta.ndim == 2 else 1
     rows = _as_rows(conj_of(input), weight_meta.shape[-1])
     found = batch_matmul(_as_rows(g, outputs).transpose(0, 1), rows)
@@ -560,6 +577,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         if bias is not None:
             raise RuntimeError("mat2 must be a matrix, got 1-D tensor")
         return matmul(input, weight)
+    if input.ndim == 1 and _is_usual_row(input, weight, bias):
+        return linear(input.unsqueeze(0), weight, bias).squeeze(0)
     turned = weight.transpose(0, 1)
     if bias is None:
         return matmul(input, turned)

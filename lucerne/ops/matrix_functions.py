@@ -12,8 +12,10 @@ from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.dispatch import every_value
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ir.results import named
+from lucerne.ops import decompositions as dc
 from lucerne.ops import join, late, matmul, select
 from lucerne.ops.checks import conj_of
 from lucerne.ops.decompositions import adjoint, qr_factors, svd_factors, tri_solve
@@ -284,21 +286,44 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = Non
     relative = rcond if rcond is not None and rcond >= 0 else None
     if rcond is not None and rcond < 0:
         relative = float(np.finfo(A.dtype.to_real().storage).eps)
-    least = None if relative is None else 0.0
     fixed, full = A.detach(), driver == "gels"
+    rank = A.new_empty(0, dtype=dt.int64)
     if full:  # the rank is taken for granted
         found = _by_triangle(A, right)
+    elif driver == "gelsy":
+        found, rank = least_squares(A, right, relative)
     else:
-        found = pseudo_inverse(A, least, relative, False) @ right
+        found, rank = _by_singular_values(A, right, relative)
     solution = _in_work_space(found, max(m, n))
     empty = A.new_empty(0, dtype=A.dtype.to_real())
-    rank = A.new_empty(0, dtype=dt.int64) if full else rank_of(fixed, least, relative, False)
     # Even when there are none, residuals are part of the graph.
     residuals = A.reshape(-1).narrow(0, 0, 0).abs()
     if m > n and driver != "gelsy" and (full or _all_full(rank, n)):
         residuals = (A @ solution - right).abs().square().sum(-2)
     values = svdvals(fixed) if driver in ("gelsd", "gelss") else empty
     return _LSTSQ(solution.squeeze(-1) if vector else solution, residuals, rank, values)
+
+
+def _least_squares_meta(A: TensorMeta, B: TensorMeta, relative: float | None) -> Any:
+    """None: the body broadcasts."""
+    *batch, _, n = A.shape
+    if tuple(B.shape[:-2]) != tuple(batch) or B.ndim != A.ndim or not A.numel:
+        return None
+    shape = (*batch, n, B.shape[-1])
+    return dc.matrix_meta(B, shape), dc.plain_meta(A, tuple(batch), dt.int64)
+
+
+@composite(internal=True, out=False, meta=_least_squares_meta)
+def least_squares(A: Tensor, B: Tensor, relative: float | None) -> Any:
+    """X that makes `A X - B` smallest, and the rank of A: singular values below this share of the
+    largest one count as zero."""
+    return _by_singular_values(A, B, relative)
+
+
+def _by_singular_values(A: Tensor, B: Tensor, relative: float | None) -> tuple[Tensor, Tensor]:
+    least = None if relative is None else 0.0
+    found = pseudo_inverse(A, least, relative, False) @ B
+    return found, rank_of(A.detach(), least, relative, False)
 
 
 def _by_triangle(A: Tensor, right: Tensor) -> Tensor:

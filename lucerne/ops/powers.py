@@ -28,6 +28,8 @@ def _base_gradient(g: Tensor, input: Any, exponent: Any) -> Tensor:
     if not is_tensor(exponent):
         if exponent == 0:
             return zeros_of(g._meta)
+        if exponent in (2, 3) and not is_complex(input) and input.dtype is g.dtype:
+            return power_gradient(g, input, int(exponent))
         return g * conj_of(exponent * pow(input, exponent - 1))
     return choose(exponent == 0, 0.0, g * conj_of(exponent * pow(input, exponent - 1)))
 
@@ -54,6 +56,12 @@ def _log_number(base: Any, y: Tensor) -> Any:
         return found if is_complex(y) else found.real
     with np.errstate(all="ignore"):
         return float(np.log(float(base)))
+
+
+@composite(internal=True, opmath=True, out=False)
+def power_gradient(g: Tensor, input: Tensor, exponent: int) -> Tensor:
+    """What squares and cubes of real numbers pass back of a gradient."""
+    return g * (2 * input if exponent == 2 else 3 * (input * input))
 
 
 @pointwise(

@@ -192,10 +192,8 @@ def digamma(input: Tensor) -> Tensor:
 )
 def polygamma_of(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma, n at least 1."""
-    if n == 1:  # by reflection below one half, where the series does not reach
-        mirrored = s.zeta(input * 0 + 2, 1 - input)
-        below = (math.pi / s.sin(input * math.pi)) ** 2.0 - mirrored
-        return s.where(input < 0.5, below, s.zeta(input * 0 + 2, input))
+    if n == 1:
+        return s.trigamma(input)
     factor = (-1.0) ** (n + 1) * math.gamma(n + 1.0)
     return s.zeta(input * 0 + (n + 1), input) * factor
 

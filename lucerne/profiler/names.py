@@ -72,6 +72,8 @@ _RENAMED = {
     "cholesky_factor": "linalg_cholesky_ex", "lu_packed": "linalg_lu_factor_ex", "qr_factors":
     "linalg_qr", "eigh_factors": "linalg_eigh", "eig_factors": "linalg_eig", "svd_factors":
     "linalg_svd", "tri_solve": "linalg_solve_triangular", "solve_unchecked": "linalg_solve_ex",
+    "solve_checked": "linalg_solve_ex", "inverse_checked": "linalg_inv_ex",
+    "cholesky_checked": "linalg_cholesky_ex", "lu_checked": "linalg_lu_factor_ex",
     "inverse_unchecked": "linalg_inv_ex", "pair_distances": "cdist", "renormed": "renorm",
     "einsum_list": "einsum", "embedding_bag_rows": "embedding_bag", "grid_sample_op":
     "grid_sampler_2d", "median_dim": "median", "median_all": "median", "nanmedian_dim":
@@ -80,6 +82,11 @@ _RENAMED = {
     "slice_scatter", "lstm_gates": "_thnn_fused_lstm_cell", "gru_gates": "_thnn_fused_gru_cell",
     "tanh_gradient": "tanh_backward", "sigmoid_gradient": "sigmoid_backward", "relu_gradient":
     "threshold_backward", "gelu_gradient": "gelu_backward", "silu_gradient": "silu_backward",
+    "leaky_relu_gradient": "leaky_relu_backward", "hardtanh_gradient": "hardtanh_backward",
+    "elu_gradient": "elu_backward", "mish_gradient": "mish_backward", "softplus_gradient":
+    "softplus_backward", "logsigmoid_gradient": "log_sigmoid_backward", "hardsigmoid_gradient":
+    "hardsigmoid_backward", "hardswish_gradient": "hardswish_backward", "smooth_error":
+    "smooth_l1_loss", "huber_error": "huber_loss",
     "stft_frames": "stft", "istft_signal": "istft", "histogram_over": "histogram",
     "draw": "uniform_", "draw_each": "bernoulli_", "draw_categories": "multinomial",
     "gamma_of": "_standard_gamma", "dirichlet_of": "_sample_dirichlet", "normal_around": "normal",

@@ -417,7 +417,14 @@ def _run_watched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 
 def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
-    if not _is_plain_call(op, args) or overrides.is_override(out):
+    stack = _state.kernel_level
+    if stack and out is None and _state.cast is None and not _state.inference:
+        quick = stack[-1].quick
+        if quick is not None:
+            result = quick(op, args)
+            if result is not NotImplemented:
+                return result
+    if not is_plain_call(op, args) or overrides.is_override(out):
         return _run_unusual(op, args, out)
     if out is not None:
         return run_into(op, args, out)
@@ -439,7 +446,8 @@ def _mark_inference(result: Any) -> None:
         r._storage.inference = True
 
 
-def _is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
+def is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
+    """Whether all tensors of a call are of types that override nothing."""
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t" and type(a) not in plain_types and type(a) not in _NUMBERS:
             return False

@@ -38,27 +38,41 @@ from lucerne.tensor.tensor import Tensor
 class Cell:
     """Stands where a storage has its memory.
 
-    `readings` has the payload of each tensor over this storage, by its place in it: the offset and
-    the meta. The first is that of the tensor the storage was made for.
+    `payload` is that of the tensor the storage was made for, whose meta is `meta`; `others` has
+    those of other tensors over the storage, by their place in it: the offset and the meta.
     """
 
-    __slots__ = ("first", "level", "own", "readings")
+    __slots__ = ("level", "meta", "others", "own", "payload")
     address = 0
 
     def __init__(self, level: Level, meta: TensorMeta, payload: Any, own: bool) -> None:
         self.level = level
-        self.first = 0, meta
-        self.readings: dict[tuple[int, TensorMeta], Any] = {self.first: payload}
+        self.meta = meta
+        self.payload = payload
         self.own = own
         """Whether nothing outside of the level can see the memory of the payload."""
+        self.others: dict[tuple[int, TensorMeta], Any] | None = None
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(f"a tensor inside {self.level.name} has no bytes to look at")
 
+    def get(self, t: Any) -> Any:
+        """The payload of a tensor over the storage, if it is known."""
+        meta = t._meta
+        if meta is self.meta and t._offset == 0:
+            return self.payload
+        return None if self.others is None else self.others.get((t._offset, meta))
+
+    def keep(self, t: Any, payload: Any) -> None:
+        """Note the payload of a view."""
+        if self.others is None:
+            self.others = {}
+        self.others[t._offset, t._meta] = payload
+
     def replace(self, payload: Any) -> None:
         """Give the storage another payload; views of it are read from the new one."""
-        self.readings.clear()
-        self.readings[self.first] = payload
+        self.payload = payload
+        self.others = None
 
 
 def cell_of(t: Any) -> Cell | None:
@@ -120,6 +134,7 @@ class Level(Interpreter):
     """
 
     level = "kernel"
+    is_transform = True
     name = "a transform"
     """How messages call it."""
 
@@ -199,12 +214,10 @@ class Level(Interpreter):
         if cell.level is not self:
             check_open(t)
             return None
-        place = t._offset, t._meta
-        found = cell.readings.get(place)
+        found = cell.get(t)
         if found is None:
-            at, meta = cell.first
-            found = self.reread(cell.readings[cell.first], meta, t._offset - at, t._meta)
-            cell.readings[place] = found
+            found = self.reread(cell.payload, cell.meta, t._offset, t._meta)
+            cell.keep(t, found)
         return found
 
     def owns(self, t: Any) -> bool:
@@ -238,12 +251,12 @@ class Level(Interpreter):
         result = plan_for(op, args).run(args)
         results = result if isinstance(result, tuple) else (result,)
         cell = args[0]._storage.buffer
-        missing = [r for r in results if (r._offset, r._meta) not in cell.readings]
+        missing = [r for r in results if cell.get(r) is None]
         if missing:
             with outside(self.depth):
                 payloads = self.view(op, args, results)
             for r, payload in zip(results, payloads, strict=True):
-                cell.readings[r._offset, r._meta] = payload
+                cell.keep(r, payload)
         for r in results:
             self.note(r)
         return result

@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device
+from lucerne.ir.dispatch import state
 from lucerne.tensor import convert
 from lucerne.tensor.sharing import is_shared, share_memory_
 from lucerne.tensor.tensor import Tensor
@@ -115,7 +116,9 @@ def sparse_dim(self: Any) -> int:
 
 
 def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
-    """Itself: a strided tensor is dense."""
+    """Itself: a strided tensor is dense (unless it stands for others inside vmap)."""
+    if state.kernel_level:
+        self = state.kernel_level[-1].densified(self)
     return self if dtype is None else self.to(dtype)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import numbers
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,19 @@ def is_override(x: Any) -> bool:
     )
 
 
-def overriding(candidates: Iterable[Any]) -> list[Any]:
-    """One argument of each overriding type, subclasses before their bases."""
+def one_of_each(candidates: Iterable[Any], wanted: Callable[[Any], bool]) -> list[Any]:
+    """One wanted argument of each type, subclasses before their bases."""
     found: list[Any] = []
     for a in candidates:
-        if is_override(a) and type(a) not in [type(f) for f in found]:
+        if wanted(a) and type(a) not in [type(f) for f in found]:
             at = next((i for i, f in enumerate(found) if issubclass(type(a), type(f))), len(found))
             found.insert(at, a)
     return found
+
+
+def overriding(candidates: Iterable[Any]) -> list[Any]:
+    """One argument of each overriding type, subclasses before their bases."""
+    return one_of_each(candidates, is_override)
 
 
 def ask(
@@ -83,10 +88,20 @@ def _candidates(op: Op, args: tuple[Any, ...]) -> Iterator[Any]:
             yield a
 
 
+_NUMBERS = frozenset({int, float, bool, str, tuple, type(None)})
+"""Types of arguments that never want to see a call."""
+
+
 def any_override(op: Op, args: tuple[Any, ...]) -> bool:
     if not _state.overrides_enabled:
         return False
-    return any(is_override(a) for a in _candidates(op, args))
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "l" and isinstance(a, tuple):
+            if any(is_override(x) for x in a):
+                return True
+        elif type(a) not in plain_types and type(a) not in _NUMBERS and is_override(a):
+            return True
+    return False
 
 
 def offer(op: Op, args: tuple[Any, ...], out: Any) -> tuple[bool, Any]:
@@ -166,7 +181,23 @@ def call_front(public: Any, function: Any, args: tuple[Any, ...], kwargs: dict[s
 dispatch.entry.front = call_front
 
 
-class FunctionMode(dispatch.Interpreter):
+class Mode(dispatch.Interpreter):
+    """What function modes and dispatch modes have in common."""
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
+        """The old spelling of `with Mode(...)`."""
+        return cls(*args, **kwargs)
+
+
+def unchanged(
+    self: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+) -> Any:
+    """The handler of a mode that changes nothing."""
+    return func(*args, **(kwargs or {}))
+
+
+class FunctionMode(Mode):
     """While entered, sees every op call of the thread in its `__torch_function__`.
 
     >>> import lucerne
@@ -196,23 +227,11 @@ class FunctionMode(dispatch.Interpreter):
         types = tuple(type(f) for f in overriding(_candidates(op, args)))
         return self.__torch_function__(func, types, positional, named)
 
-    @classmethod
-    def push(cls, *args: Any, **kwargs: Any) -> Any:
-        """The old spelling of `with Mode(...)`."""
-        return cls(*args, **kwargs)
-
 
 class BaseFunctionMode(FunctionMode):
     """A mode that changes nothing."""
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return func(*args, **(kwargs or {}))
+    __torch_function__ = unchanged
 
 
 def current_mode() -> FunctionMode | None:

@@ -15,14 +15,14 @@ from typing import Any, NoReturn
 from lucerne.base.defaults import get_default_dtype
 from lucerne.base.device import HOST, device
 from lucerne.ir import dispatch
-from lucerne.ir.dispatch import InPlace, Interpreter, Proceed
+from lucerne.ir.dispatch import InPlace, Proceed
 from lucerne.ir.meta import make_meta
 from lucerne.ir.op import Op
 from lucerne.ops import aten
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.overrides import dispatching
+from lucerne.tensor.overrides import Mode, dispatching, one_of_each, unchanged
 from lucerne.tensor.storage import Storage
 
 _state = dispatch.state
@@ -91,12 +91,7 @@ def wanted(args: tuple[Any, ...]) -> bool:
 
 def _asking(args: Any) -> list[Any]:
     """One argument of each such class, subclasses before their bases."""
-    found: list[Any] = []
-    for a in _flat(args):
-        if type(a) in dispatching and type(a) not in [type(f) for f in found]:
-            at = next((i for i, f in enumerate(found) if issubclass(type(a), type(f))), len(found))
-            found.insert(at, a)
-    return found
+    return one_of_each(_flat(args), lambda a: type(a) in dispatching)
 
 
 def ask(op: Op, args: tuple[Any, ...], out: Any) -> Any:
@@ -178,7 +173,7 @@ def below_modes() -> Iterator[None]:
 # ---- modes -----------------------------------------------------------------------------------
 
 
-class DispatchMode(Interpreter):
+class DispatchMode(Mode):
     """While entered, sees every op of the thread in its `__torch_dispatch__`.
 
     >>> import lucerne as torch
@@ -237,23 +232,11 @@ class DispatchMode(Interpreter):
             _state.refresh()
         return found is not NotImplemented
 
-    @classmethod
-    def push(cls, *args: Any, **kwargs: Any) -> Any:
-        """The old spelling of `with Mode(...)`."""
-        return cls(*args, **kwargs)
-
 
 class BaseDispatchMode(DispatchMode):
     """A mode that changes nothing."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        return func(*args, **(kwargs or {}))
+    __torch_dispatch__ = unchanged
 
 
 def mode_stack() -> list[DispatchMode]:

@@ -31,13 +31,14 @@ def manual_seed(seed: int) -> Any:
     return default_generator.manual_seed(int(seed))
 
 
-def new_key() -> Any:
-    """The key of one call of a compiled program (two int64: a seed and an offset).
+def new_key(device: Any = None) -> Any:
+    """The key of one call of a compiled program (two int64: a seed and an offset), on a device.
 
     It is drawn from the default generator: seeds and states decide over programs too, and no two
     calls get the same.
     """
-    return randint(0, _KEYS, _KEY_SIZE)
+    made: Any = randint(0, _KEYS, _KEY_SIZE)
+    return made if device is None or device == made._meta.device else made.to(device)
 
 
 def seed() -> int:

@@ -36,5 +36,7 @@ from lucerne.tiles.language import sum as sum
 from lucerne.tiles.language import variable as variable
 from lucerne.tiles.language import where as where
 from lucerne.tiles.language import zeros as zeros
+from lucerne.tiles.tuning import Tuned as Tuned
+from lucerne.tiles.tuning import autotune as autotune
 
 globals().update(_ELEMENTWISE)

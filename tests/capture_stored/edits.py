@@ -132,7 +132,43 @@ def make():
 
 _FROZEN = "    net.bias.requires_grad_(False)\n    opt ="
 
+_CUSTOM = """
+KEPT = 2.0
+@torch.library.custom_op("edits::scaled", mutates_args=())
+def scaled(a: torch.Tensor, by: float = 1.5) -> torch.Tensor:
+    return a * KEPT * by
+@scaled.register_kernel("cpu")
+def on_host(a, by=1.5):
+    return a * KEPT * by + 0
+@scaled.register_fake
+def _(a, by=1.5):
+    return torch.empty_like(a)
+def setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0])
+def backward(ctx, g):
+    return g * 3 + ctx.saved_tensors[0], None
+scaled.register_autograd(backward, setup_context=setup)
+def f(a):
+    return scaled(a).sum()
+def make():
+    return f, (x().requires_grad_(),)
+"""
+_BY_NAME = _CUSTOM.replace("return scaled(a).sum()", "return torch.ops.edits.scaled(a).sum()")
 EDITS: dict[str, Edit] = {
+    "a kernel of a custom op": edit(_CUSTOM, "by + 0", "by + 1"),
+    "the other kernel": edit(_CUSTOM, "    return a * KEPT * by\n", "    return a * KEPT / by\n"),
+    "what a kernel sees": edit(_CUSTOM, "KEPT = 2.0", "KEPT = 3.0"),
+    "a schema": edit(_CUSTOM, "by: float = 1.5", "by: float = 2.5"),
+    "a fake implementation": edit(_CUSTOM, "empty_like(a)", "zeros_like(a)"),
+    "a derivative of a custom op": edit(_CUSTOM, "g * 3", "g * 4"),
+    "what a custom op saves": edit(_CUSTOM, "ctx.save_for_backward(inputs[0])",
+                                   "ctx.save_for_backward(inputs[0] * 1)"),
+    "a comment in a kernel": edit(_CUSTOM, "    return a * KEPT * by + 0",
+                                  "    # said more\n    return a * KEPT * by + 0", same=True),
+    "a kernel of an op that is found by name": edit(_BY_NAME, "by + 0", "by + 1"),
+    "a derivative of an op that is found by name": edit(_BY_NAME, "g * 3", "g * 4"),
+    "a comment in an op that is found by name": edit(_BY_NAME, "    return g",
+                                                     "    # more\n    return g", same=True),
     "a number": edit(_PLAIN, "* 2", "* 3"),
     "an operator": edit(_PLAIN, "* 2 + 1", "* 2 - 1"),
     "a comment": edit(_PLAIN, "    return a", "    # said more\n    return a", same=True),

@@ -107,6 +107,20 @@ def test_edits_make_programs_stale(name: str, bench: Bench, tmp_path: Path) -> N
     assert (before, after, back) == ("miss", "hit" if EDITS[name].same else "miss", "hit")
 
 
+def test_a_custom_op_that_the_key_does_not_see_is_not_stored(bench: Bench) -> None:
+    @torch.library.custom_op("stored::unseen", mutates_args=())
+    def unseen(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    unseen.register_fake(torch.empty_like)
+    assert bench.ask(looked_up, given())[1] == "refused"
+    assert "custom op ops.stored.unseen" in next(iter(bench.account.refused.values()))
+
+
+def looked_up(x: Any) -> Any:
+    return getattr(torch.ops.stored, "un" + "seen")(x) + 1
+
+
 # ---- what is in the key ------------------------------------------------------------------------
 
 

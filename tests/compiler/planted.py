@@ -169,7 +169,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a capture for all sizes looks at nothing else", "capture/families.py",
            "if not found or self.guards.failure(leaves, shape, sizes=False) is not None:", "if not found:"),
     Mutant("numbers are not guarded", ENTRY,
-           "if x is not value and not (type(x) is type(value) and _equal(x, value)):", "if type(x) is not type(value):"),
+           "if x is not value and not _equal(x, value):", "if type(x) is not type(value):"),
     Mutant("grad mode is not guarded", ENTRY, "if now != self.circumstances:", "if False:"),
     Mutant("a gradient that is there already is not guarded", ENTRY,
            "if tensor_of(owner, leaves).grad is not None:", "if False:"),

@@ -12,8 +12,14 @@ from torch.testing import make_tensor
 
 from tests.conformance import catalog, tree
 from tests.conformance.bridge import Memo, torch_bridge
-from tests.conformance.compare import Comparison, Policy, compare_ambiguous, significant_strides
-from tests.conformance.context import Context, number_of, quiet, run_torch
+from tests.conformance.compare import (
+    Comparison,
+    Policy,
+    Truth,
+    compare_ambiguous,
+    significant_strides,
+)
+from tests.conformance.context import Context, float64_truth, number_of, quiet, run_torch
 from tests.conformance.outcome import Outcome, attempt, both_succeeded
 from tests.conformance.rebind import Function, MissingError
 from tests.conformance.result import Sample, Tally
@@ -65,8 +71,15 @@ def _run_inplace(context: Context, function: Function, sample: Any, record: Samp
     if not both_succeeded(record, expected, got):
         return
     record.expect(got.result is ours, "returns self", f"returned another {type(got.result)}")
-    policy = Policy(exact=context.entry.random, undefined=context.entry.undefined)
+    policy = Policy(
+        exact=context.entry.random, undefined=context.entry.undefined, truth=_truth(context, sample)
+    )
     Comparison(record, context.bridge, policy).leaf(0, target, ours)
+
+
+def _truth(context: Context, sample: Any) -> Truth | None:
+    """As for results that are returned: where torch's own value is rough, float64 decides."""
+    return float64_truth(sample, lambda x: run_torch(context.entry.op, x), context.entry.dtype)
 
 
 # out=
@@ -158,7 +171,8 @@ def _run_out(context: Context, sample: Any, out: Any, case: str, record: Sample)
     _compare_warnings(record, case, expected, got)
     want, have = _identities(expected.result, out), _identities(got.result, ours)
     record.expect(want == have, "returns out", f"result is out: {want}, got {have}")
-    policy = Policy(OUT_VALUES, context.entry.random, context.entry.undefined)
+    truth = _truth(context, sample)
+    policy = Policy(OUT_VALUES, context.entry.random, context.entry.undefined, truth=truth)
     comparison = Comparison(record, context.bridge, policy)
     if context.entry.ambiguous:
         compare_ambiguous(comparison, sample, out, ours)

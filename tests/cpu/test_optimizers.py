@@ -10,6 +10,7 @@ import pytest
 
 import lucerne as torch
 from lucerne.backends.cpu.backend import CpuBackend
+from lucerne.backends.cpu.emit.target import HOST
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.graph import one_op_graph
@@ -92,3 +93,28 @@ def test_steps_are_counted_in_one_kernel(dtype: dt.dtype, count: int) -> None:
     rng = np.random.default_rng(5)
     counters = tuple(tensor(rng, dtype, ()) for _ in range(count))
     check("counted_up", (counters,), list(counters), dtype)
+
+
+@pytest.mark.skipif(not HOST.is_x86, reason="other processors are as fast with tiny numbers")
+def test_averages_do_not_stay_tiny() -> None:
+    """Of a gradient that became zero the average gets smaller: numbers below 2^-126, a hundred
+    times as slow as others, count as zero. All other code computes with them as before."""
+    rng = np.random.default_rng(6)
+    p, g, m, v = lists(rng, dt.float32, 4)
+    tiny = np.float32(2.0**-130)
+    for t in (*g, *m, *v):
+        t.values[...] = 0
+    for t in m:
+        t.values[...] = tiny
+    steps = tuple(tensor(rng, dt.float32, ()) for _ in SHAPES)
+    for s in steps:
+        s.values[...] = 3
+    before = [t.values.copy() for t in p]
+    args = (p, g, m, v, (), steps, 1e-2, 0.9, 0.99, 0.0, 1e-8, False, False, False)
+    step("adam_update", args, [*p, *m, *v])
+    assert not any(t.values.any() for t in m)
+    for t, values in zip(p, before, strict=True):
+        np.testing.assert_array_equal(t.values, values)
+    assert np.float32(2.0**-120) * np.float32(2.0**-10) == tiny
+    many = torch.full((100_000,), 2.0**-120) * 2.0**-10
+    assert (many == 2.0**-130).all()

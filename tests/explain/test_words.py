@@ -147,6 +147,19 @@ def test_guards() -> None:
     assert any("1 modules are built as they were, with the same 2 tensors" in g for g in found)
 
 
+def test_guards_tell_what_is_not_compared() -> None:
+    state = {"scale": 2.0, "seen": 0, "names": ["a"]}
+    compiled = torch.compile(lambda x: x * state["scale"])
+    compiled(torch.ones(2))
+    found = words.guards_in_words(compiled.fn, compiled.entries[0].guards)
+    assert "state['scale'] is 2.0" in found
+    assert "never read, so it may change: state['seen'], state['names']" in found[-1]
+    compiled = torch.compile(lambda x: torch.vmap(lambda y: y * state["scale"])(x))
+    compiled(torch.ones(2))
+    found = words.guards_in_words(compiled.fn, compiled.entries[0].guards)
+    assert found[-1].startswith("all that the function can reach is as it was (")
+
+
 def test_conditions_from_reasons() -> None:
     told = {
         "scale was 0.5": "scale is 0.5",

@@ -24,3 +24,10 @@ def test_disagreement_is_relative() -> None:
     a, b = {"w": torch.tensor([1.0, 200.0])}, {"w": torch.tensor([1.0, 100.0])}
     np.testing.assert_allclose(transforms.disagreement(a, b), 1.0)
     assert transforms.disagreement(a, a) == 0
+
+
+def test_ops_are_timed_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert transforms.main(["--ops", "--seconds", "0.01"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(transforms.chains(torch))
+    assert all(line.count("lucerne") == line.count("torch") == 2 for line in lines)

@@ -1,5 +1,6 @@
 """Every op with a gradient formula has a derivative in a direction, and both agree."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from lucerne.conformance import oracle
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
+from lucerne.tensor.forward import rules
 from lucerne.tensor.forward.rules import (
     HOLOMORPHIC,
     LINEAR,
@@ -138,3 +140,21 @@ def test_comparisons_have_no_tangent() -> None:
     op = op_.get("gt")
     x = lucerne.ones(2)
     assert tangents_of(op, (x, x), (x > x,), (x, None)) == (None,)
+
+
+def test_the_derivative_of_a_number_is_the_gradient_times_the_direction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An op that gives one number needs no graph: its gradient is computed, and that is all."""
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a formula was transposed")
+
+    scores, labels = lucerne.tensor([[1.0, 2.0, 0.5], [0.1, 0.2, 0.3]]), lucerne.tensor([0, 2])
+    loss = partial(lucerne.nn.functional.cross_entropy, target=labels)
+    direction = scores.cos()
+    want = (lucerne.func.grad(loss)(scores) * direction).sum()
+    monkeypatch.setattr(rules, "transposed", refuse)
+    found = lucerne.func.jvp(loss, (scores,), (direction,))[1]
+    assert found.shape == ()
+    assert abs(float(found) - float(want)) < 1e-6

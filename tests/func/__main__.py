@@ -1,4 +1,7 @@
-"""`python -m tests.func vmap`: every op of T0 and T1 under vmap against a Python loop."""
+"""`python -m tests.func vmap`: every op of T0 and T1 under vmap against a Python loop.
+
+`python -m tests.func compositions`: transforms of transforms, compiled against uncompiled.
+"""
 
 import argparse
 import sys
@@ -9,6 +12,7 @@ import torch
 
 from tests.conformance import catalog
 from tests.conformance.bridge import lucerne_bridge
+from tests.func import compositions
 from tests.func.against_loop import Verdict, check
 
 
@@ -41,13 +45,16 @@ def report(verdicts: list[Verdict], verbose: bool) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.func")
-    parser.add_argument("what", choices=["vmap"])
+    parser.add_argument("what", choices=["vmap", "compositions"])
     parser.add_argument("--tiers", default="T0,T1")
     parser.add_argument("--op", default="", help="names, or a regular expression")
     parser.add_argument("--max-samples", type=int, default=6)
     parser.add_argument("--grad", action="store_true", help="vmap(grad(op)) instead of vmap(op)")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--every", action="store_true", help="each pair of each function")
     options = parser.parse_args()
+    if options.what == "compositions":
+        return compositions.table(options.every)
     bridge = lucerne_bridge()
     verdicts = []
     start = time.time()

@@ -95,7 +95,6 @@ def test_what_we_do_not_read_is_said_clearly(legacy: bool) -> None:
         warnings.simplefilter("ignore")
         rows = [
             (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "quantized tensor"),
-            (torch.nested.nested_tensor([torch.ones(2)]), "nested tensor"),
             (torch.nn.Linear(2, 2), "state_dict"),
         ]
         for value, message in rows:

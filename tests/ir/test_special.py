@@ -25,6 +25,7 @@ _RANGES = {
     "ndtri": np.concatenate([np.linspace(1e-9, 1 - 1e-9, 997), _SMALL]),
     "erfinv": np.concatenate([np.linspace(-1, 1, 997), _SMALL, 1 - 10.0 ** -np.arange(1, 16)]),
     "digamma": np.concatenate([np.linspace(-9.73, 30, 997), [1e-9, 1e8]]),
+    "trigamma": np.concatenate([np.linspace(0.01, 30, 997), [1e-3, 1e8]]),
 }
 
 
@@ -37,6 +38,8 @@ def _pairs(name: str) -> tuple[Any, Any]:
 
 
 def _expected(name: str, *operands: Any) -> Any:
+    if name == "trigamma":
+        return scipy.polygamma(1, *operands)
     return scipy.airy(*operands)[0] if name == "airy_ai" else getattr(scipy, name)(*operands)
 
 

@@ -139,6 +139,10 @@ class CpuBackend:
     catchers = fused.CATCHERS
     over_operand = fused.OVER_OPERAND
 
+    def updates(self, node: Node, op: str) -> bool:
+        """Products of tiles do Adam's step for the weight whose gradient they are."""
+        return fused.updates(node, op)
+
     def is_costly(self, node: Node) -> bool:
         """Ops with long code: behind a large product they would wait for each other."""
         return node.op.kind == op_.POINTWISE and node.op.name not in CHEAP

@@ -19,7 +19,7 @@ from lucerne.backends.cpu.emit.types import int_of
 from lucerne.backends.cpu.math import complexes, integer
 from lucerne.backends.cpu.math.lanes import Lanes
 from lucerne.backends.cpu.math.number import NotTaken, Num, common_dtype
-from lucerne.backends.cpu.math.powers import power_by_number
+from lucerne.backends.cpu.math.powers import complex_power_by_number, power_by_number
 from lucerne.backends.cpu.math.storage import COMPUTED, STORED
 from lucerne.backends.cpu.math.table import is_written, real_function
 from lucerne.base import dtype as dt
@@ -102,6 +102,19 @@ class LlvmScalar(Lanes, Scalar):
             return Num(a.dtype, *complexes.multiply(self.f, _pair(a), _pair(b)))
         return Num(a.dtype, a.re * b.re)
 
+    def mul_add(self, a: Any, b: Any, c: Any) -> Num:
+        a, b, c = self._together(a, b, c)
+        if a.dtype.category != dt.FLOAT:
+            return self.add(self.mul(a, b), c)
+        return Num(a.dtype, self.f.fma(a.re, b.re, c.re))
+
+    def ndtr(self, x: Any) -> Num:
+        (x,) = self._together(x)
+        if is_written("normal_cdf", x.re.type.element):
+            return Num(x.dtype, real_function(self.f, "normal_cdf", x.re))
+        found: Num = self._formula("ndtr", x)
+        return found
+
     def div(self, a: Any, b: Any) -> Num:
         a, b = self._floats(a, b)
         if a.im is not None:
@@ -181,10 +194,16 @@ class LlvmScalar(Lanes, Scalar):
             a, b = self._integers(a, b)
             return Num(a.dtype, integer.power(f, a.re, b.re, a.dtype.is_signed))
         if a.im is not None:
-            return Num(a.dtype, *complexes.power(f, _pair(a), _pair(b)))
+            base, power = _pair(a), _pair(b)
+            if b.uniform:
+                found = complex_power_by_number(
+                    f, base, power, lambda: complexes.power(f, base, power)
+                )
+                return Num(a.dtype, *found)
+            return Num(a.dtype, *complexes.power(f, base, power))
         if b.uniform:
-            found = power_by_number(f, a.re, b.re, lambda: real_function(f, "pow", a.re, b.re))
-            return Num(a.dtype, found)
+            real = power_by_number(f, a.re, b.re, lambda: real_function(f, "pow", a.re, b.re))
+            return Num(a.dtype, real)
         return Num(a.dtype, real_function(f, "pow", a.re, b.re))
 
     def gcd(self, a: Any, b: Any) -> Num:

@@ -78,6 +78,8 @@ class Machine:
         self.hooks = hooks
         self.natives: Natives | None = getattr(hooks, "natives", None)
         """Who is told when native code comes back to user code; None: nobody cares."""
+        self.before: Callable[[Frame], Stop | None] | None = getattr(hooks, "before", None)
+        """Who is told before each instruction, also of runs inside native code; None: nobody."""
         self.frames: list[Frame] = []
         """Of the innermost run."""
         self.reraised: tuple[BaseException, Any, Any, bool] | None = None
@@ -233,6 +235,7 @@ class Machine:
     ) -> Outcome | Yielded:
         """The inner loop. `frames` is looked for by name by `base.where`."""
         left = -1 if most is None else most
+        before = before or self.before
         while frames:
             frame = frames[-1]
             handled = self.handled()

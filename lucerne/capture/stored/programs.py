@@ -168,8 +168,17 @@ class Writer:
     def _node(self, node: Node, numbers: dict[int, int]) -> Any:
         if not is_standard(node.op.body.__module__):
             raise UnstorableError(f"the op {node.op.qualified} is not one of this package")
+        name: Any = node.op.qualified
+        if node.op.host is not None:
+            number = self.world.number_of(getattr(node.op.host, "owner", None))
+            if number is None:
+                raise UnstorableError(
+                    f"the custom op {name} is found in a way that the key does not see: name its "
+                    "object, or torch.ops.namespace.name"
+                )
+            name = [number, name]
         args = [self.pack(_renumbered(a, numbers)) for a in node.args]
-        return [node.op.qualified, args, [self.meta(v.meta) for v in node.outputs]]
+        return [name, args, [self.meta(v.meta) for v in node.outputs]]
 
     def constant(self, t: Any) -> int:
         """The bytes from the first element to the last."""
@@ -273,9 +282,17 @@ class Reader:
         values = [graph.input(self.meta(m)) for m in inputs]
         for name, args, metas in nodes:
             given = tuple([self.unpack(a, values) for a in args])
-            values += graph.call(table[name], given, [self.meta(m) for m in metas])
+            op = self._custom(*name) if type(name) is list else table[name]
+            values += graph.call(op, given, [self.meta(m) for m in metas])
         graph.outputs = tuple([values[k] for k in outputs])
         return graph
+
+    def _custom(self, number: int, name: str) -> Any:
+        """The op that somebody defined under this name, in this process."""
+        op = op_.custom_ops().get(name)
+        if op is None or getattr(op.host, "owner", None) is not self.world.things[number]:
+            raise StaleError(f"the custom op {name} is another one")
+        return op
 
     def _constant(self, meta: int, raw: bytes) -> Any:
         made = new_tensor(self.metas[meta])

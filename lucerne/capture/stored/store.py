@@ -38,6 +38,7 @@ from lucerne.base.folder import Cache
 from lucerne.capture.backward import Joint
 from lucerne.capture.entry import Entry, Guards, circumstances
 from lucerne.capture.reach import Reach
+from lucerne.capture.stored import reads
 from lucerne.capture.stored.captures import CaptureReader, CaptureWriter, States, begin_states
 from lucerne.capture.stored.programs import StaleError, file_facts
 from lucerne.capture.stored.watch import Watch, digest_of_file, files_behind
@@ -216,6 +217,7 @@ class Asked:
             backward = None if joint is None else reader.program(joint["program"])
         with stages.timed("reach"):
             reach.loosen([(slot, slot.get()) for slot, _, _ in captured.stored], self.leaves)
+            reads.restore(data["reads"], reach, world, reader)
             reach.refresh()
             guards = Guards(self.leaves, self.shape, captured, reach)
         if not all(use.holds() for use in captured.uses):
@@ -293,6 +295,7 @@ class Asked:
         data: dict[str, Any] = {
             "files": files,
             "capture": writer.capture(captured),
+            "reads": reads.written(entry.guards.reach, self.world, writer),
             "program": writer.program(entry.stages.program),
             "key": bool(entry.key),
             "instance": self._watch is None,

@@ -32,7 +32,9 @@ from lucerne.base.shape import Size
 from lucerne.capture.reach import is_module, is_optimizer
 from lucerne.capture.stored.codes import facts_of, is_impure, is_standard
 from lucerne.capture.tree import LEAF
+from lucerne.ir import op as op_
 from lucerne.ir.op import Op
+from lucerne.ir.overload import OpOverload, OpOverloadPacket
 from lucerne.ir.words import meta_text
 from lucerne.tensor.base import Maker, TensorBase, plain_types
 from lucerne.tensor.random.generator import Generator, default_generator
@@ -337,6 +339,8 @@ class World:
         self._say(f"module {m.__name__}")
         if depth > _DEEPEST:
             return
+        if not depth and "ops" in names and m.__name__ == "lucerne":
+            self._custom_ops(names, at)  # torch.ops.namespace.name
         standard = is_standard(m.__name__)
         for name in sorted(names & vars(m).keys()):
             value = vars(m)[name]
@@ -385,6 +389,26 @@ class World:
         self._say(f"module {x.__name__}")
         if not is_standard(x.__name__):
             raise UnstorableError(f"{name_of(at)} is the module {x.__name__}")
+
+    def _described(self, x: Any, at: Path) -> None:
+        """Something of ours that says itself what counts: a custom op."""
+        self._say(type(x).__name__)
+        for name, part in x._world_parts():
+            self._say(name)
+            self.see(part, (at, f"'s {name}"))
+
+    def _overload(self, x: Any, at: Path) -> None:
+        """An op as `torch.ops` has it, or all overloads of one."""
+        self._say(f"{type(x).__name__} {x.__module__}.{x.__qualname__}")
+        self._custom_ops(frozenset((x.__qualname__.partition(".")[0],)), at)
+
+    def _custom_ops(self, names: frozenset[str], at: Path) -> None:
+        """The ops of users that are called so."""
+        for qualified, op in sorted(op_.custom_ops().items()):
+            owner = getattr(op.host, "owner", None)
+            if hasattr(owner, "_world_parts") and getattr(owner, "_name", None) in names:
+                self._say(qualified)
+                self.see(owner, (at, f"'s op {qualified}"))
 
     def _compiled(self, x: Any, at: Path) -> None:
         self._say("compiled")
@@ -436,6 +460,7 @@ _BY_TYPE: tuple[tuple[Any, Handler], ...] = (
     (types.ModuleType, World._python_module),
     (Generator, World._generator),
     (np.ndarray, World._array),
+    ((OpOverload, OpOverloadPacket), World._overload),
     ((*_WORDS, np.generic, np.ufunc, slice, types.GenericAlias, types.UnionType, Op), World._word),
     (_INERT, World._inert),
 )
@@ -454,6 +479,8 @@ def _handler(kind: type, x: Any) -> Handler:
             found = World._inert  # a logger; by name, as few programs need the module
         if found is None and kind.__module__ == "lucerne.capture.compiled":
             found = World._compiled
+        if found is None and hasattr(kind, "_world_parts"):
+            found = World._described
         if found is None:
             return World._object
         _KNOWN[kind] = found

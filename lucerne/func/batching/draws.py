@@ -6,6 +6,7 @@ from typing import Any
 
 from lucerne.func.batching.level import KINDS, Call, Unbatched, padded_rank
 from lucerne.ir import op as op_
+from lucerne.ops.join import stack
 from lucerne.tensor.base import TensorBase
 
 ERROR = (
@@ -27,6 +28,9 @@ def draw(call: Call) -> Any:
             return _same_for_each(call)
         return Unbatched(call.run(*values))
     values[0] = call.full(0)
+    if name == "draw" and values[1] == "permutation":  # of its own elements, each time
+        one = values[0].select(0, 0)
+        return stack([call.run(one, *values[1:]) for _ in range(call.size)])
     if name == "draw":
         return call.run(values[0].new_empty(values[0].shape), *values[1:])
     if name == "draw_each" and isinstance(values[2], TensorBase):

@@ -16,6 +16,7 @@ from lucerne.ops.join import cat_same
 from lucerne.ops.move import cast, clone_as, copy
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.eager import metas_of
+from lucerne.tensor.levels import cell_of
 
 
 def pointwise(call: Call) -> Any:
@@ -59,6 +60,23 @@ def _operands(op: Any, metas: tuple[Any, ...]) -> list[Any]:
 
 
 KINDS[op_.POINTWISE] = pointwise
+
+
+@rule("running_average")
+def running_average(call: Call) -> Any:
+    """What a normalization keeps of its batches is about to be written over."""
+    cell = cell_of(call.args[0])
+    if call.batched[1] and not call.batched[0] and (cell is None or not cell.own):
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which "
+            "will be updated in place, were not batched.\nIf you are using a module and do not "
+            "need eval mode, please set `track_running_stats` to be False.If you are using a "
+            "prebuilt module and do not need eval mode, please see the functorch website for "
+            "resources on how to patch your module to work with vmap "
+            "(func.replace_all_batch_norm_modules_ does that; or map over the buffers as well, by "
+            "functional_call)"
+        )
+    return pointwise(call)
 
 
 def reduction(call: Call) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lucerne.func.batching.level import Batch, BatchLevel, own_functions
+from lucerne.func.batching.quick import QuickLevel
 from lucerne.ir.dispatch import state
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.base import TensorBase
@@ -51,7 +52,7 @@ def call(
             info = VmapInfo(level.size, level.randomness)
             found, out_dims = function.vmap(info, dims, *values, **kwargs)
             return _wrapped(level, found, out_dims)
-        if not _differentiated(values):
+        if not _differentiated(values) and not _has_tangents(level, values):
             return NotImplemented
         flags = tuple(p.batched for p in pairs)
         found = _Mapped.apply(level, function, flags, kwargs, *values)
@@ -65,6 +66,12 @@ def _differentiated(values: Sequence[Any]) -> bool:
     """Whether somebody outside records what is done with these."""
     recorded = any(isinstance(v, TensorBase) and v._needs_grad for v in values)
     return state.grad_enabled and recorded
+
+
+def _has_tangents(level: BatchLevel, values: Sequence[Any]) -> bool:
+    """Whether somebody outside differentiates these forward."""
+    outer = [f for f in state.forward if f.under(level.depth)]
+    return any(f.tangent(v) is not None for f in outer for v in values if isinstance(v, TensorBase))
 
 
 def _check_once(values: Sequence[Any]) -> None:
@@ -104,7 +111,7 @@ class _Mapped(Function):
         ctx.level, ctx.flags, ctx.user = outer, flags, function
         needs = ctx.needs_input_grad[4:]
         inner.needs_input_grad = tuple(needs)
-        level = BatchLevel(outer.size, outer.randomness)
+        level = QuickLevel(outer.size, outer.randomness)
         with level:
             args = [_given(level, v, b) for v, b in zip(values, flags, strict=True)]
             if function.setup_context is not Function.setup_context:
@@ -113,7 +120,9 @@ class _Mapped(Function):
             else:
                 result = function.forward(inner, *args, **kwargs)
             ctx.kept = [_payload(level, t) for t in inner._to_save]
-            inner._to_save = ()
+            ahead = inner._saved_for_forward
+            ctx.ahead = None if ahead is None else [_payload(level, t) for t in ahead]
+            inner._to_save, inner._saved_for_forward = (), None
             several = isinstance(result, (tuple, list))
             outs = [_full(level, r) for r in (result if several else (result,))]
         ctx.save_for_backward(*(k.value for k in ctx.kept if isinstance(k, Batch)))
@@ -122,7 +131,7 @@ class _Mapped(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         saved = iter(ctx.saved_tensors)
-        level = BatchLevel(ctx.level.size, ctx.level.randomness)
+        level = QuickLevel(ctx.level.size, ctx.level.randomness)
         inner = ctx.inner
         with level:
             inner._to_save = tuple(
@@ -134,6 +143,27 @@ class _Mapped(Function):
             results = found if isinstance(found, (tuple, list)) else (found,)
             parts = [_gradient(level, r, b) for r, b in zip(results, ctx.flags, strict=False)]
         return (None, None, None, None, *parts)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        level = QuickLevel(ctx.level.size, ctx.level.randomness)
+        inner = ctx.inner
+        with level:
+            inner._to_save = tuple(_back(level, k) for k in ctx.kept)
+            if ctx.ahead is not None:
+                inner._saved_for_forward = tuple(_back(level, k) for k in ctx.ahead)
+            inner._inside_jvp = True
+            pairs = zip(tangents[4:], ctx.flags, strict=True)
+            found = ctx.user.jvp(inner, *(_given(level, t, b) for t, b in pairs))
+            several = isinstance(found, (tuple, list))
+            parts = [_full(level, r) for r in (found if several else (found,))]
+            inner._to_save, inner._saved_for_forward, inner._inside_jvp = (), None, False
+        return tuple(parts) if several else parts[0]
+
+
+def _back(level: BatchLevel, kept: Any) -> Any:
+    """What was kept, as a tensor of another level."""
+    return _given(level, kept.value, kept.batched) if isinstance(kept, Batch) else kept
 
 
 def _given(level: BatchLevel, value: Any, batched: bool) -> Any:

@@ -109,9 +109,13 @@ class Call:
     function sees them.
     """
 
-    __slots__ = ("any_batched", "args", "batched", "level", "metas", "op", "results", "values")
+    __slots__ = (
+        "any_batched", "args", "batched", "level", "metas", "op", "ran", "results", "values",
+    )  # fmt: skip
 
     def __init__(self, level: BatchLevel, op: Op, args: tuple[Any, ...]) -> None:
+        self.ran: list[tuple[tuple[Any, ...], Any]] = []
+        """Every run of the op itself: its arguments and its result."""
         self.level = level
         self.op = op
         self.args = args
@@ -143,7 +147,9 @@ class Call:
 
     def run(self, *args: Any) -> Any:
         """The op itself, on other arguments."""
-        return dispatch.entry.run(self.op, args)
+        result = dispatch.entry.run(self.op, args)
+        self.ran.append((args, result))
+        return result
 
     def full(self, i: int) -> Any:
         """Argument `i` with the batch dimension, read again and again if it has none."""
@@ -243,20 +249,27 @@ class BatchLevel(Level):
         if op.kind == op_.RANDOM:
             return self._wrapped(call, KINDS[op_.RANDOM](call))
         if not call.any_batched:
-            return self._wrapped(call, Unbatched(call.run(*call.values)))
+            made = call.run(*call.values)
+            self.learn(call, None, made)
+            return self._wrapped(call, Unbatched(made))
         if op.data_dependent:
             raise RefusedError(DYNAMIC.format(name=op.name))
         if op.meta is not None and op.kind != op_.COMPOSITE:
             call.results = result_metas(op, call.metas, args)
         found = RULES.get(op.qualified) or KINDS[op.kind]
-        return self._wrapped(call, found(call))
+        made = found(call)
+        self.learn(call, found, made)
+        return self._wrapped(call, made)
+
+    def learn(self, call: Call, found: Rule | None, made: Any) -> None:
+        """Told what a rule made of a call (None: nothing depends on the batch)."""
 
     def _wrapped(self, call: Call, result: Any) -> Any:
         if isinstance(result, TensorBase):
-            return self.batched(_as_planned(result, call, 0))
+            return self.batched(as_planned(result, call, 0))
         if type(result) is Unbatched:
             return _each(result.result, lambda r, _: self.wrap(Batch(r, False), r._meta))
-        return _each(result, lambda r, i: self.batched(_as_planned(r, call, i)))
+        return _each(result, lambda r, i: self.batched(as_planned(r, call, i)))
 
     def view(self, op: Op, args: tuple[Any, ...], results: tuple[Any, ...]) -> list[Any]:
         value, batched = self.payload_of(args[0])
@@ -305,9 +318,24 @@ class BatchLevel(Level):
         given, many = self.batch_of(source) if isinstance(source, TensorBase) else (source, False)
         if many and not batched:
             value = self._spread(target)
+        elif value._storage.saved and self._move(target):
+            value = self.batch_of(target).value
         if many:
             given = padded_rank(given, target._meta.ndim)
         dispatch.entry.run(_COPY, (value, given), dispatch.InPlace(value))
+
+    def _move(self, target: Any) -> bool:
+        """Give a tensor other memory, if nobody outside sees it: a backward pass outside needs the
+        values that are about to be overwritten."""
+        cell = cell_of(target)
+        if cell is None or cell.level is not self or not cell.own:
+            return False
+        value, batched = cell.payload
+        moved = value.clone()
+        if moved._meta is not value._meta:
+            return False
+        cell.replace(Batch(moved, batched))
+        return True
 
     def _spread(self, target: Any) -> Any:
         """Make a tensor of this level one for each of the batch: its values are about to differ."""
@@ -325,7 +353,7 @@ class BatchLevel(Level):
         return self.batch_of(target).value
 
     def _spread_cell(self, cell: Cell) -> None:
-        value = cell.readings[cell.first].value
+        value = cell.payload.value
         cell.replace(Batch(self.room(value._meta).copy_(value), True))
 
     # ---- values ----------------------------------------------------------------------------------
@@ -338,6 +366,16 @@ class BatchLevel(Level):
 
     def all_of(self, t: Any) -> Any:
         return self.batch_of(t).value
+
+    def densified(self, tensor: Any) -> Any:
+        if not self.owns(tensor) or tensor._needs_grad:
+            return tensor
+        value, batched = self.batch_of(tensor)
+        with self.aside():
+            dense = value.to_dense()
+        if dense is value:
+            return tensor
+        return self.batched(dense) if batched else self.wrap(Batch(dense, False), dense._meta)
 
     def varies(self, tensor: Any) -> bool:
         value, batched = self.batch_of(tensor)
@@ -363,7 +401,7 @@ def _each(result: Any, wrap: Callable[[Any, int], Any]) -> Any:
     return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
 
 
-def _as_planned(r: Any, call: Call, i: int) -> Any:
+def as_planned(r: Any, call: Call, i: int) -> Any:
     """A result in the dtype and shape it has without the batch."""
     if not call.results:
         return r

@@ -17,7 +17,7 @@ _used: Counter[str] = Counter()
 
 LOOPED = (
     "bincount", "histogram", "histogramdd", "linspace", "logspace", "nn.functional.ctc_loss",
-    "nn.functional.embedding_bag",
+    "nn.functional.embedding_bag", "_segment_reduce",
 )  # fmt: skip
 """Public functions whose work depends on values of some of their arguments."""
 

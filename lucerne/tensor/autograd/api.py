@@ -8,13 +8,14 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base.watch import FUNCTION, watched
-from lucerne.ops import join
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd import records
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.hooks import RemovableHandle
+from lucerne.tensor.autograd.mapping import batched_gradients, check_batched
 from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
 from lucerne.tensor.autograd.state import ViewState, requires_grad, state_of
+from lucerne.tensor.autograd.towards import gradients_towards
 from lucerne.tensor.base import TensorBase, make_tensor
 from lucerne.tensor.observe import spoil
 
@@ -225,34 +226,44 @@ def grad(
             "allow_unused=False."
         )
     if is_grads_batched:
-        return _batched_grad(
-            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused
-        )
+        options = {
+            "retain_graph": retain_graph, "create_graph": create_graph,
+            "allow_unused": allow_unused or materialize_grads,
+        }  # fmt: skip
+        many = _batched_grad(outputs, inputs, grad_outputs, options)
+        return _filled(many, _tuple(inputs)) if materialize_grads else many
     roots, wanted = _tuple(outputs), _tuple(inputs)
     grads = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
     if any(getattr(t, "is_nested", False) for t in (*roots, *wanted)):
-        options = (retain_graph, create_graph, True, allow_unused, False, materialize_grads)
-        return _nested_grad(roots, wanted, grads, options)
+        rest = (retain_graph, create_graph, True, allow_unused, False, materialize_grads)
+        return _nested_grad(roots, wanted, grads, rest)
     keep = create_graph if retain_graph is None else retain_graph
     for t in wanted:
         if not requires_grad(t):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    found = run_backward(
-        _root_gradients(roots, grads),
-        keep_graph=keep,
-        create_graph=create_graph,
-        wanted=[gradient_edge(t) for t in wanted],
-    )
+    found = None
+    if not create_graph and all(requires_grad(t) for t in roots):
+        given = [root_gradient(t, g) for t, g in zip(roots, grads, strict=True)]
+        found = gradients_towards(roots, given, wanted, keep)
+    if found is None:
+        found = run_backward(
+            _root_gradients(roots, grads),
+            keep_graph=keep,
+            create_graph=create_graph,
+            wanted=[gradient_edge(t) for t in wanted],
+        )
     if not (allow_unused or materialize_grads) and any(g is None for g in found):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set "
             "allow_unused=True if this is the desired behavior."
         )
-    if materialize_grads:
-        found = [
-            t.new_zeros(t.shape) if g is None else g for t, g in zip(wanted, found, strict=True)
-        ]
-    return tuple(found)
+    return _filled(found, wanted) if materialize_grads else tuple(found)
+
+
+def _filled(found: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...]:
+    """Gradients with zeros in place of None."""
+    pairs = zip(wanted, found, strict=True)
+    return tuple(t.new_zeros(t.shape) if g is None else g for t, g in pairs)
 
 
 def _nested_grad(
@@ -285,24 +296,14 @@ def _nested_grad(
 
 
 def _batched_grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any,
-    retain_graph: Any,
-    create_graph: bool,
-    allow_unused: Any,
+    outputs: Any, inputs: Any, grad_outputs: Any, options: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """One gradient per entry along the first dimension of `grad_outputs`, stacked."""
-    cotangents = _tuple(grad_outputs)
-    count = next(int(c.shape[0]) for c in cotangents if c is not None)
-    rows = [
-        grad(
-            outputs, inputs, tuple(None if c is None else c[i] for c in cotangents),
-            retain_graph=True if i < count - 1 else retain_graph,
-            create_graph=create_graph, allow_unused=allow_unused,
-        )
-        for i in range(count)
-    ]  # fmt: skip
-    return tuple(
-        None if parts[0] is None else join.stack(parts) for parts in zip(*rows, strict=True)
+    """One gradient per entry along the first dimension of `grad_outputs`, stacked: one pass under
+    vmap."""
+    roots = _tuple(outputs)
+    given = _tuple(grad_outputs) if grad_outputs is not None else (None,) * len(roots)
+    check_batched(roots, given)
+    starts = [root_gradient(t, g) if g is None else g for t, g in zip(roots, given, strict=True)]
+    return batched_gradients(
+        lambda rows: grad(outputs, inputs, rows, **options), starts, options["create_graph"]
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from lucerne.ops import join
 from lucerne.tensor.autograd.api import grad
+from lucerne.tensor.autograd.mapping import mapped
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
@@ -135,6 +136,8 @@ def jacobian(
 ) -> Any:  # fmt: skip
     """The Jacobian of `func` at `inputs`: for each output and input a tensor of both shapes.
 
+    With `vectorize` its rows (columns with the strategy "forward-mode") are computed at once.
+
     >>> import lucerne as torch
     >>> torch.autograd.functional.jacobian(lambda x: x * x, torch.tensor([1.0, 3.0]))
     tensor([[2., 0.],
@@ -147,7 +150,10 @@ def jacobian(
         several_in, given = _tuple(inputs, "inputs", "jacobian")
         xs = _fresh(given, create_graph)
         several_out, outs = _tuple(func(*xs), "outputs of the user-provided function", "jacobian")
-        table = [_jacobian_of(o, xs, create_graph, strict) for o in outs]
+        if vectorize:
+            table = _vectorized(outs, xs, create_graph)
+        else:
+            table = [_jacobian_of(o, xs, create_graph, strict) for o in outs]
     rows = [_pack(several_in, _done(r, create_graph)) for r in table]
     return _pack(several_out, rows)
 
@@ -196,36 +202,68 @@ def _check_strategy(
 
 
 def _jacobian_forward(func: Fn, inputs: Any) -> Any:
-    """The Jacobian column by column: the derivative in the direction of each input element."""
+    """The Jacobian column by column: derivatives in the direction of every input element, at once
+    by vmap."""
     several_in, given = _tuple(inputs, "inputs", "jacobian")
     several_out = False
-    columns: list[list[Any]] = []
-    shapes: list[tuple[int, ...]] = []
-    for k, x in enumerate(given):
-        for i in range(x.numel()):
-            unit = x.new_zeros(x.numel())
-            unit[i] = 1
-            with ForwardLevel() as level:
-                xs = [t.detach() for t in given]
-                xs[k] = level.dual(xs[k], unit.reshape(x.shape))
-                result = func(*xs)
-                several_out, outs = _tuple(
-                    result, "outputs of the user-provided function", "jacobian"
-                )
-                found = [level.tangent(o) for o in outs]
-            pairs = zip(found, outs, strict=True)
-            columns.append([o.new_zeros(o.shape) if t is None else t for t, o in pairs])
-            shapes = [tuple(o.shape) for o in outs]
+
+    def column(*tangents: Any) -> Any:
+        nonlocal several_out
+        with ForwardLevel() as level:
+            xs = [level.dual(x.detach(), t) for x, t in zip(given, tangents, strict=True)]
+            result = func(*xs)
+            several_out, outs = _tuple(result, "outputs of the user-provided function", "jacobian")
+            found = [level.tangent(o) for o in outs]
+        pairs = zip(found, outs, strict=True)
+        return tuple(o.new_zeros(o.shape) if t is None else t for t, o in pairs)
+
+    columns = mapped(column)(*_unit_vectors(given))
+    sizes = [x._meta.numel for x in given]
     table = []
-    for j, shape in enumerate(shapes):
-        rows, at = [], 0
-        for x in given:
-            part = [c[j] for c in columns[at : at + x.numel()]]
-            at += x.numel()
-            made = join.stack(part, -1) if part else x.new_zeros((*shape, 0))
-            rows.append(made.reshape((*shape, *x.shape)).detach())
+    for c in columns:
+        parts = c.movedim(0, -1).split(sizes, -1)
+        shape = tuple(c.shape[1:])
+        pairs = zip(parts, given, strict=True)
+        rows = [p.reshape((*shape, *x.shape)).detach() for p, x in pairs]
         table.append(_pack(several_in, rows))
     return _pack(several_out, table)
+
+
+def _unit_vectors(tensors: tuple[Any, ...]) -> list[Any]:
+    """All unit vectors of the space that has all elements of the tensors."""
+    total, at = sum(t._meta.numel for t in tensors), 0
+    found = []
+    for t in tensors:
+        meta = t._meta
+        ones = t.new_zeros((total, meta.numel))
+        ones[at : at + meta.numel].fill_diagonal_(1)
+        found.append(ones.reshape((total, *meta.shape)))
+        at += meta.numel
+    return found
+
+
+def _vectorized(outs: tuple[Any, ...], xs: tuple[Any, ...], create_graph: bool) -> list[Any]:
+    """The rows of the Jacobian of all outputs, computed at once by vmap."""
+    live = [o for o in outs if requires_grad(o)]
+    units = _unit_vectors(tuple(live))
+    found: tuple[Any, ...] = (None,) * len(xs)
+    if live:
+        found = grad(
+            live, xs, units, create_graph=create_graph, retain_graph=True, allow_unused=True,
+            is_grads_batched=True,
+        )  # fmt: skip
+    table: list[Any] = []
+    at = 0
+    for o in outs:
+        count = o._meta.numel if requires_grad(o) else 0
+        rows = []
+        for x, g in zip(xs, found, strict=True):
+            shape = (*o.shape, *x.shape)
+            dead = g is None or not requires_grad(o)
+            rows.append(x.new_zeros(shape) if dead else g[at : at + count].reshape(shape))
+        table.append(rows)
+        at += count
+    return table
 
 
 def _stack(parts: list[Any], like: Any) -> Any:

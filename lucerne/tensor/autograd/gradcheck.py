@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.ops import join
 from lucerne.tensor.autograd.api import grad
+from lucerne.tensor.autograd.mapping import mapped
 from lucerne.tensor.autograd.modes import enable_grad, no_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
@@ -71,13 +73,27 @@ def gradcheck(
     >>> torch.autograd.gradcheck(torch.exp, (x,))
     True
     """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError(
+            "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        )
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError(
+            "Setting check_batched_grad=True requires check_backward_ad to be True"
+        )
     args = (inputs,) if isinstance(inputs, TensorBase) else tuple(inputs)
     try:
         xs = _checked_inputs(args)
         if check_backward_ad:
             _compare(func, args, xs, eps, atol, rtol)
-        if check_forward_ad or check_batched_forward_grad:
+        if check_forward_ad:
             _compare_forward(func, args, xs, eps, atol, rtol)
+            if check_batched_forward_grad:
+                _compare_batched_forward(func, args, xs, atol, rtol)
         if check_batched_grad:
             _compare_batched(func, args, xs, atol, rtol)
         if check_undefined_grad and check_backward_ad:
@@ -142,9 +158,12 @@ def _compare_batched(
     rng = np.random.RandomState(0)
     for o in outs:
         pair = [_random_like(o, rng) for _ in range(2)]
-        both = grad(
-            o, xs, join.stack(pair), retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
+        try:
+            both = grad(
+                o, xs, join.stack(pair), retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+        except RuntimeError as error:
+            raise GradcheckError(_batched_failed("gradients", error)) from error
         for i, g in enumerate(pair):
             single = grad(o, xs, g, retain_graph=True, allow_unused=True)
             for have, want in zip(both, single, strict=True):
@@ -157,6 +176,44 @@ def _compare_batched(
                     raise GradcheckError(
                         "Batched gradients do not agree with gradients taken one by one"
                     )
+
+
+def _compare_batched_forward(
+    func: Fn, args: tuple[Any, ...], xs: list[Any], atol: float, rtol: float
+) -> None:
+    """Two directions at once against one after the other."""
+    rng = np.random.RandomState(0)
+    for x in xs:
+        pair = [_random_like(x, rng) for _ in range(2)]
+        direction = partial(_in_direction, func, args, x)
+        try:
+            both = mapped(direction)(join.stack(pair))
+        except RuntimeError as error:
+            raise GradcheckError(_batched_failed("forward-mode gradients", error)) from error
+        for i, t in enumerate(pair):
+            for have, want in zip(both, direction(t), strict=True):
+                if not np.allclose(_flat_real(have[i]), _flat_real(want), rtol=rtol, atol=atol):
+                    raise GradcheckError(
+                        "Batched forward-mode gradients do not agree with those taken one by one"
+                    )
+
+
+def _in_direction(func: Fn, args: tuple[Any, ...], x: Any, tangent: Any) -> tuple[Any, ...]:
+    with ForwardLevel() as level:
+        given = tuple(level.dual(x, tangent) if a is x else a for a in args)
+        outs = _outputs(func(*given))
+        found = [level.tangent(o) for o in outs]
+    pairs = zip(found, outs, strict=True)
+    return tuple(o.new_zeros(o.shape) if t is None else t for t, o in pairs)
+
+
+def _batched_failed(what: str, error: Exception) -> str:
+    return (
+        f"While computing batched {what}, got: {error}\n\ngradcheck or gradgradcheck failed while "
+        "testing batched gradient computation: something in the function or in its backward can't "
+        "run under vmap. Rewrite it, or call gradcheck with check_batched_grad=False and "
+        "check_batched_forward_grad=False."
+    )
 
 
 def _components(t: Any) -> int:

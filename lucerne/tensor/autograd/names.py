@@ -24,6 +24,8 @@ _SPELLED = {
     "split_with_sizes": "Split0", "complex_of": "Complex0", "round_even": "Round0",
     "round_decimals": "Round1", "nn.functional.one_hot": "OneHot0", "polygamma_of": "Polygamma0",
     "conjugate": "Conj0", "ops.aten.slice": "Slice0", "solve_unchecked": "LinalgSolveEx0",
+    "solve_checked": "LinalgSolveEx0", "inverse_checked": "LinalgInvEx0",
+    "cholesky_checked": "LinalgCholeskyEx0", "lu_checked": "LinalgLuFactorEx0",
     "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
     "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",

@@ -48,6 +48,8 @@ def written(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
     """Write the record of a call that Python has run; False if its history takes a node now."""
     if FAST is None or hooks.stack or anomaly.enabled or len(args) > _MOST_ARGUMENTS:
         return False
+    if len(outs) == 1 and op_.TENSOR_LIST not in op.kinds:
+        return _written_one(op, args, outs[0])
     autos = FAST.autos_of(args)
     if autos is None or any(type(o) not in plain_types for o in outs):
         return False
@@ -66,6 +68,60 @@ def written(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
         if needs and name in op.derivatives:
             mask |= 1 << i
     return not mask or _write(op, args, autos, mask, outs)
+
+
+def _written_one(op: Op, args: tuple[Any, ...], out: Any) -> bool:
+    """`written` for one result and no lists of tensors: the commonest call, in one function."""
+    autos = FAST.autos_of(args)
+    if autos is None or type(out) not in plain_types:
+        return False
+    mask = 0
+    states: list[Any] = []
+    for i, auto in enumerate(autos):
+        if type(auto) is tuple:
+            if any(a is not None for a in auto):
+                return False
+            auto = None
+        elif auto is not None:
+            mask |= 1 << i
+        states.append(auto)
+    mask, reads, result_is_read = _template(op, mask)
+    if not mask:
+        return all(type(a) in plain_types or not isinstance(a, TensorBase) for a in args)
+    kept: list[Any] = []
+    versions: list[Any] = []
+    for i, arg in enumerate(args):
+        version = None
+        if type(arg) in plain_types:
+            if reads[i]:
+                storage = arg._storage
+                storage.saved = True
+                version = storage.version
+            elif not _is_leaf(states[i]):
+                arg = arg._meta
+        elif isinstance(arg, TensorBase):
+            return False
+        kept.append(arg)
+        versions.append(version)
+    if result_is_read and out._storage.version:
+        return False
+    bare = _bare(out) if result_is_read else None
+    place = user_place() if config.user_lines else None
+    meta = out._meta
+    if meta.dtype.category in (dt.FLOAT, dt.COMPLEX):
+        out._record = [
+            op, tuple(kept), tuple(states), mask, tuple(versions), meta, bare, place,
+        ]  # fmt: skip
+    return True
+
+
+@functools.lru_cache(maxsize=4096)
+def _template(op: Op, given: int) -> tuple[int, tuple[bool, ...], bool]:
+    """For the arguments that have a history: those of them with a formula, which arguments the
+    formulas read, and whether they read the result."""
+    mask = sum(1 << i for i, n in enumerate(op.args) if given >> i & 1 and n in op.derivatives)
+    reads = _read_by(op, mask)
+    return mask, tuple([n in reads for n in op.args]), _is_result_read(reads, 0, 1)
 
 
 def _write(

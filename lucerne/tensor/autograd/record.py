@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,6 +157,9 @@ def _tell_views(base: Any) -> None:
         view = reference()
         if view is not None and view._view is not None and view._view.base is base:
             state_of(view).requires_grad = True
+            # Machine code takes it for unseen from now on: a record would find the history it has
+            # when the record is expanded, which may be a later one.
+            view._view = view._view
 
 
 class CopySlices(Node):
@@ -223,11 +227,20 @@ def _shares(storage: Any, args: tuple[Any, ...]) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=4096)
+def _keywords(op: Op) -> tuple[int, ...] | None:
+    """The places of the parameters that a body takes by name alone; None: there are none."""
+    return tuple([i for i, p in enumerate(op.params) if p.keyword_only]) or None
+
+
 def call_body(op: Op, args: tuple[Any, ...]) -> Any:
     """The body of a composite with every parameter given."""
-    positional = [a for p, a in zip(op.params, args, strict=True) if not p.keyword_only]
-    named = {p.name: a for p, a in zip(op.params, args, strict=True) if p.keyword_only}
-    result = op.body(*positional, **named)
+    keywords = _keywords(op)
+    if keywords is None:
+        result = op.body(*args)
+    else:
+        named = {op.args[i]: args[i] for i in keywords}
+        result = op.body(*[a for i, a in enumerate(args) if i not in keywords], **named)
     name = label_of(op, args)
     if name is not None:
         for r in result if isinstance(result, tuple) else (result,):
@@ -239,7 +252,7 @@ def call_body(op: Op, args: tuple[Any, ...]) -> Any:
 def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:
     """Run a body on float32 copies of 16-bit floats, and round its results once."""
     low: list[dt.dtype] = []
-    if op.named(args).get("dtype") is not None:
+    if "dtype" in op.args and args[op.args.index("dtype")] is not None:
         return call_body(op, args)
 
     def up(a: Any) -> Any:

@@ -123,7 +123,7 @@ def plan(root: Record) -> Flow | None:
         if waiting:
             continue
         args, autos = top[ARGS], top[AUTOS]
-        for i in _recipe(top[OP], top[MASK])[0]:
+        for i in recipe(top[OP], top[MASK])[0]:
             if type(autos[i]) is tuple:
                 for a, one in zip(args[i], autos[i], strict=True):
                     if one is not None:
@@ -138,7 +138,7 @@ def plan(root: Record) -> Flow | None:
     return flow
 
 
-def _plain_leaf(t: Any, state: Any) -> bool:
+def is_plain_leaf(t: Any, state: Any) -> bool:
     """Whether nothing happens at a leaf but adding to its gradient."""
     node = state.accumulator() if state.accumulator is not None else None
     return (
@@ -152,7 +152,7 @@ def _plain_leaf(t: Any, state: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _recipe(op: Op, mask: int) -> tuple[list[int], list[Any]]:
+def recipe(op: Op, mask: int) -> tuple[list[int], list[Any]]:
     """Which arguments get gradients, and the formulas to call: (formula, reads, targets), where a
     target is an argument and the part of the formula's result that is its gradient, or None."""
     wanted = [i for i, n in enumerate(op.args) if mask >> i & 1 and n in op.derivatives]
@@ -192,7 +192,7 @@ def _reader(op: Op, name: str, needs: frozenset[str]) -> tuple[int, Any]:
 def _run_watched(flow: Flow, keep_graph: bool) -> None:
     """`_run`, record by record, each shown as a node of the engine's."""
     for record in reversed(flow.order):
-        node = _Named(record)
+        node = NamedRecord(record)
         run = partial(_run, flow, keep_graph, [record])
         own = partial(watched, node.name(), BACKWARD, run, node)
         watched(SHOWN_AS + node.name(), BACKWARD, own, node)
@@ -204,7 +204,7 @@ def _run(flow: Flow, keep_graph: bool, order: list[Record]) -> None:
     try:
         for record in reversed(order):
             g = flow.arriving.pop(id(record), None)
-            wanted, steps = _recipe(record[OP], record[MASK])
+            wanted, steps = recipe(record[OP], record[MASK])
             if g is None:
                 for i in wanted:
                     flow.deliver(record, i, [None], 0)
@@ -214,7 +214,7 @@ def _run(flow: Flow, keep_graph: bool, order: list[Record]) -> None:
             if seen:
                 dispatch_state.backward_of = record[PLACE]
             # Gradients are given in the order of the arguments, when all are there.
-            made = [(step, _parts(record, g, *step)) for step in steps]
+            made = [(step, parts_of(record, g, *step)) for step in steps]
             places = [(i, parts, part or 0) for step, parts in made for i, part in step[2]]
             if len(places) > 2:
                 places.sort(key=_first)
@@ -223,9 +223,9 @@ def _run(flow: Flow, keep_graph: bool, order: list[Record]) -> None:
             for i, parts, part in places:
                 flow.deliver(record, i, parts, part)
             if not keep_graph:
-                _release(record)
+                release(record)
     except Exception as error:
-        note_place(error, _Named(record))
+        note_place(error, NamedRecord(record))
         raise
 
 
@@ -240,7 +240,7 @@ def _fit_all(record: Record, places: list[tuple[int, Any, int]]) -> None:
                 parts[part] = fit(g, meta)
 
 
-def _parts(record: Record, g: Any, call: Any, reads: Any, targets: Any) -> list[Any]:
+def parts_of(record: Record, g: Any, call: Any, reads: Any, targets: Any) -> list[Any]:
     """What one formula gives, in a list that alone holds it: whoever takes a gradient out decides
     by its holders whether it must be copied."""
     values = [g if kind == _GRADIENT else _read(record, kind, at) for kind, at in reads]
@@ -274,7 +274,7 @@ class Flow:
         elif key in self.uses:
             self.uses[key] += 1
             return
-        elif _plain_leaf(arg, auto):
+        elif is_plain_leaf(arg, auto):
             self.uses[key] = 1
             self.leaves[key] = arg
             return
@@ -388,7 +388,7 @@ def _meta_of(arg: Any) -> Any:
     return arg
 
 
-class _Named:
+class NamedRecord:
     """Stands for the node of a record in messages."""
 
     def __init__(self, record: Record) -> None:
@@ -405,11 +405,11 @@ def _shown_name(record: Record) -> str:
 
 def _unwritten(record: Record, t: Any, version: int) -> Any:
     if t._storage.version != version:
-        raise RuntimeError(stale_message(t, version, _Named(record)))
+        raise RuntimeError(stale_message(t, version, NamedRecord(record)))
     return t
 
 
-def _release(record: Record) -> None:
+def release(record: Record) -> None:
     """Forget what was saved; edges stay, and a second pass is refused by the engine."""
     versions, autos = record[VERSIONS], record[AUTOS]
     record[VERSIONS], record[BARE] = RELEASED, None

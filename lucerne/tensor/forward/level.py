@@ -30,8 +30,8 @@ from lucerne.ops.view import alias
 from lucerne.tensor import overrides
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.node import zeros_for
-from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.eager import body_of
+from lucerne.tensor.base import TensorBase, make_tensor, plain_types
+from lucerne.tensor.eager import body_of, is_plain_call
 from lucerne.tensor.forward.rules import Tangents, is_smooth, tangents_of
 from lucerne.tensor.into import check_fits
 from lucerne.tensor.levels import lift, open_levels
@@ -111,6 +111,13 @@ class ForwardLevel(Interpreter):
 
     def dual(self, x: Any, tangent: Any) -> Any:
         """Another tensor over the elements of `x` that has a tangent here."""
+        if type(x) not in plain_types and (x.is_nested or x.layout is not lo.strided):
+            kind = "nested" if x.is_nested else f"sparse (layout {x.layout})"
+            raise NotImplementedError(
+                f"forward mode by a tensor that is {kind} is not supported: its tangent would have "
+                "to have the same structure. Hint: differentiate by the dense values it is made of "
+                "(x.values()), or by x.to_dense()."
+            )
         made = fresh_alias(x, self)
         self.set(made, tangent)
         return made
@@ -171,14 +178,14 @@ class ForwardLevel(Interpreter):
         return made
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Proceed) -> Any:
-        if len(open_levels()) > self.depth:
+        if len(_state.kernel_level) > self.depth and len(open_levels()) > self.depth:
             # A transform was opened inside of this level: it has to look at the call first. The
             # calls that it makes below itself come back here (see `under`).
             return proceed(op, args, out)
         tangents = self._tangents(op, args)
         if tangents is None or not switch.on:
             return proceed(op, args, out)
-        if overrides.any_override(op, args):
+        if not is_plain_call(op, args) and overrides.any_override(op, args):
             with self.active_again():
                 handled, result = overrides.offer(op, args, out)
             if handled:
@@ -199,7 +206,8 @@ class ForwardLevel(Interpreter):
         if op.kind == op_.COMPOSITE and not op.explicit:
             with self.active_again():
                 return body_of(op, args)
-        result = proceed(op, args, None)
+        # Where nobody else looks, the call may take the shortest way.
+        result = proceed(op, args, None) if _state.active else dispatch.entry.run(op, args)
         outs = result if isinstance(result, tuple) else (result,)
         for o, t in zip(outs, tangents_of(op, args, outs, tangents), strict=True):
             if t is not None and not any(o is a for a in args):

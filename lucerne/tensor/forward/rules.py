@@ -88,6 +88,8 @@ def tangents_of(
         found = (_product(op, args, given),)
     elif op.kind == op_.POINTWISE and _by_formula(op, args, results):
         found = (_by_pointwise_formula(op, args, results[0], given),)
+    elif _is_real_number(args, results, given):
+        found = (_by_gradient(op, args, results, given),)
     else:
         found = transposed(op, args, results, given)
     return tuple(
@@ -268,6 +270,36 @@ def _metas(arg: Any) -> Any:
     if type(arg) is tuple:
         return tuple(x._meta if isinstance(x, TensorBase) else x for x in arg)
     return arg
+
+
+# ---- results that are one number ---------------------------------------------------------------
+
+
+def _is_real_number(args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents) -> bool:
+    """Whether the result is one real number, and so is all it is differentiated by."""
+    given = (*results, *(t for t in tangents if t is not None))
+    real = all(isinstance(t, TensorBase) and t._meta.dtype.category == dt.FLOAT for t in given)
+    return real and len(results) == 1 and results[0]._meta.numel == 1
+
+
+def _by_gradient(
+    op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents
+) -> Any:
+    """The derivative of a number in a direction: the direction times the gradient."""
+    (y,) = results
+    needs = frozenset(n for n, t in zip(op.args, tangents, strict=True) if t is not None)
+    one = filled(tuple(y._meta.shape), 1, y._meta.dtype, y._meta.device, None)
+    total: Any = None
+    for name, arg, t in zip(op.args, args, tangents, strict=True):
+        if t is None:
+            continue
+        formula, reads = op.derivatives[name]
+        found = formula(*_values(op, args, results, reads, one, needs))
+        if found is None:
+            continue
+        part = (fit(found, arg._meta) * t).sum().reshape(tuple(y._meta.shape))
+        total = part if total is None else total + part
+    return total
 
 
 # ---- every other op ----------------------------------------------------------------------------

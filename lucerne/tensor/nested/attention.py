@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.base import dtype as dt
 from lucerne.ops.join import cat
 from lucerne.ops.ranges import arange
-from lucerne.tensor.nested.kinds import JaggedTensor, NestedList, make_list, refuse
+from lucerne.tensor.nested.kinds import (
+    JaggedTensor,
+    NestedList,
+    NestedTensor,
+    make_list,
+    refuse,
+)
 
 
 def attention(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -18,13 +25,16 @@ def attention(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     named = dict(zip(names, args, strict=False)) | kwargs
     query, key, value = (named.pop(n) for n in names[:3])
-    if named.get("attn_mask") is not None:
-        refuse("scaled_dot_product_attention with attn_mask", query)
+    mask = named.pop("attn_mask", None)
+    if isinstance(mask, NestedTensor):
+        refuse("scaled_dot_product_attention with a nested attn_mask", query)
     if isinstance(query, NestedList):
         parts = zip(query.unbind(), key.unbind(), value.unbind(), strict=True)
         return make_list(
-            func(*(t.unsqueeze(0) for t in three), **named).squeeze(0) for three in parts
-        )
+            func(*(t.unsqueeze(0) for t in three), attn_mask=_cut(mask, [i], three), **named)
+            .squeeze(0)
+            for i, three in enumerate(parts)
+        )  # fmt: skip
     if not all(
         isinstance(t, JaggedTensor) and t.ndim == 4 and t._at == 2 for t in (query, key, value)
     ):
@@ -38,10 +48,27 @@ def attention(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         and key._ragged.length_list() != value._ragged.length_list()
     ):
         raise RuntimeError("scaled_dot_product_attention: keys and values differ in their lengths")
-    return query.like([_bucketed(func, query, key, value, named)])
+    return query.like([_bucketed(func, query, key, value, mask, named)])
 
 
-def _bucketed(func: Any, query: Any, key: Any, value: Any, named: dict[str, Any]) -> Any:
+def _cut(mask: Any, entries: list[int], parts: Any) -> Any:
+    """A dense mask (of the longest entries: (L, S), with batch and heads in front or without), for
+    some entries of one length."""
+    if mask is None:
+        return None
+    length, other = parts[0].shape[-2], parts[1].shape[-2]
+    if mask.ndim < 2 or mask.ndim > 4 or mask.shape[-2] < length or mask.shape[-1] < other:
+        raise RuntimeError(
+            f"scaled_dot_product_attention: an attn_mask of shape {tuple(mask.shape)} does not "
+            f"cover an entry with {length} queries and {other} keys. Hint: make it for the "
+            "longest entry, (..., L, S); each entry uses its own corner of it"
+        )
+    if mask.ndim == 4 and mask.shape[0] > 1:
+        mask = mask[mask.new_tensor(entries, dtype=dt.int64)]
+    return mask[..., :length, :other]
+
+
+def _bucketed(func: Any, query: Any, key: Any, value: Any, mask: Any, named: dict[str, Any]) -> Any:
     """The packed result: (heads, places of all queries, features)."""
     pairs = list(zip(query._ragged.length_list(), key._ragged.length_list(), strict=True))
     buckets: dict[tuple[int, int], list[int]] = {}
@@ -56,7 +83,7 @@ def _bucketed(func: Any, query: Any, key: Any, value: Any, named: dict[str, Any]
             _picked(t, a, len(entries), n)
             for t, a, n in zip((query, key, value), at, (length, other, other), strict=True)
         ]
-        made = func(*parts, **named)
+        made = func(*parts, attn_mask=_cut(mask, entries, parts), **named)
         results.append(made.transpose(0, 1).reshape(made.shape[1], -1, made.shape[3]))
         places.append(at[0])
     if not results:

@@ -11,6 +11,7 @@ own. Ops reach them through `__torch_function__`: dense calls never pass here.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -18,10 +19,12 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.base.doors import Doors
+from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace
 from lucerne.ops.join import cat
 from lucerne.ops.ranges import arange
+from lucerne.ops.searching import bucketize
 from lucerne.tensor.tensor import Tensor
 from lucerne.tensor.wrapping import flat, here, name_of
 
@@ -61,6 +64,7 @@ class Ragged:
 
     def __init__(self, offsets: Any, lengths: Any = None) -> None:
         self.offsets, self.lengths = offsets, lengths
+        _known[id(offsets)] = self  # (while it lives, so does the tensor)
         self.size = NestedInt()
         self._lengths: list[int] | None = None
         self._batch: Any = None
@@ -91,6 +95,11 @@ class Ragged:
 
     def entries(self) -> Any:
         """For each place of the packed tensor the entry it belongs to."""
+        if dispatch.recording() and self.whole and self._lengths is not None:
+            # What a graph is made of has no values, so the shape must not depend on them; and what
+            # is made there can't be kept.
+            places = arange(sum(self._lengths), device=self.offsets.device)
+            return bucketize(places, self.offsets[1:-1], right=True)
         if self._batch is None:
             numbers = arange(self.count, device=self.offsets.device)
             self._batch = numbers.repeat_interleave(self.length_tensor())
@@ -98,6 +107,10 @@ class Ragged:
 
     def same(self, other: Ragged) -> bool:
         return self is other or self.offsets is other.offsets
+
+
+_known: weakref.WeakValueDictionary[int, Ragged] = weakref.WeakValueDictionary()
+"""By id of offsets."""
 
 
 class NestedTensor(Tensor, watched=False):
@@ -340,6 +353,27 @@ class JaggedTensor(NestedTensor, watched=False):
             f"contiguous={whole})"
         )
 
+    # -- as a wrapper (what compiling asks for) --------------------------------------------------
+
+    @property
+    def _starts(self) -> Any:
+        return self._ragged.offsets
+
+    @property
+    def _gaps(self) -> Any:
+        return self._ragged.lengths
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        names = ["_packed", "_starts"] if self._ragged.whole else ["_packed", "_starts", "_gaps"]
+        return names, (self._at, tuple(self._ragged.length_list()))
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, context: Any, size: Any, strides: Any) -> Any:
+        at, lengths = context
+        ragged = ragged_of(inner["_starts"], inner.get("_gaps"))
+        ragged._lengths = list(lengths)
+        return make_jagged(inner["_packed"], ragged, at)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         parts = (self._packed.detach(), self._ragged.offsets, self._ragged.lengths, self._at)
         return _rebuilt, (*parts, self.requires_grad)
@@ -437,6 +471,14 @@ def make_jagged(packed: Any, ragged: Ragged, at: int = 1) -> Any:
     made = _around(JaggedTensor, packed)
     made._packed, made._ragged, made._at = packed, ragged, at
     return made
+
+
+def ragged_of(offsets: Any, lengths: Any = None) -> Ragged:
+    """The structure that belongs to these offsets: what has one offsets object has one size."""
+    found = _known.get(id(offsets))
+    if found is None or found.offsets is not offsets or found.lengths is not lengths:
+        found = Ragged(offsets, lengths)
+    return found
 
 
 def make_list(entries: Any) -> Any:

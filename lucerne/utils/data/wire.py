@@ -57,6 +57,8 @@ class _Pickler(pickle.Pickler):
 def _reduce(t: Any) -> Any:
     """How a tensor travels: a part of a larger memory leaves the rest of it behind."""
     refuse_history(t)
+    if t.is_nested:  # by its dense parts, which come here in their turn
+        return t.__reduce_ex__(5)
     meta, is_plain = t._meta, type(t) is lu.Tensor
     if is_plain and meta.numel:
         stored = t._storage

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from lucerne.backends.cpu.conv import tiled_plan, tiled_weight_plan
-from lucerne.backends.cpu.gemm import amx, choose, fuse, prepack
+from lucerne.backends.cpu.gemm import amx, choose, fuse, prepack, update
 from lucerne.backends.cpu.gemm.plan import Product
 
 TYPES = ("float32", "bfloat16")
@@ -26,6 +26,8 @@ _SIDES = (1, 2, 3, 5, 7, 8, 15, 16, 17, 19, 31, 33)
 _LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97)
 _WIDTHS = (1, 3, 8, 16, 17, 31, 32, 33, 64, 65, 80, 96, 128)
 _HUGE = 1e30
+ASKING = (amx, choose, fuse, prepack, update)
+"""The modules that ask whether tiles suit a product."""
 
 
 def _takes_any(p: Product) -> bool:
@@ -42,7 +44,7 @@ def _parts_take_any(p: Product) -> bool:
 def tiles_for_all() -> Iterator[None]:
     """Sizes don't matter for the choice of tiles."""
     with ExitStack() as stack:
-        for module in (amx, choose, fuse, prepack):
+        for module in ASKING:
             for name, way in (("amx_takes", _takes_any), ("parts_take", _parts_take_any)):
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, way))
@@ -59,7 +61,7 @@ def patched() -> bool:
         for name, module in sys.modules.items()
         if name.startswith("lucerne.") and hasattr(module, "parts_take")
     }
-    return asking <= {m.__name__ for m in (amx, choose, fuse, prepack)}
+    return asking <= {m.__name__ for m in ASKING}
 
 
 # ---- rows ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from lucerne.backends.cpu.attention.micro import LANES, LOG2_E, VECTOR, write_tu
 from lucerne.backends.cpu.attention.plan import Structure
 from lucerne.backends.cpu.emit.builder import F32, I8, I64, PTR, VOID, Function, Module, Type, Value
 from lucerne.backends.cpu.emit.types import int_of
+from lucerne.backends.cpu.math import storage
 
 FLOAT_MAX = 3.4028234663852886e38
 _MINUS_INF = float("-inf")
@@ -26,7 +27,7 @@ def widened(f: Function, v: Value) -> Value:
 
 
 def narrowed(f: Function, v: Value, type: Type) -> Value:
-    return v if type is F32 else f.convert("fptrunc", v, type)
+    return v if type is F32 else storage.narrowed(f, v, type)
 
 
 def write_fetch(m: Module, type: Type, row_bytes: int) -> None:

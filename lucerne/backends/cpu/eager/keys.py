@@ -16,8 +16,9 @@ from lucerne.backends.cpu.eager.layout import (
 from lucerne.backends.cpu.eager.objects import field, is_null, known, not_null, type_of
 from lucerne.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.emit.types import I8
+from lucerne.base.config import config
 
-TABLE_BITS = 13
+TABLE_BITS = max(1, (config.known_calls - 1).bit_length())
 ENTRY_WORDS = 4
 """An entry: hash, plan, key, number of key words."""
 MAX_KEY = 48

@@ -11,7 +11,7 @@ from typing import Any
 
 from lucerne.backends.cpu.eager import members, plans
 from lucerne.backends.cpu.eager.dispatch import write_dispatch
-from lucerne.backends.cpu.eager.keys import ENTRY_WORDS, MAX_KEY
+from lucerne.backends.cpu.eager.keys import ENTRY_WORDS, MAX_KEY, TABLE_BITS
 from lucerne.backends.cpu.eager.layout import (
     BOOL,
     FLAG_BASETYPE,
@@ -364,6 +364,6 @@ def _identities(args: Any) -> Any:
 
 
 def load() -> Native:
-    made = Native(compiled(("eager", NATIVE_ABI), _write))
+    made = Native(compiled(("eager", NATIVE_ABI, TABLE_BITS), _write))
     make_immortal(made)
     return made

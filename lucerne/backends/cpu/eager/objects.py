@@ -427,12 +427,16 @@ def _write_makers(m: Module) -> None:
         shown = f.select(needs, known(f, "true"), known(f, "false"))
         take(f, shown)
         f.ret(shown)
-    # the record of a tensor that is no view and that nobody has looked at, else None
+    # the record of a tensor that nobody has looked at, else None; a view has one as long as
+    # nobody wrote to its memory (its history is another one from then on)
     with m.function("get_record", [("t", PTR), ("closure", PTR)], PTR) as f:
         t, _ = f.args
-        pending = field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO
-        plain = f.bits("and", f.compare("ne", pending, 0), is_null(f, field(f, t, Tensor.VIEW)))
-        shown = f.select(plain, field(f, t, Tensor.AUTO), known(f, "none"))
+        pending = f.compare("ne", field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO, 0)
+        view = f.bits("and", pending, not_null(f, field(f, t, Tensor.VIEW)))
+        with f.if_(view), f.if_(f.compare("ne", f.call("is_odd", I64, [t]), 0)):
+            take(f, known(f, "none"))
+            f.ret(known(f, "none"))
+        shown = f.select(pending, field(f, t, Tensor.AUTO), known(f, "none"))
         take(f, shown)
         f.ret(shown)
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lucerne.base.config import config
+
 _CPUINFO = Path("/proc/cpuinfo")
 _IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "stepping", "model name",
@@ -80,8 +82,31 @@ def parse_cpuinfo(lines: Iterable[str]) -> tuple[str, frozenset[str], int]:
     return named, flags, max(1, siblings // cores if cores else 1)
 
 
+def left_out(text: str) -> tuple[str, ...]:
+    """How the names of features begin that `LUCERNE_CPU_FEATURES` takes away."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if len(word) < 2 or word[0] != "-":
+            raise ValueError(
+                f"LUCERNE_CPU_FEATURES={text!r}: expected names with a minus before each, like "
+                f"'-amx,-avx512', got {word!r}. Features can be taken away, not added."
+            )
+    return tuple(_plain(word) for word in words)
+
+
+def is_left_out(name: str, less: tuple[str, ...]) -> bool:
+    """Whether a feature, as the system or as LLVM spells it, is one of those."""
+    return _plain(name).startswith(less)
+
+
+def _plain(name: str) -> str:
+    """Without what they spell differently: avx512_bf16 is LLVM's avx512bf16."""
+    return name.replace("_", "").replace("-", "")
+
+
 def detect() -> Target:
-    """This machine. Where there is no /proc/cpuinfo only the architecture is known."""
+    """This machine, without what the settings leave out. Where there is no /proc/cpuinfo only the
+    architecture is known."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
         platform.machine().lower(), platform.machine().lower()
     )
@@ -89,6 +114,8 @@ def detect() -> Target:
     if _CPUINFO.exists():
         with _CPUINFO.open() as lines:
             name, features, threads_per_core = parse_cpuinfo(lines)
+    less = left_out(config.cpu_features)
+    features = frozenset(f for f in features if not is_left_out(f, less))
     return Target(sys.platform, machine, name or platform.processor(), features, threads_per_core)
 
 

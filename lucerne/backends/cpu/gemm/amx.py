@@ -14,6 +14,7 @@ The argument struct and the handling of batches are those of `driver.py`; k is c
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -57,6 +58,8 @@ _COLUMN_BLOCK = 2048
 _SERIAL_FLOPS, _LARGE_FLOPS = 3e6, 1e9
 _PARTS_FLOPS, _PARTS_REUSE, _PARTS_SHORT_REUSE = 5e6, 64, 50
 """Cutting numbers pays when each is used often enough: a little less if k is one block."""
+_FEW_TURNED = 48
+"""With fewer rows a weight is not used often enough to be worth cutting."""
 _MOST_WHOLE = 12 << 20
 _OWN_B_PANELS = 16
 _PARTS_K_BYTES, _PARTS_ROWS, _PARTS_COLUMNS = 768, 1024, 384
@@ -72,7 +75,7 @@ def has_amx() -> bool:
 
 
 def amx_driver(kind: Kind, wide: Wide = NARROW) -> Code:
-    key = ("gemm.amx", *kind.key, wide.a, wide.b, wide.parts)
+    key = ("gemm.amx", *kind.key, wide.a, wide.b, wide.parts, wide.turned)
     return compiled(key, lambda m: _write(m, kind, wide))
 
 
@@ -89,7 +92,7 @@ def _write(m: Module, kind: Kind, wide: Wide) -> None:
     _write_pack_whole(m, wide.parts)
     for parallel in (False, True):
         _write_product(m, parallel, wide.parts)
-    write_select_batch(m, kind, a_size, b_size)
+    write_select_batch(m, kind, a_size, b_size, turned=wide.turned)
     write_batch_task(m)
     write_entries(m)
     _write_prepack(m, wide.parts)
@@ -286,6 +289,15 @@ def parts_take(p: Product) -> bool:
     return large and amx_takes(p) and parts_work()
 
 
+def turned_takes(p: Product) -> bool:
+    """Whether it is worth the while to take a right operand that lies along k for the left one: a
+    weight that meets few rows (see `IN_PARTS_TURNED`)."""
+    few = _FEW_TURNED <= p.m <= _PARTS_COLUMNS and 2 * p.m <= p.n
+    large = p.k >= 64 and p.flops >= _PARTS_FLOPS
+    along = p.a_k == 1 and p.b_k == 1 and not p.batch
+    return few and large and along and amx_takes(p) and parts_work()
+
+
 def amx_plan(
     kind: Kind,
     p: Product,
@@ -295,6 +307,11 @@ def amx_plan(
     wide: Wide = NARROW,
 ) -> Planned:
     assert has_amx(), "tiles need the system's permission"
+    c_row, e_row = p.c_row, p.e_row
+    if wide.turned:
+        assert not p.batch, p
+        assert not b_ready, p
+        p = replace(p, m=p.n, n=p.m, a_row=p.b_col, a_k=p.b_k, b_k=p.a_k, b_col=p.a_row)
     size, depth = unit_of(kind, wide), PANEL * wide.parts
     room = -(-p.k * size // STEP) * STEP
     k_block, row_most, column_most = (_blocks if wide.parts == 1 else _split_blocks)(p.k, room)
@@ -302,6 +319,10 @@ def amx_plan(
     in_place = p.a_k == 1 and p.k * size % STEP == 0 and p.a_row * size < _SHORT_STRIDE
     in_place = in_place and not wide.a
     parallel = _parallel(p)
+    # What ends panels wants long rows.
+    long_rows = epilogue.ends_panels and column_panels * room * depth <= _OWN_B_BYTES
+    if long_rows:
+        column_most = column_panels * PANEL
     # In parts a block of columns of a short k is used right after it was packed.
     short = wide.parts > 1 and k_block == room
     column_block = min(column_panels, (column_most if short else _COLUMN_BLOCK) // PANEL)
@@ -315,8 +336,10 @@ def amx_plan(
         own_b = False
         rows, across = min(panels, row_most // PANEL), min(column_block, column_most // PANEL)
         wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
+        if wide.turned:  # the first panel of a task is not cut beside tiles: few tasks are better
+            wanted = min(wanted, threads())
         while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
-            if across >= rows:
+            if across >= rows and not (long_rows and rows > 1):
                 across = -(-across // 2)
             else:
                 rows = -(-rows // 2)
@@ -343,12 +366,12 @@ def amx_plan(
     a_offset = whole_offset + whole_space * owners
     words = {
         "M": p.m, "N": p.n, "K": p.k, "K_ROOM": room,
-        "A_ROW": p.a_row, "A_K": p.a_k, "B_K": p.b_k, "B_COL": p.b_col, "C_ROW": p.c_row,
-        "E_ROW": p.e_row, "PANELS": panels, "COLUMN_PANELS": column_panels,
+        "A_ROW": p.a_row, "A_K": p.a_k, "B_K": p.b_k, "B_COL": p.b_col, "C_ROW": c_row,
+        "E_ROW": e_row, "PANELS": panels, "COLUMN_PANELS": column_panels,
         "BLOCK_ROWS": rows, "ROW_BLOCKS": -(-panels // rows), "BLOCK_COLUMNS": across,
         "K_BLOCK": k_block, "COLUMN_BLOCK": column_block,
         "PACK_GROUP": max(1, min(4, column_block // (4 * threads()))),
-        "KERNEL": amx_task(kind, epilogue, wide.parts),
+        "KERNEL": amx_task(kind, epilogue, wide.parts, wide.turned),
         "KERNEL_TALLER": amx_driver(kind, wide)["pack_rows"],
         "PACK_COLUMNS": amx_driver(kind, wide)["pack_columns"], "OWN_B": int(own_b or own_parts),
         "A_IN_PLACE": int(in_place), "B_READY": int(b_ready),

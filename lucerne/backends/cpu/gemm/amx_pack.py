@@ -57,11 +57,16 @@ class Wide:
     b: bool = False
     parts: int = 1
     """3: elements are cut in three, none is rounded away."""
+    turned: bool = False
+    """Whether B.T @ A.T is multiplied, and its tiles of sums are transposed."""
 
 
 NARROW = Wide()
 IN_PARTS = Wide(a=True, b=True, parts=3)
 """float32 operands, each number as three bfloat16 (see `amx_whole.py`)."""
+IN_PARTS_TURNED = Wide(a=True, b=True, parts=3, turned=True)
+"""The same for a B that is larger than A and lies along k, as weights do: as the left operand it is
+cut beside the tiles, row by row, and never transposed. The sums are the same, bit by bit."""
 
 
 def write_amx_packing(m: Module, kind: Kind, wide: Wide) -> None:

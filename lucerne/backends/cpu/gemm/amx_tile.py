@@ -20,13 +20,15 @@ from lucerne.backends.cpu.gemm.amx_whole import WHOLE_SUMS, write_whole_sums
 from lucerne.backends.cpu.gemm.args import Args
 from lucerne.backends.cpu.gemm.epilogue import Epilogue, Tile
 from lucerne.backends.cpu.gemm.kinds import Kind, store_masked
+from lucerne.backends.cpu.gemm.pack import transposed
 from lucerne.backends.cpu.runtime.code import compiled
 
 SCRATCH = 4 * TILE
 _LANES = 16
 _RESULT_ROWS_AHEAD = 3
-_ROWS_AHEAD = {1: 2, 3: 3}
-"""Rows of A that are asked for early beside each tile, by parts; and those cut there."""
+_ROWS_AHEAD, _ROWS_AHEAD_TURNED = {1: 2, 3: 3}, 16
+"""Rows of A that are asked for early beside each tile, by parts; and those cut there. Turned
+products have few tiles beside each other, so each cuts more."""
 _PRODUCTS = 24
 """Tile products of a step, in three parts."""
 PANELS_AT_ONCE = 4
@@ -41,13 +43,17 @@ Rows = Callable[[int], None] | None
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
 
 
-def amx_task(kind: Kind, epilogue: Epilogue, parts: int = 1) -> int:
-    """The address of the task that multiplies one block."""
-    key = ("gemm.amx.task", *kind.key, epilogue.key, parts)
-    return compiled(key, lambda m: _write(m, kind, epilogue, parts))["amx_task"]
+def amx_task(kind: Kind, epilogue: Epilogue, parts: int = 1, turned: bool = False) -> int:
+    """The address of the task that multiplies one block.
+
+    `turned`: what is multiplied are the operands in the other order, so that tiles of sums are
+    transposed before their epilogue (see `Wide`).
+    """
+    key = ("gemm.amx.task", *kind.key, epilogue.key, parts, turned)
+    return compiled(key, lambda m: _write(m, kind, epilogue, parts, turned))["amx_task"]
 
 
-def _write(m: Module, kind: Kind, epilogue: Epilogue, parts: int) -> None:
+def _write(m: Module, kind: Kind, epilogue: Epilogue, parts: int, turned: bool) -> None:
     size = [0] * 64
     size[0] = 1
     for t in range(8):
@@ -56,17 +62,27 @@ def _write(m: Module, kind: Kind, epilogue: Epilogue, parts: int) -> None:
     m.constant("tile_sizes", "[64 x i8]", f"[{text}]")
     for other, deferred in itertools.product((False, True), (False, True)):
         in_place, cutting = (other, False) if parts == 1 else (False, other)
-        _write_kernel(m, kind, epilogue, _Form(in_place, deferred, parts, cutting))
+        beside = rows_per_step(epilogue, parts)
+        _write_kernel(m, kind, epilogue, _Form(in_place, deferred, parts, cutting, turned, beside))
     _write_finish(m, kind, epilogue)
     if not _is_short(epilogue):
         _write_finish_rows(m, kind, epilogue)
     if parts > 1:
         write_whole_sums(m)
-    _write_task(m, kind, parts)
+    if turned:
+        _write_turn_sums(m, kind)
+    if epilogue.ends_panels:
+        _write_end_panel(m, epilogue)
+    after = _After(rows_per_step(epilogue, parts), epilogue.ends_panels)
+    _write_task(m, kind, parts, turned, after)
 
 
-def rows_per_step(parts: int) -> int:
-    return 4 if parts == 1 else 8
+def rows_per_step(epilogue: Epilogue, parts: int) -> int:
+    """Rows of an earlier tile that are finished beside 64 bytes of k: many of them where that is
+    little work, so that it can be done beside a short k too."""
+    if parts == 1:
+        return 4
+    return 16 if _is_short(epilogue) else 8
 
 
 def _is_short(epilogue: Epilogue) -> bool:
@@ -96,11 +112,25 @@ class _Form:
     deferred: bool
     parts: int = 1
     cutting: bool = False
+    turned: bool = False
+    rows_per_step: int = 0
+    """Rows of an earlier tile that are finished beside 64 bytes of k."""
 
     @property
-    def rows_per_step(self) -> int:
-        """Rows of an earlier tile that are finished beside 64 bytes of k."""
-        return rows_per_step(self.parts)
+    def rows_ahead(self) -> int:
+        return _ROWS_AHEAD_TURNED if self.turned else _ROWS_AHEAD[self.parts]
+
+    @property
+    def cut_after(self) -> dict[int, int]:
+        """Tile products of a step after which a row is cut, and which."""
+        each = _PRODUCTS / self.rows_ahead
+        return {int((u + 0.5) * each): u for u in range(self.rows_ahead)}
+
+    @property
+    def finish_after(self) -> dict[int, int]:
+        """Tile products of a step after which a row is finished, and which."""
+        each = (4 if self.parts == 1 else _PRODUCTS) / self.rows_per_step
+        return {int((r + 1) * each) - 1: r for r in range(self.rows_per_step)}
 
     @property
     def name(self) -> str:
@@ -109,8 +139,8 @@ class _Form:
 
 _PARAMS: list[Any] = [
     ("steps", I64), ("A", PTR), ("B", PTR), ("scratch", PTR), ("add", I64), ("ahead", PTR),
-    ("ahead_step", I64), ("wanted", PTR), ("wanted_step", I64), ("into", PTR), ("args", PTR),
-    ("row", I64), ("column", I64),
+    ("ahead_step", I64), ("wanted", PTR), ("wanted_step", I64), ("into", PTR), ("left", I64),
+    ("args", PTR), ("row", I64), ("column", I64),
 ]  # fmt: skip
 _DEFERRED: list[Any] = [("earlier", PTR), ("earlier_row", I64), ("earlier_column", I64)]
 
@@ -119,7 +149,7 @@ def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> Non
     params = _PARAMS + (_DEFERRED if form.deferred else [])
     with m.function(form.name, params, internal=True) as f:
         steps, a, b, scratch, add, ahead, ahead_step, c, c_step = f.args[:9]
-        into, place, row, column = f.args[9 : len(_PARAMS)]
+        into, left, place, row, column = f.args[9 : len(_PARAMS)]
         deferred = f.args[len(_PARAMS) :]
         args = Args(f, place)
         a_step = args.A_ROW * kind.source.size
@@ -135,23 +165,24 @@ def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> Non
         others = epilogue.ahead(Tile(f, kind, args, row, column, [None, None], _LANES))
 
         lines = 1 if form.parts == 1 else 2
-        each = 1 if form.parts == 1 else _PRODUCTS // form.rows_per_step
-        cut_each = _PRODUCTS // _ROWS_AHEAD[form.parts]
+        finish_after = form.finish_after
+        cut_after = form.cut_after if form.cutting else {}
 
         def step(index: Value, places: list[Value], finish: Rows = None) -> tuple[Value, Value]:
             a, b = places
 
             def between(number: int) -> None:
-                if finish is not None and number % each == each - 1:
-                    finish(number // each)
-                if form.cutting and number % cut_each == cut_each // 2:
-                    u = number // cut_each
+                if finish is not None and number in finish_after:
+                    finish(finish_after[number])
+                if number in cut_after:
+                    u = cut_after[number]
                     read = f.at(ahead, ahead_step * u + index * (lines * STEP))
-                    cut_row(f, read, f.at(into, index * (STEP_BYTES * form.parts) + u * STEP))
+                    to = f.at(into, index * (STEP_BYTES * form.parts) + u * STEP)
+                    cut_row(f, read, to, left - index * PANEL if form.turned else None)
 
             _multiply(f, kind, form, a, b, a_step, between)
             later = ahead_step * PANEL if form.cutting else 0
-            for u in range(_ROWS_AHEAD[form.parts]):
+            for u in range(form.rows_ahead):
                 for n in range(lines):
                     line_ahead = ahead_step * u + later + (index * lines + n) * STEP
                     f.prefetch(f.at(ahead, line_ahead), 2)
@@ -220,7 +251,11 @@ def _multiply(
 
     # Of the nine products of parts six count, the smallest first: last x leading, middle x leading,
     # middle x middle, leading x middle, leading x last, and the leading ones. In this order few
-    # tiles are loaded twice, and a number times one is that number, bit by bit.
+    # tiles are loaded twice, and a number times one is that number, bit by bit. Turned, A and B
+    # change roles, and the sums are the same.
+    if form.turned:
+        _multiply_turned(load_a, load_b, multiply)
+        return
     load_a(0, form.parts - 1)
     load_b(0)
     multiply(0, 0)
@@ -232,6 +267,27 @@ def _multiply(
     if form.parts == 1:
         return
     for side, part in (("a", 1), ("b", 1), ("a", 0), ("b", 2), ("b", 0)):
+        for half in range(2):
+            (load_b if side == "b" else load_a)(half, part)
+            for other in range(2):
+                multiply(*((other, half) if side == "b" else (half, other)))
+
+
+def _multiply_turned(
+    load_a: Callable[[int, int], None],
+    load_b: Callable[[int, int], None],
+    multiply: Callable[[int, int], None],
+) -> None:
+    """The six products with the parts of A and B in each other's place."""
+    load_b(0, 2)
+    load_a(0, 0)
+    multiply(0, 0)
+    load_b(1, 2)
+    multiply(0, 1)
+    load_a(1, 0)
+    multiply(1, 0)
+    multiply(1, 1)
+    for side, part in (("b", 1), ("a", 1), ("b", 0), ("a", 2), ("a", 0)):
         for half in range(2):
             (load_b if side == "b" else load_a)(half, part)
             for other in range(2):
@@ -308,10 +364,45 @@ def _write_finish_rows(m: Module, kind: Kind, epilogue: Epilogue) -> None:
         finish.rows([r + n for n in range(_ROWS_AT_ONCE)])
 
 
+def _write_turn_sums(m: Module, kind: Kind) -> None:
+    """`turn_sums(scratch)`: transpose the 32 x 32 sums of a tile."""
+    with m.function("turn_sums", [("scratch", PTR)], internal=True) as f:
+        wide = kind.sums.vector(_LANES)
+
+        def square(t: int) -> list[Value]:
+            at = f.at(f.args[0], t * TILE)
+            return transposed(f, [f.load(wide, f.at(at, n * STEP), align=64) for n in range(16)])
+
+        def put(t: int, square: list[Value]) -> None:
+            for n, v in enumerate(square):
+                f.store(v, f.at(f.args[0], t * TILE + n * STEP), align=64)
+
+        for t in (0, 3):
+            put(t, square(t))
+        upper, lower = square(1), square(2)
+        put(2, upper)
+        put(1, lower)
+
+
 # ---- a block ----------------------------------------------------------------------------------
 
 
-def _write_task(m: Module, kind: Kind, parts: int) -> None:
+def _write_end_panel(m: Module, epilogue: Epilogue) -> None:
+    params: list[Any] = [("args", PTR), ("row", I64), ("first", I64), ("stop", I64)]
+    with m.function("end_panel", params, internal=True) as f:
+        place, row, first, stop = f.args
+        epilogue.end_panel(f, Args(f, place), row, (first, stop))
+
+
+@dataclass(frozen=True)
+class _After:
+    """What a task has to know of its epilogue."""
+
+    rows_per_step: int
+    ends_panels: bool
+
+
+def _write_task(m: Module, kind: Kind, parts: int, turned: bool, after: _After) -> None:
     """Panels of A times panels of B: A outside, so that results are written along rows."""
     with m.function("amx_task", _TASK) as f:
         _amx(f, "ldtilecfg", f.symbol("tile_sizes"))
@@ -361,7 +452,8 @@ def _write_task(m: Module, kind: Kind, parts: int) -> None:
                 packed.give(space, packed_from)
             place, origin = packed.results
             pieces = _Pieces(place, scratch, columns, placed, origin)
-            block = _Block(f, kind, args, pieces, (first, stop), (start, end), parts)
+            around = (first, stop), (start, end)
+            block = _Block(f, kind, args, pieces, *around, parts, turned, after)
             with f.if_(f.compare("eq", k + count, room)) as last:
                 block.multiply(k, count, final=True)
             with last.else_():
@@ -402,9 +494,13 @@ class _Block:
         rows: Range,
         columns: Range,
         parts: int,
+        turned: bool,
+        after: _After,
     ) -> None:
         self.f, self.kind, self.args, self.pieces, self.parts = f, kind, args, pieces, parts
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.turned = rows, columns, turned
+        self.after = after
+        self.rows_ahead = _Form(False, False, parts, turned=turned).rows_ahead
 
     def multiply(self, k: Value, count: Value, final: bool) -> None:
         f, args = self.f, self.args
@@ -416,10 +512,19 @@ class _Block:
             with f.loop(*self.columns, carry=down.carried) as across:
                 waiting = self._tile(k, count, down.index, across.index, across.carried)
                 across.next(*waiting)
-            down.next(*across.results)
+            if final and self.after.ends_panels:
+                self._finish_waiting(across.results)
+                columns = [j * PANEL for j in self.columns]
+                f.call("end_panel", VOID, [args.place, down.index * PANEL, *columns])
+                down.next(nothing, zero, zero)
+            else:
+                down.next(*across.results)
         if final:
-            with f.if_(f.compare("ne", down.results[0], nothing)):
-                f.call("finish", VOID, [args.place, *down.results, PANEL, PANEL])
+            self._finish_waiting(down.results)
+
+    def _finish_waiting(self, waiting: list[Value]) -> None:
+        with self.f.if_(self.f.compare("ne", waiting[0], self.f.zero(PTR))):
+            self.f.call("finish", VOID, [self.args.place, *waiting, PANEL, PANEL])
 
     def _pack(self, k: Value, count: Value, i: Value) -> None:
         """A panel of A in parts is packed when it is needed, if that was not done before."""
@@ -438,7 +543,9 @@ class _Block:
         f, args = self.f, self.args
         within = f.compare("lt", i, f.minimum(self.rows[1], args.M // PANEL))
         whole_steps = f.compare("le", k + count, args.K * 2)
-        enough = f.compare("ge", self.columns[1] - self.columns[0], FEWEST_CUTTING)
+        if self.turned:  # rows are cut up to their end
+            whole_steps = f.constant(True, I1)
+        enough = f.compare("ge", self.columns[1] - self.columns[0], -(-PANEL // self.rows_ahead))
         plain = args.is_unset("WHOLE_SPACE") & args.is_unset("A_HOW")
         return within & whole_steps & enough & plain
 
@@ -475,10 +582,10 @@ class _Block:
             packed = f.select(whole, packed, self._panel(count, i))
             ahead = f.select(whole, f.at(packed, count * depth), f.at(there, a_row * PANEL))
             ahead_step = f.select(whole, count * 2, a_row)
-            first = f.minimum(before * _ROWS_AHEAD[self.parts], PANEL - _ROWS_AHEAD[self.parts])
+            first = f.minimum(before * self.rows_ahead, PANEL - self.rows_ahead)
             ahead = f.at(ahead, first * ahead_step)
             into = f.at(self._panel(count, i + 1), first * STEP)
-            few = f.compare("lt", before, FEWEST_CUTTING)
+            few = f.compare("lt", before, -(-PANEL // self.rows_ahead))
             cuts = few & self._cuts(k, count, i + 1)
         add = f.select(first_k, f.constant(0), 1)
         steps = f.bits("lshr", count, 6)
@@ -487,23 +594,25 @@ class _Block:
             beside = f.at(pieces.scratch, args.SUMS_SPACE - SCRATCH)
             target, add = f.select(first_k, scratch, beside), f.constant(0)
         result_row = args.C_ROW * self.kind.result.size
-        wanted, wanted_step = f.at(args.C, row * result_row), result_row
-        wanted = f.at(wanted, column * self.kind.result.size)
+        there_row, there_column = (column, row) if self.turned else (row, column)
+        wanted, wanted_step = f.at(args.C, there_row * result_row), result_row
+        wanted = f.at(wanted, there_column * self.kind.result.size)
         if self.parts > 1 and not waiting:  # a later block of k writes results: the sums come next
             wanted, wanted_step = f.at(scratch, SCRATCH), f.constant(2 * STEP)
-        rest = [b, target, add, ahead, ahead_step, wanted, wanted_step, into, args.place, row]
-        rest.append(column)
+        left = args.K - f.bits("lshr", k, 1)
+        rest = [b, target, add, ahead, ahead_step, wanted, wanted_step, into, left, args.place]
+        rest += [there_row, there_column]
 
         def run(deferred: list[Value]) -> None:
             late = bool(deferred)
             if self.parts > 1:
                 forms = _Form(False, late, self.parts, True), _Form(False, late, self.parts)
-                condition, left = cuts, packed
+                condition, rows = cuts, packed
             else:
                 forms = _Form(True, late), _Form(False, late)
-                condition, left = in_place, there
+                condition, rows = in_place, there
             with f.if_(condition) as branch:
-                f.call(forms[0].name, VOID, [steps, left, *rest, *deferred])
+                f.call(forms[0].name, VOID, [steps, rows, *rest, *deferred])
             with branch.else_():
                 f.call(forms[1].name, VOID, [steps, packed, *rest, *deferred])
 
@@ -518,7 +627,9 @@ class _Block:
         self._add_up(scratch, target, first_k)
         if self.parts > 1:
             f.call(WHOLE_SUMS, VOID, [args.place, scratch, row, column])
-        return self._finish_now_or_later(steps, scratch, row, column)
+        if self.turned:
+            f.call("turn_sums", VOID, [scratch])
+        return self._finish_now_or_later(steps, scratch, there_row, there_column)
 
     def _add_up(self, sums: Value, block: Value, first_k: Value) -> None:
         """Add the sums of a block of k to those of the blocks before it."""
@@ -540,10 +651,11 @@ class _Block:
     ) -> list[Value]:
         """Whole tiles wait for the next one, if its loop is long enough."""
         f, args = self.f, self.args
-        rows = f.minimum(args.M - row, PANEL)
-        columns = f.minimum(args.N - column, PANEL)
+        height, width = (args.N, args.M) if self.turned else (args.M, args.N)
+        rows = f.minimum(height - row, PANEL)
+        columns = f.minimum(width - column, PANEL)
         full = f.compare("eq", rows + columns, 2 * PANEL)
-        long = f.compare("ge", steps, PANEL // rows_per_step(self.parts))
+        long = f.compare("ge", steps, PANEL // self.after.rows_per_step)
         with f.if_(f.bits("and", full, long)) as later:
             later.give(scratch)
         with later.else_():

@@ -21,7 +21,7 @@ _BATCH = [f"{what}{d}" for d in range(MAX_BATCH_DIMS) for what in _STEPS]
 # KERNEL*: micro-kernels of HEIGHT and HEIGHT + 1 rows (AMX: the task, and the packing of A's rows).
 # PACK_COLUMNS, OWN_B (AMX): packing of B, and whether each task packs the columns it uses.
 # B_READY: B was packed by an earlier call. BLOCK, TAIL: the call's block, and the words that belong
-# to a fused graph (tail.py). BATCH: the number of the matrix at hand.
+# to a fused graph (tail.py). BATCH: the number of the matrix at hand. UPDATE: see update.py.
 # *_HOW: the way of packing (pack.py). E_ROW: of the epilogue's tensor. *_OFFSET, *_SPACE: bytes,
 # places in the workspace and their size for each thread; SUMS_OFFSET -1: sums are the results.
 # WHOLE_* (AMX): all of A, packed before the tasks begin.
@@ -41,14 +41,14 @@ PLANNED = [*_FIXED.split(), *_BATCH]
 _CHANGING = """
     A B C E PACKED_A PACKED_B SUMS SUMS_ROW
     K_START K_COUNT K_LAST PANEL_START PANEL_STOP
-    THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA BLOCK TAIL BATCH
+    THREAD BASE_A BASE_B BASE_C BASE_E WORKSPACE BETA ALPHA BLOCK TAIL BATCH UPDATE
 """
 WRITTEN = _CHANGING.split()
 """Words that the driver writes: pointers of the matrix at hand, the block at hand."""
 
 _POINTERS = {
     "A", "B", "C", "E", "PACKED_A", "PACKED_B", "SUMS", "KERNEL", "KERNEL_TALLER", "PACK_COLUMNS",
-    "BASE_A", "BASE_B", "BASE_C", "BASE_E", "WORKSPACE", "BLOCK", "TAIL",
+    "BASE_A", "BASE_B", "BASE_C", "BASE_E", "WORKSPACE", "BLOCK", "TAIL", "UPDATE",
 }  # fmt: skip
 _DOUBLES = {"BETA", "ALPHA"}
 INDEX = {name: i for i, name in enumerate([*PLANNED, *WRITTEN])}

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lucerne.backends.cpu.emit.types import BF16
-from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, amx_takes, parts_take
-from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS, NARROW, Wide
+from lucerne.backends.cpu.gemm.amx import (
+    amx_driver,
+    amx_plan,
+    amx_takes,
+    parts_take,
+    turned_takes,
+)
+from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS, IN_PARTS_TURNED, NARROW, Wide
 from lucerne.backends.cpu.gemm.args import PLANNED
 from lucerne.backends.cpu.gemm.driver import driver
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Epilogue
@@ -55,6 +61,9 @@ def choose(
     """The code whose entries run a product, and its words. `wide`: only where tiles take it."""
     if epilogue is PLAIN and suits_split(p):
         return split_plan(kind, p, choose)
+    if kind.key == _FLOAT32 and turned_takes(p):
+        planned = amx_plan(kind, p, epilogue, wide=IN_PARTS_TURNED)
+        return amx_driver(kind, IN_PARTS_TURNED), planned
     if kind.key == _FLOAT32 and parts_take(p):
         return amx_driver(kind, IN_PARTS), amx_plan(kind, p, epilogue, wide=IN_PARTS)
     if kind.source is BF16 and amx_takes(p):

@@ -275,10 +275,13 @@ class _blocks:
 # ---- batches and entries ----------------------------------------------------------------------
 
 
-def write_select_batch(m: Module, kind: Kind, a_size: int = 0, b_size: int = 0) -> None:
+def write_select_batch(
+    m: Module, kind: Kind, a_size: int = 0, b_size: int = 0, *, turned: bool = False
+) -> None:
     """Set the pointers of matrix number `batch`, for work on thread `thread`.
 
-    `a_size`, `b_size`: bytes of an element in memory, where it isn't that of the kind.
+    `a_size`, `b_size`: bytes of an element in memory, where it isn't that of the kind. `turned`:
+    the operands change places.
     """
     params: list[Any] = [("args", PTR), ("batch", I64), ("thread", I64)]
     with m.function("select_batch", params, internal=True) as f:
@@ -294,9 +297,10 @@ def write_select_batch(m: Module, kind: Kind, a_size: int = 0, b_size: int = 0) 
             loop.next(f.unsigned("div", rest, size), *moved)
         own = kind.source.size
         sizes = {"A": a_size or own, "B": b_size or own, "C": kind.result.size, "E": own}
-        for name, offset in zip("ABCE", loop.results[1:], strict=True):
+        bases = "BACE" if turned else "ABCE"
+        for name, base, offset in zip("ABCE", bases, loop.results[1:], strict=True):
             step = offset * sizes[name]
-            args.set(name, f.at(getattr(args, f"BASE_{name}"), step))
+            args.set(name, f.at(getattr(args, f"BASE_{base}"), step))
         space = args.WORKSPACE
         args.set("THREAD", thread)
         args.set("BATCH", batch)
@@ -360,7 +364,7 @@ def pointer_of(f: Function, block: Value, slots: Value, i: int) -> Value:
 
 
 def _write_run(m: Module) -> None:
-    with m.function("run", [("args", PTR)], internal=True) as f:
+    with m.function("run", [("args", PTR)]) as f:
         args = Args(f, f.args[0])
         with f.if_(f.compare("eq", args.PARALLEL, PARALLEL_BATCH)) as branch:
             chunks = f.ceil_div(args.BATCHES, args.BATCH_GROUP)

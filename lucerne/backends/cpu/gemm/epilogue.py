@@ -52,6 +52,11 @@ class Epilogue:
     """Whether `apply` writes all results itself; what it returns is then not used."""
     sums_apart = False
     """Whether no result can hold the sums of earlier blocks of k."""
+    ends_panels = False
+    """Whether there is something to do when 32 rows of a block are done (products of tiles)."""
+
+    def end_panel(self, f: Function, args: Args, row: Value, columns: tuple[Value, Value]) -> None:
+        """What follows when all columns (first, stop) of the rows from `row` on are stored."""
 
     def ahead(self, tile: Tile) -> list[Ahead]:
         """Memory besides the result that the tile will touch: to be asked for early."""

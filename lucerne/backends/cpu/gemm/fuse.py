@@ -13,7 +13,7 @@ from lucerne.backends.cpu.gemm.choose import choose, duration
 from lucerne.backends.cpu.gemm.driver import MOST_TENSORS
 from lucerne.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, PLAIN, Combine, Epilogue
 from lucerne.backends.cpu.gemm.kinds import KINDS, Kind
-from lucerne.backends.cpu.gemm.plan import Product
+from lucerne.backends.cpu.gemm.plan import Planned, Product
 from lucerne.backends.cpu.gemm.prepack import planned_for_packed, suits_packed
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne.backends.cpu.gemm.split import suits_split
@@ -22,6 +22,7 @@ from lucerne.backends.cpu.loops.layout import is_heavy
 from lucerne.backends.cpu.loops.program import Axis, Expr, Load, Memory, Point, Program, Result
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.rules.casts import is_rounding
+from lucerne.backends.cpu.runtime.code import Code
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
@@ -43,7 +44,7 @@ def fused_product(graph: Graph) -> Kernel | None:
     of k wait in them.
     """
     try:
-        return _Group(graph).kernel()
+        return FusedGraph(graph).kernel()
     except NotImplementedError:  # NotTaken, or a function the machine lacks
         return None
 
@@ -51,7 +52,9 @@ def fused_product(graph: Graph) -> Kernel | None:
 def right_operand(graph: Graph) -> tuple[int, int, TensorMeta] | None:
     """Of a graph that `fused_product` takes, the right operand if it can come packed: the input
     that holds it, its place there in bytes, and how it is read, as a matrix (k, n)."""
-    group = _Group(graph)
+    if any(n.op.qualified == "adam_update" for n in graph.nodes):
+        return None  # the gradient of a weight: neither factor is one
+    group = FusedGraph(graph)
     a, b = group.factors.a, group.factors.b
     dense = a.meta.ndim == 2 or a.meta.contiguous
     if b.meta.ndim != 2 or not dense or a.rounded or b.rounded:
@@ -64,7 +67,7 @@ def right_operand(graph: Graph) -> tuple[int, int, TensorMeta] | None:
 def packed_fused_product(graph: Graph) -> Kernel | None:
     """The same kernel, reading a packed copy in the place of the right operand."""
     try:
-        return _Group(graph).kernel(packed=True)
+        return FusedGraph(graph).kernel(packed=True)
     except NotImplementedError:
         return None
 
@@ -86,7 +89,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class _Factors:
+class Factors:
     """The product of a graph: its operands as matrices, what is added to it, and the result."""
 
     a: Source
@@ -95,19 +98,41 @@ class _Factors:
     out: Value
 
 
-def _factors(node: Node, source: Callable[[Any], Source]) -> _Factors:
+def read_views(sources: dict[int, Source], nodes: list[Node]) -> None:
+    """Views of the inputs are operands in memory too, and so are roundings to bfloat16."""
+    for node in nodes:
+        if len(node.outputs) != 1 or not node.args or type(node.args[0]) is not Value:
+            continue
+        before, out = sources.get(node.args[0].index), node.outputs[0]
+        if before is None:
+            continue
+        if node.op.kind == op_.VIEW:
+            sources[out.index] = _viewed(before, node)
+        elif is_rounding(node):
+            sources[out.index] = replace(before, rounded=True)
+
+
+def factors_of(node: Node, sources: dict[int, Source]) -> Factors:
+    """The operands of a product, by the number of the value."""
+
+    def source(v: Value) -> Source:
+        found = sources.get(v.index)
+        if found is None:
+            raise NotTaken("an operand that is computed in the graph")
+        return found
+
     out = node.outputs[0]
     if node.op.qualified == "batch_matmul":
         left, right = node.args
-        return _Factors(source(left), source(right), None, out)
+        return Factors(source(left), source(right), None, out)
     if node.op.qualified == "add_product":
         added, left, right = node.args
-        return _Factors(source(left), source(right), source(added), out)
+        return Factors(source(left), source(right), source(added), out)
     left, weight, bias = node.args
     if weight.meta.ndim != 2 or left.meta.ndim < 2:
         raise NotTaken("a vector")
     added = None if bias is None else source(bias)
-    return _Factors(source(left), source(weight).turned, added, out)
+    return Factors(source(left), source(weight).turned, added, out)
 
 
 def _viewed(before: Source, node: Node) -> Source:
@@ -120,6 +145,16 @@ def _viewed(before: Source, node: Node) -> Source:
     meta = before.meta.like(shape=tuple(seen.shape), strides=tuple(seen.strides))
     offset = before.offset + seen.offset * meta.dtype.itemsize
     return replace(before, meta=meta, offset=offset)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """Code of a product, its plan, and the words behind those of the plan."""
+
+    code: Code
+    plan: Planned
+    words: list[int]
+    work: float
 
 
 class _After(Program):
@@ -139,24 +174,26 @@ class _After(Program):
         return super()._result(slot, v)
 
 
-class _Group:
+class FusedGraph:
     """One fused graph, being understood."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, results: int | None = None) -> None:
+        """`results`: how many the kernel has in all, if some are not the graph's."""
         self.graph = graph
+        first = len(graph.outputs) if results is None else results
         nodes = [n for n in graph.nodes if n.op.qualified in PRODUCTS]
         if len(nodes) != 1:
             raise NotTaken("not one product")
         if len(graph.outputs) + len(graph.inputs) > MOST_TENSORS:
             raise NotTaken("more tensors than an entry has room for")
         self.sources = {
-            v.index: Source(k + len(graph.outputs), v.meta)
+            v.index: Source(k + first, v.meta)
             for k, v in enumerate(graph.inputs)
             if isinstance(v.meta, TensorMeta)
         }
         rest = [n for n in graph.nodes if n is not nodes[0]]
-        self._read_views(rest)
-        self.factors = _factors(nodes[0], self._source)
+        read_views(self.sources, rest)
+        self.factors = factors_of(nodes[0], self.sources)
         out: TensorMeta = self.factors.out.meta
         if out.dtype.name not in _FLOATS or not out.numel or not out.contiguous:
             raise NotTaken("a product of another kind")
@@ -164,25 +201,6 @@ class _Group:
         self.out = out
         self.program = self._after(rest)
         self.orders = self._orders()
-
-    def _read_views(self, nodes: list[Node]) -> None:
-        """Views of the inputs are operands in memory too, and so are roundings to bfloat16."""
-        for node in nodes:
-            if len(node.outputs) != 1 or not node.args or type(node.args[0]) is not Value:
-                continue
-            before, out = self.sources.get(node.args[0].index), node.outputs[0]
-            if before is None:
-                continue
-            if node.op.kind == op_.VIEW:
-                self.sources[out.index] = _viewed(before, node)
-            elif is_rounding(node):
-                self.sources[out.index] = replace(before, rounded=True)
-
-    def _source(self, v: Value) -> Source:
-        found = self.sources.get(v.index)
-        if found is None:
-            raise NotTaken("an operand that is computed in the graph")
-        return found
 
     def _after(self, rest: list[Node]) -> _After:
         """The rest of the graph, its inputs in the order in which they are read."""
@@ -272,6 +290,20 @@ class _Group:
 
     def kernel(self, packed: bool = False) -> Kernel | None:
         """`packed`: the right operand comes packed (see `prepack`), in the place of its tensor."""
+        made = self.planned(packed)
+        if made is None:
+            return None
+        tensors = len(self.graph.inputs)
+        return Kernel(
+            made.code[f"fused{tensors + len(self.graph.outputs)}"],
+            len(self.graph.outputs), tensors, extra=[*made.plan.words, *made.words],
+            workspace=made.plan.workspace, work=made.work,
+        )  # fmt: skip
+
+    def planned(
+        self, packed: bool = False, around: Callable[[Epilogue], Epilogue] = lambda inner: inner
+    ) -> Planning | None:
+        """What the kernel is made of. `around`: an epilogue that has the graph's one inside."""
         self._check_axes()
         results, loads = self._results(), self._loads()
         holder = self._holder()
@@ -295,7 +327,7 @@ class _Group:
         if len(results) > 1 or not self.program.is_product(self.program.results[0].expr):
             epilogue = tail = self._tail(p, first, results, loads, holder or 0)
             tail.sums_apart, words = holder is None, tail.words
-        b = self.factors.b
+        b, epilogue = self.factors.b, around(epilogue)
         if packed:
             if wide != NARROW or not suits_packed(self.kind, p):
                 return None
@@ -306,13 +338,7 @@ class _Group:
         given = [self.factors.a, b, Source(holder or 0, c), self.factors.added]
         slots = [0 if x is None else x.slot for x in given]
         slots += [0 if x is None else x.offset for x in given]
-        tensors = len(self.graph.inputs)
-        entry = f"fused{tensors + len(self.graph.outputs)}"
-        return Kernel(
-            code[entry], len(self.graph.outputs), tensors,
-            extra=[*planned.words, *slots, *words], workspace=planned.workspace,
-            work=duration(self.kind, p) + self._tail_work(),
-        )  # fmt: skip
+        return Planning(code, planned, [*slots, *words], duration(self.kind, p) + self._tail_work())
 
     def _tail_work(self) -> float:
         heavy = sum(is_heavy(e) for e in self.program.exprs)

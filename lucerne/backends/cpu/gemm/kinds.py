@@ -29,6 +29,7 @@ from lucerne.backends.cpu.emit.types import (
     Type,
     int_of,
 )
+from lucerne.backends.cpu.math.storage import narrowed
 
 _TILES = {64: (14, 2), 32: (6, 2), 16: (6, 2)}
 TILE_ROWS, TILE_VECTORS = _TILES[VECTOR_BYTES]
@@ -81,7 +82,9 @@ class Kind:
         """Sums as result elements, rounded once or wrapped."""
         if self.sums is self.result:
             return v
-        return f.convert("fptrunc" if self.sums.is_float else "trunc", v, self.result)
+        if self.sums.is_float:
+            return narrowed(f, v, self.result)
+        return f.convert("trunc", v, self.result)
 
     def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
         return f.fma(a, b, c) if self.sums.is_float else a * b + c

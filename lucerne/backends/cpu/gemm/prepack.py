@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from lucerne.backends.cpu.emit.types import BF16
-from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, has_amx, parts_take
+from lucerne.backends.cpu.gemm.amx import (
+    amx_driver,
+    amx_plan,
+    has_amx,
+    parts_take,
+    turned_takes,
+)
 from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS
 from lucerne.backends.cpu.gemm.choose import duration
 from lucerne.backends.cpu.gemm.driver import driver
@@ -123,7 +129,7 @@ def planned_for_packed(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code
 def suits_packed(kind: Kind, p: Product) -> bool:
     """Whether a packed right operand suits the rows, and sums are as without packing."""
     return _can_be_packed(kind, p) and (
-        kind.key != _FLOAT32 or _lies_in_parts(kind, p) == parts_take(p)
+        kind.key != _FLOAT32 or _lies_in_parts(kind, p) == (parts_take(p) or turned_takes(p))
     )
 
 

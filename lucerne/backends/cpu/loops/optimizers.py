@@ -2,20 +2,27 @@
 
 The block holds the pointers of all tensors of each list. A table in the extra words gives for each
 chunk the tensor it belongs to and its first and last element: [tensor] [start] [stop].
+
+Averages of gradients that have become zero (a unit that no longer fires) get smaller at each step,
+down to numbers below 2^-126, for which the processor needs a hundred times as long. Here such
+numbers count as zero: no parameter is another for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lucerne.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
-from lucerne.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt
 
 _UNROLL = 2
+_TINY_RESULTS, _TINY_OPERANDS = 0x8000, 0x0040
+"""Bits of the control word of x86: tiny numbers are zero as results, as operands."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,22 @@ class Step:
 
 
 Update = Callable[[Function, list[Value]], list[Value]]
+
+
+@contextmanager
+def tiny_as_zero(f: Function) -> Iterator[None]:
+    """Code in which numbers below the smallest normal one count as zero, where the processor would
+    be slow with them."""
+    if not HOST.is_x86:
+        yield
+        return
+    before, within = f.stack(8, 8), f.stack(8, 8)
+    f.call("llvm.x86.sse.stmxcsr", VOID, [before])
+    mode = f.bits("or", f.load(I32, before), _TINY_RESULTS | _TINY_OPERANDS)
+    f.store(mode, within)
+    f.call("llvm.x86.sse.ldmxcsr", VOID, [within])
+    yield
+    f.call("llvm.x86.sse.ldmxcsr", VOID, [before])
 
 
 class _Writer:
@@ -76,7 +99,8 @@ class _Writer:
                 found = self.one.load(dt.by_name(self.kind.steps), places[-1])
                 step = self.one.to(found, dt.float64).re
             update = _UPDATES[self.kind.op](Step(self, numbers, step), *self.kind.flags)
-            self._loop(places, start, stop, update)
+            with tiny_as_zero(f):
+                self._loop(places, start, stop, update)
         with self.m.function("entry", [("block", PTR)], I64) as f:
             chunks = f.word(f.args[0], self.table)
             with f.if_(chunks > 1) as several:
@@ -107,32 +131,50 @@ class _Writer:
             self.wide.store(x, dtype, f.at(place, index * dtype.itemsize), mask)
 
 
+def adam_factors(f: Function, numbers: list[Value], step: Value) -> list[Value]:
+    """What Adam needs of lr, the betas, the weight decay, eps and the count of steps: doubles."""
+    lr, beta1, beta2, weight_decay, eps = numbers
+    rest1, rest2 = (1.0 - f.call("pow", F64, [b, step]) for b in (beta1, beta2))
+    size, inverse_root = lr / rest1, 1.0 / f.intrinsic("llvm.sqrt", F64, [rest2])
+    keep = 1.0 - lr * weight_decay
+    return [size, inverse_root, keep, weight_decay, 1.0 - beta1, beta2, 1.0 - beta2, eps]
+
+
+def adam_values(
+    f: Function,
+    factors: list[Value],
+    loaded: list[Value],
+    decoupled: bool,
+    maximize: bool,
+    larger: Callable[[Value, Value], Value] | None = None,
+) -> list[Value]:
+    """New vectors of [p, g, m, v]: p, m and v. `larger` (amsgrad): the maximum of the fifth and v,
+    which then is the fourth."""
+    size, inverse_root, keep, decay, new1, old2, new2, small = factors
+    p, g, m, v = loaded[:4]
+    g = -g if maximize else g
+    if decoupled:
+        p = p * keep
+    else:
+        g = f.fma(decay, p, g)
+    m = f.fma(new1, g - m, m)
+    v = f.fma(old2, v, new2 * g * g)
+    top = v if larger is None else larger(loaded[4], v)
+    root = f.intrinsic("llvm.sqrt", top.type, [top])
+    p = p - size * (m / f.fma(root, inverse_root, small))
+    return [p, m, v] if larger is None else [p, m, v, top]
+
+
 def _adam(s: Step, decoupled: bool, amsgrad: bool, maximize: bool) -> Update:
-    f = s.f
-    lr, beta1, beta2, weight_decay, eps = s.numbers
     assert s.step is not None
-    rest1, rest2 = (1.0 - f.call("pow", F64, [b, s.step]) for b in (beta1, beta2))
-    size = s.splat(lr / rest1)
-    inverse_root = s.splat(1.0 / f.intrinsic("llvm.sqrt", F64, [rest2]))
-    keep, decay = s.splat(1.0 - lr * weight_decay), s.splat(weight_decay)
-    new1, old2, new2 = s.splat(1.0 - beta1), s.splat(beta2), s.splat(1.0 - beta2)
-    small = s.splat(eps)
+    factors = [s.splat(x) for x in adam_factors(s.f, s.numbers, s.step)]
+    compute = s.w.compute
+
+    def larger(a: Value, b: Value) -> Value:
+        return s.w.wide.maximum(Num(compute, a), Num(compute, b)).re
 
     def update(f: Function, loaded: list[Value]) -> list[Value]:
-        p, g, m, v = loaded[:4]
-        g = -g if maximize else g
-        if decoupled:
-            p = p * keep
-        else:
-            g = f.fma(decay, p, g)
-        m = f.fma(new1, g - m, m)
-        v = f.fma(old2, v, new2 * g * g)
-        top = v
-        if amsgrad:
-            top = s.w.wide.maximum(Num(s.w.compute, loaded[4]), Num(s.w.compute, v)).re
-        root = f.intrinsic("llvm.sqrt", top.type, [top])
-        p = p - size * (m / f.fma(root, inverse_root, small))
-        return [p, m, v, top] if amsgrad else [p, m, v]
+        return adam_values(f, factors, loaded, decoupled, maximize, larger if amsgrad else None)
 
     return update
 

@@ -76,7 +76,9 @@ class ScanPlan:
         folds = self.mode in ("add", "mul") and self.dtypes[0].category != dt.COMPLEX
         if unit and folds and self.compute is not dt.bool_ and self.length >= _LANES_ALONG:
             return ALONG
-        return ACROSS if self.kept else ALONE
+        # Positions cost a comparison an element: less than to collect lanes from many rows.
+        together = self.kept and not (unit and self.mode in POSITIONS)
+        return ACROSS if together else ALONE
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -223,6 +225,14 @@ class _Writer:
             wins = (wide.ge if plan.mode == "argmax" else wide.le)(x, best)
             if plan.compute.category == dt.FLOAT:
                 wins = wide.bit_or(wide.bit_and(wins, wide.eq(best, best)), wide.is_nan(x))
+            if plan.way == ALONE:  # it wins seldom: a jump is guessed, a choice is waited for
+                with self.f.if_(wins.re) as branch:
+                    branch.give(x.re, index)
+                with branch.else_():
+                    branch.give(best.re, at.re)
+                found, number = branch.results
+                state = [Num(best.dtype, found), Num(dt.int64, number)]
+                return state, state[1]
             place = wide.splat(Num(dt.int64, index))
             state = [wide.where(wins, x, best), wide.where(wins, place, at)]
             return state, state[1]

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from lucerne.backends.cpu.emit.builder import F16, F32, F64, I1, I8, I32, I64, Function, Value
-from lucerne.backends.cpu.emit.types import I16, Type
+from lucerne.backends.cpu.emit.target import HOST
+from lucerne.backends.cpu.emit.types import BF16, I16, Type
 from lucerne.base import dtype as dt
 
 STORED: dict[dt.dtype, Type] = {
@@ -55,6 +56,17 @@ def pack(f: Function, dtype: dt.dtype, v: Value) -> Value:
     if dtype is dt.float8_e8m0fnu:
         return _pack_e8m0(f, v)
     return v
+
+
+def narrowed(f: Function, v: Value, type: Type) -> Value:
+    """Numbers as those of a narrower type, ties to even.
+
+    Without instructions for bfloat16 LLVM would call a function of its own library, which a process
+    doesn't have: such processors do it with integers.
+    """
+    if type.element is BF16 and not HOST.has("avx512_bf16"):
+        return f.bitcast(_pack_bfloat16(f, v), BF16.vector(v.type.lanes))
+    return f.convert("fptrunc", v, type)
 
 
 def interleave(f: Function, re: Value, im: Value) -> Value:

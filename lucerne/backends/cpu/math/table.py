@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lucerne.backends.cpu.emit.builder import F32, Function, Value
-from lucerne.backends.cpu.math import arcs, circular, error, exponential, logarithm, wide
+from lucerne.backends.cpu.math import arcs, circular, double, error, exponential, logarithm, wide
 from lucerne.backends.cpu.math.calls import libm
 
 Builder = Callable[..., Value]
@@ -33,7 +33,7 @@ FLOAT32: dict[str, Builder] = {
     "atan": arcs.atan,
 }
 """Functions written for lanes of float32."""
-FLOAT64: dict[str, Builder] = {}
+FLOAT64: dict[str, Builder] = {**double.FUNCTIONS}
 """Functions written for lanes of float64."""
 
 _NATIVE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "sqrt": "sqrt"}

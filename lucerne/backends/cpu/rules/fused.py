@@ -11,7 +11,7 @@ from typing import Any
 
 from lucerne.backends.cpu.rules.table import FAMILIES, RULES, load
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
+from lucerne.ir.graph import Graph, Node
 from lucerne.ir.op import Op
 
 FUSED = frozenset((
@@ -23,6 +23,12 @@ FUSED = frozenset((
     "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
     "nn.functional.softsign", "nn.functional.tanhshrink", "relu_gradient", "gelu_gradient",
     "silu_gradient", "tanh_gradient", "sigmoid_gradient", "known_norm", "squared_error",
+    "leaky_relu_gradient", "hardtanh_gradient", "elu_gradient", "mish_gradient",
+    "softplus_gradient", "logsigmoid_gradient", "hardsigmoid_gradient", "hardswish_gradient",
+    "nn.functional.glu", "glu_first_gradient", "glu_gate_gradient",
+    "smooth_error", "huber_error", "bounded_slope",
+    "power_gradient", "group_norm_rows", "channel_sums", "group_slope", "distance_of",
+    "distance_slope", "linear_slope", "linear_taps", "crossed_taps",
 ))  # fmt: skip
 
 
@@ -41,6 +47,14 @@ ANCHORS = {
 
 CATCHERS = frozenset(("channel_norm_backward",))
 """Anchors that take the ops which make their first operand."""
+
+
+def updates(node: Node, op: str) -> bool:
+    """Whether a product does an optimizer's step for the weight whose gradient it is."""
+    if ANCHORS.get(node.op.qualified) != "matmul":
+        return False
+    found: bool = load("matmul").updates(node, op)
+    return found
 
 
 OVER_OPERAND = {"cross_entropy_classes_backward": 1}

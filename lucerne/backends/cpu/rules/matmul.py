@@ -8,18 +8,31 @@ from typing import Any
 from lucerne.backends.cpu.gemm.choose import product_kernel
 from lucerne.backends.cpu.gemm.complex import REAL_KINDS, complex_product
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Combine
-from lucerne.backends.cpu.gemm.fuse import fused_product as fuse
-from lucerne.backends.cpu.gemm.fuse import spread_of
+from lucerne.backends.cpu.gemm.fuse import fused_product, spread_of
 from lucerne.backends.cpu.gemm.kept import with_kept_weight
 from lucerne.backends.cpu.gemm.kinds import KINDS
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
+from lucerne.backends.cpu.gemm.update import UPDATE, fused_update, suits_update
 from lucerne.backends.cpu.rules.table import rule
-from lucerne.ir.graph import Node
+from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne.ir.graph import Graph, Node
 from lucerne.ir.meta import TensorMeta
 
 
 def nothing(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     """The executable of a product without results."""
+
+
+def fuse(graph: Graph) -> Kernel | None:
+    """One kernel of a product and what follows it: element-wise ops, or an optimizer's step."""
+    if any(n.op.qualified == UPDATE for n in graph.nodes):
+        return fused_update(graph)
+    return fused_product(graph)
+
+
+def updates(node: Node, op: str) -> bool:
+    """Whether a product does an optimizer's step for the weight whose gradient it is."""
+    return op == UPDATE and suits_update(node)
 
 
 @rule("batch_matmul")

@@ -26,8 +26,20 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "attention": ("flash_attention", "flash_attention_backward"),
     "classes": ("cross_entropy_classes", "cross_entropy_classes_backward"),
     "conv": ("conv", "conv_input", "conv_weight"),
+    "distances": ("upper_norms",),
+    "factors": (
+        "qr_factors", "qr_reflectors", "eigh_factors", "eig_factors", "svd_factors", "ldl_packed",
+        "least_squares",
+    ),
+    "fourier": ("fft_c2c", "fft_r2c", "fft_c2r"),
     "index": ("gather", "scatter", "index", "index_put", "nonzero", "embedding"),
     "join": ("cat", "flip"),
+    "linalg": (
+        "lu_packed", "lu_checked", "pivots_to_permutation", "tri_solve", "cholesky_factor",
+        "cholesky_checked", "inverse_checked", "solve_checked", "linalg.det",
+        "scaled_adjoint_inverse",
+    ),
+    "triangles": ("tril", "triu", "diag_embed"),
     "matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
     "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
     "norm": ("layer_norm_backward", "channel_norm", "channel_norm_backward"),
@@ -42,7 +54,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "sorting": ("binary_search", "sort_along", "top_positions"),
     "taps": ("tap_gather", "tap_scatter", "tap_products"),
     "tile": ("tile_call",),
-}
+}  # fmt: skip
 """Modules of this package, and the qualified names of ops (or kinds of ops) they have rules for."""
 
 _FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}

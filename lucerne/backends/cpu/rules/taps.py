@@ -1,7 +1,8 @@
 """Sums over taps whose places and weights are tensors (see `ops/tap_sums.py`).
 
-A task of gather and scatter takes some planes; one of products a stretch of points. Taps that are
-none have the index -1; the lanes of a gather that have such a one load nothing.
+A task of scatter takes some planes; one of gather or products a stretch of points: the places and
+weights of some points are loaded once for all channels. Taps that are none have the index -1; the
+lanes of a gather that have such a one load nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import F32, F64, I32, I64, PTR, VOID, Function, Module, Value
-from lucerne.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
@@ -22,7 +23,9 @@ _WORDS = ("channels", "size", "taps", "points", "units", "per_task")
 _POINTERS = 4
 """The result and three operands; the word of the workspace, which nobody needs, follows."""
 _STRETCH = 256
-"""Points of a task of `tap_products`."""
+"""Points of a task of `tap_gather` and `tap_products`."""
+_MOST_TAPS = 16
+"""So many taps at most are held in registers; with more, each plane is walked on its own."""
 
 
 @rule("tap_gather")
@@ -52,12 +55,16 @@ def _kernel(node: Node, name: str, planes: Any, index: Any, size: int) -> Kernel
     if len(floats) != 1 or out.dtype not in _TYPES or not plain:
         return None
     (n, channels), (_, taps, points) = planes[:2], index
+    if name == "gather" and (taps > _MOST_TAPS or size >= 1 << 31):
+        name = "planes"
+    held = taps if name == "gather" else 0
     stretches = -(-points // _STRETCH)
-    units = n * stretches if name == "products" else n * channels
+    units = n * stretches if name in ("gather", "products") else n * channels
     cost = points * taps * (2.0 if name == "scatter" else 1.0)
     per_task = max(1, -(-units // 128))
     kind = out.dtype.name
-    code = compiled(("taps", name, kind), lambda m: _Writer(m, dt.by_name(kind)).write(name))
+    key = ("taps", name, kind, held)
+    code = compiled(key, lambda m: _Writer(m, dt.by_name(kind), held).write(name))
     extra = [channels, size, taps, points, units, per_task]
     return Kernel(code["entry"], 1, 3, extra=extra, work=n * channels * cost)
 
@@ -65,8 +72,8 @@ def _kernel(node: Node, name: str, planes: Any, index: Any, size: int) -> Kernel
 class _Writer:
     """The kernels for one type. Words behind the pointers are those of `_WORDS`."""
 
-    def __init__(self, m: Module, dtype: dt.dtype) -> None:
-        self.m, self.type = m, _TYPES[dtype]
+    def __init__(self, m: Module, dtype: dt.dtype, held: int) -> None:
+        self.m, self.type, self.held = m, _TYPES[dtype], held
         self.lanes = VECTOR_BYTES // 8  # as many as indices in a vector
         self.vector = self.type.vector(self.lanes)
         self.places = I64.vector(self.lanes)
@@ -74,8 +81,8 @@ class _Writer:
     def write(self, name: str) -> None:
         """`i64 entry(ptr block)`."""
         bodies: dict[str, Callable[[Function, Value], None]] = {
-            "gather": self._gather_plane, "scatter": self._scatter_plane,
-            "products": self._stretch,
+            "gather": self._gather_stretch, "planes": self._gather_plane,
+            "scatter": self._scatter_plane, "products": self._stretch,
         }  # fmt: skip
         params = [("block", PTR), ("task", I64), ("tid", I64)]
         with self.m.function("task", params, internal=True) as f:
@@ -100,11 +107,53 @@ class _Writer:
     def _fetch(self, f: Function, plane: Value, at: Value, mask: Value) -> Value:
         """Elements of a plane at indices; nothing where they are negative."""
         inside = f.bits("and", f.compare("ge", at, f.zero(self.places)), mask)
+        if HOST.has_avx512:
+            name = f"llvm.x86.avx512.mask.gather.qp{'s' if self.type is F32 else 'd'}.512"
+            scale = f.constant(self.type.size, I32)
+            return f.call(name, self.vector, [f.zero(self.vector), plane, at, inside, scale])
         pointers = PTR.vector(self.lanes)
         to = f.value(pointers, f"getelementptr {self.type.text}, {plane!r}, {at!r}")
         name = f"llvm.masked.gather.{self.vector.suffix}.v{self.lanes}p0"
         align = f.constant(self.type.size, I32)
         return f.call(name, self.vector, [to, align, inside, f.zero(self.vector)])
+
+    def _gather_stretch(self, f: Function, unit: Value) -> None:
+        """A stretch of points in all planes: first planes, then indices, then weights."""
+        lanes = VECTOR_BYTES // self.type.size
+        vector, places = self.type.vector(lanes), I64.vector(lanes)
+        stretches = f.ceil_div(self.points, _STRETCH)
+        n, first = unit // stretches, unit % stretches * _STRETCH
+        last = f.minimum(first + _STRETCH, self.points)
+        planes = f.at(self.first, n * self.channels * self.size, self.type)
+        rows = f.at(self.out, n * self.channels * self.points, self.type)
+        with f.loop(first, last, lanes) as points:
+            p = points.index
+            mask = f.low_mask(last - p, lanes)
+            taps = []
+            for t in range(self.held):
+                k = (n * self.held + t) * self.points + p
+                at = f.masked_load(places, f.at(self.second, k, I64), mask)
+                by = f.masked_load(vector, f.at(self.third, k, self.type), mask)
+                inside = f.bits("and", f.compare("ge", at, f.zero(places)), mask)
+                taps.append((f.convert("trunc", at, I32.vector(lanes)), inside, by))
+            with f.loop(0, self.channels) as channel:
+                plane = f.at(planes, channel.index * self.size, self.type)
+                total = f.zero(vector)
+                for at, inside, by in taps:
+                    total = f.fma(by, self._pick(f, plane, at, inside, vector), total)
+                target = f.at(rows, channel.index * self.points + p, self.type)
+                f.masked_store(total, target, mask)
+
+    def _pick(self, f: Function, plane: Value, at: Value, inside: Value, vector: Any) -> Value:
+        """Elements of a plane at 32-bit indices, zero where `inside` is not set."""
+        if HOST.has_avx512:  # asked for by name: kernels are compiled without gathers else
+            name = f"llvm.x86.avx512.mask.gather.dp{'s' if self.type is F32 else 'd'}.512"
+            size = f.constant(self.type.size, I32)
+            return f.call(name, vector, [f.zero(vector), plane, at, inside, size])
+        to = f.value(PTR.vector(vector.lanes), f"getelementptr {self.type.text}, {plane!r}, {at!r}")
+        name = f"llvm.masked.gather.{vector.suffix}.v{vector.lanes}p0"
+        align = f.constant(self.type.size, I32)
+        return f.call(name, vector, [to, align, inside, f.zero(vector)])
 
     def _gather_plane(self, f: Function, unit: Value) -> None:
         """One plane: first planes, then indices, then weights."""

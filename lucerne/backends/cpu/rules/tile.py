@@ -9,7 +9,7 @@ from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.backends.cpu.tile.writer import write_program
 from lucerne.ir.graph import Node
-from lucerne.ir.tile import Program
+from lucerne.ir.tile import Program, Sizes
 
 _CHUNK_NS = 20_000.0
 _MOST_CHUNKS = 256
@@ -21,7 +21,8 @@ def tile_call(node: Node) -> Any:
     elements = sum(m.numel for m in program.tensors)
     work = 0.4 * elements * (1 + len(program.exprs) / 40)
     chunks = max(1, min(program.programs, int(work / _CHUNK_NS), _MOST_CHUNKS))
-    code = compiled(("tile", chunks, str(program)), lambda m: write_program(m, program, chunks))
+    sizes = Sizes(program, chunks)
+    code = compiled(("tile", sizes.key), lambda m: write_program(m, program, sizes))
     names = [f"tensor {k}" for k in range(len(program.tensors))]
 
     def fail(status: int, detail: int) -> None:
@@ -36,7 +37,7 @@ def tile_call(node: Node) -> Any:
         outputs=len(program.outputs),
         tensors=len(program.inputs),
         numbers=program.numbers,
-        extra=[0],
+        extra=[0, *sizes.values],
         work=work,
         fail=fail,
     )

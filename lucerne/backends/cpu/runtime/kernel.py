@@ -30,6 +30,7 @@ class Kernel:
         "entry",
         "extra",
         "fail",
+        "kept",
         "numbers",
         "outputs",
         "tensors",
@@ -53,6 +54,8 @@ class Kernel:
         self.entry, self.outputs, self.tensors = entry, outputs, tensors
         self.numbers, self.extra, self.workspace = numbers, tuple(extra), workspace
         self.work, self.fail = work, fail
+        self.kept: tuple[Any, ...] = ()
+        """Memory that `extra` points at (tables), alive as long as the kernel is."""
         self.call = _CALL(entry)
         self.words = outputs + tensors + 1 + 2 * len(numbers) + len(self.extra)
 

@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lucerne.backends.cpu.emit.target import HOST
+from lucerne.backends.cpu.emit.target import HOST, is_left_out, left_out
+from lucerne.base.config import config
 
 OPTIMIZATION = 1
 """Of the code generator: higher levels gave no faster kernels, only slower compilation."""
@@ -201,12 +202,19 @@ class LLVM:
 def _with_preferences(features: bytes) -> bytes:
     """The processor's features, and how we want them used: full vectors, no gathers on its own
     account. AMX is not in what LLVM detects."""
+    features = _without(features, left_out(config.cpu_features))
     if not HOST.is_x86:
         return features
     more = [b"-prefer-256-bit", b"+prefer-no-gather"]
     if HOST.has_amx:
         more += [b"+amx-tile", b"+amx-bf16", b"+amx-int8"]
     return b",".join([features, *more])
+
+
+def _without(features: bytes, less: tuple[str, ...]) -> bytes:
+    """LLVM's list (`+avx2,-sse4a,...`) with a minus before those whose names begin so."""
+    words = features.decode().split(",")
+    return ",".join("-" + w[1:] if is_left_out(w[1:], less) else w for w in words).encode()
 
 
 _DONTNEED = 4

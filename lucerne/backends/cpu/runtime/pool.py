@@ -367,3 +367,4 @@ def set_flush_denormal(on: bool) -> bool:
 
 
 symbols.provide("lucerne_pfor", lambda: pool().code["lucerne_pfor"])
+symbols.provide("lucerne_threads", lambda: pool().base + _WANTED)

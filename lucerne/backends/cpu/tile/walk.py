@@ -17,7 +17,8 @@ from lucerne.ir.tile import Dim, Expr, Let, Set, Store
 
 _UNROLL = 4
 _STORE_UNROLL = 2
-_DOT_ROWS, _DOT_VECTORS = 4, 2
+_DOT_ROWS, _DOT_VECTORS = 8 if VECTOR_BYTES == 64 else 4, 2
+"""Sums that are in registers at a time: half of those there are."""
 
 
 class Position:
@@ -34,7 +35,7 @@ class Position:
 class Memory:
     """A block in memory: of a tensor, or of the program's own."""
 
-    def __init__(self, start: Value, dtype: dt.dtype, row_bytes: int, column_bytes: int) -> None:
+    def __init__(self, start: Value, dtype: dt.dtype, row_bytes: Any, column_bytes: Any) -> None:
         self.start, self.dtype = start, dtype
         self.row_bytes, self.column_bytes = row_bytes, column_bytes
 
@@ -119,14 +120,14 @@ class Walker:
 
     def _view(self, view: ir.View, dynamic: Sequence[Expr], place: str) -> Memory:
         meta = self.w.program.tensors[view.tensor]
-        strides: list[int] = []
+        strides: list[Any] = []
         axis = 0
         for p in view.parts:
             if isinstance(p, ir.New):
                 strides.append(0)
                 continue
             if isinstance(p, ir.Span):
-                strides.append(meta.byte_strides[axis])
+                strides.append(self.w.stride(view.tensor, axis))
             axis += 1
         start = self.w.view_start(view, dynamic, place)
         row, column = (0, *strides) if len(strides) == 1 else (strides or [0, 0])

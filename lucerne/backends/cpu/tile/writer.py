@@ -18,7 +18,21 @@ from lucerne.backends.cpu.tile.group import groups
 from lucerne.backends.cpu.tile.walk import Walker
 from lucerne.base import dtype as dt
 from lucerne.ir import tile as ir
-from lucerne.ir.tile import Affine, Dim, Expr, Let, Loop, Program, Set, Store, Variable
+from lucerne.ir.tile import (
+    GRID,
+    SIZE,
+    STRIDE,
+    Affine,
+    Dim,
+    Expr,
+    Let,
+    Loop,
+    Program,
+    Set,
+    Sizes,
+    Store,
+    Variable,
+)
 
 _ALIGN = 64
 
@@ -63,8 +77,10 @@ def _all(body: Sequence[Any]) -> list[Any]:
 class Writer:
     """Writes the functions of a program into a module."""
 
-    def __init__(self, m: Module, program: Program, chunks: int) -> None:
-        self.m, self.program, self.chunks = m, program, chunks
+    def __init__(self, m: Module, program: Program, sizes: Sizes) -> None:
+        self.m, self.program, self.given = m, program, sizes
+        axes = len(program.grid)
+        self.total_at, self.chunks_at = (GRID, axes), (GRID, axes + 1)
         self.scratch_map = Scratch(program)
         tensors = len(program.tensors)
         self.first_number = tensors + 1
@@ -76,17 +92,30 @@ class Writer:
             self._task(f)
         with self.m.function("entry", [("block", PTR)], I64) as f:
             (block,) = f.args
-            if self.chunks > 1:
-                f.call("lucerne_pfor", VOID, [f.symbol("task"), block, self.chunks])
-            else:
-                f.call("task", VOID, [block, 0, 0])
+            self._read_sizes(f, block)
+            f.call("lucerne_pfor", VOID, [f.symbol("task"), block, self.size(self.chunks_at)])
             place = f.at(block, 8 * self.failure_word)
             status = f.load(I64, place)
             f.store(f.constant(0), place)
             f.ret(status)
 
+    def _read_sizes(self, f: Function, block: Value) -> None:
+        first = self.failure_word + 1
+        self.sizes = [f.word(block, first + k) for k in range(len(self.given.values))]
+
+    def size(self, role: Any) -> Value:
+        """An integer that comes from the shapes of the call (see `Sizes.number`)."""
+        return self.sizes[self.given.number(role)]
+
+    def stride(self, tensor: int, axis: int) -> Any:
+        """Bytes from one element of an axis to the next."""
+        if (tensor, axis) in self.given.fixed:
+            return self.program.tensors[tensor].byte_strides[axis]
+        return self.size((STRIDE, tensor, axis))
+
     def _task(self, f: Function) -> None:
         self.f, self.block = f, f.args[0]
+        self._read_sizes(f, self.block)
         self.scratch = f.stack(max(self.scratch_map.size, 8))
         self.pointers = [f.word(self.block, k, PTR) for k in range(len(self.program.tensors))]
         self.one = LlvmScalar(f, 1)
@@ -96,14 +125,16 @@ class Writer:
         ]
         self.vars: dict[ir.Var, Value] = {}
         self.scalars: dict[int, Num] = {}
-        total = self.program.programs
-        size = -(-total // self.chunks)
+        total, chunks = self.size(self.total_at), self.size(self.chunks_at)
+        size = (total + (chunks - 1)) // chunks
         start = f.args[1] * size
         with f.loop(start, f.minimum(start + size, total)) as loop:
             rest = loop.index
-            for var, n in reversed(list(zip(self.program.ids, self.program.grid, strict=True))):
-                self.vars[var] = rest % n if len(self.program.grid) > 1 else rest
-                rest = rest // n
+            for k in range(len(self.program.grid) - 1, 0, -1):
+                count = self.size((GRID, k))
+                self.vars[self.program.ids[k]] = rest % count
+                rest = rest // count
+            self.vars[self.program.ids[0]] = rest
             self.body(self.program.body)
 
     def body(self, statements: Sequence[Any]) -> None:
@@ -134,7 +165,7 @@ class Writer:
     # ---- what walks ask ----------------------------------------------------------------------
 
     def affine(self, a: Affine) -> Value:
-        found = self.f.constant(a.constant)
+        found = self.size(a.constant) if a.constant else self.f.constant(0)
         for var, k in a.terms:
             found = found + self.vars[var] * k
         return found
@@ -178,24 +209,24 @@ class Writer:
     def view_start(self, view: ir.View, dynamic: Sequence[Expr], place: str) -> Value:
         """The address of the first element of a view; an index that is data is checked."""
         f = self.f
-        meta = self.program.tensors[view.tensor]
         at = self.pointers[view.tensor]
         axis, left = 0, iter(dynamic)
         for p in view.parts:
             if isinstance(p, ir.New):
                 continue
-            stride = meta.byte_strides[axis]
+            stride = self.stride(view.tensor, axis)
             if isinstance(p, ir.Span):
                 index = self.affine(p.start)
             elif p.place is not None:
                 index = self.affine(p.place)
             else:
-                index = self._checked(self.scalar(next(left)), meta.shape[axis], view.tensor)
+                size = self.size((SIZE, view.tensor, axis))
+                index = self._checked(self.scalar(next(left)), size, view.tensor)
             at = f.at(at, index * stride)
             axis += 1
         return at
 
-    def _checked(self, index: Num, size: int, tensor: int) -> Value:
+    def _checked(self, index: Num, size: Any, tensor: int) -> Value:
         """An index that came from memory: if it is outside, 0 is taken and the call fails."""
         f = self.f
         good = f.compare("ult", index.re, size)
@@ -204,9 +235,10 @@ class Writer:
         return f.select(good, index.re, 0)
 
 
-def write_program(m: Module, program: Program, chunks: int) -> None:
-    """All functions of a tile program, its grid cut into so many chunks."""
-    Writer(m, program, chunks).write()
+def write_program(m: Module, program: Program, sizes: Sizes) -> None:
+    """All functions of a tile program. `sizes` (with the number of chunks that its grid is cut into
+    as the last) are read from the block, behind the word for failures."""
+    Writer(m, program, sizes).write()
 
 
 __all__ = ["Scratch", "Store", "Writer", "write_program"]

@@ -230,11 +230,14 @@ def eigh_factors(input: Array, upper: bool, vectors: bool) -> tuple[Array, Array
 
 
 @rule("eig_factors")
-def eig_factors(input: Array) -> tuple[Array, Array]:
+def eig_factors(input: Array, vectors: bool) -> tuple[Array, Array]:
     if not np.isfinite(input).all():
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    values, vectors = lapack.run("eig", np.linalg.eig, input)
-    return values, vectors
+    if not vectors:
+        alone = lapack.run("eigvals", np.linalg.eigvals, input)
+        return alone, np.zeros((*input.shape[:-2], 0, 0), alone.dtype)
+    values, columns = lapack.run("eig", np.linalg.eig, input)
+    return values, columns
 
 
 @rule("svd_factors")

@@ -110,6 +110,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+    if batch[0].is_nested:
+        raise RuntimeError(
+            "Batches of nested tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately. Hint: "
+            "collate_fn=lambda found: torch.cat(found) joins them; to make a nested batch of "
+            "dense samples, collate_fn=lambda found: torch.nested.nested_tensor(found, "
+            "layout=torch.jagged)"
+        )
     meta = batch[0]._meta
     if all(_is_plain(t, meta) for t in batch):
         return _stack([bits(t) for t in batch], meta.dtype)

@@ -1,0 +1,1 @@
+"""Every op beside PyTorch: `python -m benchmarks.survey` (see `__main__`)."""

@@ -1,0 +1,200 @@
+"""A pass over records to chosen leaves: what `func.grad` and its like ask for.
+
+`records.backward` adds to `.grad` of every leaf; here some tensors are asked for, nothing is added
+anywhere, and only formulas that lead to one of them are computed. As there, no nodes are made. A
+graph that is not made of records alone needs the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucerne.base.watch import Watch
+from lucerne.ir.dispatch import state as dispatch_state
+from lucerne.tensor.autograd.engine import note_place
+from lucerne.tensor.autograd.node import anomaly, fit, gradients, plus
+from lucerne.tensor.autograd.pending import (
+    ARGS,
+    AUTOS,
+    EXPANDED,
+    MASK,
+    META,
+    OP,
+    PART,
+    PLACE,
+    RELEASED,
+    VERSIONS,
+    Record,
+    records_in,
+)
+from lucerne.tensor.autograd.records import NamedRecord, is_plain_leaf, parts_of, recipe, release
+from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.base import TensorBase
+
+
+def gradients_towards(
+    outputs: Sequence[Any], given: Sequence[Any], inputs: Sequence[Any], keep_graph: bool
+) -> list[Any] | None:
+    """The gradients of the leaves `inputs`, for the gradients `given` of `outputs` (all of which
+    require them); None for one that nothing leads to. None at all: this graph needs the engine."""
+    if anomaly.enabled or Watch.current is not None:
+        return None
+    roots = [history(o) for o in outputs]
+    slots = {id(x._auto): i for i, x in enumerate(inputs)}
+    plain = all(is_plain_leaf(x, x._auto) for x in inputs) and len(slots) == len(inputs)
+    order = records_under(roots) if plain and all(roots) else None
+    masks = None if order is None else _masks(order, slots)
+    if order is None or masks is None:
+        return None
+    arriving: dict[int, Any] = {}
+    for root, g in zip(roots, given, strict=True):
+        _arrive(arriving, root, g)
+    found: list[Any] = [None] * len(inputs)
+    before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, False
+    try:
+        for record in reversed(order):
+            g = arriving.pop(id(record), None)
+            mask = masks[id(record)]
+            if g is not None and mask:
+                _visit(record, mask, g, arriving, slots, found)
+                if not keep_graph:
+                    release(record)
+    finally:
+        dispatch_state.grad_enabled = before
+        dispatch_state.backward_of = None
+    return found
+
+
+def history(t: Any) -> Record | None:
+    """The record of a tensor, if that is the whole of its history."""
+    record: Record | None = t._record
+    if record is None or (t._view is not None and t._storage.version != t._view.version):
+        return None
+    return record
+
+
+def records_under(roots: Sequence[Any], used: bool = False) -> list[Record] | None:
+    """The records that lead to `roots`, in the order in which they would become nodes, the deepest
+    first; None if some part of the graph is nodes, or (unless `used`) was used up."""
+    done: set[int] = set()
+    order: list[Record] = []
+    for root in roots:
+        stack = [root[0] if len(root) == PART else root]
+        while stack:
+            top = stack[-1]
+            if id(top) in done:
+                stack.pop()
+                continue
+            if len(top) == EXPANDED or (top[VERSIONS] is RELEASED and not used):
+                return None
+            waiting = False
+            for auto in top[AUTOS]:
+                if type(auto) is list:
+                    below = auto[0] if len(auto) == PART else auto
+                    if id(below) not in done:
+                        stack.append(below)
+                        waiting = True
+                elif type(auto) is tuple:
+                    more = [a for a in records_in(auto) if id(a) not in done]
+                    stack.extend(more)
+                    waiting = waiting or bool(more)
+            if waiting:
+                continue
+            done.add(id(top))
+            order.append(top)
+            stack.pop()
+    return order
+
+
+def ends(order: Sequence[Record], visit: Callable[[AutogradState], bool]) -> bool:
+    """Whether `visit` is true of some place where these records end: a leaf, or a node."""
+    return any(
+        visit(auto)
+        for record in order
+        for given in record[AUTOS]
+        for auto in (given if type(given) is tuple else (given,))
+        if type(auto) is AutogradState
+    )
+
+
+def _masks(order: Sequence[Record], slots: dict[int, int]) -> dict[int, int] | None:
+    """For each record the arguments through which a wanted leaf is reached; None: there are nodes
+    through which one may be."""
+    found: dict[int, int] = {}
+
+    def leads(auto: Any) -> bool | None:
+        if type(auto) is list:
+            return found[id(auto[0] if len(auto) == PART else auto)] != 0
+        return None if auto is not None and auto.grad_fn is not None else id(auto) in slots
+
+    for record in order:
+        mask = 0
+        for i, given in enumerate(record[AUTOS]):
+            if given is None:
+                continue
+            parts = [leads(a) for a in given] if type(given) is tuple else [leads(given)]
+            if None in parts:
+                return None
+            mask |= any(parts) << i
+        found[id(record)] = mask & record[MASK]
+    return found
+
+
+def _visit(
+    record: Record, mask: int, g: Any, arriving: dict[int, Any], slots: dict[int, int],
+    found: list[Any],
+) -> None:  # fmt: skip
+    """Send what arrived at a record on to its arguments."""
+    if type(g) is list:
+        g = gradients(record[OP], g, record[META])
+    if dispatch_state.kernel_level:
+        dispatch_state.backward_of = record[PLACE]
+    try:
+        made = [
+            (i, parts[part or 0])
+            for step in recipe(record[OP], mask)[1]
+            for parts in (parts_of(record, g, *step),)
+            for i, part in step[2]
+        ]
+        if len(made) > 2:
+            made.sort(key=lambda pair: pair[0])
+        args, autos = record[ARGS], record[AUTOS]
+        for i, one in made:
+            if type(autos[i]) is not tuple:
+                _give(args[i], autos[i], one, arriving, slots, found)
+            elif one is not None:
+                for arg, auto, each in zip(args[i], autos[i], one, strict=True):
+                    _give(arg, auto, each, arriving, slots, found)
+    except Exception as error:
+        note_place(error, NamedRecord(record))
+        raise
+
+
+def _give(
+    arg: Any, auto: Any, g: Any, arriving: dict[int, Any], slots: dict[int, int], found: list[Any]
+) -> None:
+    if g is None or auto is None:
+        return
+    meta = arg._meta if isinstance(arg, TensorBase) else arg
+    if g._meta is not meta:
+        g = fit(g, meta)
+    if type(auto) is list:
+        _arrive(arriving, auto, g)
+        return
+    slot = slots.get(id(auto))
+    if slot is not None:
+        found[slot] = g if found[slot] is None else plus(found[slot], g)
+
+
+def _arrive(arriving: dict[int, Any], auto: Any, g: Any) -> None:
+    """Add to what arrives at a record, or at one of the results of its call."""
+    if len(auto) != PART:
+        have = arriving.get(id(auto))
+        arriving[id(auto)] = g if have is None else plus(have, g)
+        return
+    whole, number = auto
+    slots = arriving.get(id(whole))
+    if slots is None:
+        slots = arriving[id(whole)] = [None] * len(whole[META])
+    slots[number] = g if slots[number] is None else plus(slots[number], g)

@@ -1,0 +1,1 @@
+"""`python -m tests.machines`: the tests as other machines would run them."""

@@ -1,0 +1,1 @@
+"""`python -m tests.shuffled`: does a test depend on which others ran before it?"""
