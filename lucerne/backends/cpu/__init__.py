@@ -5,9 +5,9 @@ from __future__ import annotations
 from lucerne.backends.cpu.backend import CpuBackend
 from lucerne.backends.cpu.rules import table
 
-_COMMON = ("pointwise", "move", "reduce", "matmul")
+_COMMON = ("pointwise", "move", "reduce")
 """Families that nearly every program uses: loaded at once, so that first calls take a millisecond.
-The others are loaded by the first op that needs them."""
+The others are loaded by the first op that needs them: products would be a tenth of the import."""
 
 
 def make() -> CpuBackend:
