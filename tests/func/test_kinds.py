@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import lucerne
 import lucerne.autograd.forward_ad as fwAD
 from lucerne.func import grad, jacrev, jvp, vjp, vmap
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 TABLE = [[0.0, 1.0, 2.0], [3.0, 0.0, 5.0]]

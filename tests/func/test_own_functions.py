@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import lucerne
 
+torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.torch,
     # of torch itself, when it first differentiates forward

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import lucerne
 from lucerne.ir.dispatch import Interpreter
 
+torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.torch,
     # of torch itself, when it first differentiates forward
