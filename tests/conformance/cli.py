@@ -197,7 +197,8 @@ def _run(tasks: list[Task], chosen: Arguments, limits: Limits) -> list[Tally]:
 
 
 def _show(tallies: list[Tally], chosen: Arguments) -> None:
-    text = report.failures_text(tallies, verbose=chosen.verbose)
+    known = {gap.key: gap.reason for gap in gaps.load()}
+    text = report.failures_text(tallies, verbose=chosen.verbose, known=known)
     if text:
         print(text)
     if not chosen.failures_only:
@@ -214,7 +215,8 @@ def _write(tallies: list[Tally], chosen: Arguments) -> None:
 
 def _gate(tallies: list[Tally], *, capped: bool) -> int:
     problems = gaps.judge(tallies, gaps.load(), capped=capped)
-    print("\n".join([*problems, f"gate: {len(problems)} problems"]))
+    lines = [f"FAIL {problem}" for problem in problems]
+    print("\n".join([*lines, f"gate: {len(problems)} problems"]))
     return int(bool(problems))
 
 

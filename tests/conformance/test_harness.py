@@ -341,6 +341,10 @@ def test_reports(tmp_path: Path) -> None:
     text = report.summary(tallies)
     assert "2/3" in text
     assert "FAIL M1 mul" in report.failures_text(tallies)
+    assert "FAIL M1 mul" in report.failures_text(tallies, known={("mul", "M2"): "why"})
+    known = report.failures_text(tallies, known={("mul", "M1"): "why"})
+    assert known.startswith("known gap: M1 mul")
+    assert known.endswith(": why")
     page = tmp_path / "page.html"
     html.write(page, tallies, {"torch": "2.13"})
     assert "mul" in page.read_text()
