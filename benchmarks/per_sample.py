@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import programs, weights
+from benchmarks.timing import best_in_turn
 from benchmarks.weights import Language
 
 LIMIT = 0.8
@@ -65,20 +66,6 @@ def disagreement(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     return worst
 
 
-def interleaved(
-    sides: dict[str, Callable[[], Any]], seconds: float, clock: Callable[[], float]
-) -> dict[str, float]:
-    """The best time of each side, asked in turn."""
-    best = dict.fromkeys(sides, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for name, call in sides.items():
-            start = clock()
-            call()
-            best[name] = min(best[name], clock() - start)
-    return best
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.per_sample")
     parser.add_argument("--one-thread", action="store_true")
@@ -92,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     sides = {name: ready(name, s, not options.eager) for name in ("lucerne", "torch")}
     difference = disagreement(sides["lucerne"](), sides["torch"]())
     clock = time.thread_time if options.one_thread else time.perf_counter
-    best = interleaved(sides, options.seconds, clock)
+    best = best_in_turn(sides, clock, seconds=options.seconds)
     ratio = best["lucerne"] / best["torch"]
     print(f"per-sample gradients of a GPT, {s.layers} x {s.width}, {s.batch} x {s.length} tokens")
     print(f"gradients differ by at most {difference:.1e}")

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.timing import best_in_turn
+
 LIMIT = 0.7
 EPS = 1e-6
 PAGE = Path(__file__).parents[1] / "docs" / "tile_kernels.md"
@@ -113,12 +115,8 @@ def table(rounds: int, clock: Callable[[], float], small: bool) -> None:
                 gap = np.abs(a - b).max() / np.abs(b).max()
                 if not gap < 1e-3:
                     raise SystemExit(f"{case.name}, {name}: differs by {gap:.1e}")
-        best = dict.fromkeys(runs, float("inf"))
-        for _ in range(rounds):
-            for name, run in runs.items():
-                began = clock()
-                run()
-                best[name] = min(best[name], (clock() - began) * 1e3)
+        taken = best_in_turn(runs, clock, rounds=rounds)
+        best = {name: seconds * 1e3 for name, seconds in taken.items()}
         mine, formula, own = best["kernel"], best["formula"], best.get("own op", float("nan"))
         print(f"{case.name:<26}{mine:>8.2f}{formula:>10.2f}{mine / formula:>11.2f}{own:>9.2f}"
               f"{mine / own:>11.2f}")  # fmt: skip
@@ -202,17 +200,6 @@ def check(made: dict[str, Side]) -> None:
                 raise SystemExit(f"{name}: gradients differ by {gap:.1e}")
 
 
-def measure(made: dict[str, Side], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """The best time of each side, in milliseconds."""
-    best = dict.fromkeys(made, float("inf"))
-    for _ in range(rounds):
-        for name, side in made.items():
-            began = clock()
-            side()
-            best[name] = min(best[name], (clock() - began) * 1e3)
-    return best
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tile", description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
@@ -233,13 +220,13 @@ def main(arguments: list[str] | None = None) -> int:
     rows, columns = (256, 512) if options.small else (4096, 1024)
     made = sides(rows, columns)
     check(made)
-    best = measure(made, options.rounds, clock)
+    best = best_in_turn(made, clock, rounds=options.rounds)
     mine = best["tile kernel"]
     print(
         f"RMS norm, forward and backward, {rows} x {columns} float32, {options.threads} thread(s)"
     )
-    for name, ms in best.items():
-        print(f"{name:<20} {ms:8.2f} ms   kernel / it {mine / ms:5.2f}")
+    for name, seconds in best.items():
+        print(f"{name:<20} {seconds * 1e3:8.2f} ms   kernel / it {mine / seconds:5.2f}")
     ratio = mine / best["torch, formula"]
     print(f"against torch's formula: {ratio:.2f} (must be at most {LIMIT})")
     return int(ratio > LIMIT and not options.small)

@@ -81,6 +81,25 @@ def best_times(
     return best
 
 
+def best_in_turn(
+    sides: Mapping[str, Call],
+    clock: Callable[[], float] = time.thread_time,
+    *,
+    rounds: int = 0,
+    seconds: float = 0.0,
+    calls: int = 1,
+) -> dict[str, float]:
+    """Seconds of one call of each side, the best of many: `rounds` of them, and for `seconds`."""
+    best = dict.fromkeys(sides, float("inf"))
+    end = time.perf_counter() + seconds
+    made = 0
+    while made < rounds or time.perf_counter() < end:
+        made += 1
+        for name, call in sides.items():
+            best[name] = min(best[name], _once(call, calls, clock))
+    return best
+
+
 def _repetitions(call: Call, shortest: float) -> int:
     call()
     call()

@@ -15,12 +15,13 @@ import argparse
 import importlib
 import itertools
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from benchmarks.timing import best_in_turn
 
 LIMIT = 1.0
 CALLS = 30
@@ -94,9 +95,8 @@ def report_ops(seconds: float) -> None:
     for row in chains(importlib.import_module("lucerne")):
         shown = [f"{row:16}"]
         for of_grad in (False, True):
-            best = best_times(
-                {name: _chain_side(name, row, of_grad) for name in ("lucerne", "torch")}, seconds
-            )
+            chains_of = {name: _chain_side(name, row, of_grad) for name in ("lucerne", "torch")}
+            best = best_in_turn(chains_of, seconds=seconds, calls=CALLS)
             mine, theirs = (best[name] / LINKS * 1e6 for name in ("lucerne", "torch"))
             what = "vmap of grad" if of_grad else "vmap"
             shown.append(f"{what}: lucerne {mine:6.2f} us  torch {theirs:6.2f} us")
@@ -131,19 +131,6 @@ def disagreement(ours: Any, theirs: Any) -> float:
     return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-12)) for a, b in pairs)
 
 
-def best_times(sides: dict[str, Call], seconds: float) -> dict[str, float]:
-    """The least time of a call of each side, asked in turn."""
-    best = dict.fromkeys(sides, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for name, call in sides.items():
-            start = time.thread_time()
-            for _ in range(CALLS):
-                call()
-            best[name] = min(best[name], (time.thread_time() - start) / CALLS)
-    return best
-
-
 def side(name: str, row: str, compiled: bool) -> Call:
     torch = importlib.import_module(name)
     function, arguments = programs(torch)[row]
@@ -171,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         for row in rows:
             sides = {name: side(name, row, not options.eager) for name in ("lucerne", "torch")}
             difference = disagreement(sides["lucerne"](), sides["torch"]())
-            best = best_times(sides, options.seconds)
+            best = best_in_turn(sides, seconds=options.seconds, calls=CALLS)
             ratio = best["lucerne"] / best["torch"]
             mine, theirs = best["lucerne"] * 1e6, best["torch"] * 1e6
             print(

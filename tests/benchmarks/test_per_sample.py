@@ -26,12 +26,6 @@ def test_disagreement_is_seen() -> None:
     assert per_sample.disagreement(ours, theirs) == pytest.approx(1 / 3)
 
 
-def test_the_best_time_of_each_side_is_taken() -> None:
-    ticks = iter(range(100_000))
-    best = per_sample.interleaved({"a": lambda: None, "b": lambda: None}, 0.01, lambda: next(ticks))
-    assert best == {"a": 1, "b": 1}
-
-
 @pytest.mark.nightly
 def test_both_sides_run() -> None:
     assert per_sample.main(["--small", "--one-thread", "--seconds", "1"]) in (0, 1)
