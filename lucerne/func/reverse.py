@@ -32,8 +32,9 @@ from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.api import root_gradient
 from lucerne.tensor.autograd.engine import reachable, run_backward
 from lucerne.tensor.autograd.node import AccumulateGrad, Node, gradient_edge
+from lucerne.tensor.autograd.records import walk
 from lucerne.tensor.autograd.state import AutogradState
-from lucerne.tensor.autograd.towards import ends, gradients_towards, history, records_under
+from lucerne.tensor.autograd.towards import ends, gradients_towards, history
 from lucerne.tensor.base import make_tensor, plain_types
 from lucerne.tensor.forward.level import lifted
 from lucerne.tensor.levels import open_levels
@@ -107,7 +108,7 @@ class Recording:
         """Whether the history of some tensor goes beyond this recording."""
         live = [t for t in tensors if t.requires_grad]
         roots = [history(t) for t in live]
-        order = records_under(roots, used=True) if all(roots) else None
+        order = walk(roots, used=True) if all(roots) else None
         if order is not None:
             return ends(order, self._ends_outside)
         nodes = reachable([gradient_edge(t)[0] for t in live])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -96,46 +97,64 @@ def _one(meta: TensorMeta) -> Any:
 
 def plan(root: Record) -> Flow | None:
     """The records to visit, from the deepest up, and where they end; None: not for this pass."""
-    whole = root[0] if len(root) == PART else root
-    if len(whole) == EXPANDED:
+    if len(root[0] if len(root) == PART else root) == EXPANDED:
         return None
-    done: set[int] = set()
-    flow = Flow()
-    stack = [whole]
-    while stack:
-        top = stack[-1]
-        if id(top) in done:
-            stack.pop()
-            continue
-        if top[VERSIONS] is RELEASED:
-            return None
-        waiting = False
-        for auto in top[AUTOS]:
-            if type(auto) is list:
-                auto = auto[0] if len(auto) == PART else auto
-                if len(auto) != EXPANDED and id(auto) not in done:
-                    stack.append(auto)
-                    waiting = True
-            elif type(auto) is tuple:
-                more = [a for a in records_in(auto) if len(a) != EXPANDED and id(a) not in done]
-                stack.extend(more)
-                waiting = waiting or bool(more)
-        if waiting:
-            continue
-        args, autos = top[ARGS], top[AUTOS]
-        for i in recipe(top[OP], top[MASK])[0]:
+    order = walk([root], nodes=True)
+    if order is None:
+        return None
+    flow = Flow(order)
+    for record in order:
+        args, autos = record[ARGS], record[AUTOS]
+        for i in recipe(record[OP], record[MASK])[0]:
             if type(autos[i]) is tuple:
                 for a, one in zip(args[i], autos[i], strict=True):
                     if one is not None:
                         flow.expect(a, one)
             else:
                 flow.expect(args[i], autos[i])
-        done.add(id(top))
-        flow.order.append(top)
-        stack.pop()
     if flow.edges:
         flow.share_leaves()
     return flow
+
+
+def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> list[Record] | None:
+    """The records that lead to `roots`, in the order in which they would become nodes, the deepest
+    first. None if one was used up, or has become a node, unless `used` or `nodes` allow it: the
+    walk ends at a node."""
+    done: set[int] = set()
+    order: list[Record] = []
+    for root in roots:
+        stack = [root[0] if len(root) == PART else root]
+        while stack:
+            top = stack[-1]
+            if id(top) in done:
+                stack.pop()
+                continue
+            if len(top) == EXPANDED:
+                if not nodes:
+                    return None
+                done.add(id(top))
+                stack.pop()
+                continue
+            if top[VERSIONS] is RELEASED and not used:
+                return None
+            waiting = False
+            for auto in top[AUTOS]:
+                if type(auto) is list:
+                    below = auto[0] if len(auto) == PART else auto
+                    if id(below) not in done:
+                        stack.append(below)
+                        waiting = True
+                elif type(auto) is tuple:
+                    more = [a for a in records_in(auto) if id(a) not in done]
+                    stack.extend(more)
+                    waiting = waiting or bool(more)
+            if waiting:
+                continue
+            done.add(id(top))
+            order.append(top)
+            stack.pop()
+    return order
 
 
 def is_plain_leaf(t: Any, state: Any) -> bool:
@@ -253,8 +272,8 @@ _first = operator.itemgetter(0)
 class Flow:
     """Gradients under way: to records, to leaves that are used more than once, to nodes."""
 
-    def __init__(self) -> None:
-        self.order: list[Record] = []
+    def __init__(self, order: list[Record]) -> None:
+        self.order = order
         self.uses: dict[int, int] = {}
         """How often each plain leaf is still to be reached, by the id of its state."""
         self.leaves: dict[int, Any] = {}

@@ -17,18 +17,22 @@ from lucerne.tensor.autograd.node import anomaly, fit, gradients, plus
 from lucerne.tensor.autograd.pending import (
     ARGS,
     AUTOS,
-    EXPANDED,
     MASK,
     META,
     OP,
     PART,
     PLACE,
-    RELEASED,
-    VERSIONS,
     Record,
-    records_in,
 )
-from lucerne.tensor.autograd.records import NamedRecord, is_plain_leaf, parts_of, recipe, release
+from lucerne.tensor.autograd.records import (
+    Flow,
+    NamedRecord,
+    is_plain_leaf,
+    parts_of,
+    recipe,
+    release,
+    walk,
+)
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase
 
@@ -43,21 +47,21 @@ def gradients_towards(
     roots = [history(o) for o in outputs]
     slots = {id(x._auto): i for i, x in enumerate(inputs)}
     plain = all(is_plain_leaf(x, x._auto) for x in inputs) and len(slots) == len(inputs)
-    order = records_under(roots) if plain and all(roots) else None
+    order = walk(roots) if plain and all(roots) else None
     masks = None if order is None else _masks(order, slots)
     if order is None or masks is None:
         return None
-    arriving: dict[int, Any] = {}
+    flow = Flow(order)
     for root, g in zip(roots, given, strict=True):
-        _arrive(arriving, root, g)
+        flow.arrive(root, g)
     found: list[Any] = [None] * len(inputs)
     before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, False
     try:
         for record in reversed(order):
-            g = arriving.pop(id(record), None)
+            g = flow.arriving.pop(id(record), None)
             mask = masks[id(record)]
             if g is not None and mask:
-                _visit(record, mask, g, arriving, slots, found)
+                _visit(record, mask, g, flow, slots, found)
                 if not keep_graph:
                     release(record)
     finally:
@@ -72,39 +76,6 @@ def history(t: Any) -> Record | None:
     if record is None or (t._view is not None and t._storage.version != t._view.version):
         return None
     return record
-
-
-def records_under(roots: Sequence[Any], used: bool = False) -> list[Record] | None:
-    """The records that lead to `roots`, in the order in which they would become nodes, the deepest
-    first; None if some part of the graph is nodes, or (unless `used`) was used up."""
-    done: set[int] = set()
-    order: list[Record] = []
-    for root in roots:
-        stack = [root[0] if len(root) == PART else root]
-        while stack:
-            top = stack[-1]
-            if id(top) in done:
-                stack.pop()
-                continue
-            if len(top) == EXPANDED or (top[VERSIONS] is RELEASED and not used):
-                return None
-            waiting = False
-            for auto in top[AUTOS]:
-                if type(auto) is list:
-                    below = auto[0] if len(auto) == PART else auto
-                    if id(below) not in done:
-                        stack.append(below)
-                        waiting = True
-                elif type(auto) is tuple:
-                    more = [a for a in records_in(auto) if id(a) not in done]
-                    stack.extend(more)
-                    waiting = waiting or bool(more)
-            if waiting:
-                continue
-            done.add(id(top))
-            order.append(top)
-            stack.pop()
-    return order
 
 
 def ends(order: Sequence[Record], visit: Callable[[AutogradState], bool]) -> bool:
@@ -142,7 +113,7 @@ def _masks(order: Sequence[Record], slots: dict[int, int]) -> dict[int, int] | N
 
 
 def _visit(
-    record: Record, mask: int, g: Any, arriving: dict[int, Any], slots: dict[int, int],
+    record: Record, mask: int, g: Any, flow: Flow, slots: dict[int, int],
     found: list[Any],
 ) -> None:  # fmt: skip
     """Send what arrived at a record on to its arguments."""
@@ -162,39 +133,24 @@ def _visit(
         args, autos = record[ARGS], record[AUTOS]
         for i, one in made:
             if type(autos[i]) is not tuple:
-                _give(args[i], autos[i], one, arriving, slots, found)
+                _give(args[i], autos[i], one, flow, slots, found)
             elif one is not None:
                 for arg, auto, each in zip(args[i], autos[i], one, strict=True):
-                    _give(arg, auto, each, arriving, slots, found)
+                    _give(arg, auto, each, flow, slots, found)
     except Exception as error:
         note_place(error, NamedRecord(record))
         raise
 
 
-def _give(
-    arg: Any, auto: Any, g: Any, arriving: dict[int, Any], slots: dict[int, int], found: list[Any]
-) -> None:
+def _give(arg: Any, auto: Any, g: Any, flow: Flow, slots: dict[int, int], found: list[Any]) -> None:
     if g is None or auto is None:
         return
     meta = arg._meta if isinstance(arg, TensorBase) else arg
     if g._meta is not meta:
         g = fit(g, meta)
     if type(auto) is list:
-        _arrive(arriving, auto, g)
+        flow.arrive(auto, g)
         return
     slot = slots.get(id(auto))
     if slot is not None:
         found[slot] = g if found[slot] is None else plus(found[slot], g)
-
-
-def _arrive(arriving: dict[int, Any], auto: Any, g: Any) -> None:
-    """Add to what arrives at a record, or at one of the results of its call."""
-    if len(auto) != PART:
-        have = arriving.get(id(auto))
-        arriving[id(auto)] = g if have is None else plus(have, g)
-        return
-    whole, number = auto
-    slots = arriving.get(id(whole))
-    if slots is None:
-        slots = arriving[id(whole)] = [None] * len(whole[META])
-    slots[number] = g if slots[number] is None else plus(slots[number], g)

@@ -287,16 +287,9 @@ def _by_gradient(
 ) -> Any:
     """The derivative of a number in a direction: the direction times the gradient."""
     (y,) = results
-    needs = frozenset(n for n, t in zip(op.args, tangents, strict=True) if t is not None)
     one = filled(tuple(y._meta.shape), 1, y._meta.dtype, y._meta.device, None)
     total: Any = None
-    for name, arg, t in zip(op.args, args, tangents, strict=True):
-        if t is None:
-            continue
-        formula, reads = op.derivatives[name]
-        found = formula(*_values(op, args, results, reads, one, needs))
-        if found is None:
-            continue
+    for found, arg, t in _formulas(op, args, results, tangents, one):
         part = (fit(found, arg._meta) * t).sum().reshape(tuple(y._meta.shape))
         total = part if total is None else total + part
     return total
@@ -353,20 +346,27 @@ def _pulled_back(
     stand_ins: list[Any],
 ) -> Iterator[tuple[Any, Any]]:
     """What the formula of each argument with a tangent makes of the stand-ins, and the tangent."""
-    needs = frozenset(n for n, t in zip(op.args, tangents, strict=True) if t is not None)
     metas = tuple(r._meta for r in results)
     g = stand_ins[0] if len(results) == 1 else gradients(op, stand_ins, metas)
-    for name, arg, t in zip(op.args, args, tangents, strict=True):
-        if t is None:
-            continue
-        formula, reads = op.derivatives[name]
-        found = formula(*_values(op, args, results, reads, g, needs))
-        if found is None:
-            continue
+    for found, arg, t in _formulas(op, args, results, tangents, g):
         pairs = zip(found, t, arg, strict=True) if type(t) is tuple else ((found, t, arg),)
         for part, tangent, of in pairs:
             if tangent is not None and part is not None and requires_grad(part):
                 yield fit(part, of._meta), tangent
+
+
+def _formulas(
+    op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents, g: Any
+) -> Iterator[tuple[Any, Any, Any]]:
+    """For each argument with a tangent what its formula makes of `g`, unless that is nothing; the
+    argument and the tangent."""
+    needs = frozenset(n for n, t in zip(op.args, tangents, strict=True) if t is not None)
+    for name, arg, t in zip(op.args, args, tangents, strict=True):
+        if t is not None:
+            formula, reads = op.derivatives[name]
+            found = formula(*_values(op, args, results, reads, g, needs))
+            if found is not None:
+                yield found, arg, t
 
 
 Rule = Callable[[Op, tuple[Any, ...], tuple[Any, ...], Tangents], Tangents]
