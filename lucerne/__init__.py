@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 from typing import Any
 
 from lucerne.base.doors import Doors as _Doors
@@ -80,7 +81,9 @@ def __getattr__(name: str) -> Any:
         found = getattr(_importlib.import_module(f"lucerne.{_LAZY_NAMES[name]}"), name)
         globals()[name] = found
         return found
-    raise AttributeError(f"module 'lucerne' has no attribute {name!r}")
+    # `name` and `obj` let Python's traceback say which name is near: "Did you mean: 'arange'?"
+    here = _sys.modules[__name__]
+    raise AttributeError(f"module 'lucerne' has no attribute {name!r}", name=name, obj=here)
 
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.saved import USED_UP
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import make_tensor, new_tensor
+
+ONE_AT_A_TIME = threading.RLock()
+"""While a function is captured, gradients of parameters are looked at and put back."""
 
 
 @dataclass
@@ -37,6 +41,23 @@ class Joint:
     report: Any = None
     numbers: list[Any] = field(default_factory=list)
     """What the pass reads besides tensors: numbers that are given at each call."""
+    make_lean: Callable[[tuple[bool, ...]], Joint | None] | None = None
+    """The pass for some of the tangents (True: it arrives). None, of it or by it: there is no such
+    pass, those that do not arrive are noughts."""
+    made_lean: dict[tuple[bool, ...], Joint | None] = field(default_factory=dict)
+
+    def for_tangents(self, grads: Sequence[Any]) -> tuple[Joint, Sequence[Any]]:
+        """The pass for what arrives, and its tangents. It is made when it is first needed."""
+        if self.make_lean is None:
+            return self, grads
+        arrives = tuple([g is not None for g in grads])
+        if all(arrives):
+            return self, grads
+        if arrives not in self.made_lean:
+            with ONE_AT_A_TIME:
+                self.made_lean[arrives] = self.make_lean(arrives)
+        lean = self.made_lean[arrives]
+        return (self, grads) if lean is None else (lean, [g for g in grads if g is not None])
 
 
 class CompiledBackward(Node):
@@ -72,6 +93,7 @@ class CompiledBackward(Node):
                     f"a compiled function reads is at version {t._storage.version}, expected "
                     f"version {version}. Clone it before it is written to."
                 )
+        joint, grads = joint.for_tangents(grads)
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
         results = [new_tensor(meta) for meta in joint.result_metas]
         joint.runner([*self.saved, *given], self.numbers, results)

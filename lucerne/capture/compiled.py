@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
-import threading
 import types
 import weakref
 from collections.abc import Iterable
@@ -20,6 +19,7 @@ from lucerne.backends.steps import StepError
 from lucerne.base import notices
 from lucerne.base.config import config
 from lucerne.capture import ledger, words
+from lucerne.capture.backward import ONE_AT_A_TIME
 from lucerne.capture.entry import MISSED, Entry
 from lucerne.capture.options import ACTIONS, MODES, Maker, Options
 from lucerne.capture.stored.store import HIT, Asked
@@ -30,15 +30,16 @@ from lucerne.tensor.base import TensorBase
 
 _state = dispatch.state
 _ATTEMPTS = 3
-_one_at_a_time = threading.RLock()
-"""While a function is captured, gradients of parameters are looked at and put back."""
-
 ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
 def _making() -> Any:
     """What captures and compiles: a process that finds its programs on disk never needs it."""
     return importlib.import_module("lucerne.capture.making")
+
+
+def _compiled_half(*given: Any) -> Any:
+    return _making().compiled_half(*given)
 
 
 def device_of(things: Iterable[Any]) -> str:
@@ -54,6 +55,7 @@ class Compiled:
 
     def __init__(self, fn: Any, options: Options) -> None:
         self.fn, self.options = fn, options
+        options.compile_half = _compiled_half
         self.entries: list[Entry] = []
         self.versions = Versions()
         self.files: list[tuple[str, str]] | None = None
@@ -63,13 +65,13 @@ class Compiled:
         """Where it could not be one graph, each place (a `Break`) once."""
         self.segmented: Any = None
         """How it runs in parts, if it can't be one graph."""
-        self.lock = _one_at_a_time
+        self.lock = ONE_AT_A_TIME
         self.latest: Entry | None = None
         self.number_attempts = _ATTEMPTS
         """How often yet a number that changes may be tried to be given to a program at each call.
         """
-        self.by_value: set[int] = set()
-        """Numbers of leaves: integers that decide what is done (a size, an index)."""
+        self.by_value: set[Any] = set()
+        """Numbers of leaves, or places outside: integers that decide what is done (a size)."""
         self._families: Any = None
         self._others: dict[str, Compiled] = {}
         """By device: versions for tensors that are elsewhere."""
@@ -89,7 +91,7 @@ class Compiled:
         shape = flatten((args, kwargs), leaves)
         entry: Any = self.versions.find(leaves, shape)
         if entry is None and self.segmented is None:
-            with _one_at_a_time:
+            with ONE_AT_A_TIME:
                 entry = self.versions.find(leaves, shape)
                 other = None if entry is not None else self._elsewhere(leaves)
                 if other is not None:
@@ -105,6 +107,11 @@ class Compiled:
             return _making().as_it_is(self, args, kwargs, entry)
         self.latest = entry
         return entry.run(leaves) if entry.shadow is None else entry.shadow(args, kwargs, leaves)
+
+    @property
+    def stands_for(self) -> Any:
+        """What a compiled function is inside of another one (`bytecode.targets`)."""
+        return self.fn
 
     def _elsewhere(self, leaves: list[Any]) -> Compiled | None:
         """The same function for tensors of another device; None: this one is for them."""
@@ -184,7 +191,7 @@ class Compiled:
             return self._from_disk(leaves, entry)
         self.entries.append(entry)
         self.versions.add(leaves, entry)
-        if not entry.guards.given:
+        if not entry.guards.given and not entry.guards.reach.numbers:
             self.families.learn(entry.captured, entry.guards, leaves)
         self.watch(entry)
         return entry

@@ -294,6 +294,7 @@ class Entry:
             type(only) is Outcome
             and not _state.inference
             and not (only.of_input or only.offset or only.requires_grad or captured.effects)
+            and not captured.counted
             and only.itself is None
             and only.subclass is None
             and only.meta is metas[only.index]
@@ -411,7 +412,9 @@ class Entry:
             self._raise_if_wrong(out)
         for slot, shape, first in captured.stored:
             slot.set(rebuild(shape, iter(out[first:])))
-        if captured.stored:  # others must look; this entry has just looked
+        for slot, number in captured.counted:
+            slot.set(number.now())
+        if captured.stored or captured.counted:  # others must look; this entry has just looked
             Changes.count += 1
             self.guards.reach.seen_changes = Changes.count
         if captured.shape is LEAF:
@@ -464,7 +467,8 @@ class _Results:
             return base
         if not x.of_input:
             return make_tensor(base._storage, x.offset, x.meta)
-        if x.tangent is not None or (base._needs_grad and not x.requires_grad):
+        apart = x.tangent is not None and not base._needs_grad  # (all of an argument's memory)
+        if apart or (base._needs_grad and not x.requires_grad):
             return make_tensor(base._storage, base._offset + x.offset, x.meta)
         with set_grad_enabled(_state.grad_enabled and not x.is_leaf):
             return base.as_strided(tuple(x.meta.shape), x.meta.strides, base._offset + x.offset)

@@ -11,7 +11,8 @@ program.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lucerne.base.given_ints import GivenInt
@@ -32,6 +33,15 @@ class Holder(threading.local):
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.values[name] = value
+
+    @contextmanager
+    def with_values(self, values: dict[str, Any]) -> Iterator[None]:
+        """Other numbers, for as long as the block runs."""
+        before, self.values = self.values, values
+        try:
+            yield
+        finally:
+            self.values = before
 
 
 def changed(
@@ -83,13 +93,11 @@ def with_numbers(leaves: Sequence[Any], places: Sequence[int]) -> tuple[Holder, 
 
 def agrees(given: Captured, plain: Captured, holder: Holder, values: dict[str, Any]) -> bool:
     """Whether a capture with given numbers is what was captured for these values of them."""
-    before, holder.values = holder.values, values
     try:
-        return _Pairs(given, plain).hold()
+        with holder.with_values(values):
+            return _Pairs(given, plain).hold()
     except KeyError:  # a number of an argument that was none then
         return False
-    finally:
-        holder.values = before
 
 
 class _Pairs:

@@ -45,6 +45,7 @@ def written(
         else:
             scope[f"look{k}"] = look
             lines.append(f"if look{k}() is not v{k}: return False  # {name}")
+    lines += [place.line(k, scope) for k, place in enumerate(reach.numbers)]
     for k, use in enumerate(uses):
         scope[f"use{k}"] = use.check
         lines.append(f"if not use{k}(): return False  # {use.text}")

@@ -19,14 +19,17 @@ from lucerne.base.config import config
 from lucerne.base.device import device as Device
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import Place, describe, is_users
-from lucerne.capture import breaks, dump, given, ledger
+from lucerne.capture import breaks, counting, dump, given, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
+from lucerne.capture.counting import CounterError
 from lucerne.capture.entry import Entry, Guards
 from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.families import Families
 from lucerne.capture.halves import Halves, constants_of, halves_of
+from lucerne.capture.heap import is_iterator
+from lucerne.capture.lean import Lean
 from lucerne.capture.narrow import narrow
 from lucerne.capture.options import Options
 from lucerne.capture.reach import Reach
@@ -42,6 +45,7 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages
 from lucerne.pipeline import PASSES, compile_graph, during, improve, verified
 from lucerne.tensor.random_api import default_generator
+from lucerne.transforms.absent import sums_of
 from lucerne.transforms.functionalize import MutationError, functionalize
 from lucerne.transforms.one_device import on_one_device
 from lucerne.transforms.partition import OUTPUT
@@ -110,36 +114,103 @@ def made(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
     alike = compiled.versions.alike(asked.leaves)
     refused = compiled.by_value
     earlier, places = given.changed(alike, asked.leaves, asked.shape, refused)
+    outside: list[Any] = []
+    if earlier is None and not any(f.sized for f in compiled.families.members):
+        earlier, outside = counting.changed(alike, asked.shape, refused)
+        places = [] if earlier is None else [k for k, *_ in earlier.guards.given]
     if earlier is not None and compiled.number_attempts and not asked.options.shadow:
         try:
-            return _with_numbers(compiled, asked, earlier, places)
+            return _with_numbers(compiled, asked, earlier, places, outside)
         except Exception:  # here they are a part of the program; what is wrong else is told below
             compiled.number_attempts -= 1
-    return _captured(compiled, asked, args, kwargs)
+    try:
+        return _captured(compiled, asked, args, kwargs)
+    except CounterError as found:
+        return _counting(compiled, asked, found)
 
 
-def _with_numbers(compiled: Any, asked: Asked, earlier: Entry, places: list[int]) -> Entry:
-    stages, shape = Stages(), asked.shape
-    holder, leaves = given.with_numbers(asked.leaves, places)
-    args, kwargs = rebuild(shape, iter(leaves))
-    through = Through(compiled.fn)
-    reach = Reach(compiled.fn, leaves)
-    if not through.is_possible:
-        raise CaptureError("what it does with a number can't be seen")
-    with stages.timed("capture"):
-        captured = Capture(through, args, kwargs, reach, compiled.options.whole).run()
-    decides = {k for k in places if type(leaves[k]) is GivenInt and leaves[k].used_by_value}
-    compiled.by_value |= decides
-    if decides:
-        raise CaptureError("an integer decides what is done")
+def _with_numbers(
+    compiled: Any, asked: Asked, earlier: Entry, places: list[int], outside: list[Any]
+) -> Entry:
+    """A version for any numbers in these leaves and places outside."""
+    tried = Numbered(compiled, asked, places, outside, [p.now() for p in outside])
     then = {f"argument {k}": x for k, x in earlier.guards.values if k in places}
-    then |= {name: holder[name] for _, _, name, _ in earlier.guards.given}
-    if not given.agrees(captured, earlier.captured, holder, then):
+    then |= {name: tried.holder[name] for _, _, name, _ in earlier.guards.given}
+    then |= {f"number {k}": p.value for k, p in enumerate(outside)}
+    if not given.agrees(tried.captured, earlier.captured, tried.holder, then):
         raise CaptureError("the graph depends on the number")
-    narrow(reach, captured)
-    reach.refresh()
-    guards = Guards(leaves, shape, captured, reach)
-    return Building(captured, guards, compiled.options, stages).entry()
+    return tried.entry()
+
+
+def _counting(compiled: Any, asked: Asked, found: CounterError) -> Entry:
+    """A version of a function that changes a number outside, `self.step += 1`."""
+    outside: list[Any] = []
+    broken = breaks.made("write", _user_place(found), found.shown)
+    while asked.options.shadow <= 0 and len(compiled.entries) < counting.MOST_VERSIONS:
+        outside.append(found.place)
+        try:
+            return _counted(compiled, asked, outside)
+        except CounterError as more:
+            found = more
+            if len(outside) == counting.MOST_COUNTERS:
+                break
+        except Exception:  # it runs in parts; what is wrong else is told there
+            break
+    raise BreakError(broken)
+
+
+def _counted(compiled: Any, asked: Asked, outside: list[Any]) -> Entry:
+    now = [p.now() for p in outside]
+    tried = Numbered(compiled, asked, [], outside, now)
+    values = counting.others(now, tried.holder, tried.captured.uses)
+    if values is None:  # it is for these numbers only, as far as anybody can tell
+        if all(type(v) is int for v in now):  # (nobody takes those by value without telling)
+            return tried.entry()
+        raise CaptureError("nobody can tell whether the graph depends on the number")
+    other = Numbered(compiled, asked, [], outside, values)
+    with tried.holder.with_values(other.holder.values):
+        same = counting.same_counts(tried.captured.counted, other.captured.counted)
+    if not same or not given.agrees(
+        tried.captured, other.captured, tried.holder, other.holder.values
+    ):
+        raise CaptureError("the graph depends on the number")
+    return tried.entry()
+
+
+class Numbered:
+    """A capture with numbers that are given at each call: leaves (by their numbers), and places
+    outside of the arguments (with the values that are there, or others to try)."""
+
+    def __init__(
+        self, compiled: Any, asked: Asked, places: list[int], outside: list[Any], values: list[Any]
+    ) -> None:
+        self.compiled, self.shape, self.stages = compiled, asked.shape, Stages()
+        self.holder, self.leaves = given.with_numbers(asked.leaves, places)
+        args, kwargs = rebuild(self.shape, iter(self.leaves))
+        through = Through(compiled.fn)
+        self.reach = Reach(compiled.fn, self.leaves)
+        if not through.is_possible:
+            raise CaptureError("what it does with a number can't be seen")
+        through.numbers = counting.counted(outside, self.holder, values)
+        self.numbers = list(through.numbers.values())
+        with self.stages.timed("capture"):
+            whole = compiled.options.whole
+            self.captured = Capture(through, args, kwargs, self.reach, whole).run()
+        leaves = self.leaves
+        decides = {k for k in places if type(leaves[k]) is GivenInt and leaves[k].used_by_value}
+        by_value = {p.at for p in self.numbers if getattr(p.given, "used_by_value", False)}
+        compiled.by_value |= decides | by_value
+        if decides or by_value:
+            raise CaptureError("an integer decides what is done")
+
+    def entry(self) -> Entry:
+        reach = self.reach
+        narrow(reach, self.captured)
+        reach.numbers = self.numbers
+        reach.refresh()
+        counting.check_free(reach, self.numbers)
+        guards = Guards(self.leaves, self.shape, self.captured, reach)
+        return Building(self.captured, guards, self.compiled.options, self.stages).entry()
 
 
 def _captured(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
@@ -148,6 +219,8 @@ def _captured(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
         reach = Reach(compiled.fn, leaves)
     if any(hasattr(m, "_initialize_hook") for m in reach.modules.values()):
         raise NotYetError("a lazy module gets its parameters by a first call")
+    if not compiled.options.fullgraph and any(map(is_iterator, leaves)):
+        raise CaptureError("an iterator is among the arguments: capturing would use it up")
     with stages.timed("capture"), asked.watching():
         captured = compiled.families.capture(args, kwargs, leaves, shape, reach)
     stages.nodes["capture"] = len(captured.graph.nodes)
@@ -302,33 +375,7 @@ class Building:
         return self._entry(runner, program)
 
     def _compiled(self, graph: Graph, constants: dict[int, Any], stages: Stages) -> tuple[Any, Any]:
-        if self.options.maker is not None:
-            graph = improve(graph, stages, self.options.disable, setting_of(self.options))
-            return self.options.maker(graph, constants), Ends(graph, constants)
-        name = backend_of(graph, self.options)
-        far: list[int] = []
-        if name != backends.HOST and backends.HOST in devices_of(graph.inputs):
-            given = [
-                v.meta.device.type
-                for k, v in enumerate(graph.inputs)
-                if isinstance(v.meta, TensorMeta) and k not in constants
-            ]
-            far = [k for k, where in enumerate(given) if where == backends.HOST]
-            graph = on_one_device(graph, Device(name))
-            constants = {k: t.to(name) for k, t in constants.items()}
-        runner = compile_graph(
-            graph,
-            name,
-            constants=constants,
-            mode=self.options.mode,
-            disable=self.options.disable,
-            stages=stages,
-            body=self.options.whole.graph_of,
-        )
-        program: Any = stages.program
-        if far:
-            runner = Bridge(runner, far, program.written, Device(name))
-        return runner, program
+        return compiled_half(self.options, graph, constants, stages)
 
     def _entry(self, runner: Any, program: Any) -> Entry:
         return Entry(
@@ -345,7 +392,10 @@ class Building:
         runner, program = self._compiled(halves.forward, halves.constants, self.stages)
         entry = self._entry(runner, program)
         tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
-        entry.joint = self._backward(halves, tangents)
+        entry.joint = made = self._backward(halves, tangents)
+        if len(tangents) > 1:
+            graph, constants = halves.backward, halves.saved_constants
+            made.make_lean = Lean(made, graph, sums_of(graph), constants, self._compiled)
         return entry
 
     def _backward(self, halves: Halves, tangents: list[Value]) -> Joint:
@@ -367,6 +417,39 @@ class Building:
             runner, saved, [t.meta for t in tangents], program.results, self.captured.gradients,
             self.captured.wanted, stages, halves.report, numbers,
         )  # fmt: skip
+
+
+def compiled_half(
+    options: Options, graph: Graph, constants: dict[int, Any], stages: Stages
+) -> tuple[Any, Any]:
+    """What runs a graph without mutation, and its program."""
+    if options.maker is not None:
+        graph = improve(graph, stages, options.disable, setting_of(options))
+        return options.maker(graph, constants), Ends(graph, constants)
+    name = backend_of(graph, options)
+    far: list[int] = []
+    if name != backends.HOST and backends.HOST in devices_of(graph.inputs):
+        given = [
+            v.meta.device.type
+            for k, v in enumerate(graph.inputs)
+            if isinstance(v.meta, TensorMeta) and k not in constants
+        ]
+        far = [k for k, where in enumerate(given) if where == backends.HOST]
+        graph = on_one_device(graph, Device(name))
+        constants = {k: t.to(name) for k, t in constants.items()}
+    runner = compile_graph(
+        graph,
+        name,
+        constants=constants,
+        mode=options.mode,
+        disable=options.disable,
+        stages=stages,
+        body=options.whole.graph_of,
+    )
+    program: Any = stages.program
+    if far:
+        runner = Bridge(runner, far, program.written, Device(name))
+    return runner, program
 
 
 class Ends:

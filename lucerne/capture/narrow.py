@@ -35,6 +35,7 @@ def narrow(reach: Reach, captured: Captured) -> None:
     loose = _loose(reach)
     places = [p for p in noted.places.values() if p.at not in loose]
     places += _slotted(noted)
+    places += noted.facts.places.values()
     _name(places, reach)
     held = [p for p in places if p.holds()]
     because = noted.everything

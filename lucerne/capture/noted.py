@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import enum
 import functools
-import sys
+import gc
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,12 @@ from typing import Any
 from lucerne.base.where import is_users
 from lucerne.capture.bytecode.frame import UNSET, Frame
 from lucerne.capture.bytecode.hooks import Access, is_entered
-from lucerne.capture.bytecode.targets import find_in_class, python_function
+from lucerne.capture.bytecode.targets import find_in_class
 from lucerne.capture.decisions import calls_user_code
+from lucerne.capture.facts import Facts
 from lucerne.capture.heap import Birth, is_plain
 from lucerne.capture.liveness import slots_of
-from lucerne.capture.places import Place
+from lucerne.capture.places import KNOWN_HOMES, Place
 from lucerne.capture.reach import CLOSED, is_module, is_optimizer, parts_of_module
 from lucerne.capture.slots import MISSING, MOST, PLAIN
 from lucerne.ir import dispatch
@@ -50,8 +51,6 @@ _NAMES_ALL = tuple(
 """Builtins that look at variables without naming them."""
 _ONLY_KIND = (isinstance, issubclass, type, callable, id)
 """Builtins that ask an object for no more than its class, or which object it is."""
-KNOWN_HOMES = frozenset(("lucerne", "builtins", "numpy", *sys.stdlib_module_names)) - {"__main__"}
-"""Packages whose code is not the user's."""
 _DEEPEST = 5
 _MANY = 256
 
@@ -147,6 +146,7 @@ class Noted:
         self.everything = ""
         """Why everything counts that can be reached; empty: what was read does."""
         self.places: dict[tuple[int, Any], Place] = {}
+        self.facts = Facts(birth)
         self.whole: dict[int, Any] = {}
         """By id: objects of which all counts."""
         self.modules: dict[int, tuple[Any, set[str] | None]] = {}
@@ -190,8 +190,10 @@ class Noted:
     def _partials(self, frame: Frame) -> None:
         """The keywords of a `partial` can be changed."""
         for x in frame.stack:
-            if type(x) is functools.partial and x.keywords and not self.birth.is_new(x):
-                self.whole[id(x.keywords)] = x.keywords
+            if type(x) is functools.partial and not self.birth.is_new(x):
+                self.facts.partial(x)
+                if x.keywords:
+                    self.whole[id(x.keywords)] = x.keywords
 
     def enter(self, fn: Any, args: Sequence[Any]) -> None:
         """A function of the user's is entered."""
@@ -200,13 +202,12 @@ class Noted:
             self.all_of(args[0])  # a key that is not there was looked up
         elif name == "__getattr__" and len(args) == 2:
             self._attribute(args[0], args[1], None)
-        target = python_function(fn)
-        if target is not None and target.__defaults__ and not self.birth.is_new(target):
-            self._place(target, "__defaults__", target.__defaults__)
+        self.facts.entered(fn, args)
 
     def call(self, fn: Any, given: Sequence[Any], ours: bool, op: bool) -> None:
         """A native call: what it is given may be looked at. `ours`: of a function of this package;
         `op`: that calls nobody back."""
+        self.facts.called(fn, given)
         if isinstance(fn, (types.BuiltinFunctionType, type)):
             if fn in _NAMES_ALL:
                 self.all(f"{fn.__name__}() is called")
@@ -261,7 +262,11 @@ class Noted:
         if self.arguments is not None and id(container) in self.arguments.trees:
             self.arguments.child(container, key)
         elif how is Access.GLOBAL:
-            if container is not builtins.__dict__ and not isinstance(value, types.ModuleType):
+            if container is builtins.__dict__:
+                self.facts.builtin(frame.globals, key)
+            elif isinstance(value, types.ModuleType):
+                self.facts.scope(container, key, value)
+            else:
                 self._place(container, key, value, key)
         elif type(container) is super:
             self._above(container, key)
@@ -308,22 +313,25 @@ class Noted:
 
     def _attribute(self, container: Any, key: str, value: Any) -> None:
         if isinstance(container, types.ModuleType):
-            home = container.__name__.partition(".")[0]
-            known = home == "lucerne" or home in sys.stdlib_module_names
-            if not known and not isinstance(value, types.ModuleType):
-                self._place(container.__dict__, key, value, f"{container.__name__}.{key}")
+            self._of_python_module(container, key, value)
             return
         if isinstance(container, type):
             keys = [key]
             if find_in_class(type(container), key) is not None:  # of a metaclass: it may read any
                 keys += [k for kind in container.__mro__ for k in vars(kind) if k[:2] != "__"]
+                self.facts.of_class(type(container), key)
+            if find_in_class(container, key) is None:
+                self.facts.of_class(type(container), "__getattr__")
             for name in keys:
-                self._of_class(container.__mro__, name)
+                self.facts.of_class(container, name)
             return
         if type(container).__module__ in _NAMESPACES:
             return  # `torch.ops.mylib.name`: what it is, is the op
         if isinstance(container, enum.Enum):
-            return  # it is what it is
+            if key in ("value", "name"):
+                self._place(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
+            self.facts.of_class(type(container), key)
+            return
         if key == "__dict__":
             self.all_of(container)
         own = getattr(container, "__dict__", None)
@@ -337,8 +345,16 @@ class Noted:
             return
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
             self._place(container, key, value)
+        elif is_module(container):
+            self.facts.of_class(type(container), key)
         else:
-            self._of_class(type(container).__mro__, key)
+            self.facts.of_object(container, key)
+
+    def _of_python_module(self, module: types.ModuleType, key: str, value: Any) -> None:
+        if module.__name__.partition(".")[0] in KNOWN_HOMES:
+            self.facts.of_python_module(module, key)
+        else:
+            self._place(module.__dict__, key, value, f"{module.__name__}.{key}")
 
     def _of_module(self, module: Any, key: str) -> None:
         if "_hooks" in key:  # compared whenever a module is
@@ -347,19 +363,8 @@ class Noted:
         if found is not None:
             found.add(key)
 
-    def _of_class(self, kinds: Sequence[type], key: str) -> None:
-        """What a class holds: a value or a method, not what is made anew each time."""
-        for kind in kinds:
-            if key in kind.__dict__:
-                value, home = kind.__dict__[key], kind.__module__.partition(".")[0]
-                stays = type(value) is types.FunctionType or not hasattr(type(value), "__get__")
-                if stays and home not in KNOWN_HOMES:
-                    self._place(kind, key, getattr(kind, key, MISSING), f"{kind.__name__}.{key}")
-                return
-
     def _above(self, above: Any, key: str) -> None:
-        kinds = above.__self_class__.__mro__
-        self._of_class(kinds[kinds.index(above.__thisclass__) + 1 :], key)
+        self.facts.of_class(above.__self_class__, key, above.__thisclass__)
 
     # ---- all of something ----------------------------------------------------------------------
 
@@ -388,6 +393,7 @@ class Noted:
             elif not _is_closed(x):
                 if not self.birth.is_new(x):
                     self.whole[id(x)] = x
+                self.facts.methods_of(x)
                 todo += inside(x)
 
     def _all_of_module(self, module: Any) -> Iterator[Any]:
@@ -396,6 +402,7 @@ class Noted:
             if known is not None and known[1] is None:
                 continue
             self.modules[id(m)] = m, None
+            self.facts.layer(m)
             for t in (*m._parameters.values(), *m._buffers.values()):
                 self.all_of(t)
             ours = type(m).__module__.startswith("lucerne.")
@@ -424,6 +431,8 @@ def inside(x: Any) -> list[Any]:
         return [] if isinstance(x.__self__, types.ModuleType) else [x.__self__]
     elif isinstance(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
+    elif type(x) is types.MappingProxyType:
+        return gc.get_referents(x)
     elif isinstance(x, types.FunctionType) or type(x).__module__.startswith(CLOSED):
         return []
     else:

@@ -48,6 +48,9 @@ class Options:
         self.dump, self.dump_kernels = "", False
         """A folder for the text of each stage."""
         self.whole = Composites(backend, mode == "bitwise")
+        self.compile_half: Any = None
+        """`making.compiled_half` for those that do not load it: programs found on disk need it
+        seldom."""
         self.follows = False
         """Whether the backend is that of the device the tensors are on; else it was named."""
 

@@ -6,17 +6,58 @@ beside it may change as it likes.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
 from lucerne.capture.slots import MISSING, alike
 
+KNOWN_HOMES = frozenset(("lucerne", "builtins", "numpy", *sys.stdlib_module_names)) - {"__main__"}
+"""Packages whose code is not the user's."""
+
+
+def is_known_home(module: str) -> bool:
+    """Whether a module is part of one of those."""
+    return module.partition(".")[0] in KNOWN_HOMES
+
+
+class InClass:
+    """What a class and its bases hold, as it stands there: nothing is bound, nothing is called."""
+
+    __slots__ = ("after", "kind")
+
+    def __init__(self, kind: type, after: type | None = None) -> None:
+        """`after`: only the bases that come after this one (`super`)."""
+        self.kind, self.after = kind, after
+
+    def find(self, key: str) -> Any:
+        kinds = self.kind.__mro__
+        if self.after is not None:
+            kinds = kinds[kinds.index(self.after) + 1 :] if self.after in kinds else ()
+        for kind in kinds:
+            found = kind.__dict__.get(key, MISSING)
+            if found is not MISSING:
+                return found
+        return MISSING
+
+
+class Asked:
+    """The answer of a function that tells how something stands (`get_num_threads`)."""
+
+    __slots__ = ("args", "fn")
+
+    def __init__(self, fn: Any, args: tuple[Any, ...]) -> None:
+        self.fn, self.args = fn, args
+
+    def answer(self) -> Any:
+        return self.fn(*self.args)
+
 
 class Place:
     """One thing that was read: `store[key]` was `value` (MISSING: there was nothing).
 
-    A store is a cell, a dict (of an object's attributes or a module's variables, too), a list, or
-    an object or class that is asked by `getattr`.
+    A store is a cell, a dict (of an object's attributes or a module's variables, too), a list, an
+    object that is asked by `getattr`, or an `InClass` or `Asked`.
 
     >>> from lucerne.capture.places import Place
     >>> sizes = {"width": 3, "height": 4}
@@ -39,11 +80,17 @@ class Place:
             return self.name or str(self.key)
         if isinstance(self.store, (dict, list)):
             return f"[{self.key!r}]"
-        return f"{getattr(self.store, '__name__', type(self.store).__name__)}.{self.key}"
+        named = isinstance(self.store, (type, types.FunctionType))
+        return f"{self.store.__name__ if named else type(self.store).__name__}.{self.key}"
 
     @property
     def at(self) -> tuple[int, Any]:
         """What tells it from other places."""
+        store = self.store
+        if type(store) is InClass:
+            return id(store.kind), ("class", self.key, id(store.after))
+        if type(store) is Asked:
+            return id(store.fn), ("asked", *map(id, store.args))
         return id(self.store), None if isinstance(self.store, types.CellType) else self.key
 
     def now(self) -> Any:
@@ -57,7 +104,9 @@ class Place:
                 return store.cell_contents
             except ValueError:
                 return MISSING
-        return getattr(store, key, MISSING)
+        if type(store) is InClass:
+            return store.find(key)
+        return store.answer() if type(store) is Asked else getattr(store, key, MISSING)
 
     def holds(self) -> bool:
         found = self.now()
@@ -77,8 +126,14 @@ class Place:
             text = f"{store}.get({key}, missing)"
         elif kind is types.CellType:
             text = f"content({store})"
-        elif issubclass(kind, (dict, list)):
+        elif kind is InClass:
+            return self._in_class(number, scope)
+        elif kind is Asked or issubclass(kind, (dict, list)):
             return self._asked(number, scope)
+        elif self.key == "__class__":
+            text = f"type({store})"
+        elif kind is types.FunctionType:
+            text = f"{store}.{self.key}"
         else:
             text = f"getattr({store}, {key}, missing)"
         scope[store], scope[f"p{number}"] = self.store, self.value
@@ -86,9 +141,28 @@ class Place:
             f"if (x := {text}) is not p{number} and not alike(x, p{number}): return False  # {self}"
         )
 
+    def _in_class(self, number: int, scope: dict[str, Any]) -> str:
+        """Asking the class is faster, where that gives what stands there."""
+        kind, value, name = self.store.kind, self.value, self.key
+        plain = type(kind) is type and self.store.after is None and _is_itself(value)
+        scope[f"s{number}"], scope[f"p{number}"] = kind, value
+        if plain and getattr(kind, name, MISSING) is value:
+            text = f"getattr(s{number}, {name!r}, missing)"
+        else:
+            scope[f"find{number}"] = self.store.find
+            text = f"find{number}({name!r})"
+        return (
+            f"if (x := {text}) is not p{number} and not alike(x, p{number}): return False  # {self}"
+        )
+
     def _asked(self, number: int, scope: dict[str, Any]) -> str:
         scope[f"holds{number}"] = self.holds
         return f"if not holds{number}(): return False  # {self}"
+
+
+def _is_itself(x: Any) -> bool:
+    """Whether an attribute of a class is what stands there, and no other thing can look so."""
+    return isinstance(x, (types.FunctionType, property)) or not hasattr(type(x), "__get__")
 
 
 def content(cell: Any) -> Any:

@@ -55,6 +55,8 @@ class Reach:
         self.seen_changes = Changes.count
         self.places: list[Place] = []
         """What the function was seen to read (see `narrow`): guards compare it."""
+        self.numbers: list[Any] = []
+        """Places that hold numbers which are given at each call (see `counting`)."""
         self.more: list[Table] = []
         """Containers that it was seen to read, and that are not among `tables`."""
         self.read_modules: dict[int, frozenset[str] | None] | None = None
@@ -243,9 +245,9 @@ class Reach:
         for table, look, found in self.links:
             if not same(found, look()) and id(table) not in self.loose:
                 return f"{table.name!r} is another object than when the function was captured"
-        for place in self.places:
+        for place in (*self.numbers, *self.places):
             if not place.holds():
-                return place.difference()
+                return str(place.difference())
         if not self.tables_hold():
             return self._other_table()
         if Changes.count != self.seen_changes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne.capture.bytecode.frame import UNSET, Frame
+from lucerne.capture.facts import Facts
 from lucerne.capture.heap import MOST, Roots, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.reach import is_module, parts_of_module
 from lucerne.capture.slots import MISSING
@@ -42,6 +43,8 @@ class Reads:
         """Containers found by name of which all the content counts."""
         self.modules: dict[int, set[str] | None] = {}
         """By id of a module: the attributes that were read; None: all."""
+        self.facts: Facts | None = None
+        """Code, classes and switches that it depends on; None: nobody traces."""
         self.everything = ""
         """Why everything counts that the function can reach; empty: what was read does."""
 
@@ -53,10 +56,15 @@ class Reads:
         """Somebody may have looked at everything in it."""
         if is_module(x) and depth < _DEEPEST:
             self.modules.update((id(m), None) for _, m in parts_of_module(x))
+            if self.facts is not None:
+                for _, m in parts_of_module(x):
+                    self.facts.layer(m)
         if is_plain(x) or isinstance(x, TensorBase) or is_fixed(x) or depth > _DEEPEST:
             return
         if id(x) in self.whole or id(x) in self.contents:
             return
+        if self.facts is not None:
+            self.facts.methods_of(x)
         if self.is_rooted(x):
             self.whole.add(id(x))
         elif isinstance(x, (list, dict, set, deque)) and id(x) in self.roots.stable:
@@ -148,6 +156,7 @@ class Plan:
     def let_go(self) -> None:
         """Of the values of the frames it was made from: only what is compared is kept."""
         self.tensors, self.objects, self.held = [], [], _nothing
+        self.reads.facts = None
         self.reads.roots = Roots((), set())
 
     @property

@@ -94,6 +94,32 @@ class Recorder(Interpreter):
         self._know(t, value)
         return value
 
+    def refuse_parameter(self) -> NoReturn:
+        """A parameter is made: it outlives the call, so it has to be a real one."""
+        self.refusal = CaptureError(
+            "a parameter is made inside the function (nn.Parameter, nn.Linear(...), a copy of a "
+            "module); make modules outside, and call them inside"
+        )
+        raise self.refusal
+
+    def before_node(self, node: Any) -> None:
+        """A backward pass comes to a node: refuse it if calls before the function have left it,
+        while it still has what it saved."""
+        held = getattr(node, "saved", None) or ()
+        for saved in held.values() if isinstance(held, dict) else held:
+            for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+                t = one if isinstance(one, TensorBase) else getattr(one, "tensor", None)
+                memory = None if t is None else t._storage.buffer
+                # (without an address it only stands for numbers: of the capture, of a transform)
+                if not getattr(memory, "address", 0) or id(memory) in self._roots:
+                    continue
+                self.refusal = CaptureError(
+                    f"backward() goes through {node.name()}, which was recorded before the "
+                    "function was called; give it that tensor as an argument, or call backward() "
+                    "outside"
+                )
+                raise self.refusal
+
     def tangent(self, t: Any) -> Value:
         """Make the gradient of a result an input of the graph."""
         return self.input(t)

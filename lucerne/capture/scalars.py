@@ -112,7 +112,8 @@ def before_operator(frame: Frame) -> None:
     if op.name in ("BINARY_OP", "COMPARE_OP"):
         _operands(str(op.argument), stack)
     elif op.name in _INDEXED:
-        count = _INDEXED[op.name]
+        kept = op.name == "STORE_SUBSCR" and type(stack[-2]) in (list, dict)
+        count = 1 if kept else _INDEXED[op.name]  # a list may keep a number as it is
         stack[-count:] = [_ints_plain(x) for x in stack[-count:]]
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne.backends.registry import NoBackendError
 from lucerne.backends.steps import StepError
 from lucerne.base.config import config
 from lucerne.base.numbers import Use
@@ -261,6 +262,13 @@ class Segmented:
     def run(self, frames: list[Frame]) -> Any:
         """What the function returns; its frames run until they end."""
         machine = Machine(Glue(frames, self._told, self._places))
+        try:
+            return self._run(frames, machine)
+        finally:
+            # Generators that are left behind go on without us: nobody makes parts of them.
+            machine.as_they_are = True
+
+    def _run(self, frames: list[Frame], machine: Machine) -> Any:
         outcome: Any = self._part(frames, machine)  # from the very beginning
         parts = 1
         while type(outcome) is not Finished:
@@ -433,7 +441,7 @@ class Segmented:
         part = next(
             (p for p in point.parts if p.plan.key == plan.key and p.steps == cut), None
         ) or Part(self.fn, plan, cut, self.options)
-        part.broke = tracer.broke
+        part.broke, part.plan.reads.facts = tracer.broke, tracer.facts
         part.aim(known, leaves, objects)
         try:
             entry = self._entry(part, known, leaves)
@@ -463,6 +471,8 @@ class Segmented:
                 if error.graph is None or not self.options.whole.refuse(error.graph):
                     raise CaptureError(str(error)) from error
                 continue
+            except NoBackendError as error:
+                raise CaptureError(str(error)) from error
             part.versions.add(leaves, entry)
             part.families.learn(captured, guards, leaves)
             self.compiled.watch(entry, part=True)
@@ -502,6 +512,8 @@ def _only_what_was_read(reach: Reach, reads: Reads, part: Part) -> None:
         reach.read_modules = {
             at: None if names is None else frozenset(names) for at, names in reads.modules.items()
         }
+    if reads.facts is not None:
+        reach.places = reads.facts.held()
     structure = part.structure
     assert structure is not None
     for how, target, key, _ in structure.effects:

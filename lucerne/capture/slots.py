@@ -15,6 +15,8 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lucerne.base.given_ints import GivenInt
+from lucerne.base.numbers import GivenFloat
 from lucerne.capture.fake import CaptureError, is_fake
 from lucerne.capture.tree import flatten
 from lucerne.ir.meta import TensorMeta
@@ -170,6 +172,8 @@ def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:
     found = []
     for table in tables:
         for slot, old, new in table.changes():
+            if type(new) in (GivenInt, GivenFloat):
+                continue  # a counter, see `counting`
             if type(slot.key) is slice or not is_tensors(new):
                 raise CaptureError(
                     f"the function changes {_name(slot)} from {_short(old)} to {_short(new)}. What "
@@ -179,6 +183,16 @@ def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:
                 )
             found.append((slot, old, new))
     return found
+
+
+def counts_of(tables: Sequence[Table]) -> list[tuple[Slot, Any]]:
+    """Numbers that are computed again at each call, and where a function has put them."""
+    return [
+        (slot, new)
+        for table in tables
+        for slot, _, new in table.changes()
+        if type(slot.key) is not slice and type(new) in (GivenInt, GivenFloat)
+    ]
 
 
 def _name(slot: Slot) -> str:

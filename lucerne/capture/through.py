@@ -23,6 +23,7 @@ from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import python_function, target_of
+from lucerne.capture.counting import GIVEN, Counted, at_of, written
 from lucerne.capture.decisions import (
     Switches,
     at_hand,
@@ -56,6 +57,8 @@ class Through:
 
     def __init__(self, fn: Any) -> None:
         self.part_of = fn
+        self.numbers: dict[Any, Counted] = {}
+        """By `Place.at`: numbers outside that are given at each call."""
         self.reach: Reach | None = None
         """Set by who captures: what the function can see."""
         function = python_function(fn)
@@ -83,6 +86,8 @@ class Through:
         arguments = Arguments(args, kwargs)
         arguments.bind(frames[0])
         hooks = Watching(self.reach, arguments)
+        hooks.noted.enter(fn, target.args)
+        hooks.numbers = self.numbers
         if target.fn.__code__.co_flags & CO_VARKEYWORDS:
             hooks.made(frames[0].slots[more_keywords(target.fn.__code__)])
         machine = hooks.machine = Machine(hooks)
@@ -153,6 +158,7 @@ class Watching(Plain):
         self.birth = Birth(lambda x: id(x) in known)
         self.natives = Natives(self.birth, strict=False)
         self.noted = Noted(self.birth, arguments)
+        self.numbers: dict[Any, Counted] = {}
 
     def before(self, frame: Frame) -> Stop | None:
         """Note what the next instruction reads of its operands."""
@@ -212,6 +218,9 @@ class Watching(Plain):
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         if how is Access.ITEM and breaks.is_foreign_object(container):
             raise foreign_item(container, key)
+        number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
+        if number is not None:
+            return number.given if type(value) is number.kind else value
         self.noted.read(container, key, value, how, self.machine.frames[-1])
         return value
 
@@ -229,6 +238,13 @@ class Watching(Plain):
             store = getattr(container, "__dict__", container)
         at = (id(store), key) if how is Access.GLOBAL else id(store)
         kept = how is not Access.METHOD and is_tensors(new) and at in self.stores
+        if how is not Access.METHOD and at in self.stores:
+            if at_of(container, key, how) in self.numbers and type(new) in GIVEN:
+                self.noted.write(container, key, how)
+                return
+            found = written(store, key, new, str(key))
+            if found is not None and found.place.at not in self.numbers:
+                raise Stop("capture", found)
         if not kept:
             shown = f"{key}" if how is not Access.METHOD else f"a {type(container).__name__}"
             raise stop_for(breaks.made("write", None, shown))

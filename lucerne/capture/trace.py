@@ -17,6 +17,7 @@ from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.base.where import naming_modules
 from lucerne.capture import wrappers
+from lucerne.capture.arriving import Arriving
 from lucerne.capture.fake import (
     CaptureError,
     NoBytes,
@@ -27,7 +28,7 @@ from lucerne.capture.fake import (
 )
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import ProbeTouchedError, Recorder
-from lucerne.capture.slots import Slot, put_back, stored
+from lucerne.capture.slots import Slot, counts_of, put_back, stored
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
@@ -119,6 +120,8 @@ class Captured:
     stored: list[tuple[Slot, Any, int]] = field(default_factory=list)
     """(slot that a call fills, shape of what it gets, the first of the leaves that are put there):
     these leaves come after the returned ones."""
+    counted: list[tuple[Slot, Any]] = field(default_factory=list)
+    """(slot, number that a call puts there): what the function counts."""
     checks: list[tuple[int, Callable[[], Exception]]] = field(default_factory=list)
     """(leaf that must be false, what to raise if it is true)."""
     covered: list[tuple[Source, Source, int, int]] = field(default_factory=list)
@@ -412,7 +415,7 @@ class Capture:
         captured = Captured(
             recorder.graph, sources, [*self.roots, *self.gradient_roots], fresh, shape, outcomes,
             effects, none_grads, uses, len(self.roots), gradients, wanted, kept,
-            checks, covered, backward_at=self._backward_at,
+            counts_of(self.reach.tables), checks, covered, backward_at=self._backward_at,
             differentiated=self._differentiated,
         )  # fmt: skip
         _held_first(captured)
@@ -508,13 +511,7 @@ class Capture:
         self._backward_at = 0
         self._differentiated: list[Any] = []
         roots, outputs = [], []
-        for t, outcome in zip(leaves, outcomes, strict=True):
-            if not isinstance(outcome, Outcome) or not outcome.requires_grad:
-                continue
-            if outcome.itself is not None or (outcome.of_input and not self._is_covered(t)):
-                continue
-            if t._auto.grad_fn is None:
-                continue
+        for t, outcome in self._with_history(leaves, outcomes):
             tangent = fake_tensor(_dense(t._meta))
             roots.append((gradient_edge(t), tangent, outcome))
             outputs.append(t)
@@ -525,6 +522,27 @@ class Capture:
         found = self._backward(roots, outputs, edges)
         pairs = [(s, x) for s, xs in zip(wanted, found or (), strict=False) for x in xs]
         return [s for s, _ in pairs], [x for _, x in pairs]
+
+    def _with_history(self, leaves: list[Any], outcomes: list[Any]) -> list[tuple[Any, Outcome]]:
+        """The outputs that the recorded backward pass starts from.
+
+        A view of an argument is made anew outside, with a node of its own. Where every bit counts
+        it is one of them all the same: what it adds to the gradient of the argument has a place
+        among what the function itself adds, and what arrives at several views is added up on the
+        way.
+        """
+        made, views = [], []
+        for t, outcome in zip(leaves, outcomes, strict=True):
+            if not isinstance(outcome, Outcome) or not outcome.requires_grad:
+                continue
+            if outcome.itself is not None or t._auto.grad_fn is None:
+                continue
+            if outcome.of_input and not self._is_covered(t):
+                views.append((t, outcome))
+            else:
+                made.append((t, outcome))
+        joins = getattr(self.whole, "bitwise", False) and (made or len(views) > 1)
+        return [*made, *views] if joins else made
 
     @staticmethod
     def _check_leaves(edges: list[Edge], outcomes: list[Any]) -> None:
@@ -548,17 +566,21 @@ class Capture:
         differentiated = [self.recorder.value(t) for t in outputs]
         before = self.recorder.mark()
         self._tangents = []
+        made: list[Value] = []
         for _, tangent, outcome in roots:
             outcome.tangent = len(self._tangents)
             self._tangents.append(tangent)
-            self.recorder.tangent(tangent)
+            made.append(self.recorder.tangent(tangent))
+        link = Arriving(self.recorder, made) if len(roots) > 1 else None
         starts = [(edge, tangent) for edge, tangent, _ in roots]
         try:
             with _without_hooks(edges):
                 if getattr(self.whole, "bitwise", False):
-                    found = [parts or [None] for parts in gradient_parts(starts, edges)]
+                    found = [parts or [None] for parts in gradient_parts(starts, edges, link)]
                 else:
-                    whole = run_backward(starts, keep_graph=True, create_graph=False, wanted=edges)
+                    whole = run_backward(
+                        starts, keep_graph=True, create_graph=False, wanted=edges, link=link
+                    )
                     found = [[g] for g in whole]
         except RuntimeError as error:
             self.recorder.back_to(before)

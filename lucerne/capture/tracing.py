@@ -7,7 +7,7 @@ and what a graph can't hold stops the machine before it happens, with a `Break` 
 from __future__ import annotations
 
 import builtins
-import sys
+import gc
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,11 +43,13 @@ from lucerne.capture.decisions import (
 )
 from lucerne.capture.effects import Journal
 from lucerne.capture.entry import circumstances
+from lucerne.capture.facts import Facts
 from lucerne.capture.fake import CaptureError, NotYetError
 from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.liveness import slots_of
 from lucerne.capture.natives import Natives
 from lucerne.capture.noted import calls_users
+from lucerne.capture.places import is_known_home
 from lucerne.capture.reach import Reach, is_module
 from lucerne.capture.reads import Reads
 from lucerne.capture.recorder import ProbeTouchedError
@@ -59,6 +61,10 @@ from lucerne.transforms.functionalize import MutationError
 
 _state = dispatch.state
 
+_USES_UP = frozenset(
+    ("UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "CALL_FUNCTION_EX", "CONTAINS_OP")
+)
+"""Instructions that take everything from an iterator on the stack."""
 _LOOKS_INSIDE = frozenset(
     (
         "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "CONTAINS_OP", "COMPARE_OP", "LIST_EXTEND",
@@ -84,6 +90,8 @@ _ONLY_WRITES = frozenset(
     )
 )  # fmt: skip
 """Methods of containers that do not look at what is in there."""
+_NAMED = (list, dict, bytearray)
+"""Containers whose items are compared one by one."""
 _TENSOR_SETS = frozenset(("grad", "data", "requires_grad"))
 
 
@@ -125,6 +133,7 @@ class Tracer(Plain):
         self.reads = Reads(known.roots)
         self.journal = Journal()
         self.birth = Birth(known.is_known)
+        self.facts = self.reads.facts = Facts(self.birth, self.reads.is_rooted)
         self.natives = Natives(self.birth, strict=True)
         self.machine = Machine(self)
         self.frames: list[Frame] = []
@@ -251,6 +260,10 @@ class Tracer(Plain):
             at = -1 if name == "FOR_ITER" else -2
             if self._is_old_iterator(stack[at] if len(stack) >= -at else stack[-1]):
                 return stop_for(breaks.made("iterator", None, "the loop"))
+        if name in _USES_UP:
+            at = -2 if name == "CALL_FUNCTION_EX" and op.argument & 1 else -1
+            if self._is_old_iterator(stack[at]):
+                return stop_for(breaks.made("iterator", None, "unpacking"))
         if name in _FILLS:
             self._fills(frame, name, op.argument)
         if name in _LOOKS_INSIDE:
@@ -282,6 +295,7 @@ class Tracer(Plain):
         if any(self._is_old_iterator(x) for x in given):
             return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
         if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
+            self.facts.entered(fn, args)
             self.reads.all_of(getattr(fn, "__self__", None), 8)
             if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
                 self.reads.all_of(args[0])  # something that is not there was looked up
@@ -297,6 +311,7 @@ class Tracer(Plain):
                 self.reads.all_of(x)
             return NATIVE
         self.reads.all_of(fn)
+        self.facts.called(fn, given)
         for x in given:
             self.reads.all_of(x)
         if may_call_back(fn) and any(map(calls_users, (fn, *given))):
@@ -329,7 +344,11 @@ class Tracer(Plain):
                 return value
             return self._found(container, key, value)
         if how is Access.GLOBAL:
-            if container is builtins.__dict__ or isinstance(value, types.ModuleType):
+            if container is builtins.__dict__:
+                self.facts.builtin(self.machine.frames[-1].globals, key)
+                return value
+            if isinstance(value, types.ModuleType):
+                self.facts.scope(container, key, value)
                 return value
             return self._found(container, key, value)
         if how is Access.ITEM:
@@ -340,23 +359,22 @@ class Tracer(Plain):
         if self.reads.is_rooted(container) or self.birth.is_new(container):
             self.reads.all_of(container)
             return value
-        if not isinstance(container, (list, dict)) or not is_plain(key) or type(key) is range:
+        if type(container) is types.MappingProxyType:
+            container = gc.get_referents(container)[0]
+        if not isinstance(container, _NAMED) or not is_plain(key) or type(key) is range:
             self.reads.all_of(container)
             return value
         return self._found(container, key, value)
 
     def _attribute(self, container: Any, key: str, value: Any) -> Any:
         if isinstance(container, types.ModuleType):
-            home = container.__name__.partition(".")[0]
-            if (
-                home == "lucerne"
-                or isinstance(value, types.ModuleType)
-                or home in sys.stdlib_module_names
-            ):
+            if is_known_home(container.__name__) or isinstance(value, types.ModuleType):
+                self.facts.of_python_module(container, key)
                 return value
             return self._found(container.__dict__, key, value)
         if is_module(container):
             self.reads.of_module(container, key)
+        self.facts.of_object(container, key)
         if self.reads.is_rooted(container) and not is_fixed(container):
             self.reads.attribute(container, key)
             return value

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lucerne import backends
 from lucerne.base.device import device
+from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
@@ -84,8 +85,12 @@ class Composites:
         if node.op.kind != op_.COMPOSITE or node.op.meta is not None:
             return None
         key = (node.op, *(a.meta if type(a) is Value else a for a in node.args))
+        if key not in self._bodies:  # the graph was made for sizes that nobody has traced
+            args = [fake_tensor(a.meta) if type(a) is Value else a for a in node.args]
+            self._bodies[key] = self._traced(node.op, tuple(args))
         found = self._bodies[key]
-        assert found is not None, f"{node.op.name} was not whole"
+        if found is None:
+            raise CaptureError(f"{node.op.name} is not one kernel at these sizes")
         return found.graph
 
     def _traced(self, op: Op, args: tuple[Any, ...]) -> Body | None:

@@ -107,8 +107,8 @@ class Recording:
     def reaches_outside(self, tensors: Sequence[Any]) -> bool:
         """Whether the history of some tensor goes beyond this recording."""
         live = [t for t in tensors if t.requires_grad]
-        roots = [history(t) for t in live]
-        order = walk(roots, used=True) if all(roots) else None
+        roots = [r for r in map(history, live) if r]
+        order = walk(roots, used=True) if len(roots) == len(live) else None
         if order is not None:
             return ends(order, self._ends_outside)
         nodes = reachable([gradient_edge(t)[0] for t in live])

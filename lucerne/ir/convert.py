@@ -86,7 +86,11 @@ def as_dtype(value: Any) -> dtype:
         return _PYTHON_DTYPES[value]
     if isinstance(value, Unknown):
         return value  # type: ignore[return-value]
-    raise TypeError(f"expected a dtype such as lucerne.float32, got {value!r}")
+    named = isinstance(value, str) and value.isidentifier()
+    raise TypeError(
+        f"argument 'dtype' must be torch.dtype, not {type(value).__name__}: got {value!r}. "
+        f"Hint: write torch.{value if named else 'float32'}, without quotes"
+    )
 
 
 def as_optional_dtype(value: Any) -> dtype | None:

@@ -14,8 +14,10 @@ Fields every decorator takes:
   the engine. A tuple of inputs may share one formula that returns all their gradients.
 * `method`, `inplace`: also `Tensor.name`, also `Tensor.name_`. `aliases`: other names for it.
 * `numbers` (pointwise): which operands may be Python numbers: "none", "rest" (all but the first),
-  "some" (one must be a tensor, the default) or "all". Beside 16-bit floats a number is first
-  rounded to their type, except with "all".
+  "some" (one must be a tensor, the default) or "all".
+* `whole` (pointwise): what the body gets unrounded beside 16-bit floats. "scalars" (the default):
+  `Scalar` parameters, while operands are first rounded to the common type; "second": a second
+  operand of one element too, as in torch's products and quotients; "none".
 * `internal=True`: a building block of other entries, not a public name.
 * `namespace`: "" for `lucerne.name`, else for example "nn.functional" or "linalg".
 * `oracle`, `samples`: how `lucerne conformance` checks it without torch.

@@ -67,6 +67,9 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
             if mistake is None:
                 raise
             raise mistake from None
+        except TypeError as error:
+            mistakes.name_keywords(error, _name(function), function)
+            raise
         finally:
             if watcher is not None and span is not None:
                 watcher.end(span)

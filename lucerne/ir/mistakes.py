@@ -55,6 +55,19 @@ def not_a_tensor(name: str, p: Any, position: int, given: Any) -> NotATensorErro
     )
 
 
+def name_keywords(error: TypeError, name: str, function: Callable[..., Any]) -> None:
+    """Add to Python's error about an unknown keyword which ones there are."""
+    inner = inspect.unwrap(function)
+    before, found, keyword = str(error).partition("() got an unexpected keyword argument ")
+    if not found or not hasattr(inner, "__code__") or before != inner.__name__ or "." in keyword:
+        return
+    given = keyword.strip("'")
+    names = [p.name for p in parameters(inner)]
+    near = [n for n in names if given.startswith(n) or n.startswith(given)]
+    meant = f" Did you mean '{near[-1]}'?" if near else ""
+    error.args = (f"{name}{found}{keyword}.{meant} It takes: {', '.join(names)}",)
+
+
 def _named(name: str, pairs: Iterable[tuple[Any, Any]], error: Exception) -> NotATensorError | None:
     for i, (p, given) in enumerate(pairs):
         if _is_wrong(p.annotation, given, error):

@@ -60,7 +60,7 @@ class Op:
         "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
         "explicit", "host", "inplace", "internal", "kind", "kinds", "meta", "method", "name",
         "namespace", "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote",
-        "public", "reduce", "samples", "save_names",
+        "public", "reduce", "samples", "save_names", "whole",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -79,6 +79,7 @@ class Op:
         self.promote: str = fields.get("promote", "default")
         self.reduce: Any = fields.get("reduce")
         self.numbers: str = fields.get("numbers", "some")
+        self.whole: str = fields.get("whole", "scalars")
         self.method: bool = fields.get("method", False)
         self.inplace: bool = fields.get("inplace", False)
         # False: no out=. Else words: "exact": out= must have the dtype; "apart": and share no

@@ -7,6 +7,7 @@ from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
 from lucerne.ir.meta import NumberMeta, TensorMeta
 
 
@@ -52,14 +53,25 @@ def common_type(rule: str, operands: Sequence[Any]) -> dt.dtype:
     return common
 
 
-def rounding(numbers: str | None, common: dt.dtype, operand: Any) -> dt.dtype | None:
-    """What an operand (its meta) is rounded to before the op computes in a wider dtype; None: it is
-    taken whole. `numbers` is the op's: + - * / take numbers whole, and 0-dim tensors with them.
+def rounding(op: op_.Op, place: int, common: dt.dtype, operand: Any) -> dt.dtype | None:
+    """What the operand at `place` (its meta, or a number) is rounded to before the op computes in a
+    wider dtype than the `common` one; None: it is taken whole.
+
+    As torch has it: operands are brought to the common type first, whatever their shape, and the
+    op then computes in float32. Products and quotients read a second operand of one element (a
+    number, a 0-dim tensor, one of shape [1]) whole: see `whole` of an entry (`ir/define.py`).
     """
-    if common.compute is common:
+    if common.compute is common or (op.promote == "where" and place == 0):
         return None
-    has_dims = isinstance(operand, TensorMeta) and operand.ndim > 0
-    return common if has_dims or numbers != "all" else None
+    if op.kinds[place] == op_.SCALAR:
+        return common if op.whole == "none" else None
+    if op.whole == "second" and place == 1 and _is_one(operand):
+        return None
+    return common
+
+
+def _is_one(operand: Any) -> bool:
+    return not isinstance(operand, TensorMeta) or all(n == 1 for n in operand.shape)
 
 
 def compute_and_result(rule: str, operands: Sequence[Any]) -> tuple[dt.dtype, dt.dtype]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.ir import mistakes
 from lucerne.ir.signature import parameter_names
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
@@ -28,6 +30,12 @@ def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
                     if ours in kwargs:
                         raise TypeError(f"{function.__name__}(): got both {given}= and {ours}=")
                     kwargs[ours] = kwargs.pop(given)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            mistakes.name_keywords(error, name, function)
+            raise
+
+    name = inspect.unwrap(function).__name__.removeprefix("functional_")
 
     return renamed

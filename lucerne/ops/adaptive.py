@@ -147,8 +147,10 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 # ---- maxima -----------------------------------------------------------------------------------
 
 
-def windows_of(x: Tensor, starts: list[list[int]], kernels: list[int]) -> tuple[Tensor, Tensor]:
-    """Values (N, C, m..., taps) of windows, and flat positions (m..., taps) in the input.
+def windows_of(
+    x: Tensor, starts: list[list[int]], kernels: list[int], with_places: bool = True
+) -> tuple[Tensor, Any]:
+    """Values (N, C, m..., taps) of windows, and flat positions (m..., taps) in the input or None.
 
     `starts[d]` lists the source index of each place of each window along dimension d.
     """
@@ -162,6 +164,8 @@ def windows_of(x: Tensor, starts: list[list[int]], kernels: list[int]) -> tuple[
     order = (0, 1, *range(2, 2 + 2 * n, 2), *range(3, 3 + 2 * n, 2))
     values = values.reshape(*x.shape[:2], *split).permute(order)
     values = values.reshape(*x.shape[:2], *sizes, math.prod(kernels))
+    if not with_places:
+        return values, None
     at = x.new_zeros((), dtype=dt.int64)
     for d, (index, k) in enumerate(zip(starts, kernels, strict=True)):
         shape = [1] * (2 * n)
@@ -180,7 +184,8 @@ def largest_of(x: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     return flat.reshape(indices.shape), indices
 
 
-def _maxima(n: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+def _maxima(n: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    """The maxima, with their flat positions when these are asked for."""
     name = f"adaptive_max_pool{n}d"
     size = _wanted(output_size, input, n, name, internal=True)
     if min(size) < 0:
@@ -203,31 +208,29 @@ def _maxima(n: int, input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
         found = (x.new_empty(shape), x.new_empty(shape, dtype=dt.int64))
     else:
         rows = [_window_indices(h, m) for h, m in zip(x.shape[2:], size, strict=True)]
-        values, at = windows_of(x, [r[0] for r in rows], [r[2] for r in rows])
-        found = largest_of(x, values, at)
-    first, second = (r.contiguous(memory_format=layout) for r in found)
-    return (first, second) if batched else (first.squeeze(0), second.squeeze(0))
+        values, at = windows_of(x, [r[0] for r in rows], [r[2] for r in rows], return_indices)
+        found = values.max(-1) if at is None else largest_of(x, values, at)
+    kept = [r.contiguous(memory_format=layout) for r in found[: 1 + return_indices]]
+    made = kept if batched else [r.squeeze(0) for r in kept]
+    return tuple(made) if return_indices else made[0]
 
 
 @front(namespace="nn.functional")
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows such that `output_size` of them cover the last dimension."""
-    found = _maxima(1, input, output_size)
-    return found if return_indices else found[0]
+    return _maxima(1, input, output_size, bool(return_indices))
 
 
 @front(namespace="nn.functional")
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows such that `output_size` of them cover the last two dimensions."""
-    found = _maxima(2, input, output_size)
-    return found if return_indices else found[0]
+    return _maxima(2, input, output_size, bool(return_indices))
 
 
 @front(namespace="nn.functional")
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows such that `output_size` of them cover the last three dimensions."""
-    found = _maxima(3, input, output_size)
-    return found if return_indices else found[0]
+    return _maxima(3, input, output_size, bool(return_indices))
 
 
 front()(adaptive_avg_pool1d)
@@ -236,14 +239,14 @@ front()(adaptive_avg_pool1d)
 @front(name="adaptive_max_pool1d")
 def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
     """Maxima and where they were."""
-    return _maxima(1, input, output_size)
+    return _maxima(1, input, output_size, True)
 
 
 def _with_indices(n: int) -> None:
     """`adaptive_max_pool{n}d_with_indices`, which returns them whatever it is told."""
 
     def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-        return _maxima(n, input, output_size)
+        return _maxima(n, input, output_size, True)
 
     call.__name__ = call.__qualname__ = f"adaptive_max_pool{n}d_with_indices"
     call.__doc__ = f"What `adaptive_max_pool{n}d(..., return_indices=True)` returns."

@@ -28,6 +28,7 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
 @pointwise(
     internal=True,
     numbers="all",
+    whole="none",
     vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_of(alpha)},
     oracle=lambda input, other, alpha: input + alpha * other,
 )
@@ -115,6 +116,7 @@ def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
 
 @pointwise(
     numbers="all",
+    whole="second",
     vjp={
         "input": lambda g, other: g * conj_of(other),
         "other": lambda g, input: g * conj_of(input),
@@ -136,6 +138,7 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
 
 @pointwise(
     numbers="all",
+    whole="second",
     name="true_divide",
     promote="float",
     vjp={
@@ -154,6 +157,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
 @pointwise(
     internal=True,
     numbers="all",
+    whole="second",
     name="div_trunc",
     vjp={"input": flat, "other": flat},
     oracle=lambda input, other: np.trunc(input / other),
@@ -169,6 +173,7 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
 @pointwise(
     internal=True,
     numbers="all",
+    whole="second",
     name="div_floor",
     vjp={"input": flat, "other": flat},
     oracle=np.floor_divide,
@@ -214,7 +219,7 @@ def div(
     )
 
 
-@pointwise(numbers="all", method=True, inplace=True, oracle=np.floor_divide)
+@pointwise(numbers="all", whole="second", method=True, inplace=True, oracle=np.floor_divide)
 def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down; not differentiable, as in torch."""
     return _floor_quotient(input, other)

@@ -9,9 +9,10 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
-from lucerne.ir.define import composite, front
-from lucerne.ir.op import Tensor
+from lucerne.ir.define import composite, front, pointwise
+from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.results import named
+from lucerne.ir.scalar import s
 from lucerne.ops import creation, join, select
 from lucerne.ops.ranges import arange, linspace
 from lucerne.ops.searching import binary_search
@@ -48,9 +49,10 @@ class Groups:
         return bounds.diff() if self.starts.shape[0] else self.starts
 
 
-def _results(values: Tensor, inverse: Tensor, counts: Tensor, chosen: tuple[bool, bool]) -> Any:
-    found = [values, *([inverse] if chosen[0] else []), *([counts] if chosen[1] else [])]
-    return tuple(found) if len(found) > 1 else values
+def _results(values: Tensor, inverse: Tensor | None, counts: Tensor | None) -> Any:
+    """What was asked for: values alone, or a tuple with them first."""
+    beside = [t for t in (inverse, counts) if t is not None]
+    return (values, *beside) if beside else values
 
 
 def _unpermuted(numbers: Tensor, order: Tensor) -> Tensor:
@@ -97,18 +99,17 @@ def unique(
     """
     _refuse_complex(input)
     input = input.detach()
-    chosen = (return_inverse, return_counts)
     if dim is None:
         ordered, order = sort_along(input.reshape(-1), 0, False, True)
         groups = Groups(ordered)
-        inverse = _unpermuted(groups.numbers(), order).reshape(input.shape)
-        return _results(groups.values(), inverse, groups.counts(), chosen)
-    rows = _rows_along(input, dim)
-    order = _lexical_order(rows)
-    groups = Groups(rows.index_select(0, order))
-    inverse = _unpermuted(groups.numbers(), order)
-    values = groups.values().movedim(0, dim).clone()
-    return _results(values, inverse, groups.counts(), chosen)
+        values, shape = groups.values(), tuple(input.shape)
+    else:
+        rows = _rows_along(input, dim)
+        order = _lexical_order(rows)
+        groups = Groups(rows.index_select(0, order))
+        values, shape = groups.values().movedim(0, dim).clone(), tuple(order.shape)
+    inverse = _unpermuted(groups.numbers(), order).reshape(shape) if return_inverse else None
+    return _results(values, inverse, groups.counts() if return_counts else None)
 
 
 @front(method=True)
@@ -126,14 +127,14 @@ def unique_consecutive(
     """
     _refuse_complex(input)
     input = input.detach()
-    chosen = (return_inverse, return_counts)
     if dim is None:
         groups = Groups(input.reshape(-1))
-        inverse = groups.numbers().reshape(input.shape)
-        return _results(groups.values(), inverse, groups.counts(), chosen)
-    groups = Groups(_rows_along(input, dim))
-    values = groups.values().movedim(0, dim).clone()
-    return _results(values, groups.numbers(), groups.counts(), chosen)
+        values, shape = groups.values(), tuple(input.shape)
+    else:
+        groups = Groups(_rows_along(input, dim))
+        values, shape = groups.values().movedim(0, dim).clone(), (groups.rows.shape[0],)
+    inverse = groups.numbers().reshape(shape) if return_inverse else None
+    return _results(values, inverse, groups.counts() if return_counts else None)
 
 
 # ---- counts ------------------------------------------------------------------------------------
@@ -194,10 +195,20 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     if bins <= 0:
         raise RuntimeError("bins must be > 0")
     low, high = _finite_range("histc", input, min, max)
-    flat = input.reshape(-1)
-    flat = flat.masked_select(flat.ge(low).logical_and(flat.le(high)))
-    place = ((flat - low) * bins / (high - low)).to(dt.int64).clamp_max(bins - 1)
-    return bincount(place, minlength=bins).to(input.dtype)
+    if not input.numel():
+        return input.new_zeros([bins])
+    place = bin_of(input.reshape(-1), low, high, bins)
+    counts = place.new_zeros([bins + 1]).index_add(0, place, place.new_ones([1]).expand_as(place))
+    return counts.narrow(0, 0, bins).to(input.dtype)
+
+
+@pointwise(internal=True, promote="int32", vjp={}, out=False)
+def bin_of(input: Tensor, low: Scalar, high: Scalar, bins: Scalar) -> Tensor:
+    """The number of the equal bin a value falls in; `bins` of those outside, nan too."""
+    inside = (input >= low) & (input <= high)
+    at = (input - low) * bins / (high - low)
+    last = s.where(at < bins - 1, at, bins - 1.0)
+    return s.where(inside, last, bins)
 
 
 # ---- histograms --------------------------------------------------------------------------------

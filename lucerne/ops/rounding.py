@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ir import promote
 from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
@@ -259,20 +260,61 @@ def copied(input: Tensor) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     numbers="none",
     vjp={"input": lambda g: g, "other": flat},
-    method=True,
-    inplace=True,
     oracle=np.nextafter,
 )
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next representable number after `input` towards `other`."""
+def next_wide(input: Tensor, other: Tensor) -> Tensor:
+    """`nextafter` of numbers that are computed in their own type."""
     refuse(input, "nextafter", dt.BOOL, dt.INTEGER, dt.COMPLEX)
     return s.nextafter(input, other)
+
+
+@composite(internal=True, vjp={"input": lambda g: g, "other": flat})
+def next_narrow(input: Tensor, other: Tensor) -> Tensor:
+    """`nextafter` of 16-bit floats: their bits, read as integers, are in the order of size."""
+    common = promote.result_type([input._meta, other._meta])
+    start, goal = input.to(common), other.to(common)
+    bits = start.view(dt.int16)
+    away = (start < goal) == (start > 0)
+    # the smallest number of the goal's sign: 1, or the integer whose bits are 1 and the sign
+    least = choose(goal > 0, 1, -0x7FFF)
+    found = choose(start == 0, least, bits + choose(away, 1, -1)).to(dt.int16).view(common)
+    found = choose(start == goal, goal, found)
+    return choose((start != start) | (goal != goal), start + goal, found)
+
+
+@front(method=True, inplace=True)
+def nextafter(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The next representable number after `input` towards `other`.
+
+    >>> import lucerne as torch
+    >>> one, two = torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16)
+    >>> torch.nextafter(one, two)
+    tensor([1.0078], dtype=torch.bfloat16)
+    """
+    need_tensors("nextafter", input=input, other=other)
+    common = promote.result_type([input._meta, other._meta])
+    narrow = common.category == dt.FLOAT and common.compute is not common
+    return (next_narrow if narrow else next_wide)(input, other, out=out)
+
+
+_EXPONENTS = 4500
+"""Powers of two beyond this are 0 or infinity whatever a float64 is multiplied by."""
 
 
 @composite(method=True, inplace=True, oracle=np.ldexp)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """`input * 2 ** other`: an exponent put back."""
     need_tensors("ldexp", input=input, other=other)
-    return input * 2.0**other
+    if not (input.dtype.category == dt.FLOAT and other.dtype.category < dt.FLOAT):
+        return input * 2.0**other
+    refuse(other, "ldexp_cpu_exp", dt.BOOL)
+    # 2.0**other may not fit where the product does: four steps in float64, then one rounding
+    wide = input.to(dt.float64)
+    near = other.to(dt.int64).clamp(-_EXPONENTS, _EXPONENTS)
+    quarter = near.div(4, rounding_mode="trunc")
+    step = 2.0 ** quarter.to(dt.float64)
+    rest = 2.0 ** (near - 3 * quarter).to(dt.float64)
+    return (wide * step * step * step * rest).to(input.dtype)

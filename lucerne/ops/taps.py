@@ -240,16 +240,47 @@ def resample(input: Tensor, size: Any, mode: str, align_corners: bool, scales: A
     """(N, C, n...) brought to `size` by a mode of the table above."""
     layout = sh.suggested_format(input.shape, input.stride())
     kept = mode.startswith("nearest")
+    if input.dtype.category < dt.FLOAT and not kept:
+        return _of_bytes(input, size, mode, align_corners, scales).clone(memory_format=layout)
     x = input if kept else _computing(input)
     for d, taps in enumerate(axis_taps(input._meta, size, mode, align_corners, scales)):
         x = _along(x, 2 + d, taps)
-    if input.dtype.category < dt.FLOAT and not kept:
-        x = x.round().clamp(0, 255)
     x = x if x.dtype is input.dtype else x.to(input.dtype)
     return x.contiguous(memory_format=layout)
 
 
+def _of_bytes(input: Tensor, size: Any, mode: str, align_corners: bool, scales: Any) -> Tensor:
+    """Images of bytes: whole-numbered weights, last dimension first, bytes again in between."""
+    x = input
+    for d in reversed(range(len(size))):
+        n = input.shape[2 + d]
+        if n == size[d]:
+            continue
+        taps, bits = whole_taps(_MODES[mode](n, size[d], align_corners, scales[d], np.float64))
+        total = _along(x.to(dt.int32), 2 + d, taps) + (1 << bits - 1)
+        x = (total >> bits).clamp(0, 255).to(input.dtype)
+    return x
+
+
+def whole_taps(taps: Taps) -> tuple[Taps, int]:
+    """Taps whose weights are whole numbers of 16 bits, in units of 2 ** -bits; and these bits.
+
+    As many bits as the largest weight leaves room for. Taps beyond a border, which read the same
+    element, are one tap before they are rounded.
+    """
+    merged: list[tuple[Array, Array]] = []
+    for index, weight in taps:
+        rest = np.ones(len(index)) if weight is None else weight
+        for seen, sums in merged:
+            same = seen == index
+            sums += np.where(same, rest, 0)
+            rest = np.where(same, 0, rest)
+        merged.append((index, np.array(rest)))
+    largest = max(float(w.max()) for _, w in merged)
+    bits = next(b for b in range(23) if b == 22 or int(0.5 + largest * (2 << b)) >= 1 << 15)
+    scaled = [(index, w * (1 << bits)) for index, w in merged]
+    return [(i, np.trunc(w + np.where(w < 0, -0.5, 0.5)).astype(np.int32)) for i, w in scaled], bits
+
+
 def _computing(x: Tensor) -> Tensor:
-    if x.dtype.category < dt.FLOAT:
-        return x.to(dt.float32)
     return x if x.dtype.compute is x.dtype else x.to(x.dtype.compute)

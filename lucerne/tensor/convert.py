@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,10 +75,43 @@ def _array_of(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
         return np.asarray(data), dt.from_numpy_dtype(data.dtype)
     if isinstance(data, (bool, int, float, complex)):
         return _number_array(data, dtype)
+    found = _plain_array(data, dtype) if type(data) in _LISTS and data else None
+    if found is not None:
+        return found
     if hasattr(data, "__array_interface__") or hasattr(data, "__dlpack__"):
         array = np.asarray(data)
         return array, dt.from_numpy_dtype(array.dtype)
     return _sequence_array(data, dtype)
+
+
+_LISTS = (list, tuple)
+_CARRIERS: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
+
+
+def _plain_array(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype] | None:
+    """What most data is, a list (of lists) of numbers of one Python type, without a look at each
+    number in Python. None: it is something else, or has a mistake that `_sequence_array` names."""
+    flat, shape = data, [len(data)]
+    while type(flat[0]) in _LISTS:
+        width = len(flat[0])
+        if not width or any(type(row) not in _LISTS or len(row) != width for row in flat):
+            return None
+        flat = list(itertools.chain.from_iterable(flat))
+        shape.append(width)
+    kinds = set(map(type, flat))
+    kind = kinds.pop()
+    if kinds or kind not in _CARRIERS:
+        return None
+    if kind is int and dtype is not None and dtype is not dt.int64:
+        ends = [min(flat), max(flat)]
+        if ends[0] <= -(2**53) or ends[1] >= 2**53:
+            return None
+        _check_integers(ends, dtype)
+    try:
+        array = np.array(flat, _CARRIERS[kind])
+    except OverflowError:
+        return None
+    return array.reshape(shape), defaults.dtype_of_number_type(kind)
 
 
 def _number_array(value: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:

@@ -126,6 +126,7 @@ _STRICT = frozenset(("__radd__", "__rmul__", "__rand__", "__ror__", "__rxor__"))
 
 def _reflected(fn: Function, name: str) -> Function:
     strict = name in _STRICT
+    turned = name == "__rmul__"  # as torch has it: beside 16-bit floats the second factor is whole
 
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _FOREIGN):
@@ -135,7 +136,7 @@ def _reflected(fn: Function, name: str) -> Function:
                 f"descriptor '{name}' for Tensor objects doesn't apply to a "
                 f"'{type(self).__name__}' object"
             )
-        return fn(other, self)
+        return fn(self, other) if turned else fn(other, self)
 
     operator.__name__ = name
     return operator

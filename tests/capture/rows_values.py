@@ -429,7 +429,7 @@ def a_number_of_the_closure_changes() -> Scene:
         nonlocal scale
         scale += 1
 
-    return Scene(fn, [(data(3),)], after=after, versions=3)
+    return Scene(fn, [(data(3),)], after=after, versions=2)
 
 
 GLOBAL_SCALE = 2.0
@@ -447,7 +447,7 @@ def a_global_changes() -> Scene:
         global GLOBAL_SCALE
         GLOBAL_SCALE += 1
 
-    return Scene(fn, [(data(3),)], after=after, versions=3)
+    return Scene(fn, [(data(3),)], after=after, versions=2)
 
 
 class Setting:

@@ -107,7 +107,7 @@ def changing_python_int(x, k):
 def global_counter(x):
     y = x + 1
     STATE["step"] += 1
-    return y * 2
+    return y * [2, 3][STATE["step"] % 2]
 
 
 @mistake("np.sort", "values", "keep it a tensor")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 import lucerne
@@ -118,11 +117,9 @@ def _compiled(
         again = fresh or (bitwise and program.grad != "none")
         want = run(given, lucerne, plain, variant, bitwise) if again else eager
         got = run(given, lucerne, made, variant, bitwise)
-        if program.grad == "first":  # one backward pass for all outputs: nought for the others
-            _same_gradients(got, want)
+        if given.around and STALE in want.message and not got.error:
+            continue  # what a compiled call keeps for its backward pass is less
         shaking = noise if not fresh else _Noise(given, variant, report)
-        if bitwise and program.grad == "first":  # and 0.0 added to -0.0 is 0.0
-            _without_signs_of_nought(got, want)
         found = problems(got, want, bitwise=bitwise, noise=shaking)
         if not bitwise and not got.error and not found:
             wide = reference(given, variant) if fresh and options.float64 else exact
@@ -143,14 +140,6 @@ def _same_gradients(a: Outcome, b: Outcome) -> None:
         for name in [n for n in x.tensors if n.startswith("gradient") and n not in y.tensors]:
             if not x.tensors[name].values.any():
                 del x.tensors[name]
-
-
-def _without_signs_of_nought(*outcomes: Outcome) -> None:
-    for o in outcomes:
-        for name, x in o.tensors.items():
-            if name.startswith("gradient"):
-                bits = np.where(x.values == 0, np.zeros_like(x.bits), x.bits)
-                o.tensors[name] = replace(x, bits=bits)
 
 
 def default_compile(mode: str) -> Compile:

@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--cases", type=int, default=500)
     made.add_argument("--seed", type=int, default=0, help="of the first program")
     made.add_argument("--mode", default="default", choices=("default", "bitwise"))
+    made.add_argument("--around", default="", help="how calls are made: a row of AROUND, or all")
     made.add_argument("--eager", action="store_true", help="no compiled functions: eager alone")
     made.add_argument("--no-minimise", action="store_true", help="print failing programs whole")
     made.add_argument("--most", type=int, default=10, help="failures to shorten and print")
@@ -37,6 +38,7 @@ def child(options: argparse.Namespace) -> int:
     import torch
 
     import lucerne
+    from tests.compiler.around import called
     from tests.compiler.check import Options, checked
     from tests.compiler.generate import generated
 
@@ -47,7 +49,7 @@ def child(options: argparse.Namespace) -> int:
     how = Options(mode=options.mode, compiled=not options.eager, rival=plain, float64=plain)
     for seed in range(options.seed, options.seed + options.cases):
         _say({"start": seed})
-        program = generated(seed)
+        program = called(generated(seed), options.around, options.mode == "bitwise")
         began = time.perf_counter()
         report = checked(program, how)
         _say({
@@ -90,6 +92,7 @@ class Tally:
         """None: finished; otherwise the seed that ended the child."""
         command = [sys.executable, "-m", "tests.compiler.fuzz", "--child", "--mode", options.mode]
         command += ["--seed", str(seed), "--cases", str(cases)] + ["--eager"] * options.eager
+        command += ["--around", options.around]
         running = seed
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -117,18 +120,20 @@ class Tally:
         return [d for d in self.done if d["problems"]]
 
 
-def shortened(seed: int, mode: str, kind: str, where: str, eager: bool) -> str:
+def shortened(options: argparse.Namespace, seed: int, kind: str, where: str) -> str:
     """A failing program, made small, as text to paste."""
+    from tests.compiler.around import called
     from tests.compiler.check import Options, checked
     from tests.compiler.generate import generated
     from tests.compiler.minimise import minimised, script
 
     sides = where.split(",")[0]
-    how = Options(mode=mode, compiled=not eager, rival=sides.startswith("eager"))
+    mode = options.mode
+    how = Options(mode=mode, compiled=not options.eager, rival=sides.startswith("eager"))
     if "first" in where:
         how.calls = ("first",)
 
-    program = generated(seed)
+    program = called(generated(seed), options.around, options.mode == "bitwise")
     raises = checked(program, how).error
 
     def found(p: Any) -> list[Problem]:
@@ -139,7 +144,8 @@ def shortened(seed: int, mode: str, kind: str, where: str, eager: bool) -> str:
 
     small = minimised(program, lambda p: bool(found(p)))
     left = found(small)
-    return f"{script(small, mode)}\n# {left[0] if left else 'it did not fail again'}"
+    how_called = f"\n# called: {small.around}" if small.around else ""
+    return f"{script(small, mode)}{how_called}\n# {left[0] if left else 'it did not fail again'}"
 
 
 def told(tally: Tally, options: argparse.Namespace, seconds: float) -> None:
@@ -181,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
     told(tally, options, time.perf_counter() - began)
     for d in tally.failed[: 0 if options.no_minimise else options.most]:
         kind, where, _ = d["problems"][0]
-        text = shortened(d["seed"], options.mode, kind, where, options.eager)
+        text = shortened(options, d["seed"], kind, where)
         print(f"\n# seed {d['seed']}\n{text}")
     return 1 if tally.failed or tally.crashed else 0
 

@@ -38,7 +38,11 @@ EXACT = {
 
 
 # Ops of many roundings, which a nudge of their results alone doesn't show: a row of equal numbers
-# is normalised to noughts only by a mean that is right in its last bit.
+# is normalised to noughts only by a mean that is right in its last bit. This can't be tighter: a
+# nudge of a result is a share of it, and a share of nought is nought, however much was cancelled
+# on the way to it; what a mean that is off by one bit does shows in what comes in only. No compiled
+# result is accepted by this in the bitwise mode, and in the other one it is asked for only where
+# the tolerances fail.
 COMPOSED = {
     "native_layer_norm", "native_layer_norm_backward", "native_group_norm",
     "native_group_norm_backward", "native_batch_norm", "native_batch_norm_backward",

@@ -141,6 +141,8 @@ class Program:
     seed: int = 0
     plain: bool = field(default=True, compare=False)
     """False: writes go through values that may or may not share memory; NumPy can't follow."""
+    around: str = ""
+    """How it is called: a row of `around.AROUND`."""
 
     def source(self, name: str = "program") -> str:
         body = [line for s in self.steps for line in s.lines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import lucerne
 torch = pytest.importorskip("torch")
 
 from tests.compiler import mutants, rewrites  # noqa: E402
+from tests.compiler.around import AROUND, ROUNDED_OTHERWISE, called  # noqa: E402
 from tests.compiler.check import Options, checked, is_elementary, relaid, resized  # noqa: E402
 from tests.compiler.compare import error_problem, problems  # noqa: E402
 from tests.compiler.generate import generated  # noqa: E402
@@ -53,6 +55,41 @@ def test_random_programs(first: int) -> None:
             how = Options(mode="bitwise", rival=False, float64=False, calls=("first",))
             report = checked(program, how)
             assert not report.problems, f"seed {seed}, bitwise: {report.problems[0]}"
+
+
+WITH_GRADIENTS = (3003, 3004, 3023)
+
+
+@pytest.mark.parametrize("mode", ["default", "bitwise"])
+@pytest.mark.parametrize("around", [name for name in AROUND if name])
+def test_ways_of_calling(around: str, mode: str) -> None:
+    """Two calls, hooks, autocast, some of the results, ...: all as eager has it."""
+    if mode == "bitwise" and around in ROUNDED_OTHERWISE:
+        mode = "default"
+    how = Options(mode=mode, rival=False, float64=False, calls=("first", "warm"))
+    for seed in WITH_GRADIENTS:
+        program = called(replace(generated(seed), grad="cotangents"), around)
+        report = checked(program, how)
+        assert not report.error, f"seed {seed}: {report.error}"
+        assert not report.problems, f"seed {seed}: {report.problems[0]}"
+
+
+def test_ways_of_calling_are_called() -> None:
+    """A compiler that forgets the history of a second call, or calls hooks once more, is found."""
+    program = _program("r = x0 * x1", "s = x0 + 1", returns="r s", grad="cotangents")
+
+    def forgetful(fn: Any) -> Any:
+        calls: list[int] = []
+
+        def call(*given: Any) -> Any:
+            calls.append(1)
+            return fn(*(x.detach() if len(calls) > 1 else x for x in given))
+
+        return call
+
+    for around in ("two calls", "calls before passes", "one by one", "no_grad", "cleared"):
+        how = Options(rival=False, float64=False, compile=forgetful, calls=("first",))
+        assert checked(called(program, around), how).problems, around
 
 
 @pytest.mark.parametrize("first", range(0, len(PAIRS), 12))

@@ -223,3 +223,8 @@ def test_denormals_are_kept_unless_told(code: Code) -> None:
     assert (kept == tiny / 2).all()
     assert (flushed == 0).all()
     assert (halved() == kept).all()
+
+
+def test_workers_wait_for_longer_than_python_takes_between_two_calls() -> None:
+    """Some 60 us, where a pause takes 16 ns: a worker that sleeps by then costs each call more."""
+    assert pool.SPINS * 16e-9 > 90e-6

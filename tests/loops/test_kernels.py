@@ -67,4 +67,5 @@ def test_an_operand_is_rounded_to_the_common_type(compiled: bool) -> None:
     run = torch.compile(times) if compiled else times
     b = torch.tensor([3.0], dtype=torch.bfloat16)
     assert run(torch.tensor([257]), b).item() == 768
-    assert run(torch.tensor(257), b).item() == 772  # 0-dim: a number, taken whole
+    assert run(torch.tensor(257), b).item() == 768
+    assert run(b, torch.tensor(257)).item() == 772  # a second factor of one element is taken whole

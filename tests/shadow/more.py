@@ -9,6 +9,7 @@ VIEWS = "transforms/rules/views.py"
 OPTIMIZERS = "backends/cpu/loops/optimizers.py"
 NORM = "backends/cpu/loops/norm.py"
 SCAN = "backends/cpu/loops/scan.py"
+ABSENT = "transforms/absent.py"
 
 MORE: tuple[Mutant, ...] = (
     Mutant("a quotient by two is the dividend", ARITHMETIC,
@@ -36,4 +37,8 @@ MORE: tuple[Mutant, ...] = (
            "total = total + loop.results[u * count + k]", "total = total + loop.results[k]"),
     Mutant("the tail of a row is not masked", NORM, "c = f.select(mask, c, 0.0)", "c = f.select(mask, c, c)"),
     Mutant("units of a scan in the wrong strip", SCAN, "rest = number // self.strips", "rest = number % self.strips"),
+    Mutant("a sum without one summand is not there", ABSENT,
+           "self._here[node.outputs[0].index] = self._here[arriving[0].index]", "self._here[node.outputs[0].index] = None"),
+    Mutant("gradients take each other's place", ABSENT,
+           "None if found is None else len(outputs))", "None if found is None else max(len(outputs) - 1, 0))"),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Any
 from tests.compiler import planted as bugs
 from tests.compiler.mutants import Planting, changed
 from tests.compiler.planted import MUTANTS, Mutant
-from tests.shadow.more import MORE, VIEWS
+from tests.shadow.more import ABSENT, MORE, VIEWS
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 180
@@ -52,6 +52,7 @@ RIGHT: dict[str, set[str]] = {
     bugs.MAKING: {"partition", "results"},
     "capture/families.py": {"guards"},
     bugs.BLOCKS: {"assembly"},
+    ABSENT: {"results", "partition"},
 }
 """Which stages it is right to blame for a bug in a file; others: the kernel, with its op."""
 KERNELS = {"kernel", "eager kernel"}

@@ -13,10 +13,13 @@ import lucerne as torch
 from lucerne import pipeline
 from lucerne.base import dtype as dt
 from lucerne.capture.entry import Entry, Guards
+from lucerne.capture.shadow.eagerly import Composites
 from lucerne.capture.shadow.nearness import Rule
+from lucerne.capture.shadow.replay import is_settled
 from lucerne.capture.shadow.shadowing import ShadowError
 from lucerne.ir import op
 from lucerne.ir.graph import Node
+from lucerne.tensor import eager
 from lucerne.transforms.rewrite import Builder
 from tests.compiler.mutants import changed
 from tests.shadow.more import MORE
@@ -343,6 +346,32 @@ def test_planted_bugs_are_graded_strictly() -> None:
     assert "of the other 2, 1 found (50 %), 1 with the right stage" in told
     assert set(RIGHT) <= {m.file for m in ALL}
     assert len({m.name for m in ALL}) == len(ALL) >= 90
+
+
+def test_a_wrong_kernel_of_a_whole_composite_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph has the composite's ops, which are right: it is not the capture that is wrong."""
+    real = eager.traced
+
+    def doubling(op: Any, args: Any, target: Any, body: Any) -> Any:
+        wrong = op.qualified == "nn.functional.glu"
+        return real(op, args, target, (lambda *a: body(*a) * 2) if wrong else body)
+
+    monkeypatch.setattr(eager, "traced", doubling)
+    eager.clear_plans()
+    try:
+        found = _finding(lambda x: torch.nn.functional.glu(x * 2), torch.randn(3, 8))
+    finally:
+        eager.clear_plans()
+    assert (found.stage, found.op) == ("eager kernel", "nn.functional.glu")
+
+
+def test_composites_that_draw_are_not_compared() -> None:
+    x = torch.ones(40)
+    with Composites() as watched:
+        torch.nn.functional.glu(x)
+    assert [call.node.op.qualified for call in watched.calls] == ["nn.functional.glu"]
+    assert is_settled(watched.calls[0].node)
+    assert not is_settled(Node(op.get("draw"), (), ()))
 
 
 @pytest.mark.parametrize("mutant", MORE, ids=lambda m: m.name)

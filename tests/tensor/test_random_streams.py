@@ -87,7 +87,7 @@ NORMAL = (
         Row(
             "randn complex64",
             lambda t: t.view_as_real(t.randn(40, dtype=t.complex64)).reshape(-1),
-            lambda g: g.normal(80, 0, math.sqrt(0.5)),
+            lambda g: g.normal(80, 0, 1 / math.sqrt(2)),
         ),
         Row(
             "normal(tensor, tensor)",

@@ -23,6 +23,7 @@ from lucerne.backends.cpu.math.powers import complex_power_by_number, power_by_n
 from lucerne.backends.cpu.math.storage import COMPUTED, STORED
 from lucerne.backends.cpu.math.table import is_written, real_function
 from lucerne.base import dtype as dt
+from lucerne.ir import special
 from lucerne.ir.scalar import FORMULAS, OPTIONAL, Scalar
 from lucerne.ir.scalar import Value as Operand
 
@@ -113,6 +114,15 @@ class LlvmScalar(Lanes, Scalar):
         if is_written("normal_cdf", x.re.type.element):
             return Num(x.dtype, real_function(self.f, "normal_cdf", x.re))
         found: Num = self._formula("ndtr", x)
+        return found
+
+    def erfinv(self, x: Any) -> Num:
+        (x,) = self._floats(x)
+        found: Num
+        if x.dtype is dt.float32:
+            found = special.erfinv_short(Operand(self, x)).raw
+        else:
+            found = self._formula("erfinv", x)
         return found
 
     def div(self, a: Any, b: Any) -> Num:

@@ -62,10 +62,10 @@ def body_of(f: Frame, op: op_.Op, args: Sequence[Any], loaded: Sequence[Any]) ->
     common = promote.common_type(op.promote, metas)
     types = iter(promote.operand_types(op.promote, metas))
     operands = [
-        _operand(f, a, x, next(types), promote.rounding(op.numbers, common, _meta(a)))
+        _operand(f, a, x, next(types), promote.rounding(op, place, common, _meta(a)))
         if is_data
-        else _scalar(f, a, common.compute)
-        for a, x, is_data in zip(args, loaded, data, strict=True)
+        else _scalar(f, a, common.compute, promote.rounding(op, place, common, a))
+        for place, (a, x, is_data) in enumerate(zip(args, loaded, data, strict=True))
     ]
     count = sum(not p.keyword_only for p in op.params)
     named = {p.name: x for p, x in zip(op.params[count:], operands[count:], strict=True)}
@@ -84,13 +84,13 @@ def _operand(f: Frame, a: Any, x: Any, dtype: dt.dtype, rounded: dt.dtype | None
     return Value(f.writer, f.writer.rounded(made.raw, rounded))
 
 
-def _scalar(f: Frame, a: Any, compute: dt.dtype) -> Any:
+def _scalar(f: Frame, a: Any, compute: dt.dtype, rounded: dt.dtype | None) -> Any:
     """A runtime number: as the computing type when it fits there, else as it is."""
     if not isinstance(a, Number):
         return a
     category = {bool: dt.BOOL, int: dt.INTEGER, float: dt.FLOAT, complex: dt.COMPLEX}[a.kind]
     fits = category <= max(compute.category, dt.INTEGER)
-    return f.value(a, compute) if fits else a.now
+    return _operand(f, a, a, compute, rounded) if fits else a.now
 
 
 # ---- moves ---------------------------------------------------------------------------------------

@@ -67,9 +67,9 @@ def _pointwise_kernel(node: Node) -> Kernel:
             a,
             k,
             next(types) if k == op_.TENSOR and type(a) is Value else compute,
-            promote.rounding(op.numbers, common, a.meta if type(a) is Value else a),
+            promote.rounding(op, place, common, a.meta if type(a) is Value else a),
         )
-        for a, k in zip(node.args, op.kinds, strict=True)
+        for place, (a, k) in enumerate(zip(node.args, op.kinds, strict=True))
     ]
     body = _positional(op)
 
@@ -131,7 +131,7 @@ def _reader(arg: Any, kind: str, compute: dt.dtype, rounded: dt.dtype | None = N
         return lambda feed: arg
     storage = compute.storage
     if kind == op_.SCALAR:
-        return lambda feed: _scalar_operand(next(feed), storage)
+        return lambda feed: _scalar_operand(next(feed), storage, rounded)
     meta = arg.meta
     if isinstance(meta, NumberMeta):
         if rounded is not None:
@@ -153,13 +153,14 @@ def _round(value: Any, dtype: dt.dtype) -> Any:
     return codec.cast(codec.widen(narrow, dtype), dtype.compute.storage)
 
 
-def _scalar_operand(value: Any, storage: np.dtype[Any]) -> Any:
+def _scalar_operand(value: Any, storage: np.dtype[Any], rounded: dt.dtype | None) -> Any:
     """A runtime number: as the computing type when it fits there, else as it is."""
     if isinstance(value, complex) and storage.kind != "c":
         return value
     if isinstance(value, float) and storage.kind in "iub":
         return value
-    return Operand(MACHINE, number(value, storage))
+    made = number(value, storage)
+    return Operand(MACHINE, made if rounded is None else _round(made, rounded))
 
 
 # ---- reductions -------------------------------------------------------------------------------

@@ -336,7 +336,7 @@ class Machine:
                 if region.lasti:
                     frame.stack.append(frame.last)
                 frame.stack.append(error)
-                frame.ip = region.target
+                frame.ip, frame.kw_names = region.target, ()  # (those of the call that raised)
                 return
             frames.pop()
             frame.handled = None

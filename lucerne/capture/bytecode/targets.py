@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
+STANDS_FOR = "stands_for"
+"""The property of an object (a compiled function) that is called as another one is: inside of the
+machine the other one is entered, never the code that decides which program to run."""
+
 
 @dataclass
 class Target:
@@ -41,6 +45,8 @@ def python_function(fn: Any) -> FunctionType | None:
             fn = fn.func
         elif isinstance(fn, type):
             return _constructor(fn)
+        elif find_in_class(type(fn), STANDS_FOR):
+            fn = getattr(fn, STANDS_FOR)
         else:
             found = find_in_class(type(fn), "__call__")
             if type(found) is not FunctionType:
@@ -80,6 +86,8 @@ def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target
             fn = fn.func
         elif isinstance(fn, type):
             return _construction(fn, given, kwargs)
+        elif find_in_class(type(fn), STANDS_FOR):
+            fn = getattr(fn, STANDS_FOR)
         else:
             found = find_in_class(type(fn), "__call__")
             if type(found) is not FunctionType:

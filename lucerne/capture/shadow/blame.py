@@ -8,13 +8,14 @@ steps give the same as one program; and is the right thing made of its results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from lucerne import backends
 from lucerne.capture.shadow.by_stage import ByStage
-from lucerne.capture.shadow.eagerly import Watcher
+from lucerne.capture.shadow.eagerly import Composites, Watcher
 from lucerne.capture.shadow.evidence import EMPTY
 from lucerne.capture.shadow.graphs import (
     held_of,
@@ -24,6 +25,7 @@ from lucerne.capture.shadow.graphs import (
 from lucerne.capture.shadow.nearness import Array, Difference, Rule
 from lucerne.capture.shadow.replay import (
     Replay,
+    is_settled,
     spread,
     tensor_of_held,
 )
@@ -37,6 +39,7 @@ from lucerne.capture.shadow.report import (
 from lucerne.capture.shadow.stages import CAPTURE
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
+from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.graph import Graph, Node, map_values, one_op_graph
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.base import new_tensor
@@ -123,7 +126,11 @@ class Bisection(ByStage):
             known = self._filled(name)
             found = rule.difference(want.tensors[name].array, array, dtype, moved, known)
             if found is not None:
-                return self._eager_kernel() or self._captured_wrong(name, found)
+                return (
+                    self._eager_kernel()
+                    or self._eager_composite()
+                    or self._captured_wrong(name, found)
+                )
         return None
 
     def _eager_kernel(self) -> Finding | None:
@@ -151,6 +158,37 @@ class Bisection(ByStage):
                     return self._finding(EAGER, node, found, graph=graph, inputs=given)
         return None
 
+    def _eager_composite(self) -> Finding | None:
+        """A composite that eager mode runs as one kernel, which gives something else than the ops
+        it stands for: the captured graph has these in its place."""
+        watched = Composites()
+        self._run_watched(watched)
+        rule = Rule(local=True)
+        for call in watched.calls:
+            node, held = call.node, one_op_inputs(call.node, call.given)
+            if held is None or not is_settled(node):
+                continue
+            metas = [v.meta for v in node.outputs]
+            graph = one_op_graph(node.op, given_metas(node.op, node.args), metas)
+            graph.outputs = graph.nodes[0].outputs
+            want = Replay(keep=False).run(graph, held).outputs
+            for k, (got, right) in enumerate(zip(call.got, want, strict=True)):
+                found = rule.difference(
+                    got, right, metas[k].dtype,
+                    lambda k=k, g=graph, x=held: spread(g, x, lambda: None, k),  # type: ignore[misc]
+                )  # fmt: skip
+                if found is not None:
+                    return self._finding(EAGER, node, found, graph=graph, inputs=held)
+        return None
+
+    def _run_watched(self, watcher: Interpreter) -> None:
+        """Run the function once more under an interpreter, and put back what it changed."""
+        case = self.case
+        case.surroundings.put_back()
+        with watcher, suppress(Exception):  # it is looked at as far as it came
+            case.fn(*case.args, **case.kwargs)
+        case.surroundings.put_back()
+
     def _captured_wrong(self, name: str, difference: Difference) -> Finding:
         """The graph is not what the function does now: was it ever?"""
         case = self.case
@@ -169,15 +207,8 @@ class Bisection(ByStage):
 
     def _first_other_op(self) -> Node | None:
         """The first op that gives eager something else than the captured graph has there."""
-        case = self.case
-        case.surroundings.put_back()
-        watcher = Watcher(case.options.whole)
-        try:
-            with watcher:
-                case.fn(*case.args, **case.kwargs)
-        except Exception:  # it is looked at as far as it came
-            watcher.ended = True
-        case.surroundings.put_back()
+        watcher = Watcher(self.case.options.whole)
+        self._run_watched(watcher)
         calls = iter(watcher.calls)
         rule = Rule(local=False)
         call = next(calls, None)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lucerne.capture.shadow.nearness import Array
+from lucerne.ir import dispatch
 from lucerne.ir.dispatch import InPlace, Interpreter
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
+from lucerne.ir.op import COMPOSITE, Op
 from lucerne.ops.random import draw, draw_each
 from lucerne.tensor.base import TensorBase, make_tensor
 from lucerne.tensor.eager import metas_of, plan_for
 from lucerne.tensor.interop import bits
+from lucerne.tensor.into import Plans
 from lucerne.tensor.random_api import default_generator
 from lucerne.transforms.random import count_draws
 
@@ -84,7 +87,6 @@ class Watcher(Interpreter):
     def __init__(self, whole: Any) -> None:
         self.whole = whole
         self.calls: list[tuple[Op, list[Array]]] = []
-        self.ended = False
 
     def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
         return op.meta is not None and bool(self.whole(op, args))
@@ -95,6 +97,51 @@ class Watcher(Interpreter):
             return result
         outs = result if isinstance(result, tuple) else (result,)
         self.calls.append((op, [_elements(o) for o in outs]))
+        return result
+
+
+@dataclass
+class WholeCall:
+    """A call of a composite: its node, what it was given by number of a value, what it gave."""
+
+    node: Node
+    given: dict[int, Array]
+    got: list[Array]
+
+
+class Composites(Interpreter):
+    """Keeps calls of composites that eager mode runs whole, with what they were given."""
+
+    level = "kernel"
+
+    def __init__(self) -> None:
+        self.calls: list[WholeCall] = []
+
+    def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
+        with dispatch.unseen():
+            return Plans.fused(op, args) is not None
+
+    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
+        if op.kind != COMPOSITE or out is not None:
+            return proceed(op, args, out)
+        graph, given = Graph(), {}
+
+        def placed(a: Any) -> Any:
+            if type(a) in (tuple, list):
+                return tuple(placed(x) for x in a)
+            if not isinstance(a, TensorBase):
+                return a
+            value = graph.input(a._meta)
+            given[value.index] = _elements(a)
+            return value
+
+        read = tuple(placed(a) for a in args)
+        with dispatch.unseen():
+            result = Plans.fused(op, args).run(args)
+        outs = result if isinstance(result, tuple) else (result,)
+        if all(isinstance(o, TensorBase) for o in outs):
+            node = Node(op, read, tuple(graph.value(o._meta) for o in outs))
+            self.calls.append(WholeCall(node, given, [_elements(o) for o in outs]))
         return result
 
 

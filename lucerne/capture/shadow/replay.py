@@ -186,6 +186,14 @@ def _body(node: Node) -> Graph | None:
     return body
 
 
+def is_settled(node: Node) -> bool:
+    """Whether a node gives the same each time: it draws nothing, and leaves no memory unfilled."""
+    if node.op.kind != op_.COMPOSITE:
+        return node.op.kind != op_.RANDOM and node.op is not _EMPTY
+    body = _body(node)
+    return body is not None and all(map(is_settled, body.nodes))
+
+
 def _eagerly(node: Node, values: dict[int, Any]) -> list[Any]:
     """A composite without a graph: as eager mode runs it."""
     with dispatch.unseen():

@@ -180,6 +180,10 @@ class Writer:
         args = [self.pack(_renumbered(a, numbers)) for a in node.args]
         return [name, args, [self.meta(v.meta) for v in node.outputs]]
 
+    def whole_graph(self, graph: Graph) -> int:
+        """A graph that was not made a program yet, by number."""
+        return self._graph(graph)
+
     def constant(self, t: Any) -> int:
         """The bytes from the first element to the last."""
         meta: TensorMeta = t._meta
@@ -286,6 +290,12 @@ class Reader:
             values += graph.call(op, given, [self.meta(m) for m in metas])
         graph.outputs = tuple([values[k] for k in outputs])
         return graph
+
+    def whole_graph(self, number: int) -> Graph:
+        return self._graphs[number]
+
+    def constant(self, number: int) -> Any:
+        return self._constants[number]
 
     def _custom(self, number: int, name: str) -> Any:
         """The op that somebody defined under this name, in this process."""

@@ -10,7 +10,7 @@ import sys
 import types
 from typing import Any
 
-from lucerne.capture.places import Place
+from lucerne.capture.places import Asked, InClass, Place
 from lucerne.capture.reach import Reach
 from lucerne.capture.slots import PLAIN, Table, alike
 from lucerne.capture.stored.programs import Reader, StaleError, Writer
@@ -98,6 +98,13 @@ class _Stores:
         }
 
     def name(self, store: Any) -> list[Any]:
+        if type(store) is InClass:
+            after = None if store.after is None else _number(store.after, self.world)
+            return ["class", _number(store.kind, self.world), after]
+        if type(store) is Asked:
+            if store.args:
+                raise UnstorableError(f"it asks {store.fn.__name__}() of an object")
+            return ["asked", store.fn.__module__, store.fn.__name__]
         if isinstance(store, types.CellType) and id(store) in self.cells:
             return self.cells[id(store)]
         number = self.world.attributes.get(id(store))
@@ -116,7 +123,13 @@ def _store(name: list[Any], world: World) -> Any:
         if at not in sys.modules:
             raise StaleError(f"{at} is not loaded")
         return sys.modules[at].__dict__
+    if kind == "asked":
+        if not hasattr(sys.modules.get(at), more[0]):
+            raise StaleError(f"{at} is not loaded")
+        return Asked(getattr(sys.modules[at], more[0]), ())
     thing = world.things[at]
+    if kind == "class":
+        return InClass(thing, None if more[0] is None else world.things[more[0]])
     if kind == "cell":
         return thing.__closure__[more[0]]
     return thing.__dict__ if kind == "attributes" else thing

@@ -37,6 +37,7 @@ from lucerne.base.device import entered
 from lucerne.base.folder import Cache
 from lucerne.capture.backward import Joint
 from lucerne.capture.entry import Entry, Guards, circumstances
+from lucerne.capture.lean import Lean
 from lucerne.capture.reach import Reach
 from lucerne.capture.stored import reads
 from lucerne.capture.stored.captures import CaptureReader, CaptureWriter, States, begin_states
@@ -234,9 +235,20 @@ class Asked:
                 [reader.metas[k] for k in joint["tangents"]], backward.results,  # type: ignore[arg-type]
                 captured.gradients, captured.wanted, joint_stages,
             )  # fmt: skip
+            entry.joint.make_lean = self._lean(joint["lean"], entry.joint, reader)
         reader.set_attributes(data["capture"])
         entry.cache, entry.is_instance = HIT, bool(data["instance"])
         return entry
+
+    def _lean(self, data: Any, joint: Joint, reader: CaptureReader) -> Lean | None:
+        """What makes the backward pass for some of the results; None: nothing does."""
+        compile = self.options.compile_half
+        if data is None or compile is None:
+            return None
+        graph, constants = reader.whole_graph(data["graph"]), data["constants"]
+        known = {k: reader.constant(at) for k, at in constants}
+        later = functools.partial(compile, self.options)
+        return Lean(joint, graph, frozenset(data["sums"]), known, later)
 
     def _runner(self, program: Program, stages: Stages) -> Any:
         backend = backends.get(self.options.backend)
@@ -306,6 +318,7 @@ class Asked:
                 "program": writer.program(joint.stages.program),
                 "saved": joint.saved,
                 "tangents": [writer.meta(m) for m in joint.tangents],
+                "lean": _lean_data(joint.make_lean, writer),
             }
         data["metas"], data["graphs"], data["origins"] = (
             writer.metas, writer.graphs, writer.origins,
@@ -315,6 +328,21 @@ class Asked:
         ]
         data["constants"] = [meta for meta, _ in writer.constants]
         return data, [raw for _, raw in writer.constants]
+
+
+def _lean_data(lean: Any, writer: CaptureWriter) -> Any:
+    """The whole backward pass, to make one for some of the results of; None: there is none, or no
+    plain form of it (noughts then stand for what does not arrive)."""
+    if lean is None:
+        return None
+    before = len(writer.constants)
+    try:
+        constants = [[k, writer.constant(t)] for k, t in lean.constants.items()]
+        graph = writer.whole_graph(lean.graph)
+    except UnstorableError:
+        del writer.constants[before:]
+        return None
+    return {"graph": graph, "sums": sorted(lean.sums), "constants": constants}
 
 
 def _told(options: Any) -> str:

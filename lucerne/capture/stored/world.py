@@ -286,6 +286,8 @@ class World:
 
     def _enum(self, x: enum.Enum, at: Path) -> None:
         self._say(f"{type(x).__module__}.{type(x).__qualname__}.{x.name}")
+        self.attributes[id(x.__dict__)] = self._numbers[id(x)]
+        self.see(type(x), at)
         self.see(x.value, at)
 
     # ---- code ----------------------------------------------------------------------------------
@@ -374,11 +376,17 @@ class World:
     def _class(self, c: type, at: Path) -> None:
         self._say(f"class {c.__module__}.{c.__qualname__}")
         if is_standard(c.__module__):
+            for name, x in vars(c).items():
+                if _is_put_there(x):  # another `forward` for a layer of ours
+                    self._say(name)
+                    self.see(x, (at, f".{name}"))
             return
         for base in c.__mro__[1:]:
             self.see(base, at)
         if issubclass(c, enum.Enum):
             self._say(repr([(name, m.value) for name, m in c.__members__.items()]))
+            methods = (types.FunctionType, property, staticmethod, classmethod)
+            self._fields([(n, x) for n, x in vars(c).items() if isinstance(x, methods)], at)
             return
         for name, x in vars(c).items():
             if name not in _CLASS_NOISE:

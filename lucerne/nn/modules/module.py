@@ -47,6 +47,7 @@ from lucerne.nn.modules.hooks import (
 from lucerne.nn.modules.hooks import (
     register_module_parameter_registration_hook as register_module_parameter_registration_hook,
 )
+from lucerne.nn.modules.members import Members
 from lucerne.nn.modules.state import EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
 from lucerne.nn.modules.state import State
 from lucerne.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
@@ -110,8 +111,8 @@ class Module(Convert, State, Tree):
                 )
         self.__dict__.update(
             training=True,
-            _parameters={},
-            _buffers={},
+            _parameters=Members(),
+            _buffers=Members(),
             _non_persistent_buffers_set=set(),
             _backward_pre_hooks=OrderedDict(),
             _backward_hooks=OrderedDict(),
@@ -125,7 +126,7 @@ class Module(Convert, State, Tree):
             _state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_pre_hooks=OrderedDict(),
             _load_state_dict_post_hooks=OrderedDict(),
-            _modules={},
+            _modules=Members(),
         )
         if self.call_super_init:
             super().__init__(*args, **kwargs)
@@ -318,6 +319,9 @@ class Module(Convert, State, Tree):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for name in ("_parameters", "_buffers", "_modules"):
+            if type(state.get(name)) is dict:
+                self.__dict__[name] = Members(state[name])
         for name in (
             "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs",
             "_forward_hooks_always_called", "_state_dict_hooks", "_state_dict_pre_hooks",
@@ -430,7 +434,7 @@ class Module(Convert, State, Tree):
         """A shallow copy whose dictionaries are its own."""
         replica = self.__new__(type(self))
         replica.__dict__.update(self.__dict__)
-        replica.__dict__["_parameters"] = {}
+        replica.__dict__["_parameters"] = Members()
         replica.__dict__["_buffers"] = self._buffers.copy()
         replica.__dict__["_modules"] = self._modules.copy()
         replica.__dict__["_is_replica"] = True

@@ -252,10 +252,11 @@ def grad(
             create_graph=create_graph,
             wanted=[gradient_edge(t) for t in wanted],
         )
-    if not (allow_unused or materialize_grads) and any(g is None for g in found):
+    unused = next((i for i, g in enumerate(found) if g is None), None)
+    if unused is not None and not (allow_unused or materialize_grads):
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set "
-            "allow_unused=True if this is the desired behavior."
+            f"The differentiated Tensor at index {unused} appears to not have been used in the "
+            "graph. Set allow_unused=True if this is the desired behavior."
         )
     return _filled(found, wanted) if materialize_grads else tuple(found)
 

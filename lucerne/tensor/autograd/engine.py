@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.base.watch import BACKWARD, Watch
 from lucerne.base.where import describe
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly, plus
+
+Link = Callable[[Node, Sequence[Any], Sequence[Any]], Sequence[Any]]
+"""(node, what it gives, what it was given) -> what it gives: whoever records a pass makes sure here
+that the one can be seen to come of the other."""
 
 SHOWN_AS = "autograd::engine::evaluate_function: "
 """How profiles call the handling of a node; what the node itself does is inside."""
@@ -26,6 +30,7 @@ class _Run:
         self.missing: dict[Node, int] = {}
         self.needed: set[Node] | None = None
         self.ready: list[tuple[int, int, Node]] = []
+        self.link: Link | None = None
 
     def prepare(self, roots: list[Edge]) -> None:
         """Count, for every reachable node, how many gradients it has to wait for."""
@@ -120,7 +125,8 @@ class _Run:
             return [None] * len(node.next_edges)
         if all(g is None for g in grads):
             return [None] * len(node.next_edges)
-        return call_node(node, grads, self.keep_graph)
+        found = call_node(node, grads, self.keep_graph)
+        return found if self.link is None else self.link(node, found, grads)
 
 
 def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
@@ -158,7 +164,11 @@ def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
 
 
 def _watched(node: Node, grads: list[Any]) -> Sequence[Any]:
-    """Run a node; who records what it does is told the line of the forward call."""
+    """Run a node; who records what it does is asked, and told the line of the forward call."""
+    for interpreter in dispatch_state.kernel_level:
+        ask = getattr(interpreter, "before_node", None)
+        if ask is not None:
+            ask(node)
     before, dispatch_state.backward_of = dispatch_state.backward_of, node.place
     try:
         return node.apply(grads)
@@ -248,22 +258,28 @@ def run_backward(
     keep_graph: bool,
     create_graph: bool,
     wanted: Sequence[Edge] | None = None,
+    link: Link | None = None,
 ) -> list[Any]:
-    """Send gradients from `roots` down the graph; return those that reach `wanted`, in order."""
+    """Send gradients from `roots` down the graph; return those that reach `wanted`, in order.
+    `link`: asked after each node, where some are `wanted`."""
     by_edge: dict[Edge, list[int]] | None = None
     if wanted is not None:
         by_edge = {}
         for slot, edge in enumerate(wanted):
             by_edge.setdefault(edge, []).append(slot)
     run = _Run(keep_graph, by_edge)
+    run.link = link
     _sent(run, roots, create_graph)
     return [run.captured.get(slot) for slot in range(len(wanted or ()))]
 
 
-def gradient_parts(roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge]) -> list[list[Any]]:
+def gradient_parts(
+    roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], link: Link | None = None
+) -> list[list[Any]]:
     """`run_backward` to `wanted`, with what arrives at each not added up: whoever adds it to more
     from elsewhere can do so in the order in which one pass over everything would."""
     run = _Apart(True, {edge: [] for edge in wanted})
+    run.link = link
     _sent(run, roots, create_graph=False)
     return [run.parts[edge] for edge in wanted]
 

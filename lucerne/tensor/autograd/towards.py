@@ -44,10 +44,10 @@ def gradients_towards(
     require them); None for one that nothing leads to. None at all: this graph needs the engine."""
     if anomaly.enabled or Watch.current is not None:
         return None
-    roots = [history(o) for o in outputs]
+    roots = [r for r in map(history, outputs) if r]
     slots = {id(x._auto): i for i, x in enumerate(inputs)}
     plain = all(is_plain_leaf(x, x._auto) for x in inputs) and len(slots) == len(inputs)
-    order = walk(roots) if plain and all(roots) else None
+    order = walk(roots) if plain and len(roots) == len(outputs) else None
     masks = None if order is None else _masks(order, slots)
     if order is None or masks is None:
         return None

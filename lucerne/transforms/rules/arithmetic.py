@@ -123,7 +123,12 @@ def _number_operand(look: Look, node: Node) -> Answer:
     unchanged = all(a is b for a, b in zip(changed, node.args, strict=True))
     if unchanged or all(type(a) is not Value for a in changed):
         return None
-    return Call(op, changed) if _types(op, changed) == _types(op, node.args) else None
+    common = _types(op, node.args)
+    alike = all(
+        _rounds_alike(op, place, common, number, a)
+        for place, (number, a) in enumerate(zip(changed, node.args, strict=True))
+    )
+    return Call(op, changed) if alike and _types(op, changed) is common else None
 
 
 def _as_number(look: Look, a: Any) -> Any:
@@ -139,6 +144,14 @@ def _types(op: Op, args: tuple[Any, ...]) -> Any:
         if kind == op_.TENSOR and m is not None
     ]
     return promote.common_type(op.promote, metas)
+
+
+def _rounds_alike(op: Op, place: int, common: dt.dtype, number: Any, a: Any) -> bool:
+    """Whether a number reaches the body as the tensor does that it stands for."""
+    if number is a or a.meta.dtype is common:  # of the common type: there is nothing to lose
+        return True
+    rounded = promote.rounding(op, place, common, a.meta)
+    return promote.rounding(op, place, common, number) is rounded
 
 
 def _sum_expanded(look: Look, node: Node) -> Answer:

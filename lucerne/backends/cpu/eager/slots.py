@@ -24,6 +24,10 @@ def write_slots(m: Module) -> None:
             if name == "truediv":  # torch rounds `1 / x` twice: the reflected form is Python's
                 with f.if_(f.bits("xor", f.call("is_tensor", I1, [type_of(f, a)]), True)):
                     f.ret(call_python(f, _variable(f, f"old_{name}"), a, b))
+            if name == "mul":  # torch reads `2.3 * x` as `x * 2.3`, whose second factor is whole
+                with f.if_(f.bits("xor", f.call("is_tensor", I1, [type_of(f, a)]), True)):
+                    _answer(f, name, [b, a])
+                    f.ret(call_python(f, _variable(f, f"old_{name}"), a, b))
             _answer(f, name, [a, b])
             # Python's own slot would refuse now that it has been replaced: a function stands in
             f.ret(call_python(f, _variable(f, f"old_{name}"), a, b))

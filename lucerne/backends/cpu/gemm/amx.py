@@ -60,6 +60,11 @@ _PARTS_FLOPS, _PARTS_REUSE, _PARTS_SHORT_REUSE = 5e6, 64, 50
 """Cutting numbers pays when each is used often enough: a little less if k is one block."""
 _FEW_TURNED = 48
 """With fewer rows a weight is not used often enough to be worth cutting."""
+_ALONE_FLOPS = 5e7
+"""Products in parts below this: one task for each thread, which packs all it needs itself. What one
+core has written comes to another more slowly than it is packed a second time."""
+_ALONE_AGAIN = 2
+"""All tasks together may pack so many times what there is."""
 _MOST_WHOLE = 12 << 20
 _OWN_B_PANELS = 16
 _PARTS_K_BYTES, _PARTS_ROWS, _PARTS_COLUMNS = 768, 1024, 384
@@ -328,6 +333,8 @@ def amx_plan(
     column_block = min(column_panels, (column_most if short else _COLUMN_BLOCK) // PANEL)
     while column_block > 1 and column_block * room * depth > _PACKED_BLOCK_BYTES:
         column_block = -(-column_block // 2)
+    alone = wide.parts > 1 and not b_ready and parallel == PARALLEL_PRODUCT
+    alone = alone and p.flops < _ALONE_FLOPS
     own_b = in_place and not b_ready and k_block == room and parallel == PARALLEL_PRODUCT
     if own_b and column_panels >= 2 * threads():
         rows, across = panels, _own_columns(column_panels, room)
@@ -335,16 +342,19 @@ def amx_plan(
     else:
         own_b = False
         rows, across = min(panels, row_most // PANEL), min(column_block, column_most // PANEL)
-        wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
-        if wide.turned:  # the first panel of a task is not cut beside tiles: few tasks are better
-            wanted = min(wanted, threads())
-        while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
-            if across >= rows and not (long_rows and rows > 1):
-                across = -(-across // 2)
-            else:
-                rows = -(-rows // 2)
+        most = rows, across, column_block, long_rows
+        if alone:
+            rows, across = _task_panels(panels, *most, threads())
+            packed = -(-panels // rows) * -(-column_panels // across) * (rows + across)
+            alone = packed <= _ALONE_AGAIN * (panels + column_panels)
+        if not alone:
+            wanted = 2 * threads() if parallel == PARALLEL_PRODUCT else 1
+            if wide.turned:  # the first panel of a task is not cut beside tiles: few are better
+                wanted = min(wanted, threads())
+            rows, across = _task_panels(panels, *most, wanted)
     # In parts a task with many rows packs each block of B when it comes to it: it stays near.
     own_parts = wide.parts > 1 and not b_ready and k_block < room and rows >= _OWN_B_PANELS
+    own_parts = own_parts or alone
     owners = MAX_THREADS if parallel == PARALLEL_BATCH else 1
     tiles = 2 if k_block == room else rows * across
     sums_space = (tiles + (wide.parts > 1)) * SCRATCH
@@ -356,7 +366,7 @@ def amx_plan(
     # Each block of columns would pack A again: better once before, if it stays near and cannot be
     # done beside the tiles.
     again = p.n > across * PANEL and (p.a_k != 1 or across < FEWEST_CUTTING)
-    whole = wide.parts > 1 and again and panels * room * depth <= _MOST_WHOLE
+    whole = wide.parts > 1 and again and not alone and panels * room * depth <= _MOST_WHOLE
     whole_space = panels * room * depth if whole else 0
     whole_offset = b_space * owners
     if whole_space:
@@ -386,6 +396,18 @@ def amx_plan(
     listed = tuple(words.get(name, 0) for name in PLANNED)
     workers = 1 if parallel == SERIAL else MAX_THREADS
     return Planned(listed, a_offset + a_space * workers, column_panels * room * depth)
+
+
+def _task_panels(
+    panels: int, rows: int, across: int, column_block: int, long_rows: bool, wanted: int
+) -> tuple[int, int]:
+    """Panels of rows and columns of a task, at most these, if there are to be so many tasks."""
+    while -(-panels // rows) * -(-column_block // across) < wanted and rows * across > 1:
+        if across >= rows and not (long_rows and rows > 1):
+            across = -(-across // 2)
+        else:
+            rows = -(-rows // 2)
+    return rows, across
 
 
 def _own_columns(column_panels: int, room: int) -> int:

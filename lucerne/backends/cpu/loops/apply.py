@@ -9,7 +9,6 @@ from lucerne.backends.cpu.loops.program import Expr, Point
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
 from lucerne.ir.scalar import Value as Operand
 
 
@@ -20,13 +19,12 @@ def rounded_to(machine: LlvmScalar, x: Num, dtype: dt.dtype) -> Num:
 def apply_point(e: Point, machine: LlvmScalar, get: Callable[[Expr], Num]) -> Num:
     """Run the body of an element-wise op."""
     operands: list[Any] = []
-    for a, kind, sort, common in zip(e.args, e.types, e.op.kinds, e.rounded, strict=True):
+    for a, kind, common in zip(e.args, e.types, e.rounded, strict=True):
         if not isinstance(a, Expr):
             operands.append(a)
             continue
         x = machine.to(get(a), kind)
-        # a `Scalar` keeps the precision of the computing type, as in a kernel of its own
-        if common is not None and sort == op_.TENSOR and a.dtype is not common:
+        if common is not None and a.dtype is not common:
             x = machine.rounded(x, common)
         operands.append(Operand(machine, x))
     names = [p.name for p in e.op.params if p.keyword_only]

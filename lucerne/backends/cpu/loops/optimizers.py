@@ -18,6 +18,7 @@ from lucerne.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function
 from lucerne.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
+from lucerne.backends.cpu.math.vector import quick_quotient, quick_root
 from lucerne.base import dtype as dt
 
 _UNROLL = 2
@@ -160,8 +161,8 @@ def adam_values(
     m = f.fma(new1, g - m, m)
     v = f.fma(old2, v, new2 * g * g)
     top = v if larger is None else larger(loaded[4], v)
-    root = f.intrinsic("llvm.sqrt", top.type, [top])
-    p = p - size * (m / f.fma(root, inverse_root, small))
+    below = f.fma(quick_root(f, top), inverse_root, small)
+    p = p - size * quick_quotient(f, m, below)
     return [p, m, v] if larger is None else [p, m, v, top]
 
 

@@ -153,31 +153,34 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
     compute = common.compute
     types = iter(promote.operand_types(op.promote, metas))
     found = []
-    for a, kind in zip(args, op.kinds, strict=True):
+    for place, (a, kind) in enumerate(zip(args, op.kinds, strict=True)):
         if type(a) is not GraphValue:
             found.append(Source("static", value=a))
         elif kind == op_.SCALAR:
-            found.append(_runtime_number(type(a.meta), compute))
+            rounded = promote.rounding(op, place, common, a.meta)
+            found.append(_runtime_number(type(a.meta), compute, rounded))
         elif isinstance(a.meta, NumberMeta):
             target = next(types)
             letter = _letter(a.meta.kind, target)
-            rounded = promote.rounding(op.numbers, common, a.meta)
+            rounded = promote.rounding(op, place, common, a.meta)
             found.append(Source("number", target=target, rounded=rounded, letter=letter))
         else:
             dtype = a.meta.dtype
-            rounded = promote.rounding(op.numbers, common, a.meta)
+            rounded = promote.rounding(op, place, common, a.meta)
             keep = None if dtype is rounded else rounded
             found.append(Source("tensor", dtype=dtype, target=next(types), rounded=keep))
     return found
 
 
-def _runtime_number(kind: type, compute: dt.dtype) -> Source:
+def _runtime_number(kind: type, compute: dt.dtype, rounded: dt.dtype | None) -> Source:
     """A `Scalar` parameter: of the computing type when it fits there, else as it is."""
     letter = _letter(kind, compute)
     fits = not (kind is complex and compute.category < dt.COMPLEX) and not (
         kind is float and compute.category < dt.FLOAT
     )
-    return Source("number" if fits else "weak", target=compute, letter=letter)
+    if not fits:
+        return Source("weak", target=compute, letter=letter)
+    return Source("number", target=compute, rounded=rounded, letter=letter)
 
 
 def _letter(kind: type, target: dt.dtype) -> str:

@@ -381,8 +381,8 @@ class Program:
             else:
                 args.append(a)
         rounded = tuple(
-            promote.rounding(op.numbers, common, a.meta if type(a) is Value else a)
-            for a in node.args
+            promote.rounding(op, place, common, a.meta if type(a) is Value else a)
+            for place, a in enumerate(node.args)
         )
         out = node.outputs[0].meta
         point = Point(op, tuple(args), tuple(arriving), rounded, out.dtype)

@@ -179,6 +179,34 @@ def reciprocal_guess(f: Function, x: Value) -> Value:
     return f.call(_name("rcp14", x.type), x.type, [x, none, mask])
 
 
+def quick_root(f: Function, x: Value) -> Value:
+    """The square root of numbers that are not negative, to one unit of float32: the processor takes
+    longer for one that is exact. Numbers below 2^-126 may count as zero."""
+    if not has_special(x.type) or x.type.element is not F32:
+        return f.intrinsic("llvm.sqrt", x.type, [x])
+    mask, none = f.constant(-1, _mask_type(x.type)), f.zero(x.type)
+    guess = f.call(_name("rsqrt14", x.type), x.type, [x, none, mask])
+    near = x * guess
+    found = f.fma(near, f.fma(-near, guess * 0.5, 0.5), near)
+    return f.select(_is_end(f, x), x, found)
+
+
+def quick_quotient(f: Function, above: Value, below: Value) -> Value:
+    """A quotient to one unit of float32, for divisors below 2^126, and infinity."""
+    if not has_special(below.type) or below.type.element is not F32:
+        return above / below
+    guess = reciprocal_guess(f, below)
+    scale = f.fma(guess, f.fma(-below, guess, 1.0), guess)
+    near = above * scale
+    found = f.fma(f.fma(-near, below, above), scale, near)
+    return f.select(_is_end(f, below), above * guess, found)
+
+
+def _is_end(f: Function, x: Value) -> Value:
+    """Whether numbers are zero or infinite: what comes near them step by step fails there."""
+    return f.compare("eq", x, x + x)
+
+
 def widen(f: Function, x: Value) -> Value:
     """float32 as float64."""
     return f.convert("fpext", x, F64)

@@ -32,8 +32,9 @@ from lucerne.backends.cpu.runtime import symbols
 from lucerne.backends.cpu.runtime.code import Code, compiled
 from lucerne.base.config import config
 
-SPINS = 2000
-"""Pauses before a worker sleeps: about 100 us."""
+SPINS = 6000
+"""Pauses before a worker sleeps: 100 us where a pause is short (16 ns). Less than that, and workers
+sleep between two calls of a small program from Python."""
 _JOIN_SPINS = 4000
 _POISON = (1 << 31) - 1
 _SIDE_BITS = 16

@@ -58,7 +58,7 @@ def _complex_draw(
 ) -> Array:
     """Real and imaginary parts are drawn as one run; a normal shares its variance between them."""
     if distribution == "normal":
-        second = second * math.sqrt(0.5)
+        second = second / math.sqrt(2.0)
     flat = _DRAWS[distribution](
         generator, 2 * input.size, first, second, kind, input.flags.c_contiguous
     )

@@ -1,0 +1,1 @@
+"""What PyTorch users do on an ordinary day: their programs compiled, their mistakes."""
