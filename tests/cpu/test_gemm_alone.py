@@ -33,7 +33,9 @@ def words(a: Guest, b: Guest, how: Wide) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize("rows", itertools.product((PLAIN_ROWS, TURNED), repeat=2), ids="-".join)
+@pytest.mark.parametrize(
+    "rows", list(itertools.product((PLAIN_ROWS, TURNED), repeat=2)), ids="-".join
+)
 def test_the_bits_are_those_of_shared_packing(
     sizes: tuple[int, int, int], rows: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
