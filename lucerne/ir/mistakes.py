@@ -8,6 +8,7 @@ user should read is which argument is wrong.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -55,17 +56,23 @@ def not_a_tensor(name: str, p: Any, position: int, given: Any) -> NotATensorErro
     )
 
 
+_UNKNOWN_KEYWORD = re.compile(
+    r"(.+)\(\) got an unexpected keyword argument '(.*?)'(\. Did you mean '.*?'\?)?"
+)
+"""Python's text; newer Pythons have a guess of their own."""
+
+
 def name_keywords(error: TypeError, name: str, function: Callable[..., Any]) -> None:
     """Add to Python's error about an unknown keyword which ones there are."""
     inner = inspect.unwrap(function)
-    before, found, keyword = str(error).partition("() got an unexpected keyword argument ")
-    if not found or not hasattr(inner, "__code__") or before != inner.__name__ or "." in keyword:
+    found = _UNKNOWN_KEYWORD.fullmatch(str(error))
+    if found is None or not hasattr(inner, "__code__") or found[1] != inner.__name__:
         return
-    given = keyword.strip("'")
-    names = [p.name for p in parameters(inner)]
+    given, names = found[2], [p.name for p in parameters(inner)]
     near = [n for n in names if given.startswith(n) or n.startswith(given)]
-    meant = f" Did you mean '{near[-1]}'?" if near else ""
-    error.args = (f"{name}{found}{keyword}.{meant} It takes: {', '.join(names)}",)
+    meant = f". Did you mean '{near[-1]}'?" if near else found[3] or "."
+    text = f"{name}() got an unexpected keyword argument '{given}'{meant}"
+    error.args = (f"{text} It takes: {', '.join(names)}",)
 
 
 def _named(name: str, pairs: Iterable[tuple[Any, Any]], error: Exception) -> NotATensorError | None:
