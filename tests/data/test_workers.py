@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ import pytest
 
 import lucerne
 from lucerne.base.blocks import Block
-from lucerne.utils.data import DataLoader, Dataset, get_worker_info, wire
+from lucerne.utils.data import DataLoader, Dataset, channel, get_worker_info, wire
 from lucerne.utils.data import pool as pools
 from lucerne.utils.data import seeds as seeds
 from lucerne.utils.data import slots as slots_module
+from lucerne.utils.data.launch import Launcher
 from lucerne.utils.data.seeds import SampleSeeds
 from tests.data import faults
 from tests.data.samples import Augmented, Deadly, Raises, Stream, Stuck, plain
@@ -476,3 +478,20 @@ def test_sowing_is_seeding() -> None:
     assert found == (
         random.random(), random.gauss(0, 1), np.random.rand(), lucerne.rand(2).tolist(),
     )  # fmt: skip
+
+
+def test_a_start_that_fails_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def pair() -> Any:
+        made.extend(socket.socketpair())
+        return made[-2], made[-1]
+
+    def fail(*_: Any) -> Any:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(channel, "pair", pair)
+    monkeypatch.setattr(Launcher, "start", fail)
+    with pytest.raises(OSError, match="no more processes"):
+        next(iter(DataLoader(Large(), 2, num_workers=2)))
+    assert [sock.fileno() for sock in made] == [-1, -1]

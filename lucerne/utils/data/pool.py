@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import socket
 import sys
 import time
 import weakref
@@ -109,6 +110,13 @@ class Pool:
 
     def _start(self, worker_id: int) -> Member:
         ours, theirs = channels.pair()
+        try:
+            return self._started(worker_id, ours, theirs)
+        except BaseException:
+            ours.close()
+            raise
+
+    def _started(self, worker_id: int, ours: socket.socket, theirs: socket.socket) -> Member:
         close = [m.channel.fileno() for m in self.members if m.channel.open] + [ours.fileno()]
         if self.page is not None:
             line = LINE * worker_id
