@@ -94,7 +94,7 @@ class Recorder(Interpreter):
         self._know(t, value)
         return value
 
-    def refuse_parameter(self) -> NoReturn:
+    def before_parameter(self) -> NoReturn:
         """A parameter is made: it outlives the call, so it has to be a real one."""
         self.refusal = CaptureError(
             "a parameter is made inside the function (nn.Parameter, nn.Linear(...), a copy of a "

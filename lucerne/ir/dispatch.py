@@ -141,6 +141,12 @@ class Interpreter:
     def decides(self, tensor: Any) -> None:
         """Kernel level: somebody is about to ask whether a tensor is true."""
 
+    def before_parameter(self) -> None:
+        """Kernel level: somebody is about to make a parameter, which outlives the calls seen."""
+
+    def before_node(self, node: Any) -> None:
+        """Kernel level: a backward pass comes to a node, which has not computed anything yet."""
+
     def densified(self, tensor: Any) -> Any:
         """Kernel level: the tensor, or a dense one if it stands for a sparse one."""
         return tensor

@@ -69,11 +69,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 def _share(data: Any, cls: type, requires_grad: bool) -> Any:
     """An instance of `cls` on the memory of `data`, a leaf of its own."""
-    if dispatch.state.kernel_level:
-        for interpreter in dispatch.state.kernel_level:
-            refuse = getattr(interpreter, "refuse_parameter", None)
-            if refuse is not None:
-                refuse()
+    for interpreter in dispatch.state.kernel_level:
+        interpreter.before_parameter()
     made: Any = object.__new__(cls)
     bare = data.detach()
     made._storage, made._offset, made._meta = bare._storage, bare._offset, bare._meta

@@ -166,9 +166,7 @@ def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
 def _watched(node: Node, grads: list[Any]) -> Sequence[Any]:
     """Run a node; who records what it does is asked, and told the line of the forward call."""
     for interpreter in dispatch_state.kernel_level:
-        ask = getattr(interpreter, "before_node", None)
-        if ask is not None:
-            ask(node)
+        interpreter.before_node(node)
     before, dispatch_state.backward_of = dispatch_state.backward_of, node.place
     try:
         return node.apply(grads)
