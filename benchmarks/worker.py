@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from benchmarks import programs, sides
+from benchmarks import programs, sides, small_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE = str(1 << 34)
@@ -46,7 +46,10 @@ def environment(side: str, extra: dict[str, str], malloc: bool = True) -> dict[s
 class Worker:
     """A child process that was told what to build, and answers questions one at a time."""
 
-    def __init__(self, job: Answer, extra: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, job: Answer, extra: dict[str, str] | None = None, place: Path = ROOT
+    ) -> None:
+        """`place`: the folder it runs in; packages that it finds there come first."""
         self.job = job
         self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
         malloc = bool(job.get("malloc", True))
@@ -57,7 +60,7 @@ class Worker:
             stderr=self._noise,
             text=True,
             env=environment(job["side"], extra or {}, malloc),
-            cwd=ROOT,
+            cwd=place,
         )
         self.first = self.ask(job)
 
@@ -192,6 +195,15 @@ def _digests(job: Answer) -> Answer:
     return {"digests": found}
 
 
+def _small_call(job: Answer) -> sides.Ready:
+    """A call with hardly any work (`small_calls`): what it costs is overhead."""
+    torch = importlib.import_module("lucerne")
+    call = small_calls.CALLS[job["call"]](torch)
+    for _ in range(3):
+        call()
+    return sides.Ready(call, [])
+
+
 SPECIAL = {"first": _first_call, "peak": _peak, "launch": _launch, "digests": _digests}
 
 
@@ -200,6 +212,8 @@ def answers(job: Answer) -> tuple[Answer, sides.Ready | None]:
     took = _import(job)
     if job["kind"] in SPECIAL:
         return {"import": took, **SPECIAL[job["kind"]](job)}, None
+    if job["kind"] == "call":
+        return {"import": took}, _small_call(job)
     ready = sides.build(job["side"], job["way"], job["program"], job["small"])
     return {"import": took, "values": ready.values}, ready
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib as _importlib
 import sys as _sys
 from typing import Any
 
+from lucerne.base import forks as _forks
 from lucerne.base.doors import Doors as _Doors
 from lucerne.base.garbage import Unhurried as _Unhurried
 
@@ -57,7 +57,7 @@ _LAZY_NAMES = {
     "Event": "streams",
     "GradScaler": "amp",
     "Stream": "streams",
-    "SymInt": "ir.symbols",
+    "SymInt": "ir.symbolic",
     "__version__": "version",
     "autocast": "amp",
     "compile": "compiler",
@@ -76,9 +76,9 @@ _LAZY_NAMES = {
 def __getattr__(name: str) -> Any:
     """Load a subpackage, or a name that lives in one, when it is first asked for."""
     if name in _LAZY_MODULES:
-        return _importlib.import_module(f"lucerne.{name}")
+        return _forks.import_module(f"lucerne.{name}")
     if name in _LAZY_NAMES:
-        found = getattr(_importlib.import_module(f"lucerne.{_LAZY_NAMES[name]}"), name)
+        found = getattr(_forks.import_module(f"lucerne.{_LAZY_NAMES[name]}"), name)
         globals()[name] = found
         return found
     # `name` and `obj` let Python's traceback say which name is near: "Did you mean: 'arange'?"
@@ -87,8 +87,8 @@ def __getattr__(name: str) -> Any:
 
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
-_Doors.nested_ops = lambda: _importlib.import_module("lucerne.nested")
-_Doors.sparse_ops = lambda: _importlib.import_module("lucerne.tensor.sparse.ops")
+_Doors.nested_ops = lambda: _forks.import_module("lucerne.nested")
+_Doors.sparse_ops = lambda: _forks.import_module("lucerne.tensor.sparse.ops")
 _Doors.graph_module = lambda *args: __getattr__("fx").from_ir(*args)
 
 
@@ -96,7 +96,7 @@ class _HigherOrder:
     """`lucerne.ops.higher_order`: control flow, loaded when it is first used."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_importlib.import_module("lucerne.control_flow"), name)
+        return getattr(_forks.import_module("lucerne.control_flow"), name)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +38,11 @@ def _primitives(options: argparse.Namespace) -> int:
 
 
 def _missing(options: argparse.Namespace) -> int:
-    gaps = contract.missing(options.device)
+    try:
+        gaps = contract.missing(options.device)
+    except (RuntimeError, ImportError, ValueError) as error:
+        print(f"lucerne missing: {error}", file=sys.stderr)  # no such device, mostly
+        return 2
     print(f"{options.device}: {len(gaps)} of {len(contract.primitives())} primitives have no rule")
     for name in gaps:
         print(f"  {name}")
@@ -198,7 +203,13 @@ def _conformance_options(commands: Any) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `lucerne` command."""
     options = parser().parse_args(arguments)
-    status: int = options.run(options)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has enough (`| head`). Python would complain once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return status
 
 

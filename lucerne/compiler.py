@@ -41,6 +41,12 @@ class OptimizedModule(Module):
         else:
             super().__setattr__(name, value)
 
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__ or name == "_orig_mod":
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
     def train(self, mode: bool = True) -> Any:
         self._orig_mod.train(mode)
         return self

@@ -13,6 +13,7 @@ from lucerne.base.shape import wrap_dim
 from lucerne.capture import control
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir import dispatch
+from lucerne.ir.dispatch import call_inside
 from lucerne.tensor import api as lu
 
 
@@ -40,17 +41,19 @@ def cond(
     if not isinstance(operands, (tuple, list)):
         raise RuntimeError(f"cond: operands is a tuple or a list, not {type(operands).__name__}")
     if not isinstance(pred, lu.Tensor):
-        return (true_fn if pred else false_fn)(*operands)
+        return dispatch.call_back(true_fn if pred else false_fn, *operands)
     if pred.numel() != 1:
         raise RuntimeError(
             f"Expected pred to be bool or single-element tensor, but got {list(pred.shape)}; use "
             "torch.where to choose element by element"
         )
     if dispatch.varies(pred):
-        return _chosen(pred.reshape(()), true_fn(*operands), false_fn(*operands))
+        return _chosen(
+            pred.reshape(()), call_inside(true_fn, *operands), call_inside(false_fn, *operands)
+        )
     if control.is_captured():
         return control.cond(pred, true_fn, false_fn, operands)
-    return (true_fn if bool(pred) else false_fn)(*operands)
+    return dispatch.call_back(true_fn if bool(pred) else false_fn, *operands)
 
 
 def _chosen(pred: Any, yes: Any, no: Any) -> Any:
@@ -94,15 +97,15 @@ def while_loop(
     if control.is_captured():
         return control.while_loop(cond_fn, body_fn, carried)
     steps = 0
-    goes_on = cond_fn(*carried)
+    goes_on = call_inside(cond_fn, *carried)
     while bool(dispatch.every_value(goes_on).any()) if dispatch.varies(goes_on) else bool(goes_on):
-        found = body_fn(*carried)
+        found = call_inside(body_fn, *carried)
         after = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if dispatch.varies(goes_on):  # those of the batch that are done stay as they are
             carried = _chosen(goes_on, after, carried)
-            goes_on = goes_on & cond_fn(*carried)
+            goes_on = goes_on & call_inside(cond_fn, *carried)
         else:
-            carried, goes_on = after, cond_fn(*after)
+            carried, goes_on = after, call_inside(cond_fn, *after)
         steps += 1
         if max_iterations is not None and steps > max_iterations:
             raise _too_many(max_iterations)
@@ -120,16 +123,16 @@ def _bounded(cond_fn: Any, body_fn: Any, carried: tuple[Any, ...], most: int) ->
         goes_on, now = state
 
         def advance(*given: Any) -> Any:
-            found = body_fn(*given)
+            found = call_inside(body_fn, *given)
             after = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-            return (cond_fn(*after).reshape(()).to(lu.bool), after)
+            return (call_inside(cond_fn, *after).reshape(()).to(lu.bool), after)
 
         def stay(*given: Any) -> Any:
             return (lu.zeros((), dtype=lu.bool), tuple(given))
 
         return cond(goes_on, advance, stay, now), ()
 
-    first = cond_fn(*carried).reshape(()).to(lu.bool)
+    first = call_inside(cond_fn, *carried).reshape(()).to(lu.bool)
     (goes_on, found), _ = control.scan(step, (first, carried), (), most, False)
     dispatch.raise_if(goes_on, lambda: _too_many(most))
     return found
@@ -186,7 +189,7 @@ def _scanned(
     before: list[Any] = []
     form = flatten(carry, before)
     for t in reversed(range(length)) if reverse else range(length):
-        result = fn(carry, rebuild(shape, iter([x[t] for x in rows])))
+        result = call_inside(fn, carry, rebuild(shape, iter([x[t] for x in rows])))
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise RuntimeError("scan: combine_fn returns a pair, the next carry and an output")
         carry, y = result
@@ -216,7 +219,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     >>> map(lambda x, y: x.sum() * y, torch.tensor([[1, 2], [3, 4]]), torch.tensor(10))
     tensor([30, 70])
     """
-    return scan(lambda _, x: ((), f(x, *args)), (), xs)[1]
+    return scan(lambda _, x: ((), call_inside(f, x, *args)), (), xs)[1]
 
 
 def associative_scan(
@@ -237,7 +240,7 @@ def associative_scan(
     if rows[0].shape[0] > 1:
 
         def step(carry: Any, x: Any) -> Any:
-            after = combine_fn(rebuild(shape, iter(carry)), rebuild(shape, iter(x)))
+            after = call_inside(combine_fn, rebuild(shape, iter(carry)), rebuild(shape, iter(x)))
             flat: list[Any] = []
             flatten(after, flat)
             return tuple(flat), tuple(flat)

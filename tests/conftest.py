@@ -10,10 +10,13 @@ import pytest
 from hypothesis import settings
 
 from lucerne.backends import registry
+from lucerne.base.config import config
+from lucerne.ir import index_maps
 from tests.support import settings as settings_of_the_process
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
+config.verify_fusion = True
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,3 +33,11 @@ def _devices_leave_with_their_tests() -> Iterator[None]:
     yield
     for name in set(registry.outside()) - before:
         registry._registered.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def _fused_loops_are_right() -> Iterator[None]:
+    """Every fused kernel that a test makes is checked; one that is not used for that fails it."""
+    known = len(index_maps.FAILURES)
+    yield
+    assert not index_maps.FAILURES[known:], index_maps.FAILURES[known]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.ir.dispatch import call_back
 from lucerne.tensor import api as lu
 from lucerne.tensor import autocast as state
 
@@ -89,7 +90,7 @@ class autocast:
         @functools.wraps(func)
         def decorated(*args: Any, **kwargs: Any) -> Any:
             with self._again():
-                return func(*args, **kwargs)
+                return call_back(func, *args, **kwargs)
 
         return decorated
 
@@ -139,13 +140,13 @@ def custom_fwd(
         on = lu.is_autocast_enabled(device_type)
         if cast_inputs is None:
             ctx._fwd_used_autocast = on
-            return fwd(*args, **kwargs)
+            return call_back(fwd, *args, **kwargs)
         ctx._fwd_used_autocast = False
         if not on:
-            return fwd(*args, **kwargs)
+            return call_back(fwd, *args, **kwargs)
         with autocast(device_type, enabled=False):
             given = _cast(args, device_type, cast_inputs)
-            return fwd(*given, **_cast(kwargs, device_type, cast_inputs))
+            return call_back(fwd, *given, **_cast(kwargs, device_type, cast_inputs))
 
     return decorated
 
@@ -161,6 +162,6 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     def decorated(*args: Any, **kwargs: Any) -> Any:
         ctx = args[0]
         with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
-            return bwd(*args, **kwargs)
+            return call_back(bwd, *args, **kwargs)
 
     return decorated

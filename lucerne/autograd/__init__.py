@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools as _functools
-import importlib as _importlib
 from typing import Any
 
 from lucerne.autograd import function as function
 from lucerne.autograd import graph as graph
 from lucerne.autograd.variable import Variable as Variable
+from lucerne.base import forks as _forks
 from lucerne.tensor.autograd.api import backward as backward
 from lucerne.tensor.autograd.api import grad as grad
 from lucerne.tensor.autograd.function import Function as Function
@@ -25,13 +25,13 @@ __all__ = ["Variable", "backward", "grad"]
 # Loaded when first used: most programs never need them.
 _LAZY_MODULES = frozenset({"forward_ad", "functional", "profiler", "profiler_util"})
 
-_Mapping.load = _functools.partial(_importlib.import_module, "lucerne.func.vmap")
+_Mapping.load = _functools.partial(_forks.import_module, "lucerne.func.vmap")
 
 
 def __getattr__(name: str) -> Any:
     """Load a module, or a function of one, when it is first asked for."""
     if name in _LAZY_MODULES:
-        return _importlib.import_module(f"lucerne.autograd.{name}")
+        return _forks.import_module(f"lucerne.autograd.{name}")
     if name in ("gradcheck", "gradgradcheck"):
-        return getattr(_importlib.import_module("lucerne.tensor.autograd.gradcheck"), name)
+        return getattr(_forks.import_module("lucerne.tensor.autograd.gradcheck"), name)
     raise AttributeError(f"module 'lucerne.autograd' has no attribute {name!r}")

@@ -5,7 +5,6 @@ A backend moves bytes and compiles graphs; nobody imports one, `get` loads it by
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from lucerne.backends.bills import bill as bill
@@ -22,6 +21,7 @@ from lucerne.backends.registry import on_host as on_host
 from lucerne.backends.registry import outside as outside
 from lucerne.backends.registry import register as register
 from lucerne.backends.registry import write as write
+from lucerne.base import forks
 from lucerne.base.device import HOST as HOST
 
 _SETTINGS = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")
@@ -30,5 +30,5 @@ _SETTINGS = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_eins
 
 def __getattr__(name: str) -> Any:
     if name in _SETTINGS:
-        return importlib.import_module(f"lucerne.backends.{name}")
+        return forks.import_module(f"lucerne.backends.{name}")
     raise AttributeError(f"module 'lucerne.backends' has no attribute {name!r}")

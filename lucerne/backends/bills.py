@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from lucerne.base import forks
 from lucerne.base.config import config
 
 
@@ -42,7 +42,7 @@ class Bill:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(sorted(self._entries.values(), key=lambda e: -e.seconds))

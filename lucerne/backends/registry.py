@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from lucerne.backends.api import Backend
 from lucerne.backends.handshake import check
 from lucerne.base import device as dev
-from lucerne.base import notices
+from lucerne.base import forks, notices
 from lucerne.base.config import config
 from lucerne.base.device import HOST
 
@@ -90,7 +89,7 @@ def _load_host() -> Backend:
 
 def _load(name: str) -> Backend:
     if name in _IN_TREE:
-        made: Backend = importlib.import_module(f"lucerne.backends.{name}").make()
+        made: Backend = forks.import_module(f"lucerne.backends.{name}").make()
         return made
     point = _entry_points().get(name)
     if point is None:

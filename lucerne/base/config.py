@@ -48,6 +48,9 @@ class Config:
     """How much the programs on disk may take; the ones unused for longest go first."""
     verify_passes: bool = True
     """Check a graph after each pass of the compiler."""
+    verify_fusion: bool = False
+    """Check every kernel of several ops: its loops read each value where it is made, and go through
+    memory as it lies. One that does not is not used, and a warning says so."""
     most_captures: int = 8
     """How many versions of one function are compiled before it runs as it is."""
     most_breaks: int = 1000

@@ -42,7 +42,7 @@ def default_complex() -> dt.dtype:
 
 def dtype_of_number(value: object) -> dt.dtype:
     """The type a Python number has on its own."""
-    return dtype_of_number_type(type(value))
+    return dtype_of_number_type(value.__class__)  # (of a symbolic size: int)
 
 
 def dtype_of_number_type(kind: type) -> dt.dtype:

@@ -38,8 +38,16 @@ class Cache:
     """
 
     def __init__(
-        self, folder: str, limit_bytes: int, suffix: str = ".kernel", what: str = "compiled kernels"
+        self,
+        folder: str,
+        limit_bytes: int,
+        suffix: str = ".kernel",
+        what: str = "compiled kernels",
+        inside: str = "",
     ) -> None:
+        """`inside`: the folder that holds this one, which has to be the user's own as well: who
+        may write there may put another folder in this one's place."""
+        self.inside = inside
         self.folder, self.limit, self.suffix, self.what = folder, limit_bytes, suffix, what
         self.hits = self.misses = self.refused = 0
         self.used: dict[bytes, None] = {}
@@ -55,23 +63,31 @@ class Cache:
         """A handle of the folder, or None (with one warning) if it can't be trusted."""
         if not hasattr(os, "geteuid") or os.open not in os.supports_dir_fd:
             return None
+        if self.inside:
+            outer = self._trusted(self.inside)
+            if outer is None:
+                return None
+            os.close(outer)
+        return self._trusted(self.folder)
+
+    def _trusted(self, folder: str) -> int | None:
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
-            self._warn(f"it can't be opened ({error.strerror})")
+            self._warn(folder, f"it can't be opened ({error.strerror})")
             return None
         found = os.fstat(handle)
         if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
             return handle
         os.close(handle)
         whose = found.st_uid == os.geteuid()
-        self._warn("others may write to it" if whose else "it belongs to another user")
+        self._warn(folder, "others may write to it" if whose else "it belongs to another user")
         return None
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, folder: str, why: str) -> None:
         warnings.warn(
-            f"{self.what} are not kept: the folder {self.folder!r} is not used, because {why}",
+            f"{self.what} are not kept: the folder {folder!r} is not used, because {why}",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -17,6 +17,18 @@ from contextlib import contextmanager
 from typing import Any
 
 
+class Symbolic:
+    """A number that is an expression of sizes (see `ir.symbolic`): no `int`, no `float`."""
+
+    __slots__ = ()
+
+
+class Guarding:
+    """How many traces with such numbers are under way, in all threads."""
+
+    count = 0
+
+
 class Use:
     """Something a captured function took for granted; `holds` says whether it is still so."""
 
@@ -33,6 +45,11 @@ class Use:
 
     def holds(self) -> bool:
         return self.check()
+
+
+IN_KEY = ("in key",)
+"""Facts of a use that says nothing more, when a program is stored, than that code is the same: the
+program is found by its code."""
 
 
 class _Watch(threading.local):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex, overload
 
 from lucerne.base import layout as lo
+from lucerne.base.numbers import Guarding, Symbolic
 
 Shape = tuple[int, ...]
 
@@ -62,7 +63,30 @@ class Size(tuple[int, ...]):
         return Size, (tuple(self),)
 
 
-def _size(at: int, value: Any) -> int:
+class SymbolicSize(Size):
+    """A shape with symbolic sizes: another number of dimensions is seen before they are compared,
+    so that nothing is decided by sizes then."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return Size
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple) and len(other) != len(self):
+            return False
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+def _size(at: int, value: Any) -> Any:
+    if isinstance(value, Symbolic) and isinstance(value, int):
+        return value
     try:
         return int(value.__index__())
     except (AttributeError, TypeError):
@@ -229,10 +253,16 @@ def broadcast_strides(shape: Sequence[int], strides: Sequence[int], target: Sequ
     return (0,) * lead + tuple(tail)
 
 
-@functools.lru_cache(maxsize=4096)
 def elementwise_strides(target: Shape, operands: tuple[tuple[Shape, Shape], ...]) -> Shape:
     """Strides of an element-wise result: the operands' common memory order, as torch chooses it."""
-    same_shape = all(shape == target for shape, _ in operands)
+    if Guarding.count:  # symbolic sizes are no keys
+        return _elementwise_strides.__wrapped__(target, operands)
+    return _elementwise_strides(target, operands)
+
+
+@functools.lru_cache(maxsize=4096)
+def _elementwise_strides(target: Shape, operands: tuple[tuple[Shape, Shape], ...]) -> Shape:
+    same_shape = all(len(shape) == len(target) and shape == target for shape, _ in operands)
     if same_shape and operands:
         fast = _uniform_strides(target, operands)
         if fast is not None:

@@ -88,6 +88,16 @@ def user_place() -> Place | None:
     return _user_place(sys._getframe(1)) if names is None else _owned(sys._getframe(1), names)
 
 
+def place_of_error(error: BaseException) -> Place | None:
+    """The user's line that an error comes from, the innermost one; None: there is none."""
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        if is_users(trace.tb_frame.f_code):
+            place = trace.tb_frame.f_code, trace.tb_lineno
+        trace = trace.tb_next
+    return place
+
+
 def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
     """The user's line, and the innermost module that runs it."""
     found = _user_place(frame)

@@ -6,16 +6,16 @@ rest of the package.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
+from lucerne.base import forks
 from lucerne.ir import dispatch
 
 
 def compile(model: Any, **options: Any) -> Any:
     """`compiled.compile`, see there."""
-    return importlib.import_module("lucerne.capture.compiled").compile(model, **options)
+    return forks.import_module("lucerne.capture.compiled").compile(model, **options)
 
 
 class Exporting:
@@ -26,19 +26,19 @@ class Exporting:
 
 def is_capturing() -> bool:
     """Whether a function is being captured now, in this thread."""
-    return any(getattr(x, "captures", False) for x in dispatch.state.kernel_level)
+    return dispatch.capturing()
 
 
 def refuse(what: str, reason: str | None = None) -> None:
     """Raise if a function is being captured, which can't hold what happens here."""
     if is_capturing():
-        found = importlib.import_module("lucerne.capture.fake")
+        found = forks.import_module("lucerne.capture.fake")
         raise found.CaptureError(what if reason is None else f"{what}: {reason}")
 
 
 def stored_part(name: str) -> Any:
     """A module of `lucerne.capture.stored`, loaded when it is first asked for."""
-    return importlib.import_module(f"lucerne.capture.stored.{name}")
+    return forks.import_module(f"lucerne.capture.stored.{name}")
 
 
 def reset() -> None:
@@ -50,4 +50,4 @@ def reset() -> None:
 
 def mark_dynamic(t: Any, index: Any) -> None:
     """`families.mark_dynamic`, see there."""
-    importlib.import_module("lucerne.capture.families").mark_dynamic(t, index)
+    forks.import_module("lucerne.capture.families").mark_dynamic(t, index)

@@ -57,3 +57,24 @@ class Arriving:
                     first = first.select(0, 0)
                 g = g + -(first < -float("inf")).to(g.dtype)
         return g
+
+
+def feeding(edges: Sequence[Any]) -> list[int]:
+    """Which of some results others of them were computed from: what arrives at those from outside
+    is not all of their gradient."""
+    if len(edges) < 2:
+        return []
+    places: dict[tuple[int, int], int] = {(id(node), nr): k for k, (node, nr) in enumerate(edges)}
+    found: set[int] = set()
+    seen: set[int] = set()
+    todo = [node for node, _ in edges]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        for edge in node.next_edges:
+            if edge is not None:
+                found.add(places.get((id(edge[0]), edge[1]), -1))
+                todo.append(edge[0])
+    return sorted(found - {-1})

@@ -161,6 +161,23 @@ KINDS: dict[str, Kind] = {
                 "call it from Python code (a loop instead of sort, a method instead of %s), or "
                 "outside of the compiled function",
             ),
+            (
+                "hook",
+                "{what} is called in the backward pass, where it does more than compute with "
+                "gradients",
+                "nothing needs to be done: it runs there, between two graphs; for one graph, do "
+                "no more than compute in it",
+            ),
+            (
+                "internal error",
+                "making a program of this part raised {what}",
+                "nothing needs to be done: it runs as Python; please report it",
+            ),
+            (
+                "identity",
+                "{what} depends on which object or memory it is, not on its value",
+                "decide by values, shapes or a flag, or decide outside of the function",
+            ),
         ],
         start=1,
     )

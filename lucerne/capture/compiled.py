@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import types
 import weakref
 from collections.abc import Iterable
@@ -16,16 +15,20 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.backends.steps import StepError
-from lucerne.base import notices
+from lucerne.base import forks, notices
 from lucerne.base.config import config
-from lucerne.capture import ledger, words
+from lucerne.capture import faults, ledger, words
 from lucerne.capture.backward import ONE_AT_A_TIME
 from lucerne.capture.entry import MISSED, Entry
+from lucerne.capture.fake import CaptureError
 from lucerne.capture.options import ACTIONS, MODES, Maker, Options
+from lucerne.capture.second import Again
 from lucerne.capture.stored.store import HIT, Asked
 from lucerne.capture.tree import flatten
 from lucerne.capture.versions import Versions
 from lucerne.ir import dispatch
+from lucerne.tensor.autograd.graph import sees_each_op
+from lucerne.tensor.autograd.saved import hooks as saved_hooks
 from lucerne.tensor.base import TensorBase
 
 _state = dispatch.state
@@ -35,7 +38,7 @@ ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 def _making() -> Any:
     """What captures and compiles: a process that finds its programs on disk never needs it."""
-    return importlib.import_module("lucerne.capture.making")
+    return forks.import_module("lucerne.capture.making")
 
 
 def _compiled_half(*given: Any) -> Any:
@@ -55,12 +58,17 @@ class Compiled:
 
     def __init__(self, fn: Any, options: Options) -> None:
         self.fn, self.options = fn, options
-        options.compile_half = _compiled_half
+        options.compile_half, options.tell = _compiled_half, faults.Teller(self)
         self.entries: list[Entry] = []
         self.versions = Versions()
         self.files: list[tuple[str, str]] | None = None
         """The files of code that ran while it was captured; None: not known."""
         self.given_up: str | None = None
+        self.is_full = False
+        """Whether it was given up because it has enough versions. Those go on being used, so that
+        the numbers which a seed gives for some arguments stay what they were."""
+        self.faults: list[Any] = []
+        """Errors inside of the compiler, and what they cost (`faults.Fault`)."""
         self.breaks: list[Any] = []
         """Where it could not be one graph, each place (a `Break`) once."""
         self.segmented: Any = None
@@ -80,33 +88,73 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         latest = self.latest
-        seen = _state.call_level or _state.kernel_level
+        seen = _state.call_level or _state.kernel_level or _state.special
         if latest is not None and latest.flat == len(args) and not kwargs and not seen:
-            found = latest.quick(args)
+            try:
+                found = latest.quick(args)
+            except Exception as error:
+                return self._raised(latest, args, kwargs, error)
             if found is not MISSED:
                 return found
-        if self.given_up is not None or seen:
+        if (self.given_up is not None or seen) and not self._is_for_versions():
             return self.fn(*args, **kwargs)
         leaves: list[Any] = []
-        shape = flatten((args, kwargs), leaves)
-        entry: Any = self.versions.find(leaves, shape)
-        if entry is None and self.segmented is None:
-            with ONE_AT_A_TIME:
-                entry = self.versions.find(leaves, shape)
-                other = None if entry is not None else self._elsewhere(leaves)
-                if other is not None:
-                    return other(*args, **kwargs)
-                entry = entry or self._instance(leaves, shape)
-                if entry is None:
-                    entry = self._anew(args, kwargs, leaves, shape)
+        try:
+            entry = self._version(args, kwargs, leaves)
+        except Exception as error:
+            if faults.goes_through(error) or (
+                self.options.fullgraph and isinstance(error, CaptureError)
+            ):
+                raise
+            entry = error
         if entry is None:
             if self.segmented is None:
                 return self.fn(*args, **kwargs)
             return _making().in_parts(self, args, kwargs)
         if isinstance(entry, Exception):
             return _making().as_it_is(self, args, kwargs, entry)
+        if isinstance(entry, Compiled):
+            return entry(*args, **kwargs)
         self.latest = entry
-        return entry.run(leaves) if entry.shadow is None else entry.shadow(args, kwargs, leaves)
+        try:
+            if entry.shadow is None:
+                return entry.run(leaves, (args, kwargs))
+            return entry.shadow(args, kwargs, leaves)
+        except Exception as error:
+            return self._raised(entry, args, kwargs, error)
+
+    def _is_for_versions(self) -> bool:
+        """Asked of a call in special circumstances. A checkpoint computes again what an earlier
+        call has saved: by the version that call took, even if no more are made."""
+        if _state.call_level or _state.kernel_level or sees_each_op():
+            return False
+        return self.given_up is None or self.is_full or bool(self.entries and saved_hooks.stack)
+
+    def _version(self, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
+        """What is to make a call, whose leaves are put into the list: a version, the same function
+        for another device, None (it runs in parts, or as it is), or what making one raised."""
+        shape = flatten((args, kwargs), leaves)
+        entry: Any = self.versions.find(leaves, shape)
+        ends = self.given_up is not None and not self.is_full
+        if entry is not None or self.segmented is not None or ends:
+            return entry
+        with ONE_AT_A_TIME:
+            found: Any = (
+                self.versions.find(leaves, shape)
+                or self._elsewhere(leaves)
+                or self._instance(leaves, shape)
+            )
+            if found is None and not self.is_full:
+                found = self._anew(args, kwargs, leaves, shape)
+            return found
+
+    def _raised(self, entry: Entry, args: Any, kwargs: Any, error: Exception) -> Any:
+        """A version has raised. If it leaves nothing behind, the function runs as it is: it raises
+        the same, or the fault is ours (unless somebody else's function runs the graph)."""
+        ours = self.options.maker is None and entry.is_repeatable(error)
+        if not ours or faults.goes_through(error):
+            raise error
+        return _making().as_it_is(self, args, kwargs, error)
 
     @property
     def stands_for(self) -> Any:
@@ -142,7 +190,9 @@ class Compiled:
         """Forget all versions, and that it was given up."""
         self.entries.clear()
         self.latest, self.given_up, self.segmented, self._families = None, None, None, None
+        self.is_full = False
         self.breaks.clear()
+        self.faults.clear()
         self.versions, self.number_attempts, self.by_value = Versions(), _ATTEMPTS, set()
 
     @property
@@ -166,8 +216,12 @@ class Compiled:
         """A version for sizes that were not traced, if there is a capture for all sizes."""
         if self._families is None:  # nothing was captured yet
             return None
-        found: Entry | None = _making().instance(self, leaves, shape)
-        return found
+        making = _making()
+        with faults.costs(self, faults.NO_SIZES):
+            found: Entry | None = making.instance(self, leaves, shape)
+            return found
+        self._families.give_up()
+        return None
 
     def _anew(
         self, args: Any, kwargs: Any, leaves: list[Any], shape: Any
@@ -176,36 +230,51 @@ class Compiled:
         if sum(e.cache != HIT for e in self.entries) >= config.most_captures:
             count, why = len(self.entries), self.why(leaves, shape)
             self.give_up(f"it was compiled {count} times already; this time because: {why}")
+            self.is_full = True
             return None
+        before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST
             with ledger.compiling(self.fn, kind, self.why(leaves, shape)) as row:
                 entry = self._make(args, kwargs, leaves, shape)
-                (_making() if self.options.dump or config.dump else ledger).note(row, self, entry)
-        except ledger.CompileBudgetError:
-            raise
+                with faults.costs(self, faults.NO_NOTE):
+                    dumps = self.options.dump or config.dump
+                    (_making() if dumps else ledger).note(row, self, entry)
         except Exception as error:
+            if faults.goes_through(error):
+                raise
+            before.put_back()
             failed: Exception | None = _making().failed(self, error)
             return failed
+        entry.again = Again(self.fn, entry)
         if entry.cache == HIT:
             return self._from_disk(leaves, entry)
         self.entries.append(entry)
         self.versions.add(leaves, entry)
         if not entry.guards.given and not entry.guards.reach.numbers:
-            self.families.learn(entry.captured, entry.guards, leaves)
-        self.watch(entry)
+            with faults.costs(self, faults.NO_SIZES):
+                self.families.learn(entry.captured, entry.guards, leaves)
+        with faults.costs(self, faults.NO_NOTE):
+            self.watch(entry)
         return entry
 
     def _make(self, args: Any, kwargs: Any, leaves: list[Any], shape: Any) -> Entry:
         """A new version; composites that the backend turns down for these metas are taken apart."""
         while True:
             try:
-                asked = Asked(self.fn, self.options, leaves, shape)
+                asked = self.ask(leaves, shape)
                 found: Entry = asked.entry or _making().made(self, asked, args, kwargs)
                 return found
             except StepError as error:
                 if error.graph is None or not self.options.whole.refuse(error.graph):
                     raise
+
+    def ask(self, leaves: list[Any], shape: Any) -> Asked:
+        """Look into the programs on disk."""
+        with faults.costs(self, faults.NO_STORE):
+            return Asked(self.fn, self.options, leaves, shape)
+        self.options.too_large = True  # it is not asked again
+        return Asked(self.fn, self.options, leaves, shape)
 
     def _from_disk(self, leaves: list[Any], entry: Entry) -> Entry:
         """It was not captured here: nothing can be learned from it about other sizes."""
@@ -237,7 +306,7 @@ class Compiled:
 
     def give_up(self, why: str) -> None:
         """Run uncompiled from now on, and say so."""
-        self.given_up = why
+        self.given_up, self.is_full = why, False
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
         notices.warn(f"{name} runs uncompiled: {why}", stacklevel=4)
 

@@ -144,7 +144,7 @@ def while_loop(
 
 def _as_tuple(fn: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
-        found = fn(*args)
+        found = dispatch.call_inside(fn, *args)
         return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
     return run
@@ -214,7 +214,7 @@ class _Scanning:
 
         def step() -> Any:
             now, x = rebuild(shapes[0], iter(carry)), rebuild(shapes[1], iter(row))
-            found = self.fn(now, x)
+            found = dispatch.call_inside(self.fn, now, x)
             if not isinstance(found, (tuple, list)) or len(found) != 2:
                 raise CaptureError("scan: combine_fn returns a pair, the next carry and an output")
             return tuple(found)

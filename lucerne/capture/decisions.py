@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lucerne.base import defaults
 from lucerne.base.where import Place, is_users
 from lucerne.capture import breaks
+from lucerne.capture.arrays import ARRAYS, base_of, written_by
 from lucerne.capture.breaks import Break
 from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, NATIVE, Decision, Stop, is_entered
 from lucerne.capture.bytecode.targets import python_function
-from lucerne.capture.entry import circumstances
 from lucerne.capture.fake import is_fake
+from lucerne.capture.looked import REFUSED
 from lucerne.capture.reach import is_module, is_optimizer
-from lucerne.capture.watch import foreign_in, handler_that_does_more, written_in
+from lucerne.capture.watch import apart, apart_in, foreign_in, handler_that_does_more, written_in
 from lucerne.ir import dispatch
 from lucerne.tensor.autograd.modes import Switch
 from lucerne.tensor.base import TensorBase, plain_types
@@ -37,6 +38,8 @@ def calls_user_code(module: Any) -> bool:
     if not type(module).__module__.startswith("lucerne."):
         return True
     own = module.__dict__
+    if module._has_any_global_hook():
+        return True
     if any(own.get(k) for k in own if k.endswith("hooks")):
         return True
     return any(calls_user_code(m) for m in module._modules.values() if m is not None)
@@ -89,13 +92,38 @@ def handler_among(given: Iterable[Any]) -> str | None:
     return None
 
 
+_SETTERS = frozenset(
+    (
+        "set_num_threads", "set_num_interop_threads", "set_flush_denormal", "set_printoptions",
+        "use_deterministic_algorithms", "set_deterministic_debug_mode", "set_warn_always",
+        "set_float32_matmul_precision", "set_default_device", "set_default_tensor_type",
+    )
+)  # fmt: skip
+"""Functions of ours that set something for the whole process."""
+
+
 def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     """A call of something of ours: not if user code that it calls back does more than ops."""
     if fn is id and given and isinstance(given[0], TensorBase) and is_fake(given[0]):
         return stop_for(breaks.made("values", None, "id()"))
+    if isinstance(fn, weakref.ReferenceType):
+        # (Guards would have to hold what it finds, and so keep it alive.)
+        return stop_for(breaks.made("identity", None, "a weak reference"))
+    if isinstance(getattr(fn, "__self__", None), TensorBase):
+        name = getattr(fn, "__name__", "")
+        if name in REFUSED:
+            return stop_for(breaks.made("identity", None, f"Tensor.{name}()"))
+    if getattr(fn, "__name__", "") in _SETTERS and type(fn) is types.FunctionType and is_ours(fn):
+        return stop_for(breaks.made("write", None, f"{fn.__name__}()"))
     more = handler_among((fn, getattr(fn, "__self__", None), *given))
     if more is not None:
         return stop_for(breaks.made("callback", None, more))
+    if apart:
+        called = () if isinstance(fn, types.BuiltinFunctionType) else (fn, *_owner(fn))
+        for x in (*called, *given):
+            name = None if isinstance(x, TensorBase) else apart_in(x)
+            if name is not None:
+                return stop_for(breaks.made("hook", None, name))
     if may_call_back(fn):
         for x in (fn, getattr(fn, "__self__", None), *given):
             found = foreign_in(x)
@@ -109,11 +137,17 @@ def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     return NATIVE
 
 
+def _owner(fn: Any) -> tuple[Any, ...]:
+    return (fn.__self__,) if hasattr(fn, "__self__") else ()
+
+
 def changes_owner(fn: Any) -> bool:
     """Whether it is a method of ours that changes the object it belongs to, and not in tensors: of
-    a scheduler, a hook's handle, or one that registers something with a module."""
+    a scheduler, a hook's handle, or one that registers something with a module or a tensor."""
     owner = getattr(fn, "__self__", None)
-    if owner is None or isinstance(owner, (TensorBase, type, types.ModuleType)):
+    if isinstance(owner, TensorBase):
+        return getattr(fn, "__name__", "") in _REGISTERS
+    if owner is None or isinstance(owner, (type, types.ModuleType)):
         return False
     if is_module(owner):
         return fn.__name__.startswith(("register_", "load_state_dict", "add_module"))
@@ -122,6 +156,11 @@ def changes_owner(fn: Any) -> bool:
     if isinstance(owner, Switch):
         return False  # what it keeps is for its own end
     return type(owner).__module__.startswith("lucerne.")
+
+
+_REGISTERS = ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")
+"""Methods of tensors that something outlives the call by: a tensor made inside is the call's own.
+"""
 
 
 def decision_for(fn: Any) -> Decision:
@@ -156,6 +195,56 @@ def at_hand(frame: Frame) -> str:
     return "this line"
 
 
+_HASHES = {"BUILD_SET": 1, "BUILD_MAP": 2, "SET_ADD": 1, "MAP_ADD": 2}
+"""Instructions that put keys into sets and dicts, and how many values go with each."""
+
+
+def hashes_given(frame: Frame, looked: Any) -> Stop | None:
+    """A stop before what stands for a tensor becomes a key: two of them may be one next time."""
+    op = frame.decoded.ops[frame.ip]
+    width = _HASHES.get(op.name)
+    if width is None:
+        return None
+    count = op.argument * width if op.name.startswith("BUILD") else width
+    for key in frame.stack[len(frame.stack) - count :: width]:
+        if isinstance(key, TensorBase) and is_fake(key) and looked.is_outside(key):
+            return stop_for(breaks.made("identity", None, "a tensor as a key"))
+    return None
+
+
+def large_array(x: Any) -> Stop:
+    """A stop before an array is looked at that is too large to be compared."""
+    return stop_for(breaks.made("numpy", None, f"a large {type(x).__name__}"))
+
+
+def writes_array(fn: Any, args: Any, kwargs: Any, birth: Any) -> Stop | None:
+    """A stop before a native call that writes to an array which was there before."""
+    for x in written_by(fn, args, kwargs):
+        if not birth.is_new(x) or not birth.is_new(base_of(x)):
+            return stop_for(breaks.made("write", None, f"{breaks.name_of(fn)} of an array"))
+    return None
+
+
+def array_in_place(frame: Frame, birth: Any) -> Stop | None:
+    """A stop before `a += 1` of an array that was there before."""
+    op = frame.decoded.ops[frame.ip]
+    if op.name != "BINARY_OP" or not str(op.argument).endswith("="):
+        return None
+    left = frame.stack[-2]
+    if not isinstance(left, ARRAYS) or birth.is_new(left) is birth.is_new(base_of(left)) is True:
+        return None
+    return stop_for(breaks.made("write", None, "an array"))
+
+
+def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:
+    """A stop before a stand-in for a tensor is looked up among real ones, by its hash."""
+    if not isinstance(key, TensorBase) or not isinstance(container, (dict, set, frozenset)):
+        return None
+    if not is_fake(key) or birth.is_new(container):
+        return None
+    return stop_for(breaks.made("identity", None, "a tensor as a key"))
+
+
 def foreign_item(container: Any, key: Any) -> Stop:
     """A stop before something foreign is asked by `[]`."""
     kind = breaks.kind_of_home(type(container).__module__.partition(".")[0])
@@ -175,21 +264,3 @@ def stop_for(found: Break) -> Stop:
 def stop_with(error: BaseException) -> Stop:
     """A stop that carries an error out of the machine."""
     return Stop("again", error)
-
-
-class Switches:
-    """Grad mode, autocast and the like, as they are now."""
-
-    def __init__(self) -> None:
-        self.grad, self.inference, self.cast = (
-            _state.grad_enabled, _state.inference, _state.cast,
-        )  # fmt: skip
-        self.dtype = defaults.get_default_dtype()
-        self.now = circumstances()
-
-    def restore(self) -> None:
-        """Set them as they were."""
-        _state.inference, _state.cast = self.inference, self.cast
-        _state.grad_enabled = self.grad
-        defaults.set_default_dtype(self.dtype)
-        _state.refresh()

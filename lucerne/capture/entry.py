@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from types import FunctionType
@@ -10,34 +9,33 @@ from typing import Any
 
 from lucerne.base import defaults
 from lucerne.base.changes import Changes
+from lucerne.base.forks import once
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat
 from lucerne.capture import guard_code, wrappers
-from lucerne.capture.backward import attach, used_up
+from lucerne.capture.arrays import ARRAYS, MOST_BYTES, contents, size_of
+from lucerne.capture.backward import Call, attach, used_up
 from lucerne.capture.reach import Reach
-from lucerne.capture.recorder import cover_of
-from lucerne.capture.slots import tensor_in
-from lucerne.capture.trace import (
+from lucerne.capture.sources import (
     ARGUMENT,
     COVER,
     GRADIENT,
     HELD,
     INNER,
-    KEY,
     NUMBER,
     SLOT,
-    Captured,
-    Outcome,
     Source,
 )
-from lucerne.capture.tree import LEAF, rebuild
+from lucerne.capture.sources import tensor_of as tensor_of
+from lucerne.capture.trace import Captured, Outcome
+from lucerne.capture.tree import LEAF, Kept, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
 from lucerne.tensor.into import bump
-from lucerne.tensor.random_api import new_key
+from lucerne.tensor.random_api import mark, take_back
 
 _state = dispatch.state
 
@@ -50,6 +48,7 @@ def circumstances() -> tuple[Any, ...]:
         _state.inference,
         None if cast is None else cast.number,
         defaults.get_default_dtype(),
+        defaults.DefaultDevice.get(),
     )
 
 
@@ -82,7 +81,9 @@ class Guards:
                 self.tensors.append((k, x._meta, x._needs_grad, type(x)))
         self.wrapped = wrappers.Alike(leaves, reach.tensors.values()) or None
         """What is asked of tensors that answer ops themselves; None: there are none."""
-        self.none_grads = captured.none_grads
+        self.facts = captured.facts
+        self.free = [f for f in self.facts if not f.is_fixed]
+        """Those that `unchanged` does not look at, as they are about arguments."""
         self.covered = captured.covered
         self.read_grads = [s.thing for s in captured.sources if s.kind == GRADIENT]
         self.grad_metas = {
@@ -96,16 +97,16 @@ class Guards:
         )
         """Whether some arguments lie in one memory."""
 
-    @functools.cached_property
+    @once
     def _code(self) -> tuple[str, Any]:
-        return guard_code.written(self.reach, self.uses, self.circumstances)
+        return guard_code.written(self.reach, self.uses, self.circumstances, self.facts)
 
     @property
     def source(self) -> str:
         """The text of `unchanged`."""
         return self._code[0]
 
-    @functools.cached_property
+    @once
     def unchanged(self) -> Any:
         """Whether the surroundings are as they were: a function made for these guards."""
         return self._code[1]
@@ -119,7 +120,7 @@ class Guards:
             return "the arguments are put together in another way"
         now = circumstances()
         if now != self.circumstances:
-            return f"grad mode, inference, autocast or default dtype changed: {now}"
+            return f"grad mode, inference, autocast, default dtype or device changed: {now}"
         for k, meta, needs_grad, kind in self.tensors:
             x: Any = leaves[k]
             if type(x) is not kind:
@@ -152,15 +153,17 @@ class Guards:
             return broken
         for first, member, start, nbytes in self.covered:
             t, other = tensor_of(member, leaves), tensor_of(first, leaves)
+            if t is None or other is None:
+                return "a gradient is None that was there"
             same = t._storage.buffer is other._storage.buffer and t._storage.nbytes == nbytes
             if not same or t._offset != start:
                 return "tensors share memory in another way"
         for use in self.uses:
             if not use.holds():
                 return f"no longer true: {use.text}"
-        for owner in self.none_grads:
-            if tensor_of(owner, leaves).grad is not None:
-                return "a gradient is there already, it was None"
+        for fact in self.facts:
+            if not fact.holds(leaves):
+                return f"no longer true: {fact}"
         for owner in self.read_grads:
             grad = tensor_of(owner, leaves).grad
             free = not sizes and owner.kind == ARGUMENT
@@ -173,6 +176,8 @@ def _equal(x: Any, value: Any) -> bool:
     """Whether another object is as good as the one that was captured: a plain value, or one whose
     class is not the user's (a device, an enum) and says so."""
     kind = type(x)
+    if isinstance(x, ARRAYS) and kind is type(value):
+        return size_of(x) <= MOST_BYTES and contents(x) == contents(value)
     if kind is not type(value) or (type(kind.__eq__) is FunctionType and _is_users(kind)):
         return False
     if kind is float or kind is complex:
@@ -209,23 +214,6 @@ def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
         where, start = first.setdefault(id(t._storage.buffer), (k, at))
         found.append((where, at - start))
     return tuple(found)
-
-
-def tensor_of(source: Source, leaves: Sequence[Any]) -> Any:
-    """The tensor that a source names in this call."""
-    if source.kind == ARGUMENT:
-        return leaves[source.index]
-    if source.kind == GRADIENT:
-        return tensor_of(source.thing, leaves).grad
-    if source.kind == SLOT:
-        return tensor_in(source.thing, source.index)
-    if source.kind == INNER:
-        return getattr(tensor_of(source.thing, leaves), source.name)
-    if source.kind == COVER:
-        return cover_of(tensor_of(source.thing, leaves))
-    if source.kind == KEY:
-        return new_key(source.thing)
-    return source.thing
 
 
 _GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT, INNER)
@@ -281,6 +269,8 @@ class Entry:
         self.cleared = [e.owner for e in captured.effects]
         self.calls = 0
         self.joint: Any = None
+        self.again: Any = None
+        """How to make a call once more, uncompiled (`second.Again`); None: it is part of one."""
         self.written = written
         self.stages = stages
         self.launch: Any = getattr(runner, "launch", None)
@@ -289,10 +279,12 @@ class Entry:
         self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
+        outcomes = [x for x in captured.leaves if type(x) is Outcome]
+        self.inferred = sorted({x.index for x in outcomes if x.inference and not x.of_input})
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
         self.returns_result = (
             type(only) is Outcome
-            and not _state.inference
+            and not (_state.inference or self.inferred)
             and not (only.of_input or only.offset or only.requires_grad or captured.effects)
             and not captured.counted
             and only.itself is None
@@ -301,6 +293,7 @@ class Entry:
             and only.index == 0
         )
         """Whether the first result as it is, and nothing else, is what a call leaves behind."""
+        self.kept = any(type(x) is Kept for x in captured.leaves)
         self.flat = self._flat()
         self._tell_runner()
 
@@ -310,7 +303,7 @@ class Entry:
         (kind, leaves), named = guards.shape[1]
         plain = kind is tuple and all(x is LEAF for x in leaves) and not named[1]
         unread = len(guards.tensors) != sum(s.kind == ARGUMENT for s in self.given)
-        rest = guards.values or guards.none_grads or guards.read_grads or unread
+        rest = guards.values or guards.read_grads or unread
         rest = rest or guards.given or guards.wrapped is not None
         shares = guards.shares or guards.covered
         usable = plain and not rest and self.launch is not None and not shares
@@ -335,6 +328,16 @@ class Entry:
         if expect is not None:
             expect(self.flags)
 
+    def is_repeatable(self, error: Exception) -> bool:
+        """Whether a call that has raised leaves nothing behind: then the function may run instead.
+        What a program writes to is written; anything else is done when it has run."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code is not Entry._finish.__code__:
+            trace = trace.tb_next
+        captured = self.captured
+        done = trace is not None and bool(captured.effects or captured.stored or captured.counted)
+        return not (self.written or done)
+
     def fits(self, leaves: Sequence[Any]) -> bool:
         """Whether the tensors it would read and write, those of the surroundings as well, are laid
         out as they were; what `launch` looks at in machine code."""
@@ -352,28 +355,54 @@ class Entry:
             return MISSED
         if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
             return MISSED  # before anything is cleared
+        for fact in guards.free:
+            if not fact.holds(leaves):
+                return MISSED
         for k, t in guards.same:  # an argument that the function finds elsewhere too
             if leaves[k] is not t:
                 return MISSED
+        states: list[Any] = []
+        grads: list[Any] = []
         for owner in self.cleared:
-            state_of(tensor_of(owner, leaves)).grad = None
+            state = state_of(tensor_of(owner, leaves))
+            states.append(state)
+            grads.append(state.grad)
+            state.grad = None
+        before = mark() if self.key else None
         if self.in_order:
             second = leaves
         else:
             second = tuple([tensor_of(s, leaves) for s in self.given])
-        results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
-        if results is None:
+        try:
+            results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
+        except BaseException:
+            self._undo(states, grads, before)
+            raise
+        if results is None:  # nothing has happened yet
+            self._undo(states, grads, before)
             return MISSED
         self.calls += 1
         if self.returns_result:
             return results[0]
         return self._finish(leaves, (*self.held, *second), results)
 
-    def run(self, leaves: Sequence[Any]) -> Any:
+    def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
+        """`given`: the arguments that have these leaves; only needed if some are returned."""
         self.calls += 1
+        before = mark() if self.key else None
         arguments = [tensor_of(s, leaves) for s in self.sources]
-        for owner in self.cleared:
-            state_of(tensor_of(owner, leaves)).grad = None
+        states = [state_of(tensor_of(owner, leaves)) for owner in self.cleared]
+        grads = [state.grad for state in states]
+        for state in states:
+            state.grad = None
+        try:
+            results = self._run(arguments)
+        except BaseException:
+            self._undo(states, grads, before)
+            raise
+        return self._finish(leaves, arguments, results, given)
+
+    def _run(self, arguments: Sequence[Any]) -> Any:
         numbers = tuple([x.now() for x in self.numbers])
         results = None
         if self.launch is not None:
@@ -384,15 +413,29 @@ class Entry:
             self.runner(arguments, numbers, results)
             for k in self.written:
                 bump(arguments[k])
-        return self._finish(leaves, arguments, results)
+        return results
+
+    @staticmethod
+    def _undo(states: Sequence[Any], grads: Sequence[Any], before: Any) -> None:
+        """The program has not run: gradients and the generator are as they were."""
+        for state, grad in zip(states, grads, strict=True):
+            state.grad = grad
+        if before is not None:
+            take_back(before)
 
     def _finish(
-        self, leaves: Sequence[Any], arguments: Sequence[Any], results: Sequence[Any]
+        self,
+        leaves: Sequence[Any],
+        arguments: Sequence[Any],
+        results: Sequence[Any],
+        given: Any = None,
     ) -> Any:
         captured = self.captured
         if _state.inference:
             for r in results:
                 r._storage.inference = True
+        for k in self.inferred:
+            results[k]._storage.inference = True
         made = _Results(leaves, arguments, results)
         for effect in captured.effects:
             if effect.outcome is not None:
@@ -407,7 +450,9 @@ class Entry:
             inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
             saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
             numbers = tuple([x.now() for x in self.joint.numbers])
-            attach(self.joint, inputs, saved, captured, out, numbers)
+            call = None if self.again is None else Call(self.again, leaves, arguments)
+            attach(self.joint, inputs, saved, captured, out, numbers, call)
+            self._make_views(out, results)
         if captured.checks:
             self._raise_if_wrong(out)
         for slot, shape, first in captured.stored:
@@ -417,14 +462,31 @@ class Entry:
         if captured.stored or captured.counted:  # others must look; this entry has just looked
             Changes.count += 1
             self.guards.reach.seen_changes = Changes.count
+        if self.kept:
+            out = [x.now(given) if type(x) is Kept else x for x in out]
         if captured.shape is LEAF:
             return out[0]
         return rebuild(captured.shape, iter(out))
 
+    def _make_views(self, out: list[Any], results: Sequence[Any]) -> None:
+        """Views that are left beside their base, which has its history now."""
+        made: dict[int, Any] = {}
+        for k, x in enumerate(self.captured.leaves):
+            if type(x) is Outcome and x.view_of is not None:
+                if id(x) not in made:
+                    start = results[x.index]._offset + x.offset
+                    with set_grad_enabled(True):
+                        made[id(x)] = out[x.view_of].as_strided(
+                            tuple(x.meta.shape), x.meta.strides, start
+                        )
+                out[k] = made[id(x)]
+
     def _raise_if_wrong(self, out: Sequence[Any]) -> None:
         for leaf, error in self.captured.checks:
             if out[leaf]:
-                raise error()
+                found: Any = error()
+                found.is_for_caller = True  # eager's own words: the function need not run for them
+                raise found
 
 
 class _Results:
@@ -470,5 +532,8 @@ class _Results:
         apart = x.tangent is not None and not base._needs_grad  # (all of an argument's memory)
         if apart or (base._needs_grad and not x.requires_grad):
             return make_tensor(base._storage, base._offset + x.offset, x.meta)
+        if x.meta.dtype is not base._meta.dtype:  # (none that needs a gradient, see `Capture`)
+            start = base._offset * base._meta.dtype.itemsize // x.meta.dtype.itemsize
+            return make_tensor(base._storage, start + x.offset, x.meta)
         with set_grad_enabled(_state.grad_enabled and not x.is_leaf):
             return base.as_strided(tuple(x.meta.shape), x.meta.strides, base._offset + x.offset)

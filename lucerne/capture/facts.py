@@ -7,14 +7,16 @@ builtin, and switches that were asked for. Guards compare them like any other pl
 
 from __future__ import annotations
 
+import builtins
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lucerne.capture.arrays import MOST_BYTES, contents, size_of
 from lucerne.capture.bytecode.targets import find_in_class, python_function
 from lucerne.capture.heap import Birth
-from lucerne.capture.places import Asked, InClass, Place, is_known_home
+from lucerne.capture.places import LATER, Asked, InClass, Place, is_known_home
 from lucerne.capture.slots import MISSING, PLAIN
 from lucerne.tensor.base import TensorBase
 
@@ -40,11 +42,11 @@ class Facts:
     >>> from lucerne.capture.heap import Birth
     >>> facts, scope = Facts(Birth(lambda x: True)), {}
     >>> facts.builtin(scope, "len")
-    >>> [str(place) for place in facts.held()]
-    ['len']
+    >>> [str(place) for place in facts.held()]  # that the scope has none, and what Python's is
+    ['len', 'len']
     >>> scope["len"] = max
-    >>> facts.held()
-    []
+    >>> len(facts.held())
+    1
     """
 
     def __init__(self, birth: Birth, passing: Callable[[Any], bool] | None = None) -> None:
@@ -82,6 +84,7 @@ class Facts:
             self._found_under(fn.__self__, target)
         elif type(fn) is not types.FunctionType:
             self._found_under(fn, target)
+            self.of_class(type(fn), "__call__")
         elif args:
             self._found_under(args[0], target)
             if target.__name__ == "__get__" and len(args) > 1:
@@ -154,13 +157,34 @@ class Facts:
         """A module of ours is called: somebody may put another `forward` into its class."""
         kind = type(module)
         if is_known_home(kind.__module__):
-            self._note(InClass(kind), "forward", find_in_class(kind, "forward"))
+            for name in ("forward", "__call__"):
+                self._note(InClass(kind), name, find_in_class(kind, name))
+
+    def of_tensor(self, t: Any, key: str) -> None:
+        """An attribute or method of a tensor was read: somebody may patch its class."""
+        kind = type(t)
+        if is_known_home(kind.__module__):
+            found = find_in_class(kind, key)
+            if found is not None:
+                self._note(InClass(kind), key, found, f"{kind.__name__}.{key}")
+        else:
+            self.of_class(kind, key)
+
+    def array(self, x: Any) -> bool:
+        """The contents of an array were looked at; False: it is too large to be compared."""
+        if self.birth.is_new(x):
+            return True
+        if size_of(x) > MOST_BYTES:
+            return False
+        self._note(Asked(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}")
+        return True
 
     # ---- names and switches --------------------------------------------------------------------
 
     def builtin(self, scope: dict[str, Any], name: str) -> None:
-        """A builtin was read in a scope where nothing has its name."""
+        """A builtin was read in a scope where nothing has its name; somebody may patch it."""
         self._note(scope, name, MISSING, name)
+        self._note(builtins.__dict__, name, builtins.__dict__.get(name, MISSING), name)
 
     def of_python_module(self, module: types.ModuleType, key: str) -> None:
         """An attribute of a module of Python's or ours was read: somebody may patch it."""
@@ -180,7 +204,8 @@ class Facts:
                 self._note(Asked(fn, ()), "", fn(), name)
         elif type(fn) is _CACHED:
             kept = fn.cache_info()
-            self._note(Asked(_is_kept, (fn, kept.hits + 1, kept.currsize)), "", True, name)
+            asked = Asked(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
+            self._note(asked, "", LATER, name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
 
@@ -192,11 +217,19 @@ class Facts:
 _CACHED = type(functools.lru_cache(lambda: None))
 
 
-def _is_kept(fn: Any, hits: int, size: int) -> bool:
-    """Whether a cached function still has the result that it gave: clearing sets counts back. (If
-    it had none, the user's function was called by native code, and everything is compared.)"""
-    now = fn.cache_info()
-    return bool(now.hits >= hits and now.currsize >= size)
+class _Cached:
+    """What a cached function gives. It is only asked if it still has what it gave: clearing sets
+    its counts back. (If it had nothing, the user's function was called by native code, and
+    everything is compared.)"""
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], hits: int, size: int) -> None:
+        self.fn, self.args, self.hits, self.size = fn, args, hits, size
+        self.is_over = False
+
+    def __call__(self) -> Any:
+        now = self.fn.cache_info()
+        self.is_over = self.is_over or now.hits < self.hits or now.currsize < self.size
+        return MISSING if self.is_over else self.fn(*self.args)
 
 
 _UNCHANGEABLE = 1 << 8

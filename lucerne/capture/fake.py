@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from lucerne.base.device import device as Device
-from lucerne.ir.meta import TensorMeta
+from lucerne.base.numbers import Symbolic
+from lucerne.ir.meta import TensorMeta, starting_at
+from lucerne.ir.symbolic import plain
+from lucerne.tensor.autograd.node import Node
 from lucerne.tensor.base import make_tensor
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.tensor import Tensor
@@ -52,8 +55,12 @@ def expose(tensors: Iterable[Any]) -> None:
 class NoBytes:
     """Stands where a storage has its memory; storages over one of these share it."""
 
-    __slots__ = ()
+    __slots__ = ("symbolic_size",)
     address = 0
+
+    def __init__(self) -> None:
+        self.symbolic_size: Any = None
+        """In bytes, where that follows from symbolic sizes; None: as its storage says."""
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise DataNeededError(NO_VALUES)
@@ -68,9 +75,33 @@ def fake_storage(memory: NoBytes, nbytes: int, device: Device) -> Storage:
 
 def fake_tensor(meta: TensorMeta) -> Any:
     """A new tensor over memory of its own that does not exist."""
-    storage = fake_storage(NoBytes(), meta.span * meta.dtype.itemsize, meta.device)
-    return make_tensor(storage, 0, meta)
+    nbytes = meta.span * meta.dtype.itemsize
+    memory = NoBytes()
+    if isinstance(nbytes, Symbolic):
+        memory.symbolic_size = nbytes
+    storage = fake_storage(memory, plain(nbytes), meta.device)
+    return make_tensor(storage, 0, starting_at(meta, 0))
+
+
+def fit_storage(t: Any, meta: TensorMeta, memory: NoBytes) -> None:
+    """Tell what stands for the memory of a tensor how large it is, if its meta has symbols and
+    fills it."""
+    filled = not t._offset and t._meta.span * t._meta.dtype.itemsize == t._storage.nbytes
+    if filled and isinstance(meta.span, Symbolic):
+        memory.symbolic_size = meta.span * meta.dtype.itemsize
 
 
 def is_fake(t: Any) -> bool:
     return type(t._storage.buffer) is NoBytes
+
+
+class StandIn(Node):
+    """History of a stand-in for a tensor that somebody else computed."""
+
+    __slots__ = ()
+    is_unknown = True
+
+    def apply(self, grads: Sequence[Any]) -> list[Any]:
+        raise CaptureError(
+            "the function calls backward() through a tensor that was computed outside of it"
+        )

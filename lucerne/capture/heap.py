@@ -18,14 +18,14 @@ from typing import Any
 from lucerne.capture.bytecode.frame import UNSET, Frame
 from lucerne.capture.reach import is_module, is_optimizer
 from lucerne.capture.slots import PLAIN
-from lucerne.ir.symbols import SymInt
+from lucerne.ir.symbolic import SymFloat, SymInt
 from lucerne.tensor.base import TensorBase
 
 MOST = 4096
 """Of larger containers nothing is looked at."""
 _DEEPEST = 12
 _CLOSED = ("lucerne.", "numpy.", "builtins.")
-_FLAT = (*PLAIN, SymInt, type(Ellipsis), type(NotImplemented), range)
+_FLAT = (*PLAIN, SymInt, SymFloat, type(Ellipsis), type(NotImplemented), range)
 
 
 def is_plain(x: Any) -> bool:

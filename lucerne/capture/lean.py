@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lucerne.backends.steps import StepError
-from lucerne.capture import wrappers
+from lucerne.capture import faults, wrappers
 from lucerne.capture.backward import Joint
 from lucerne.ir.graph import Graph
 from lucerne.loops.stages import Stages
@@ -30,6 +30,8 @@ class Lean:
     """Numbers of the nodes that add up what two others bring."""
     constants: dict[int, Any]
     compile: Compile
+    tell: Callable[[Exception, str], None]
+    """What hears of errors of ours."""
 
     def __call__(self, arrives: tuple[bool, ...]) -> Joint | None:
         joint, graph = self.joint, self.graph
@@ -40,7 +42,11 @@ class Lean:
             gradients = [None if x is None else _among(x, fewer, graph) for x in joint.gradients]
             stages = Stages()
             runner, program = self.compile(fewer.graph, self.constants, stages)
-        except (*UNFIT, StepError):
+        except StepError:
+            return None
+        except Exception as error:
+            if not isinstance(error, UNFIT) or faults.is_ours(error):
+                self.tell(error, faults.WHOLE_BACKWARD)
             return None
         left = [m for m, there in zip(joint.tangents, arrives, strict=True) if there]
         return Joint(

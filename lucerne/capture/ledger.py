@@ -31,6 +31,9 @@ _SHOWN = 24
 class CompileBudgetError(RuntimeError):
     """More was compiled than a budget allows."""
 
+    is_for_caller = True
+    """See `faults.goes_through`."""
+
 
 @dataclass
 class Row:

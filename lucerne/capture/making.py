@@ -18,8 +18,8 @@ from lucerne.backends.steps import StepError
 from lucerne.base.config import config
 from lucerne.base.device import device as Device
 from lucerne.base.given_ints import GivenInt
-from lucerne.base.where import Place, describe, is_users
-from lucerne.capture import breaks, counting, dump, given, ledger
+from lucerne.base.where import place_of_error
+from lucerne.capture import breaks, counting, dump, faults, given, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
@@ -34,6 +34,7 @@ from lucerne.capture.narrow import narrow
 from lucerne.capture.options import Options
 from lucerne.capture.reach import Reach
 from lucerne.capture.replay import setting_of
+from lucerne.capture.second import Again
 from lucerne.capture.segments import Segmented
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
 from lucerne.capture.stored.store import Asked
@@ -57,7 +58,7 @@ _STAGES = frozenset(("count_draws", "fuse", "heads"))
 
 def families_of(fn: Any, options: Options) -> Families:
     """What is known about a function's captures for all sizes: nothing yet."""
-    return Families(Through(fn), options.whole, options.dynamic)
+    return Families(Through(fn), options.whole, options.dynamic, options.tell)
 
 
 def check_disabled(off: frozenset[str]) -> None:
@@ -121,8 +122,9 @@ def made(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
     if earlier is not None and compiled.number_attempts and not asked.options.shadow:
         try:
             return _with_numbers(compiled, asked, earlier, places, outside)
-        except Exception:  # here they are a part of the program; what is wrong else is told below
+        except Exception as error:  # here they are a part of the program
             compiled.number_attempts -= 1
+            compiled.options.tell.perhaps(error, faults.NO_NUMBERS)
     try:
         return _captured(compiled, asked, args, kwargs)
     except CounterError as found:
@@ -145,7 +147,7 @@ def _with_numbers(
 def _counting(compiled: Any, asked: Asked, found: CounterError) -> Entry:
     """A version of a function that changes a number outside, `self.step += 1`."""
     outside: list[Any] = []
-    broken = breaks.made("write", _user_place(found), found.shown)
+    broken = breaks.made("write", place_of_error(found), found.shown)
     while asked.options.shadow <= 0 and len(compiled.entries) < counting.MOST_VERSIONS:
         outside.append(found.place)
         try:
@@ -154,7 +156,8 @@ def _counting(compiled: Any, asked: Asked, found: CounterError) -> Entry:
             found = more
             if len(outside) == counting.MOST_COUNTERS:
                 break
-        except Exception:  # it runs in parts; what is wrong else is told there
+        except Exception as error:  # it runs in parts
+            compiled.options.tell.perhaps(error, faults.NO_NUMBERS)
             break
     raise BreakError(broken)
 
@@ -243,11 +246,12 @@ def instance(compiled: Any, leaves: list[Any], shape: Any) -> Entry | None:
     try:
         why = compiled.why(leaves, shape)
         with ledger.compiling(compiled.fn, ledger.SIZES, why) as row:
-            asked = Asked(compiled.fn, compiled.options, leaves, shape)
+            asked = compiled.ask(leaves, shape)
             entry = asked.entry or Building(captured, guards, compiled.options).entry()
             if asked.entry is None:
                 asked.keep(entry, compiled.files)
-            note(row, compiled, entry)
+            noted(row, compiled, entry)
+            entry.again = Again(compiled.fn, entry)
     except (StepError, MutationError, CaptureError):
         return None  # tracing says what is wrong, or what must be taken apart
     compiled.versions.add_instance(leaves, entry)
@@ -261,8 +265,14 @@ def part(
     """A version of a part of the function; `kind` and `why` are for the ledger."""
     with ledger.compiling(compiled.fn, kind, why) as row:
         entry = Building(captured, guards, compiled.options, stages).entry()
-        note(row, compiled, entry)
+        noted(row, compiled, entry)
     return entry
+
+
+def noted(row: ledger.Row, compiled: Any, entry: Entry) -> None:
+    """`note`, which may fail."""
+    with faults.costs(compiled, faults.NO_NOTE):
+        note(row, compiled, entry)
 
 
 def note(row: ledger.Row, compiled: Any, entry: Entry) -> None:
@@ -284,7 +294,7 @@ def failed(compiled: Any, error: Exception) -> Exception | None:
 
 def _break(compiled: Any, error: Exception) -> None:
     """It can't be one graph: from now on it runs in parts, if the machine knows its code."""
-    found = breaks.of_error(error, _user_place(error))
+    found = breaks.of_error(error, place_of_error(error))
     made = Segmented(compiled.fn, compiled)
     handled = made.is_possible() and found.kind in ("write", "changing value")
     if compiled.options.fullgraph and not handled:
@@ -301,13 +311,11 @@ def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
     """If the function itself raises, that is what its caller sees (with what it had written until
     then); else the fault is ours."""
     result = compiled.fn(*args, **kwargs)
-    stage = getattr(error, "stage", "")
-    where = f" in the stage {stage!r}" if stage else ""
-    text = f"{type(error).__name__}{where}: {_with_line(error)}"
-    why = f"capturing or compiling it raised {text}"
+    why = f"capturing or compiling it raised {faults.in_words(error)}"
     if compiled.options.fullgraph:
         raise CaptureError(why) from error
-    compiled.give_up(why)
+    compiled.given_up = why
+    faults.tell(compiled, error, faults.UNCOMPILED)
     return result
 
 
@@ -328,22 +336,7 @@ def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
         return  # (evidence is kept of plain tensors only)
     told = entry, options, compiled.fn, options.shadow, options.shadow_action
     entry.shadow = PartShadow(*told, compiled.give_up) if part else Shadow(*told)
-
-
-def _user_place(error: BaseException) -> Place | None:
-    """The user's line that an error comes from."""
-    place, trace = None, error.__traceback__
-    while trace is not None:
-        if is_users(trace.tb_frame.f_code):
-            place = trace.tb_frame.f_code, trace.tb_lineno
-        trace = trace.tb_next
-    return place
-
-
-def _with_line(error: BaseException) -> str:
-    """What an error says, with the user's line that it comes from."""
-    place = _user_place(error)
-    return str(error) if place is None else f"{error} ({describe(place)})"
+    entry.shadow.tell = lambda error: faults.tell(compiled, error, faults.NO_NOTE)
 
 
 class Building:
@@ -393,9 +386,12 @@ class Building:
         entry = self._entry(runner, program)
         tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
         entry.joint = made = self._backward(halves, tangents)
+        made.tell = self.options.tell
         if len(tangents) > 1:
             graph, constants = halves.backward, halves.saved_constants
-            made.make_lean = Lean(made, graph, sums_of(graph), constants, self._compiled)
+            made.make_lean = Lean(
+                made, graph, sums_of(graph), constants, self._compiled, self.options.tell
+            )
         return entry
 
     def _backward(self, halves: Halves, tangents: list[Value]) -> Joint:
@@ -415,7 +411,7 @@ class Building:
         runner, program = self._compiled(halves.backward, constants, stages)
         return Joint(
             runner, saved, [t.meta for t in tangents], program.results, self.captured.gradients,
-            self.captured.wanted, stages, halves.report, numbers,
+            self.captured.wanted, stages, halves.report, numbers, self.captured.backward_uses,
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lucerne.capture.noted import Noted, inside, slot_names
-from lucerne.capture.places import Place
+from lucerne.capture.places import InClass, Place, is_known_home
 from lucerne.capture.reach import CLOSED, Reach, has_hooks, is_module
 from lucerne.capture.slots import Table, Variable
 from lucerne.capture.trace import HELD, Captured
@@ -36,6 +36,7 @@ def narrow(reach: Reach, captured: Captured) -> None:
     places = [p for p in noted.places.values() if p.at not in loose]
     places += _slotted(noted)
     places += noted.facts.places.values()
+    places += _of_handlers(reach)
     _name(places, reach)
     held = [p for p in places if p.holds()]
     because = noted.everything
@@ -43,7 +44,7 @@ def narrow(reach: Reach, captured: Captured) -> None:
         because = because or "tracing changes what the function reads"
     if any(map(has_hooks, reach.tensors.values())):
         because = because or "a tensor that it reaches has hooks"
-    if reach.handled:
+    if reach.handlers:
         because = because or "a class of tensors answers ops itself, and nobody sees what it reads"
     reach.places = held
     if not because and _unexplained(reach, noted, captured):
@@ -81,6 +82,20 @@ def _slotted(noted: Noted) -> Iterator[Place]:
                 place = Place(x, name, None)
                 place.value = place.now()
                 yield place
+
+
+def _of_handlers(reach: Reach) -> Iterator[Place]:
+    """What classes hold that answer ops themselves: nobody sees what their code reads of it."""
+    for kind in dict.fromkeys(reach.handlers):
+        names = {
+            n for base in kind.__mro__ if not is_known_home(base.__module__) for n in vars(base)
+        }
+        for name in sorted(names - _OF_EVERY_CLASS):
+            store = InClass(kind)
+            yield Place(store, name, store.find(name), f"{kind.__name__}.{name}")
+
+
+_OF_EVERY_CLASS = frozenset(("__dict__", "__weakref__", "__module__", "__doc__"))
 
 
 def _name(places: list[Place], reach: Reach) -> None:

@@ -27,10 +27,12 @@ from lucerne.base.where import is_users
 from lucerne.capture import breaks
 from lucerne.capture.bytecode.hooks import Stop, is_entered
 from lucerne.capture.bytecode.tracebacks import is_stand_in, profiling
-from lucerne.capture.decisions import is_ours
+from lucerne.capture.decisions import is_ours, may_call_back
 from lucerne.capture.heap import Birth, is_plain
+from lucerne.capture.noted import calls_users
 from lucerne.capture.scalars import by_value, for_ops, plain_number
 from lucerne.capture.watch import handler_that_does_more
+from lucerne.ir import dispatch
 from lucerne.tensor.base import TensorBase
 
 _EXAMPLES: tuple[Any, ...] = (
@@ -154,8 +156,14 @@ class Natives:
             self._refuse_writes(fn, args)
             return by_value(fn, args, kwargs)
         args, kwargs = for_ops(fn, args, kwargs)
-        with profiling(None):
+        with profiling(self._told if self._comes_back(fn, args, kwargs) else None):
             return fn(*args, **kwargs)
+
+    @staticmethod
+    def _comes_back(fn: Any, args: Any, kwargs: Any) -> bool:
+        """Whether something of ours may come to user code. Where it calls that by `call_back`, it
+        runs in the machine; if it calls some in another way, nobody sees it there."""
+        return may_call_back(fn) and any(map(calls_users, (fn, *args, *kwargs.values())))
 
     def _refuse_writes(self, fn: Any, args: Any) -> None:
         """Native functions that change what they are given, or call a method that does."""
@@ -177,6 +185,8 @@ class Natives:
             return run()
 
     def _told(self, frame: types.FrameType, event: str, given: Any) -> None:
+        if not dispatch.capturing():
+            return  # how an op computes shapes is no matter of the function
         code = frame.f_code
         users = is_entered(code) and code.co_name != "__del__" and not is_stand_in(code)
         if users and (code.co_filename == "<string>" or _is_standard(code.co_filename)):

@@ -19,16 +19,18 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from lucerne.base.where import is_users
+from lucerne.capture.arrays import ARRAYS, base_of
 from lucerne.capture.bytecode.frame import UNSET, Frame
-from lucerne.capture.bytecode.hooks import Access, is_entered
+from lucerne.capture.bytecode.hooks import NOTHING, Access, is_entered
 from lucerne.capture.bytecode.targets import find_in_class
-from lucerne.capture.decisions import calls_user_code
+from lucerne.capture.decisions import calls_user_code, large_array
 from lucerne.capture.facts import Facts
 from lucerne.capture.heap import Birth, is_plain
 from lucerne.capture.liveness import slots_of
 from lucerne.capture.places import KNOWN_HOMES, Place
 from lucerne.capture.reach import CLOSED, is_module, is_optimizer, parts_of_module
 from lucerne.capture.slots import MISSING, MOST, PLAIN
+from lucerne.capture.tree import Kept
 from lucerne.ir import dispatch
 from lucerne.tensor.base import TensorBase, plain_types
 
@@ -51,6 +53,9 @@ _NAMES_ALL = tuple(
 """Builtins that look at variables without naming them."""
 _ONLY_KIND = (isinstance, issubclass, type, callable, id)
 """Builtins that ask an object for no more than its class, or which object it is."""
+_ATTRIBUTES = (getattr, hasattr)
+FINDS = frozenset(("index", "count", "remove", "__contains__"))
+"""Methods of containers that look for something, by identity first."""
 _DEEPEST = 5
 _MANY = 256
 
@@ -75,25 +80,30 @@ class Arguments:
         """By number of a variable of the first frame: leaves that it may hold."""
         self.first: Frame | None = None
         self.read: set[int] = set()
-        for tree in (*args, *kwargs.values()):
-            self._walk(tree)
+        self.paths: dict[int, tuple[Any, ...]] = {}
+        """By id of a container: where it is in (args, kwargs)."""
+        for k, tree in enumerate(args):
+            self._walk(tree, (0, k))
+        for name, tree in kwargs.items():
+            self._walk(tree, (1, name))
 
-    def _walk(self, tree: Any) -> Any:
+    def _walk(self, tree: Any, path: tuple[Any, ...]) -> Any:
         """In the order of `tree.flatten`."""
         kind = type(tree)
         begin = len(self.leaves)
         if kind is tuple or kind is list or (isinstance(tree, tuple) and hasattr(kind, "_fields")):
-            parts = {k: self._walk(x) for k, x in enumerate(tree)}
+            parts = {k: self._walk(x, (*path, k)) for k, x in enumerate(tree)}
         elif isinstance(tree, dict):
-            parts = {k: self._walk(x) for k, x in tree.items()}
+            parts = {k: self._walk(x, (*path, k)) for k, x in tree.items()}
         elif is_dataclass(tree) and not isinstance(tree, type):
             own = getattr(tree, "__dict__", None)
             names = list(kind.__dataclass_fields__) if own is None else list(own)
-            parts = {n: self._walk(getattr(tree, n)) for n in names}
+            parts = {n: self._walk(getattr(tree, n), (*path, n)) for n in names}
         else:
             self.leaves.append(tree)
             return begin
         self.trees[id(tree)] = tree, parts, range(begin, len(self.leaves))
+        self.paths[id(tree)] = path
         return tree
 
     def bind(self, frame: Frame) -> None:
@@ -126,6 +136,11 @@ class Arguments:
         elif part is None:
             self.read |= set(below)
 
+    def is_container(self, x: Any) -> bool:
+        """Whether it is a leaf for which another, equal one will do."""
+        equal = (set, frozenset, deque, bytearray)
+        return isinstance(x, equal) and any(x is leaf for leaf in self.leaves)
+
     def below(self, container: Any) -> list[Any]:
         """All of a container was read; its leaves."""
         below = self.trees[id(container)][2]
@@ -141,8 +156,9 @@ def is_key(x: Any) -> bool:
 class Noted:
     """What was read while a function was traced. `birth` tells what was made since."""
 
-    def __init__(self, birth: Birth, arguments: Arguments | None = None) -> None:
-        self.birth, self.arguments = birth, arguments
+    def __init__(self, birth: Birth, arguments: Arguments | None, looked: Any) -> None:
+        """`looked`: gets what is asked about tensors (a `looked.Looked`)."""
+        self.birth, self.arguments, self.looked = birth, arguments, looked
         self.everything = ""
         """Why everything counts that can be reached; empty: what was read does."""
         self.places: dict[tuple[int, Any], Place] = {}
@@ -180,6 +196,8 @@ class Noted:
             count = op.argument
         if name.startswith("CALL"):
             self._partials(frame)
+        elif name in ("CONTAINS_OP", "COMPARE_OP"):
+            self.looked.compared(*frame.stack[-2:])
         if count:
             for x in frame.stack[-count:]:
                 self.all_of(x)
@@ -215,8 +233,12 @@ class Noted:
                 self.arguments_of_super()
             if fn in _ONLY_KIND and not any(_asks_class(x) for x in given):
                 return
+            if fn in _ATTRIBUTES and given:  # the machine tells which
+                return
             if type(fn) is types.BuiltinFunctionType and self._looked_up(fn, given):
                 return
+        if getattr(fn, "__name__", "") in FINDS and given:
+            self.looked.compared(given[0], getattr(fn, "__self__", None))
         for x in given:
             self.all_of(x)
         if not isinstance(fn, type):
@@ -255,7 +277,13 @@ class Noted:
     def read(self, container: Any, key: Any, value: Any, how: Access, frame: Frame) -> None:
         """A value was read by a frame."""
         if isinstance(container, TensorBase):
+            if how is Access.ATTRIBUTE:
+                self.looked.attribute(container, key)
+                self.facts.of_tensor(container, key)
             return
+        if isinstance(value, TensorBase) and not self.birth.is_new(container):
+            self.looked.found[id(value)] = value
+        value = MISSING if value is NOTHING else value
         if not is_users(frame.code) and not is_module(container):
             self._read_by_us(container, key, value, how)
             return
@@ -339,6 +367,8 @@ class Noted:
             self.optimizers[id(container)] = container
         if is_module(container):
             self._of_module(container, key)
+            if isinstance(own, dict) and key in own and "_hooks" not in key:
+                self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif isinstance(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
         if isinstance(own, dict) and key in own:
@@ -373,16 +403,24 @@ class Noted:
         todo, seen = [x], set()
         while todo:
             x = todo.pop()
-            if is_plain(x) or x is UNSET:
+            if is_plain(x) or x is UNSET or type(x) is Kept:
                 continue
             if isinstance(x, TensorBase):
+                self.looked.touch(x)
                 if type(x) not in plain_types:
                     self.all(f"a {type(x).__name__} handles ops itself")
                 continue
+            if isinstance(x, types.FunctionType) and x.__dict__ and is_users(x.__code__):
+                self._all_of_dict(x.__dict__)
             known = id(x) in self.whole or id(x) in self.engine or id(x) in self.hooks
             if known or id(x) in seen:
                 continue
             seen.add(id(x))
+            if isinstance(x, ARRAYS):
+                if not self.facts.array(x):
+                    raise large_array(x)
+                todo.append(base_of(x))
+                continue
             if self.arguments is not None and id(x) in self.arguments.trees:
                 todo += self.arguments.below(x)
                 continue
@@ -396,6 +434,13 @@ class Noted:
                 self.facts.methods_of(x)
                 todo += inside(x)
 
+    def _all_of_dict(self, own: dict[str, Any]) -> None:
+        """The attributes of something that is compared in another way: somebody may write to its
+        `__dict__`."""
+        for key, value in list(own.items()):
+            if not key.startswith("_") and not self.birth.is_new(own):
+                self._place(own, key, value)
+
     def _all_of_module(self, module: Any) -> Iterator[Any]:
         for _, m in parts_of_module(module):
             known = self.modules.get(id(m))
@@ -406,6 +451,8 @@ class Noted:
             for t in (*m._parameters.values(), *m._buffers.values()):
                 self.all_of(t)
             ours = type(m).__module__.startswith("lucerne.")
+            if not ours:
+                self._all_of_dict(m.__dict__)
             for key, value in list(m.__dict__.items()):
                 own = key.startswith("_") if ours else key in _OF_MODULES or "_hooks" in key
                 if not own:

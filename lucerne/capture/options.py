@@ -51,6 +51,8 @@ class Options:
         self.compile_half: Any = None
         """`making.compiled_half` for those that do not load it: programs found on disk need it
         seldom."""
+        self.tell: Any = None
+        """What hears of errors inside of the compiler (`faults.Teller`)."""
         self.follows = False
         """Whether the backend is that of the device the tensors are on; else it was named."""
 

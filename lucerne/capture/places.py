@@ -53,6 +53,10 @@ class Asked:
         return self.fn(*self.args)
 
 
+LATER: Any = type("Later", (), {"__repr__": lambda self: "not known yet"})()
+"""The value of a place that is asked when the trace is over."""
+
+
 class Place:
     """One thing that was read: `store[key]` was `value` (MISSING: there was nothing).
 
@@ -110,6 +114,9 @@ class Place:
 
     def holds(self) -> bool:
         found = self.now()
+        if self.value is LATER:
+            self.value = found
+            return found is not MISSING
         return found is self.value or alike(found, self.value)
 
     def difference(self) -> str:
@@ -117,6 +124,23 @@ class Place:
         if isinstance(self.store, types.CellType) or self.name == self.key:
             return f"{self.key!r} is another object than when the function was captured"
         return f"{self} changed"
+
+    def quick(self, number: int, scope: dict[str, Any]) -> str | None:
+        """An expression that is true if the very same thing is found there, which is mostly so;
+        None: there is none that is faster than `line`. It may raise LookupError."""
+        store, key, value = self.store, self.key, self.value
+        if value is MISSING:
+            return None
+        if type(store) is dict and type(key) is str:
+            scope[f"s{number}"], scope[f"p{number}"] = store, value
+            return f"s{number}[{key!r}] is p{number}"
+        if type(store) is InClass and store.after is None and str.isidentifier(key):
+            kind = store.kind
+            plain = is_known_home(kind.__module__) or _is_itself(value)
+            if type(kind) is type and plain and getattr(kind, key, MISSING) is value:
+                scope[f"s{number}"], scope[f"p{number}"] = kind, value
+                return f"s{number}.{key} is p{number}"
+        return None
 
     def line(self, number: int, scope: dict[str, Any]) -> str:
         """The check as Python code; what it names is put into the scope."""

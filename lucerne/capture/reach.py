@@ -73,8 +73,8 @@ class Reach:
         """What is not compared, as the function never looked at it."""
         self.whole_because = ""
         """Why all that can be reached is compared."""
-        self.handled = False
-        """Whether code is among it that a class of tensors answers ops with."""
+        self.handlers: list[type] = []
+        """Classes of tensors that answer ops themselves."""
         self.always: set[int] = set()
         """Ids of dicts that are read by every call of a function: its keyword defaults."""
         self._alive: list[Any] = []
@@ -136,7 +136,7 @@ class Reach:
             member = getattr(kind, name, None)
             found = getattr(member, "__func__", member)
             if isinstance(found, types.FunctionType) and not found.__module__.startswith("lucerne"):
-                self.handled = True
+                self.handlers.append(kind)
                 self._code(found, 0)
 
     def _link(self, name: str, cell: Any, depth: int) -> None:
@@ -152,7 +152,7 @@ class Reach:
         if isinstance(found, type):
             self._class(found, depth)
         elif isinstance(found, types.FunctionType):
-            if not found.__module__.startswith("lucerne."):
+            if not str(found.__module__).startswith("lucerne."):
                 self._code(found, depth + 1)
         else:
             if isinstance(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):

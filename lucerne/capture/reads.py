@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lucerne.capture.arrays import ARRAYS, base_of
 from lucerne.capture.bytecode.frame import UNSET, Frame
+from lucerne.capture.decisions import large_array
 from lucerne.capture.facts import Facts
 from lucerne.capture.heap import MOST, Roots, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.reach import is_module, parts_of_module
@@ -28,8 +30,9 @@ Slot = tuple[int, int]
 class Reads:
     """What was read while a part was traced."""
 
-    def __init__(self, roots: Roots) -> None:
-        self.roots = roots
+    def __init__(self, roots: Roots, looked: Any) -> None:
+        """`looked`: gets what is asked about tensors (a `looked.Looked`)."""
+        self.roots, self.looked = roots, looked
         self.slots: set[Slot] = set()
         self.attributes: dict[int, set[str]] = {}
         """By id of an object that frames hold: the attributes that were read."""
@@ -59,7 +62,15 @@ class Reads:
             if self.facts is not None:
                 for _, m in parts_of_module(x):
                     self.facts.layer(m)
-        if is_plain(x) or isinstance(x, TensorBase) or is_fixed(x) or depth > _DEEPEST:
+        if isinstance(x, TensorBase):
+            self.looked.touch(x)
+            return
+        if isinstance(x, ARRAYS):
+            for a in (x, base_of(x)):
+                if isinstance(a, ARRAYS) and self.facts is not None and not self.facts.array(a):
+                    raise large_array(a)
+            return
+        if is_plain(x) or is_fixed(x) or depth > _DEEPEST:
             return
         if id(x) in self.whole or id(x) in self.contents:
             return
@@ -156,7 +167,7 @@ class Plan:
     def let_go(self) -> None:
         """Of the values of the frames it was made from: only what is compared is kept."""
         self.tensors, self.objects, self.held = [], [], _nothing
-        self.reads.facts = None
+        self.reads.facts = self.reads.looked = None
         self.reads.roots = Roots((), set())
 
     @property
@@ -188,8 +199,11 @@ class Plan:
             named = repr(key) if is_plain(key) else self._constant(key)
             missing = self._constant(MISSING)
             text, name = f"{at}.get({named}, {missing})", str(key)
-        else:
+        elif isinstance(store, (list, bytearray)):
             text, name = f"{at}[{key!r}]", f"item {key!r}"
+        else:  # a slot of an object
+            missing = self._constant(MISSING)
+            text, name = f"getattr({at}, {key!r}, {missing})", f"{type(store).__name__}.{key}"
         self._value(value, text, name, found_by_name=True)
 
     def _value(self, x: Any, place: str, name: str, found_by_name: bool = False) -> None:

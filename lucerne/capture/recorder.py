@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from lucerne.base import layout as lo
-from lucerne.base.numbers import GivenFloat
+from lucerne.base.exact import exact
+from lucerne.base.numbers import IN_KEY, GivenFloat, Guarding, Use, note
 from lucerne.base.seen import Seen, note_stack
 from lucerne.base.where import Origin, Place, owner_of, user_place
 from lucerne.capture.fake import CaptureError, DataNeededError, fake_tensor, is_fake
@@ -26,17 +27,16 @@ from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as
+from lucerne.ops.scalars import check_scalars, has_scalars_to_check
 from lucerne.ops.slicing import strided_view
 from lucerne.tensor import overrides, python_dispatch
-from lucerne.tensor.base import TensorBase, make_tensor
+from lucerne.tensor.base import TensorBase, make_tensor, offset_of
 from lucerne.tensor.eager import metas_of
+from lucerne.tensor.sparse.kinds import SparseTensor
+from lucerne.tensor.storage import bytes_of
 
 _AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
-
-
-class ProbeTouchedError(CaptureError):
-    """The function reads a gradient that may be None."""
 
 
 class Recorder(Interpreter):
@@ -44,6 +44,8 @@ class Recorder(Interpreter):
 
     level = "kernel"
     captures = True
+    knows_values = True
+    """Whether constants that the function computes are looked at (`known_tensor`)."""
 
     def __init__(self, whole: Any) -> None:
         self.graph = Graph()
@@ -52,8 +54,10 @@ class Recorder(Interpreter):
         """The tensor of each input of the graph."""
         self.origins: dict[tuple[Any, ...], Origin] = {}
         """What nodes of one line share."""
-        self.probes: set[int] = set()
-        """Memories that stand for gradients nobody should read."""
+        self.homes: dict[int, list[Any]] = {}
+        """By id of a storage: the tensors from outside that lie in it."""
+        self.is_outside: Callable[[Any], bool] = lambda t: False
+        """Set by who traces: whether a tensor was there before."""
         self.known_inputs: set[Value] = set()
         self.met: list[Any] = []
         """Every tensor from outside, those that are read through a cover included."""
@@ -79,6 +83,8 @@ class Recorder(Interpreter):
         self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
         self._numbers: dict[int, Value] = {}
         self._kept: list[Any] = []
+        self.histories: dict[int, tuple[Any, Any]] = {}
+        """Real tensors that were met, by id, and what autograd knew of them then."""
         self.refusal: CaptureError | None = None
         """What was raised last because a graph can't hold it: a function may catch it."""
 
@@ -90,6 +96,7 @@ class Recorder(Interpreter):
         self.known_inputs.add(value)
         self.outside.append(t)
         self.met.append(t)
+        self._remember(t)
         self._roots[id(t._storage.buffer)] = value, t
         self._know(t, value)
         return value
@@ -119,6 +126,20 @@ class Recorder(Interpreter):
                     "outside"
                 )
                 raise self.refusal
+
+    def function(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: bool
+    ) -> Any:
+        """A user's Function runs: its methods have to stay the same."""
+        names = ("forward", "setup_context", "backward")
+        before = [getattr(function, name) for name in names]
+
+        def same() -> bool:
+            return [getattr(function, name) for name in names] == before
+
+        if not function.__module__.startswith("lucerne."):
+            note(Use(f"the methods of {function.__name__}", same, IN_KEY))
+        return NotImplemented
 
     def tangent(self, t: Any) -> Value:
         """Make the gradient of a result an input of the graph."""
@@ -174,29 +195,58 @@ class Recorder(Interpreter):
             return self.number(x) if type(x) is GivenFloat else x
         found = self._of_object(x)
         if found is None:
+            owner = None if is_fake(x) else self._home(x)
+            if owner is not None:  # a view or `detach()` of it: it may lie elsewhere next time
+                self.value(owner)
             found = self._by_place.get(_place(x))
             if found is None:
-                found = self._other_reading(x)
-            elif not is_fake(x):
+                found = self._other_reading(x, owner is not None)
+            elif not is_fake(x) and owner is None:
                 self._join(x)  # a second tensor over the same elements
             self._values[id(x)] = found, _place(x)
             self._kept.append(x)  # so that no id is used twice
+            self._remember(x)
         return found
 
-    def _other_reading(self, t: Any) -> Value:
+    def _remember(self, t: Any) -> None:
+        """A tensor that is there afterwards too: its history is not that of a trace."""
+        while t is not None and not is_fake(t):
+            self.histories.setdefault(id(t), (t, t._auto))
+            t = None if t._view is None else t._view.base
+
+    def changed_histories(self) -> list[tuple[Any, Any]]:
+        """Real tensors that the trace gave another history, and the one they had."""
+        found = []
+        for t, before in self.histories.values():
+            now = t._auto
+            was = None if before is None else before.grad_fn
+            if now is not before and now is not None and now.grad_fn is not was:
+                found.append((t, before))
+        return found
+
+    def _home(self, t: Any) -> Any:
+        """The tensor from outside whose memory reads one that was made since; None: it is from
+        outside itself."""
+        found = self.homes.get(id(t._storage), ())
+        if not found or self.is_outside(t) or any(x is t for x in found):
+            return None
+        exact = [x for x in found if x._offset == t._offset and x._meta.shape == t._meta.shape]
+        return (exact or found)[0]
+
+    def _other_reading(self, t: Any, is_view: bool) -> Value:
         """A tensor nobody made by an op we saw: from outside, or the same memory read otherwise."""
         known = self._roots.get(id(t._storage.buffer))
+        if isinstance(t, SparseTensor):
+            raise CaptureError("a sparse tensor is computed: its shape depends on the data")
         if known is None:
-            if id(t._storage.buffer) in self.probes:
-                raise ProbeTouchedError("a gradient is read")
             if is_fake(t):
                 raise CaptureError("a tensor of another capture is used: return it from there")
             return self.meet(t, shared=True)
-        if not is_fake(t):
+        if not is_fake(t) and not is_view:
             self._join(t)
         base, first = known
         meta = t._meta
-        at = t._offset - first._offset
+        at = offset_of(t) - offset_of(first)
         if meta.dtype is not first._meta.dtype:
             raise CaptureError("one memory is read as tensors of different types")
         args = (base, tuple(meta.shape), meta.strides, at)
@@ -225,6 +275,13 @@ class Recorder(Interpreter):
         inputs, nodes = mark
         del self.graph.inputs[inputs:], self.outside[inputs:]
         del self.graph.nodes[nodes:]
+        left = {*self.graph.inputs, *(v for n in self.graph.nodes for v in n.outputs)}
+        self._values = {k: x for k, x in self._values.items() if x[0] in left}
+        self._by_place = {k: v for k, v in self._by_place.items() if v in left}
+        self._roots = {k: x for k, x in self._roots.items() if x[0] in left}
+        self._numbers = {k: v for k, v in self._numbers.items() if v in left}
+        self.known_inputs &= left
+        self.constants &= left
 
     # ---- what the dispatcher calls -------------------------------------------------------------
 
@@ -264,8 +321,8 @@ class Recorder(Interpreter):
 
     def known_tensor(self, t: Any) -> Any | None:
         """A tensor with the values that this one has at every call; None: they are not known."""
-        if type(self) is not Recorder or not self.has_seen(t):
-            return None  # (the values of a trace for all sizes are those of one of them)
+        if not self.knows_values or not self.has_seen(t):
+            return None
         constants = frozenset(self.constants)
         return known_values(self.graph, constants, self.outside, self.value(t))
 
@@ -371,16 +428,18 @@ class Recorder(Interpreter):
 
     def _own_results(self, op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
         metas = metas_of(op, args)
-        key = (op, *(type(m) if k == "n" else m for m, k in zip(metas, op.kinds, strict=True)))
+        if Guarding.count:  # expressions are no keys
+            return mistakes.asked_metas(op, metas, args)
+        kinds = zip(metas, op.kinds, strict=True)
+        key = (op, *[type(m) if k == "n" else exact(m) if k == "s" else m for m, k in kinds])
         try:
-            return self._metas[key]
-        except (KeyError, TypeError):
-            pass
-        results = mistakes.asked_metas(op, metas, args)
-        try:
-            self._metas[key] = results
+            results = self._metas.get(key)
         except TypeError:  # a static that can't be a key
-            return results
+            return mistakes.asked_metas(op, metas, args)
+        if results is None:
+            results = self._metas[key] = mistakes.asked_metas(op, metas, args)
+        if has_scalars_to_check(op, results[0].dtype):
+            check_scalars(op, args, results[0].dtype)
         return results
 
 
@@ -391,10 +450,11 @@ def _place(t: Any) -> Any:
 def fills_memory(t: Any) -> bool:
     """Whether it has every byte of its memory, each once."""
     meta: TensorMeta = t._meta
-    return meta.is_dense and not t._offset and meta.numel * meta.dtype.itemsize == t._storage.nbytes
+    size = bytes_of(t._storage)
+    return bool(meta.is_dense and not offset_of(t) and meta.numel * meta.dtype.itemsize == size)
 
 
 def cover_of(t: Any) -> Any:
     """All of the memory of a tensor in one row, by its dtype."""
-    count = t._storage.nbytes // t._meta.dtype.itemsize
+    count = bytes_of(t._storage) // t._meta.dtype.itemsize
     return make_tensor(t._storage, 0, t._meta.like(shape=(count,)))

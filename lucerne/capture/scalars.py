@@ -11,8 +11,9 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base.given_ints import GivenInt
-from lucerne.base.numbers import GivenFloat
+from lucerne.base.numbers import GivenFloat, Guarding
 from lucerne.capture.bytecode.frame import Frame
+from lucerne.ir.symbolic import call, is_symbolic
 from lucerne.tensor.base import TensorBase
 
 _OPERATORS = frozenset(("+", "-", "*", "/", "**", "//", "%", "<", "<=", "==", "!=", ">", ">="))
@@ -33,6 +34,11 @@ def by_value(fn: Any, args: Any, kwargs: Any) -> Any:
     with them holds for these values only."""
     if fn is type and len(args) == 1 and type(args[0]) in _CLASSES:
         return _CLASSES[type(args[0])]
+    if Guarding.count and not kwargs:  # perhaps sizes that are symbolic
+        if fn is len and len(args) == 1 and isinstance(args[0], TensorBase) and args[0]._meta.ndim:
+            return args[0]._meta.shape[0]
+        if any(map(is_symbolic, args)):
+            return call(fn, args)
     given = any(type(a) in _CLASSES for a in args)
     if given and not kwargs:
         if fn is isinstance:

@@ -20,27 +20,31 @@ from lucerne.backends.registry import NoBackendError
 from lucerne.backends.steps import StepError
 from lucerne.base.config import config
 from lucerne.base.numbers import Use
-from lucerne.capture import breaks, ledger, words
+from lucerne.capture import breaks, faults, ledger, words
 from lucerne.capture.breaks import Break, BreakError
 from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, NATIVE, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine
 from lucerne.capture.bytecode.targets import python_function, target_of
+from lucerne.capture.callbacks import ApartError, BackwardCode
 from lucerne.capture.decisions import decision_for, is_ours, user_place
 from lucerne.capture.effects import Written, replay, written
 from lucerne.capture.entry import Entry, Guards
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.families import Families
 from lucerne.capture.heap import Roots
+from lucerne.capture.looked import Looked
 from lucerne.capture.reach import Reach, is_module, is_optimizer
 from lucerne.capture.reads import Plan, Reads
 from lucerne.capture.trace import HELD, Capture, Captured
 from lucerne.capture.tracing import AgainError, Knowledge, Tracer
 from lucerne.capture.tree import flatten
 from lucerne.capture.versions import Versions
+from lucerne.capture.watch import apart
 from lucerne.capture.writing import Builder, FrameNode, Node, Writer
 from lucerne.ir import dispatch
 from lucerne.loops.stages import Stages
+from lucerne.tensor.autograd.graph import sees_each_op
 from lucerne.tensor.base import TensorBase
 from lucerne.transforms.functionalize import MutationError
 
@@ -72,6 +76,8 @@ class Structure:
 class Discovery(Capture):
     """A trace that only finds out how far a part goes and what it reads."""
 
+    keeps_states = False
+
     def _read_off(self, result: Any, uses: list[Use]) -> Captured:
         return None  # type: ignore[return-value]
 
@@ -83,13 +89,17 @@ class Part:
     tensors and plain values that are left at its end.
     """
 
+    backward_code = BackwardCode
+
     def __init__(self, fn: Any, plan: Plan, steps: int, options: Any) -> None:
         self.part_of, self.plan, self.steps = fn, plan, steps
         self.known: Knowledge
         self.tensors: list[Any] = []
         self.objects: list[Any] = []
+        self.looked: Looked | None = None
+        """Set by who captures: gets what is asked about tensors."""
         self.structure: Structure | None = None
-        self.families = Families(self, options.whole, options.dynamic)
+        self.families = Families(self, options.whole, options.dynamic, options.tell)
         self.versions = Versions()
         self.entries: list[Entry] = []
         self.broke: Break | None = None
@@ -115,7 +125,8 @@ class Part:
         self.plan.let_go()
 
     def __call__(self, *given: Any) -> list[Any]:
-        tracer = Tracer(self.known, lambda: 0)
+        assert self.looked is not None
+        tracer = Tracer(self.known, lambda: 0, self.looked)
         try:
             stand_ins = {id(t): s for t, s in zip(self.tensors, given, strict=True)}
             unread = {
@@ -238,6 +249,9 @@ class Segmented:
         """Why the machine can't run the function."""
         self._kept: list[Any] = []
         self._places: set[Any] = set()
+        self._faults: list[tuple[Point | None, Exception]] = []
+        """Parts that could not be made in the call that goes on, for a reason that is ours or the
+        function's own: which, is known at its end."""
 
     def guards(self) -> list[str]:
         """The text of the check of each part, in the order in which they were found."""
@@ -262,9 +276,20 @@ class Segmented:
     def run(self, frames: list[Frame]) -> Any:
         """What the function returns; its frames run until they end."""
         machine = Machine(Glue(frames, self._told, self._places))
+        mine, self._faults = self._faults, []
         try:
-            return self._run(frames, machine)
+            found = self._run(frames, machine)
+        except BaseException:
+            for point, _ in self._faults:  # the function raises: that may have been it
+                if point is not None:
+                    point.refused = None
+            raise
+        else:
+            for _, error in self._faults:
+                faults.tell(self.compiled, error, faults.A_PART)
+            return found
         finally:
+            self._faults = mine
             # Generators that are left behind go on without us: nobody makes parts of them.
             machine.as_they_are = True
 
@@ -289,30 +314,61 @@ class Segmented:
 
     def _part(self, frames: list[Frame], machine: Machine) -> Any:
         """Run the part that begins here; None: there is none."""
-        if _state.call_level or _state.kernel_level:
+        if _state.call_level or _state.kernel_level or (_state.special and sees_each_op()):
             return None  # a mode that the function has entered wants to see its ops
         key = tuple([(id(f.code), f.ip, len(f.stack)) for f in frames])
         point = self.points.get(key)
         if point is None:
             point = self.points[key] = Point()
             self._kept.append([f.code for f in frames])
-        found = self._find(point, frames)
-        if found is None and point.refused is None:
-            with self.compiled.lock:
-                found = self._find(point, frames) or self._anew(point, frames)
+        before = None
+        try:
+            found = self._find(point, frames)
+            if found is None and point.refused is None:
+                before = faults.Before()
+                with self.compiled.lock:
+                    found = self._find(point, frames) or self._anew(point, frames)
+        except Exception as error:
+            self._fault(point, frames, error, before)
+            return None
         if found is None:
             return None
         part, entry, leaves, objects = found
-        watched = entry.shadow is not None
-        out = entry.shadow(tuple(leaves), {}, leaves) if watched else entry.run(leaves)
         structure = part.structure
-        builder = Builder(out, objects, frames, machine)
+        watched = entry.shadow is not None
+        try:
+            out = entry.shadow(tuple(leaves), {}, leaves) if watched else entry.run(leaves)
+            builder = Builder(out, objects, frames, machine)
+            if not structure.effects:
+                return self._after(structure, builder, frames)
+        except Exception as error:
+            if not entry.is_repeatable(error) or structure.effects:
+                raise
+            self._fault(point, frames, error, None)
+            point.parts.remove(part)
+            return None
         for effect in structure.effects:
             replay(effect, builder)
+        return self._after(structure, builder, frames)
+
+    @staticmethod
+    def _after(structure: Structure, builder: Builder, frames: list[Frame]) -> Any:
+        """The frames behind a part that has run, or what the function returns."""
         if structure.result is not None:
             return Finished(builder.value(structure.result))
         frames[:] = [builder.frame(f) for f in structure.frames]
         return frames
+
+    def _fault(self, point: Point, frames: list[Frame], error: Exception, before: Any) -> None:
+        """Finding, making or running a part has raised: its instructions run as Python."""
+        if faults.goes_through(error) or (self.options.fullgraph and isinstance(error, BreakError)):
+            raise error
+        if before is not None:
+            before.put_back()
+        if self.options.fullgraph:
+            raise CaptureError(f"compiling a part raised {faults.in_words(error)}") from error
+        point.refused = breaks.made("internal error", user_place(frames), faults.in_words(error))
+        self._faults.append((point, error))
 
     def _find(self, point: Point, frames: list[Frame]) -> Any:
         for part in point.parts:
@@ -329,12 +385,18 @@ class Segmented:
     def _instance(self, part: Part, leaves: list[Any], shape: Any) -> Entry | None:
         """A version for sizes that were not traced."""
         with self.compiled.lock:
-            found = part.families.instance(leaves, shape)
-            if found is None:
-                return None
             try:
+                found = part.families.instance(leaves, shape)
+                if found is None:
+                    return None
                 entry = self.compiled.build(*found, Stages(), ledger.SIZES, "a part of it")
             except (StepError, MutationError, CaptureError):
+                return None
+            except Exception as error:
+                if faults.goes_through(error):
+                    raise
+                part.families.give_up()
+                faults.tell(self.compiled, error, faults.NO_SIZES)
                 return None
             part.versions.add_instance(leaves, entry)
             return entry
@@ -357,6 +419,17 @@ class Segmented:
             return None
         if any(f.generator is not None or f.handled is not None for f in frames):
             return None
+        known = len(apart)
+        try:
+            return self._found_anew(point, frames)
+        except ApartError as found:
+            if len(apart) > known:  # the next trace ends where that code is handed over
+                return self._anew(point, frames)
+            point.refused = found.found.at(user_place(frames))
+            self._told(point.refused)
+            return None
+
+    def _found_anew(self, point: Point, frames: list[Frame]) -> Any:
         try:
             known, tracer = self._discover(point, frames)
         except (CaptureError, MutationError) as found:
@@ -365,6 +438,8 @@ class Segmented:
             return None
         if tracer is None:
             return None
+        if tracer.suspect is not None:
+            self._faults.append((None, tracer.suspect))
         if tracer.broke is not None:
             self._told(tracer.broke)
         if not tracer.cut:
@@ -377,6 +452,8 @@ class Segmented:
         for cut in cuts:
             try:
                 return self._compiled(point, known, tracer, cut)
+            except ApartError:
+                raise
             except (CaptureError, MutationError) as found:
                 error = error or found
         assert error is not None
@@ -417,7 +494,8 @@ class Segmented:
         tracers: list[Tracer] = []
 
         def look(*given: Any) -> None:
-            tracer = Tracer(known, lambda: len(discovery.recorder.graph.nodes))
+            found = discovery.tracing.looked
+            tracer = Tracer(known, lambda: len(discovery.recorder.graph.nodes), found)
             tracers.append(tracer)
             try:
                 tracer.start({id(t): s for t, s in zip(tensors, given, strict=True)}, None)
@@ -474,8 +552,10 @@ class Segmented:
             except NoBackendError as error:
                 raise CaptureError(str(error)) from error
             part.versions.add(leaves, entry)
-            part.families.learn(captured, guards, leaves)
-            self.compiled.watch(entry, part=True)
+            with faults.costs(self.compiled, faults.NO_SIZES):
+                part.families.learn(captured, guards, leaves)
+            with faults.costs(self.compiled, faults.NO_NOTE):
+                self.compiled.watch(entry, part=True)
             return entry
 
 

@@ -12,7 +12,7 @@ function that does it is not captured, with a message that names the place.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lucerne.base.given_ints import GivenInt
@@ -262,3 +262,22 @@ def tensor_in(slot: Slot, number: int) -> Any:
     leaves: list[Any] = []
     flatten(slot.get(), leaves)
     return leaves[number]
+
+
+class States:
+    """The states of optimizers as they are: a capture that does not come to its end may have begun
+    some, or counted a step."""
+
+    def __init__(self, optimizers: Iterable[Any]) -> None:
+        self.kept = [
+            (o.state, dict(o.state), [(s, dict(s)) for s in o.state.values() if type(s) is dict])
+            for o in optimizers
+        ]
+
+    def put_back(self) -> None:
+        for store, before, inside in self.kept:
+            for state, content in inside:
+                state.clear()
+                state.update(content)
+            store.clear()
+            store.update(before)

@@ -16,12 +16,10 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.capture.fake import CaptureError, expose, fake_tensor
 from lucerne.capture.recorder import Recorder
-from lucerne.capture.sized import bare
 from lucerne.capture.tree import flatten
 from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.modes import enable_grad, no_grad
@@ -36,14 +34,13 @@ Function = Callable[..., Any]
 class SubRecorder(Recorder):
     """Records a branch. Tensors of the capture around it come from outside, as all others do."""
 
-    def _other_reading(self, t: Any) -> Value:
+    knows_values = False
+
+    def _other_reading(self, t: Any, is_view: bool) -> Value:
         known = self._roots.get(id(t._storage.buffer))
         if known is not None and known[0] not in self.known_inputs:
-            return super()._other_reading(t)
+            return super()._other_reading(t, is_view)
         return self.input(t)
-
-    def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
-        return super().run(op, bare(args), out, proceed)
 
 
 @dataclass
@@ -68,7 +65,7 @@ def traced(fn: Function, args: Sequence[Any], what: str, first: Sequence[Any] = 
     with _inside(sub), no_grad():
         for t in first:
             sub.input(t)
-        result = fn(*args)
+        result = dispatch.call_inside(fn, *args)
         leaves: list[Any] = []
         shape = flatten(result, leaves)
         return _branch(sub, leaves, shape, what, len(first))
@@ -160,7 +157,7 @@ def differentiated(
         for t in (*inputs, *add, *tangents):
             sub.input(t)
         leaves: list[Any] = []
-        flatten(fn(*args), leaves)
+        flatten(dispatch.call_inside(fn, *args), leaves)
         outs = [fresh(x) for x in leaves]
         floats = [o for o in outs if is_differentiable(o._meta)]
         pairs = list(zip(floats, tangents, strict=True))

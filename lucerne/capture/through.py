@@ -9,6 +9,7 @@ object that lives outside (tensors that are put where the next call finds them a
 
 from __future__ import annotations
 
+import gc
 import types
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,30 +24,35 @@ from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import python_function, target_of
+from lucerne.capture.callbacks import BackwardCode, followed, refuse_inside
 from lucerne.capture.counting import GIVEN, Counted, at_of, written
 from lucerne.capture.decisions import (
-    Switches,
+    array_in_place,
     at_hand,
     changes_owner,
     decision_for,
     foreign_item,
     handler_among,
+    hashes_given,
     is_known,
     is_ours,
     may_call_back,
     native_call,
     stop_for,
+    tensor_key,
     user_place,
+    writes_array,
 )
-from lucerne.capture.fake import CaptureError
+from lucerne.capture.fake import CaptureError, is_fake
 from lucerne.capture.heap import Birth, is_fixed, is_iterator, is_plain
+from lucerne.capture.looked import REFUSED, Looked
 from lucerne.capture.natives import Natives
 from lucerne.capture.noted import Arguments, Noted
+from lucerne.capture.process_state import ProcessState
 from lucerne.capture.reach import Reach
-from lucerne.capture.recorder import ProbeTouchedError
 from lucerne.capture.scalars import before_operator
 from lucerne.capture.slots import Variable, is_tensors
-from lucerne.capture.tree import LEAF, flatten
+from lucerne.capture.tree import LEAF, Kept, flatten, keeping
 from lucerne.capture.untouched import Untouched
 from lucerne.capture.watch import changes_in, foreign_in
 from lucerne.tensor.base import TensorBase
@@ -55,12 +61,17 @@ from lucerne.tensor.base import TensorBase
 class Through:
     """Calls a function in the machine; native where the machine does not know its code."""
 
+    backward_code = BackwardCode
+    """What runs user code in its backward pass."""
+
     def __init__(self, fn: Any) -> None:
         self.part_of = fn
         self.numbers: dict[Any, Counted] = {}
         """By `Place.at`: numbers outside that are given at each call."""
         self.reach: Reach | None = None
         """Set by who captures: what the function can see."""
+        self.looked: Looked | None = None
+        """Set by who captures: gets what is asked about tensors."""
         function = python_function(fn)
         self.is_possible = function is not None and Machine.supported(function.__code__) is None
 
@@ -82,10 +93,10 @@ class Through:
         target = target_of(fn, args, kwargs)
         assert target is not None
         frames = [Machine(Plain()).frame_of(target.fn, target.args, target.kwargs)]
-        switches = Switches()
+        before = ProcessState()
         arguments = Arguments(args, kwargs)
         arguments.bind(frames[0])
-        hooks = Watching(self.reach, arguments)
+        hooks = Watching(self.reach, arguments, self.looked)
         hooks.noted.enter(fn, target.args)
         hooks.numbers = self.numbers
         if target.fn.__code__.co_flags & CO_VARKEYWORDS:
@@ -93,19 +104,22 @@ class Through:
         machine = hooks.machine = Machine(hooks)
         errors = [(x, x.__traceback__) for x in args if isinstance(x, BaseException)]
         try:
-            outcome = machine.run(frames)
+            with followed(machine):
+                outcome = machine.run(frames)
             if isinstance(outcome, Finished):
-                hooks.check_result(outcome.value)
+                if not before.is_same():
+                    raise BreakError(breaks.made("write", None, "a switch of the process"))
+                result = keeping(outcome.value, hooks.is_old)
+                hooks.check_result(result)
                 if self.reach is not None:
-                    self.reach.noted = hooks.all_noted(outcome.value)
-                return outcome.value
-            switches.restore()
+                    self.reach.noted = hooks.all_noted(result)
+                return result
         except Exception:
-            switches.restore()
             for error, trace in errors:
                 error.__traceback__ = trace
             raise
         finally:
+            before.restore()
             machine.is_over = True
             hooks.birth.end()
         raise _error_of(outcome)
@@ -147,24 +161,53 @@ def kinds_in(shape: Any) -> Iterator[type]:
             yield from kinds_in(inner)
 
 
+def keys_in(shape: Any) -> Iterator[Any]:
+    """The keys of the dicts of a tree, from its shape."""
+    if shape is not LEAF:
+        if len(shape) == 3 and issubclass(shape[0], dict):
+            yield from shape[1]
+        for inner in shape[-1]:
+            yield from keys_in(inner)
+
+
 class Watching(Plain):
     """Hooks that let pass what a whole graph can hold, and stop before anything else."""
 
     machine: Machine
 
-    def __init__(self, reach: Reach | None, arguments: Arguments) -> None:
+    def __init__(self, reach: Reach | None, arguments: Arguments, looked: Looked | None) -> None:
         self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
         known = set() if reach is None else reach.seen
         self.birth = Birth(lambda x: id(x) in known)
         self.natives = Natives(self.birth, strict=False)
-        self.noted = Noted(self.birth, arguments)
+        self.looked = looked or Looked(lambda t: False)
+        self.noted = Noted(self.birth, arguments, self.looked)
+        self.arguments = arguments
         self.numbers: dict[Any, Counted] = {}
 
     def before(self, frame: Frame) -> Stop | None:
         """Note what the next instruction reads of its operands."""
         before_operator(frame)
         self.noted.before(frame)
-        return None
+        if frame.decoded.ops[frame.ip].name == "CONTAINS_OP":
+            return tensor_key(frame.stack[-2], frame.stack[-1], self.birth)
+        return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether two values are one. What stands for an argument's container is a copy of it."""
+        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+            self.looked.same(left, right)
+        else:
+            for x, y in ((left, right), (right, left)):
+                copied = id(x) in self.arguments.trees and left is not right
+                if (copied or self.arguments.is_container(x)) and not self._is_one(y):
+                    raise stop_for(breaks.made("identity", None, "`is`"))
+        return left is right
+
+    def _is_one(self, x: Any) -> bool:
+        """Whether nothing that is given can be it: a constant, or something made inside."""
+        new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
+        return is_plain(x) or is_fixed(x) or new
 
     def all_noted(self, result: Any) -> Noted:
         """What was read, when the function has returned."""
@@ -188,6 +231,12 @@ class Watching(Plain):
         if not ours and breaks.is_foreign(fn):
             return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
         given = [*args, *kwargs.values()]
+        found = tensor_key(given[0], getattr(fn, "__self__", None), self.birth) if given else None
+        found = found or writes_array(fn, args, kwargs, self.birth)
+        if fn is id and given and self._is_copy(given[0]):
+            found = stop_for(breaks.made("identity", None, "id()"))
+        if found is not None:
+            return found
         self.noted.call(fn, given, ours, op=not may_call_back(fn))
         return native_call(fn, given)
 
@@ -195,16 +244,31 @@ class Watching(Plain):
         """What is returned must be tensors in containers, or be there before: a new object of
         another kind would be the same one at each call."""
         leaves: list[Any] = []
-        kinds = set(kinds_in(flatten(result, leaves)))
+        shape = flatten(result, leaves)
+        kinds = set(kinds_in(shape))
+        if any(isinstance(key, TensorBase) for key in keys_in(shape)):
+            raise BreakError(breaks.made("identity", None, "a tensor as a key"))
         wrong = [kind for kind in kinds if issubclass(kind, dict) and kind not in _DICTS]
         wrong += [
             type(x)
             for x in leaves
-            if not (isinstance(x, TensorBase) or is_plain(x) or is_fixed(x))
+            if not (isinstance(x, TensorBase) or type(x) is Kept or is_plain(x) or is_fixed(x))
             and self.birth.is_new(x)
         ]
         if wrong:
             raise BreakError(breaks.made("write", None, f"a new {wrong[0].__name__}"))
+
+    def _is_copy(self, x: Any) -> bool:
+        """Whether it stands for a container among the arguments, or another may stand for it."""
+        return id(x) in self.arguments.trees or self.arguments.is_container(x)
+
+    def is_old(self, container: Any) -> Kept | None:
+        """What stands for a container that is returned, if it was there before."""
+        if isinstance(container, tuple) and not gc.is_tracked(container):
+            return None  # nobody can tell, and nothing in there can change
+        if id(container) in self.arguments.trees:
+            return Kept(None, self.arguments.paths[id(container)])
+        return None if self.birth.is_new(container) else Kept(container)
 
     def _is_old_iterator(self, x: Any) -> bool:
         return is_iterator(x) and not self.birth.is_new(x)
@@ -216,6 +280,8 @@ class Watching(Plain):
         return None
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
+        if isinstance(container, TensorBase) and how is Access.ATTRIBUTE and key in REFUSED:
+            raise stop_for(breaks.made("identity", None, f"Tensor.{key}"))
         if how is Access.ITEM and breaks.is_foreign_object(container):
             raise foreign_item(container, key)
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
@@ -233,6 +299,9 @@ class Watching(Plain):
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         if isinstance(container, TensorBase) or self.birth.is_new(container):
             return
+        refuse_inside(container, key)
+        if how is Access.ITEM and isinstance(key, TensorBase) and is_fake(key):
+            raise stop_for(breaks.made("identity", None, "a tensor as a key"))
         store = container
         if how is Access.ATTRIBUTE and not isinstance(container, type):
             store = getattr(container, "__dict__", container)
@@ -252,8 +321,6 @@ class Watching(Plain):
 
     def raised(self, error: BaseException) -> Stop | None:
         """An error of capturing is none of the user's: no handler of theirs may see it."""
-        if isinstance(error, ProbeTouchedError):
-            return Stop("capture", error)
         if isinstance(error, CaptureError):
             frame = self.machine.frames[-1]
             return stop_for(breaks.of_error(error, None, at_hand(frame)))

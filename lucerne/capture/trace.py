@@ -9,7 +9,7 @@ gradients, its backward pass is recorded too (the joint graph).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,50 +17,42 @@ from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.base.where import naming_modules
 from lucerne.capture import wrappers
-from lucerne.capture.arriving import Arriving
+from lucerne.capture.arriving import Arriving, feeding
 from lucerne.capture.fake import (
     CaptureError,
     NoBytes,
+    StandIn,
     expose,
     fake_storage,
     fake_tensor,
+    fit_storage,
     is_fake,
 )
+from lucerne.capture.looked import IS, Fact, Looked, Owner, gradient_of, has_history
+from lucerne.capture.process_state import quiet
 from lucerne.capture.reach import Reach
-from lucerne.capture.recorder import ProbeTouchedError, Recorder
-from lucerne.capture.slots import Slot, counts_of, put_back, stored
+from lucerne.capture.recorder import Recorder
+from lucerne.capture.slots import Slot, States, counts_of, put_back, stored
+from lucerne.capture.sources import ARGUMENT as ARGUMENT
+from lucerne.capture.sources import CONSTANT as CONSTANT
+from lucerne.capture.sources import COVER as COVER
+from lucerne.capture.sources import GRADIENT as GRADIENT
+from lucerne.capture.sources import HELD as HELD
+from lucerne.capture.sources import INNER as INNER
+from lucerne.capture.sources import KEY as KEY
+from lucerne.capture.sources import NUMBER as NUMBER
+from lucerne.capture.sources import SLOT as SLOT
+from lucerne.capture.sources import TANGENT as TANGENT
+from lucerne.capture.sources import Source as Source
 from lucerne.capture.tree import flatten, rebuild
-from lucerne.ir import dispatch
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.engine import gradient_parts, run_backward
-from lucerne.tensor.autograd.node import Edge, Node, gradient_edge
-from lucerne.tensor.autograd.state import AutogradState, state_of
-from lucerne.tensor.base import TensorBase, make_tensor, plain_types
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.autograd.node import Edge, gradient_edge
+from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.base import TensorBase, make_tensor, offset_of, plain_types
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
-
-ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY, INNER = (
-    "argument", "held", "gradient", "cover", "slot", "constant", "tangent", "number", "key",
-    "inner",
-)  # fmt: skip
-
-
-@dataclass
-class Source:
-    """Where an input of the graph comes from at each call."""
-
-    kind: str
-    index: int = 0
-    """Of ARGUMENT: which leaf of the arguments; of TANGENT: which output; of SLOT: which leaf of
-    what it holds."""
-    thing: Any = None
-    """HELD, CONSTANT: the tensor. GRADIENT: whose gradient. NUMBER: a GivenFloat. COVER: the
-    source of a tensor; it is all of the memory that one lies in. SLOT: the slot. INNER: the
-    source of a tensor that wraps others. KEY: the device (None: the host)."""
-    name: str = ""
-    """Of INNER: which of them."""
 
 
 @dataclass
@@ -80,8 +72,15 @@ class Outcome:
     used_up: str = ""
     """Why its backward pass can't run: it has run inside, or what it needs was written to."""
     tangent: int | None = None
+    view_of: int | None = None
+    """Which of the leaves it is a view of: who writes to one writes to the other, and to its
+    history."""
     value: Value | None = None
     """Itself in the captured graph, where it is known."""
+    inference: bool = False
+    """It was made in inference mode, inside."""
+    feeds: bool = False
+    """Other results that need gradients were computed from it."""
     subclass: tuple[type, dict[str, Any]] | None = None
     """The class that it gets, and the attributes, if it is no plain tensor."""
 
@@ -108,8 +107,8 @@ class Captured:
     """Of the returned tree; leaves are outcomes or constants."""
     leaves: list[Any]
     effects: list[Effect]
-    none_grads: list[Source]
-    """Owners of gradients that must be None at the start."""
+    facts: list[Fact]
+    """What was asked about tensors from outside besides their values: guards compare it."""
     uses: list[Use]
     forward_roots: int = 0
     """How many of the roots belong to the results; the rest are gradients."""
@@ -133,28 +132,18 @@ class Captured:
     """How many nodes there are before those of the backward pass."""
     differentiated: list[Value] = field(default_factory=list)
     """Joint graph: the values whose gradients the tangents are."""
-
-
-class StandIn(Node):
-    """History of a stand-in for a tensor that somebody else computed."""
-
-    __slots__ = ()
-    is_unknown = True
-
-    def apply(self, grads: Sequence[Any]) -> list[Any]:
-        raise CaptureError(
-            "the function calls backward() through a tensor that was computed outside of it"
-        )
+    backward_uses: list[Use] = field(default_factory=list)
+    """What user code in the backward pass took for granted."""
 
 
 class Tracing:
     """One attempt at a capture."""
 
-    def __init__(self, reach: Reach, recorder: Recorder, probe: bool) -> None:
-        self.reach, self.probe = reach, probe
-        self.recorder = recorder
-        self.owners: list[tuple[Any, Source, Any, Any]] = []
-        """(tensor in the trace, source, gradient it had, gradient it has in the trace)."""
+    def __init__(self, reach: Reach, recorder: Recorder) -> None:
+        self.reach, self.recorder = reach, recorder
+        self.owners: list[Owner] = []
+        """Leaves from outside, with the gradients they have."""
+        self.looked = Looked(self.is_outside)
         self.sources: dict[int, Source] = {}
         """By id of a tensor of the trace."""
         self.edges: dict[int, Edge] = {}
@@ -169,6 +158,9 @@ class Tracing:
         self.flags: list[tuple[Any, bool]] = []
         """What stands for arguments, and whether those need gradients."""
         held = list(wrappers.plain_tensors(_with_gradients(reach.tensors.values())))
+        recorder.is_outside = self.looked.is_outside
+        for t in held:
+            recorder.homes.setdefault(id(t._storage), []).append(t)
         self.reached = {id(t._storage.buffer) for t in held}
         """Memories that the function gets at without its arguments."""
         self.inside = wrappers.Inside()
@@ -176,6 +168,13 @@ class Tracing:
         """Wrappers from outside that need gradients."""
         self._inner: dict[int, Any] = {}
         """By id of a tensor inside of an argument: what stands for it."""
+        self.stood_for: dict[int, tuple[Any, Any, Source]] = {}
+        """By id of an argument: itself, what stands for it, its source. One object is one, however
+        often it is given."""
+
+    def is_outside(self, t: Any) -> bool:
+        """Whether a tensor of the trace was there before, or stands for one that was."""
+        return id(t) in self.sources or id(t) in self.reach.tensors
 
     # ---- before --------------------------------------------------------------------------------
 
@@ -190,7 +189,10 @@ class Tracing:
         if id(leaf) in self.reach.tensors:
             self.sources[id(leaf)] = Source(HELD, thing=leaf)
             return leaf
-        return self._stand_in(leaf, Source(ARGUMENT, index=k), memories)
+        if id(leaf) not in self.stood_for:
+            source = Source(ARGUMENT, index=k)
+            self.stood_for[id(leaf)] = leaf, self._stand_in(leaf, source, memories), source
+        return self.stood_for[id(leaf)][1]
 
     def _inner_stand_in(self, part: Any, source: Source, memories: list[int]) -> Any:
         """What stands for a tensor inside of an argument; one object is one stand-in."""
@@ -213,24 +215,27 @@ class Tracing:
             made_for = self.storages.get(id(storage))
             if made_for is None:
                 made_for = fake_storage(memory, storage.nbytes, leaf._meta.device)
+                fit_storage(leaf, self.meta_for(leaf, source), memory)
                 self.storages[id(storage)] = made_for
             storage = made_for
-        made = make_tensor(storage, leaf._offset, leaf._meta)
+        made = make_tensor(storage, leaf._offset, self.meta_for(leaf, source))
         made.__class__ = type(leaf)
         if type(leaf) not in plain_types:
             made.__dict__.update(wrappers.own_attributes(leaf))
+        elif leaf.__dict__:
+            made.__dict__.update(leaf.__dict__)
         self.geometry.append((made, *_geometry(made)))
         self.flags.append((made, leaf._needs_grad))
         if leaf._needs_grad:
             made._auto = AutogradState(requires_grad=True)
             if leaf.grad_fn is not None:
-                made._auto.grad_fn = StandIn([], (leaf._meta,))
+                made._auto.grad_fn = StandIn([], (made._meta,))
         self.sources[id(made)] = source
         self.recorder.meet(made, shared)
         if made._needs_grad:
             self.edges[id(made)] = gradient_edge(made)
-            if leaf.grad_fn is None:
-                self.own(made, source, leaf.grad)
+        if not has_history(leaf) or leaf.retains_grad:
+            self.own(made, source, gradient_of(leaf))
         return made
 
     def _wrapper(self, leaf: Any, source: Source, memories: list[int]) -> Any:
@@ -269,18 +274,26 @@ class Tracing:
             elif part._needs_grad and part._auto.grad_fn is None:
                 self.own(part, inner, part.grad)
 
+    def meta_for(self, t: Any, source: Source) -> TensorMeta:
+        """The meta of what stands for a tensor."""
+        meta: TensorMeta = t._meta
+        return meta
+
+    def gradient_for(self, t: Any, source: Source, grad: Any) -> Any:
+        """What stands for a gradient."""
+        return grad
+
     def own(self, t: Any, source: Source, grad: Any) -> None:
         """Watch what becomes of the gradient of a leaf."""
         now = grad
-        if grad is None and self.probe:
-            now = fake_tensor(_dense(t._meta))
-            self.recorder.probes.add(id(now._storage.buffer))
-        elif grad is not None:
-            found = self.sources[id(grad)] = Source(GRADIENT, thing=source)
+        if grad is not None:
+            now = self.gradient_for(t, source, grad)
+            found = self.sources[id(now)] = Source(GRADIENT, thing=source)
             if wrappers.is_wrapper(grad):
                 self.open_reached(grad, found)
-        state_of(t).grad = now
-        self.owners.append((t, source, grad, now))
+            elif now is not grad:
+                self.recorder.meet(now, shared=False)
+        self.owners.append(Owner(t, source, grad, now))
 
     def own_reached(self) -> None:
         for t in self.reach.tensors.values():
@@ -288,14 +301,16 @@ class Tracing:
                 wrappers.check(t)
             if wrappers.is_wrapper(t):
                 self.open_reached(t, Source(HELD, thing=t))
-            if t._needs_grad and t._auto.grad_fn is None:
-                self.own(t, Source(HELD, thing=t), t.grad)
+            if not has_history(t):
+                self.own(t, Source(HELD, thing=t), gradient_of(t))
 
     # ---- after ---------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        for t, _, grad, _ in self.owners:
-            state_of(t).grad = grad
+        for t, history in self.recorder.changed_histories():
+            t._auto = history
+        for owner in reversed(self.owners):
+            owner.release()
         self.inside.restore()
         for t, storage, offset, meta in self.geometry:
             if _geometry(t) != (storage, offset, meta):
@@ -320,40 +335,46 @@ class Tracing:
 class Capture:
     """The capture of one call: runs the function, then reads off what it did."""
 
+    _backward_code: Any = None
+    """What runs user code in the backward pass (`callbacks.BackwardCode`)."""
+
     def __init__(self, fn: Any, args: Any, kwargs: Any, reach: Reach, whole: Whole) -> None:
         self.leaves: list[Any] = []
         self.given = flatten((args, kwargs), self.leaves)
         self.fn, self.reach, self.whole = fn, reach, whole
 
+    keeps_states = True
+    """Whether what a captured call does to the states of optimizers (it begins them) stays."""
+
+    def make_tracing(self) -> Tracing:
+        return Tracing(self.reach, Recorder(self.whole))
+
     def run(self) -> Captured:
-        try:
-            return self._attempt(probe=True)
-        except ProbeTouchedError:
-            return self._attempt(probe=False)
-
-    def make_recorder(self) -> Recorder:
-        return Recorder(self.whole)
-
-    def _attempt(self, probe: bool) -> Captured:
-        tracing = Tracing(self.reach, self.make_recorder(), probe)
+        tracing = self.make_tracing()
         self.tracing, self.recorder = tracing, tracing.recorder
         self.roots: dict[Value, int] = {}
         self.gradient_roots: list[Value] = []
         self.outcomes: dict[int, Outcome] = {}
         """By id of a tensor of the trace."""
+        states, done = States(self.reach.optimizers.values()), False
         try:
-            with _quiet(), watching() as uses:
+            with quiet(), watching() as uses:
                 tracing.own_reached()
-                tensors = wrappers.plain_tensors(self.leaves)
+                once = {id(x): x for x in self.leaves if isinstance(x, TensorBase)}
+                tensors = wrappers.plain_tensors(once.values())
                 memories = [id(x._storage.buffer) for x in tensors]
                 given = [tracing.stand_in_for(x, k, memories) for k, x in enumerate(self.leaves)]
                 tracing.stand_ins = given
                 args, kwargs = rebuild(self.given, iter(given))
                 with self.recorder:
-                    with naming_modules(self.reach.module_names, Capture._attempt.__code__):
+                    with naming_modules(self.reach.module_names, Capture.run.__code__):
                         result = self._called(args, kwargs)
-                    return self._read_off(result, uses)
+                    found = self._read_off(result, uses)
+            done = self.keeps_states
+            return found
         finally:
+            if not done:
+                states.put_back()
             tracing.restore()
             put_back(self.reach.tables)
             expose(self.recorder.seen_tensors)
@@ -363,11 +384,16 @@ class Capture:
         don't share a history), what it is refused for is said, not what came of it."""
         if hasattr(self.fn, "reach"):
             self.fn.reach = self.reach
+        if hasattr(self.fn, "looked"):
+            self.fn.looked = self.tracing.looked
         try:
             found = self.fn(*args, **kwargs)
         except Exception:
             self._check_written()
             raise
+        finally:
+            if hasattr(self.fn, "looked"):
+                self.fn.looked = None  # it holds what the call worked with
         if self.recorder.refusal is not None and hasattr(self.fn, "reach"):
             raise self.recorder.refusal  # the function has caught it, as if it were its own
         return found
@@ -386,8 +412,9 @@ class Capture:
         kept = self._stored(leaves)
         checks = [(len(leaves) + k, error) for k, (_, error) in enumerate(recorder.checks)]
         leaves += [flag for flag, _ in recorder.checks]
-        effects, none_grads = self._effects()
+        effects = self._effects()
         outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
+        _note_views(leaves, outcomes)
         wanted, gradients = self._differentiate(leaves, outcomes)
         tangents = {id(t): k for k, t in enumerate(self._tangents)}
         sources = []
@@ -414,9 +441,10 @@ class Capture:
         ]  # fmt: skip
         captured = Captured(
             recorder.graph, sources, [*self.roots, *self.gradient_roots], fresh, shape, outcomes,
-            effects, none_grads, uses, len(self.roots), gradients, wanted, kept,
+            effects, self._facts(sources), uses, len(self.roots), gradients, wanted, kept,
             counts_of(self.reach.tables), checks, covered, backward_at=self._backward_at,
             differentiated=self._differentiated,
+            backward_uses=getattr(self._backward_code, "uses", []),
         )  # fmt: skip
         _held_first(captured)
         return captured
@@ -469,15 +497,18 @@ class Capture:
         of_input = value in known and value not in constants
         index = inputs.index(value) if of_input else self.roots.setdefault(value, len(self.roots))
         unit, first_unit = t._meta.dtype.itemsize, first._meta.dtype.itemsize
-        offset = (t._offset * unit - first._offset * first_unit) // unit
+        offset = (offset_of(t) * unit - offset_of(first) * first_unit) // unit
         itself = self._known_object(t) if of_input else None
         if of_input and itself is None and t._needs_grad and _overlaps(first._meta):
             # A view is made again by its strides, whose derivative can't tell such elements apart.
             raise CaptureError("a view of an expanded argument that needs a gradient is returned")
+        if of_input and t._meta.dtype is not first._meta.dtype and t._needs_grad:
+            raise CaptureError("a view with another dtype of an argument is returned")
         is_leaf = t._needs_grad and (t._auto is None or t._auto.grad_fn is None)
         return Outcome(
-            of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf
-        )
+            of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf,
+            inference=t._storage.inference,
+        )  # fmt: skip
 
     def _is_covered(self, t: Any) -> bool:
         return id(self.recorder.root(t)[1]) in self.recorder.covers
@@ -489,19 +520,31 @@ class Capture:
             self.tracing.source_of(t) if known or any(t is x for x in self.recorder.met) else None
         )
 
-    def _effects(self) -> tuple[list[Effect], list[Source]]:
-        effects, none_grads = [], []
-        for t, source, grad, was in self.tracing.owners:
-            now = state_of(t).grad
-            if now is was:
+    def _effects(self) -> list[Effect]:
+        effects = []
+        for owner in self.tracing.owners:
+            now, source = owner.now(), owner.source
+            if now is owner.begun and not owner.written:
                 continue
+            if now is owner.begun is not None:
+                raise CaptureError("a gradient is set to what it was")
             outcome = None if now is None else self._left_as(now)
             if source.kind == ARGUMENT and _has_hooks(self.leaves[source.index]):
                 raise CaptureError("backward() reaches an argument that has hooks")
             effects.append(Effect(source, outcome))
-            if grad is None and not self.tracing.probe:
-                none_grads.append(source)
-        return effects, none_grads
+        return effects
+
+    def _facts(self, sources: list[Source]) -> list[Fact]:
+        """What the function has asked about tensors from outside, besides their values."""
+        tracing = self.tracing
+        read = {id(s.thing) for s in sources if s.kind == GRADIENT}  # (looked at in another way)
+        facts = [x.fact() for x in tracing.owners if x.read and id(x.source) not in read]
+        first: dict[int, int] = {}
+        for k, x in enumerate(self.leaves):
+            if id(x) in tracing.stood_for and first.setdefault(id(x), k) != k:
+                source, other = Source(ARGUMENT, index=first[id(x)]), Source(ARGUMENT, index=k)
+                facts.append(Fact(IS, source, True, other))
+        return facts + tracing.looked.facts(tracing.source_of, sources)
 
     def _differentiate(
         self, leaves: list[Any], outcomes: list[Any]
@@ -510,6 +553,8 @@ class Capture:
         self._tangents: list[Any] = []
         self._backward_at = 0
         self._differentiated: list[Any] = []
+        follow = getattr(self.fn, "backward_code", None)
+        self._backward_code = None if follow is None else follow()
         roots, outputs = [], []
         for t, outcome in self._with_history(leaves, outcomes):
             tangent = fake_tensor(_dense(t._meta))
@@ -517,10 +562,16 @@ class Capture:
             outputs.append(t)
         if not roots:
             return [], []
+        for k in feeding([edge for edge, _, _ in roots]):
+            roots[k][2].feeds = True
         edges, wanted = self._wanted()
         self._check_leaves(edges, outcomes)
-        found = self._backward(roots, outputs, edges)
-        pairs = [(s, x) for s, xs in zip(wanted, found or (), strict=False) for x in xs]
+        code = self._backward_code
+        with nullcontext() if code is None else code.following():
+            found = self._backward(roots, outputs, edges)
+        place = {edge: k for k, edge in enumerate(self._reached)}
+        order = sorted(range(len(edges)), key=lambda k: place.get(edges[k], len(place)))
+        pairs = [(wanted[k], x) for k in order if found for x in found[k]]
         return [s for s, _ in pairs], [x for _, x in pairs]
 
     def _with_history(self, leaves: list[Any], outcomes: list[Any]) -> list[tuple[Any, Outcome]]:
@@ -534,6 +585,8 @@ class Capture:
         made, views = [], []
         for t, outcome in zip(leaves, outcomes, strict=True):
             if not isinstance(outcome, Outcome) or not outcome.requires_grad:
+                continue
+            if outcome.view_of is not None:  # its gradient is a part of that tensor's
                 continue
             if outcome.itself is not None or t._auto.grad_fn is None:
                 continue
@@ -573,14 +626,20 @@ class Capture:
             made.append(self.recorder.tangent(tangent))
         link = Arriving(self.recorder, made) if len(roots) > 1 else None
         starts = [(edge, tangent) for edge, tangent, _ in roots]
+        self._reached: list[Edge] = []
+        """The order in which gradients reach the inputs: their hooks are called in it."""
         try:
-            with _without_hooks(edges):
+            with without_hooks(edges):
                 if getattr(self.whole, "bitwise", False):
-                    found = [parts or [None] for parts in gradient_parts(starts, edges, link)]
+                    found = [
+                        parts or [None]
+                        for parts in gradient_parts(starts, edges, link, self._reached)
+                    ]
                 else:
                     whole = run_backward(
-                        starts, keep_graph=True, create_graph=False, wanted=edges, link=link
-                    )
+                        starts, keep_graph=True, create_graph=False, wanted=edges, link=link,
+                        reached=self._reached,
+                    )  # fmt: skip
                     found = [[g] for g in whole]
         except RuntimeError as error:
             self.recorder.back_to(before)
@@ -607,8 +666,9 @@ class Capture:
             outcome.used_up, outcome.tangent = text, None
             if len(roots) == 1:
                 return [False]
+            self.recorder.tangent(tangent)  # what was taken back has forgotten it
             try:
-                with _without_hooks(edges):
+                with without_hooks(edges):
                     run_backward(
                         [(edge, tangent)], keep_graph=True, create_graph=False, wanted=edges
                     )
@@ -636,7 +696,7 @@ class Capture:
         value, first = self.recorder.root(g)
         self.gradient_roots.append(value)
         unit = g._meta.dtype.itemsize
-        offset = g._offset - first._offset * first._meta.dtype.itemsize // unit
+        offset = offset_of(g) - offset_of(first) * first._meta.dtype.itemsize // unit
         index = len(self.gradient_roots) - 1
         return Outcome(False, index, offset, g._meta, value=self.recorder.known(g))
 
@@ -658,6 +718,8 @@ class Capture:
                     "a tensor from outside gets another shape or other memory (t_, set_, resize_, "
                     ".data = ...). Write to it (copy_), or do that outside of the compiled function"
                 )
+        if self.recorder.changed_histories():
+            raise CaptureError("a tensor from outside that takes part in autograd is written to")
         for t in [*self.recorder.outside, *self.tracing.stand_ins]:
             if not isinstance(t, TensorBase) or t._auto is None:
                 continue
@@ -692,6 +754,18 @@ def _held_first(captured: Captured) -> None:
             x.index = place[x.index]
 
 
+def _note_views(leaves: list[Any], outcomes: list[Any]) -> None:
+    """A view that is left beside the tensor it is a view of has no history of its own."""
+    bases = {
+        id(t): k
+        for k, (t, x) in enumerate(zip(leaves, outcomes, strict=True))
+        if type(x) is Outcome and x.requires_grad and not (x.of_input or x.is_leaf or x.itself)
+    }
+    for t, x in zip(leaves, outcomes, strict=True):
+        if type(x) is Outcome and x.requires_grad and not x.of_input and t._view is not None:
+            x.view_of = bases.get(id(t._view.base))
+
+
 def _overlaps(meta: TensorMeta) -> bool:
     """Whether elements share memory, as an expanded tensor's do."""
     return any(step == 0 and n > 1 for n, step in zip(meta.shape, meta.strides, strict=True))
@@ -709,7 +783,7 @@ def _has_hooks(t: Any) -> bool:
 
 
 @contextmanager
-def _without_hooks(edges: Sequence[Edge]) -> Iterator[None]:
+def without_hooks(edges: Sequence[Edge]) -> Iterator[None]:
     """Hooks of tensors from outside see their gradients when those arrive there, not before."""
     hooks = [(node, node.tensor_hooks) for node in {edge[0] for edge in edges}]
     for node, _ in hooks:
@@ -723,18 +797,3 @@ def _without_hooks(edges: Sequence[Edge]) -> Iterator[None]:
 
 def _dense(meta: TensorMeta) -> TensorMeta:
     return meta if meta.is_dense else meta.like(shape=tuple(meta.shape))
-
-
-@contextmanager
-def _quiet() -> Any:
-    """Nothing outside is watched or remembered while a function is captured."""
-    watched, Observation.current = Observation.current, None
-    cast: Any = dispatch.state.cast
-    kept = getattr(cast, "kept", None)
-    if kept is not None:
-        cast.kept = {}
-    with ExitStack() as stack:
-        stack.callback(setattr, Observation, "current", watched)
-        if kept is not None:
-            stack.callback(setattr, cast, "kept", kept)
-        yield

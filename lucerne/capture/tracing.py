@@ -12,7 +12,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne.capture import breaks
+from lucerne.capture import breaks, faults
+from lucerne.capture.arrays import ARRAYS
 from lucerne.capture.breaks import Break
 from lucerne.capture.bytecode.frame import Frame, Link
 from lucerne.capture.bytecode.hooks import (
@@ -26,12 +27,14 @@ from lucerne.capture.bytecode.hooks import (
 )
 from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import find_in_class
+from lucerne.capture.callbacks import followed, refuse_inside
 from lucerne.capture.decisions import (
-    Switches,
+    array_in_place,
     at_hand,
     changes_owner,
     decision_for,
     foreign_item,
+    hashes_given,
     is_fuel,
     is_known,
     is_ours,
@@ -39,20 +42,22 @@ from lucerne.capture.decisions import (
     native_call,
     stop_for,
     stop_with,
+    tensor_key,
     user_place,
+    writes_array,
 )
 from lucerne.capture.effects import Journal
-from lucerne.capture.entry import circumstances
 from lucerne.capture.facts import Facts
-from lucerne.capture.fake import CaptureError, NotYetError
+from lucerne.capture.fake import CaptureError, NotYetError, is_fake
 from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.liveness import slots_of
+from lucerne.capture.looked import REFUSED, Looked
 from lucerne.capture.natives import Natives
-from lucerne.capture.noted import calls_users
+from lucerne.capture.noted import FINDS, calls_users
 from lucerne.capture.places import is_known_home
+from lucerne.capture.process_state import ProcessState
 from lucerne.capture.reach import Reach, is_module
 from lucerne.capture.reads import Reads
-from lucerne.capture.recorder import ProbeTouchedError
 from lucerne.capture.slots import MISSING
 from lucerne.capture.writing import Carried
 from lucerne.ir import dispatch
@@ -127,10 +132,10 @@ class Knowledge:
 class Tracer(Plain):
     """One run of frames under a recorder."""
 
-    def __init__(self, known: Knowledge, nodes: Callable[[], int]) -> None:
-        """`nodes`: how many nodes the graph has."""
-        self.known, self.nodes = known, nodes
-        self.reads = Reads(known.roots)
+    def __init__(self, known: Knowledge, nodes: Callable[[], int], looked: Looked) -> None:
+        """`nodes`: how many nodes the graph has; `looked`: gets what is asked about tensors."""
+        self.known, self.nodes, self.looked = known, nodes, looked
+        self.reads = Reads(known.roots, self.looked)
         self.journal = Journal()
         self.birth = Birth(known.is_known)
         self.facts = self.reads.facts = Facts(self.birth, self.reads.is_rooted)
@@ -144,12 +149,14 @@ class Tracer(Plain):
         self.finished: Finished | None = None
         self.broke: Break | None = None
         self.escaped: BaseException | None = None
+        self.suspect: Exception | None = None
+        """What an instruction raised: if the function does not raise it, it is our mistake."""
         self.steps = 0
         self.cut = 0
         """After how many instructions the last one is done that was worth it."""
         self.cuts: list[int] = []
         self.swap = Swap({})
-        self.switches = Switches()
+        self.switches = ProcessState()
         self._effects = 0
         self._errors = [
             (x, x.__traceback__, x.__context__)
@@ -185,6 +192,10 @@ class Tracer(Plain):
 
     def go(self, most: int | None) -> None:
         """Run until the end, a stop, or so many instructions."""
+        with followed(self.machine):
+            self._go(most)
+
+    def _go(self, most: int | None) -> None:
         switches, frames = self.switches, self.frames
         useful, done = 0, False
         while most is None or self.steps < most:
@@ -197,11 +208,11 @@ class Tracer(Plain):
             if now != useful:
                 useful, done = now, False
             if type(outcome) is Finished:
-                if circumstances() == switches.now:
+                if switches.is_same():
                     self.finished, self.cut = outcome, self.steps
                 return  # (else a switch is thrown, which no program does: the part ends before it)
             whole = all(f.generator is None and f.handled is None for f in frames)
-            if useful and not done and whole and circumstances() == switches.now:
+            if useful and not done and whole and switches.is_same():
                 self.cut, done = self.steps, True
                 self.cuts.append(self.steps)
 
@@ -215,7 +226,9 @@ class Tracer(Plain):
             stop = found
         except Exception as error:
             self.broke = None
-            self.escaped = error if isinstance(error, (AgainError, ProbeTouchedError)) else None
+            ours = faults.is_ours(error) and not isinstance(error, CaptureError)
+            self.escaped = error if ours or isinstance(error, AgainError) else None
+            self.suspect = error if self.machine.raised_here == id(error) else None
             return None
         if stop is None and type(outcome) is Stopped and not is_fuel(outcome.stop):
             stop = outcome.stop
@@ -269,7 +282,10 @@ class Tracer(Plain):
         if name in _LOOKS_INSIDE:
             for x in stack[-3:]:
                 self.reads.all_of(x)
-        return None
+        if name in ("CONTAINS_OP", "COMPARE_OP"):
+            self.looked.compared(stack[-2], stack[-1])
+            return tensor_key(stack[-2], stack[-1], self.birth)
+        return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
 
     def _fills(self, frame: Frame, name: str, argument: int) -> None:
         """An instruction that adds to a container that is being built on the stack."""
@@ -294,6 +310,13 @@ class Tracer(Plain):
             return stop_for(breaks.made("object", None, "a value of before"))
         if any(self._is_old_iterator(x) for x in given):
             return stop_for(breaks.made("iterator", None, breaks.name_of(fn)))
+        if fn is getattr or fn is hasattr:
+            return NATIVE  # the machine tells which attribute
+        owner = getattr(fn, "__self__", None)
+        found = tensor_key(given[0], owner, self.birth) if given else None
+        found = found or writes_array(fn, args, kwargs, self.birth)
+        if found is not None:
+            return found
         if decision_for(fn) is INLINE and not breaks.is_foreign(fn):
             self.facts.entered(fn, args)
             self.reads.all_of(getattr(fn, "__self__", None), 8)
@@ -302,7 +325,6 @@ class Tracer(Plain):
             return INLINE
         if not is_ours(fn) and breaks.is_foreign(fn):
             return stop_for(breaks.made(breaks.kind_of_call(fn), None, breaks.name_of(fn)))
-        owner = getattr(fn, "__self__", None)
         if changes_owner(fn) and not self.birth.is_new(owner):
             return stop_for(breaks.made("write", None, breaks.name_of(fn)))
         stores = isinstance(fn, types.BuiltinFunctionType) and fn.__name__ in _ONLY_WRITES
@@ -310,6 +332,8 @@ class Tracer(Plain):
             for x in given if fn.__name__ in ("extend", "update") else ():
                 self.reads.all_of(x)
             return NATIVE
+        if getattr(fn, "__name__", "") in FINDS and given:
+            self.looked.compared(given[0], owner)
         self.reads.all_of(fn)
         self.facts.called(fn, given)
         for x in given:
@@ -317,6 +341,22 @@ class Tracer(Plain):
         if may_call_back(fn) and any(map(calls_users, (fn, *given))):
             self.reads.everything = f"{breaks.name_of(fn)} calls back functions"
         return native_call(fn, given)
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether two values are one. Frames may hold another object next time; what the function
+        finds by name is compared, but not with those."""
+        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+            self.looked.same(left, right)
+        elif not any(self._is_one(x) for x in (left, right)):
+            apart = left is not right and self.reads.is_rooted(left) != self.reads.is_rooted(right)
+            if apart or isinstance(left, tuple):  # (of tuples the content is compared)
+                raise stop_for(breaks.made("identity", None, "`is`"))
+        return left is right
+
+    def _is_one(self, x: Any) -> bool:
+        """Whether nothing that is given can be it: a constant, or something made inside."""
+        new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
+        return is_plain(x) or is_fixed(x) or isinstance(x, TensorBase) or new
 
     def before_branch(self, value: Any) -> Stop | None:
         if isinstance(value, TensorBase) and not is_known(value):
@@ -328,9 +368,16 @@ class Tracer(Plain):
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         if isinstance(container, TensorBase):
+            if how is Access.ATTRIBUTE:
+                if key in REFUSED:
+                    raise stop_for(breaks.made("identity", None, f"Tensor.{key}"))
+                self.looked.attribute(container, key)
+                self.facts.of_tensor(container, key)
             return value
         if how is Access.ITEM and breaks.is_foreign_object(container):
             raise foreign_item(container, key)
+        if isinstance(value, TensorBase) and not self.birth.is_new(container):
+            self.looked.found[id(value)] = value
         slot = slot_of(container, key)
         if slot in self.known.volatile:
             raise stop_for(breaks.made("changing value", None, str(key)))
@@ -384,7 +431,14 @@ class Tracer(Plain):
         own = getattr(container, "__dict__", None)
         if isinstance(own, dict) and key in own and not self.birth.is_new(container):
             return self._found(own, key, value)
-        of_class = find_in_class(type(container), key) is value
+        found = find_in_class(type(container), key)
+        if type(found) is types.MemberDescriptorType and not self.birth.is_new(container):
+            return self._found(container, key, value)
+        if value is NOTHING:
+            if isinstance(own, dict) and not self.birth.is_new(container):
+                self.reads.store(own, key, MISSING)
+            return value
+        of_class = found is value
         named = is_plain(value) or isinstance(value, (list, dict, set))
         if of_class and named and not self.birth.is_new(container):
             if isinstance(own, dict):
@@ -430,6 +484,11 @@ class Tracer(Plain):
             raise stop_for(breaks.made("object", None, "a value of before"))
         if self.birth.is_new(container):
             return
+        refuse_inside(container, key)
+        if isinstance(container, ARRAYS):
+            raise stop_for(breaks.made("write", None, "an array"))
+        if how is Access.ITEM and isinstance(key, TensorBase) and is_fake(key):
+            raise stop_for(breaks.made("identity", None, "a tensor as a key"))
         if how is Access.GENERATOR:
             raise stop_for(breaks.made("iterator", None, "a generator"))
         if how is Access.METHOD and key not in _ONLY_WRITES:
@@ -466,8 +525,6 @@ class Tracer(Plain):
         raise stop_with(AgainError(f"{key} changes at each call"))
 
     def raised(self, error: BaseException) -> Stop | None:
-        if isinstance(error, ProbeTouchedError):
-            return stop_with(error)
         if isinstance(error, (CaptureError, MutationError, NotYetError)):
             return stop_for(breaks.of_error(error, None, at_hand(self.frames[-1])))
         del self.journal.effects[self._effects :]

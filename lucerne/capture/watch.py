@@ -18,7 +18,7 @@ from typing import Any
 
 from lucerne.base.where import is_users
 from lucerne.capture import breaks
-from lucerne.capture.bytecode.targets import find_in_class
+from lucerne.capture.bytecode.targets import find_in_class, python_function
 from lucerne.capture.reach import is_module, names_in
 
 _DEPTH = 4
@@ -175,6 +175,37 @@ def _changes(fn: types.FunctionType, own: tuple[str, ...]) -> bool:
                 return True
         last = name, what[-1] if isinstance(what, tuple) and what else what
     return False
+
+
+apart: set[Any] = set()
+"""Code of the user's that has to run in a backward pass called from outside: a trace has seen that
+it does more than compute (`callbacks`)."""
+
+
+def callback_of(fn: Any) -> Any:
+    """What stands in `apart` for something that the library calls back: its code, or if that is
+    not Python's, its name and the class of its object (`[].append`)."""
+    fn = getattr(fn, "__wrapped__", fn)
+    function = python_function(fn)
+    if function is not None:
+        return function.__code__
+    return type(getattr(fn, "__self__", fn)), getattr(fn, "__name__", "")
+
+
+def apart_in(x: Any, depth: int = 0) -> str | None:
+    """The name of such code in something that a function of ours is given; None: there is none."""
+    if isinstance(x, (list, tuple)):
+        found = (apart_in(v, depth + 1) for v in x if depth < _DEPTH)
+        return next((name for name in found if name is not None), None)
+    if isinstance(x, types.MethodType) and isinstance(x.__self__, type):  # Function.apply
+        return apart_in(x.__self__)
+    if isinstance(x, type) and not hasattr(x, "backward"):
+        return None
+    called = [x, getattr(x, "backward", None)] if callable(x) else []
+    for fn in called:
+        if callable(fn) and callback_of(fn) in apart:
+            return breaks.name_of(getattr(fn, "__wrapped__", fn))
+    return None
 
 
 HANDLERS = (

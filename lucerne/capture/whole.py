@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lucerne import backends
 from lucerne.base.device import device
+from lucerne.base.numbers import Guarding
 from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
@@ -23,6 +24,7 @@ from lucerne.ops.control import NAMES as CONTROL
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.eager import body_of, metas_of
 from lucerne.tensor.trace import traced
+from lucerne.transforms.generalize import plain_meta
 
 
 class Body(NamedTuple):
@@ -72,6 +74,8 @@ class Composites:
         """The body if eager would run it as one kernel."""
         if op_.SCALAR in op.kinds or op_.TENSOR_LIST in op.kinds:
             return None
+        if Guarding.count:  # expressions are no keys
+            return self._traced(op, args)
         try:
             key = (op, *metas_of(op, args))
             if key not in self._bodies:
@@ -115,4 +119,4 @@ class Composites:
 def _tensor_metas(args: tuple[Any, ...]) -> list[TensorMeta]:
     """The metas of the tensors among arguments, in lists as well."""
     flat = [x for a in args for x in (a if isinstance(a, tuple | list) else (a,))]
-    return [x._meta for x in flat if isinstance(x, TensorBase)]
+    return [plain_meta(x._meta) for x in flat if isinstance(x, TensorBase)]

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne.base.device import HOST
 from lucerne.capture.tree import LEAF
 
 _NUMBERED = re.compile(r"argument (\d+)\b")
@@ -130,19 +132,20 @@ def guards_in_words(fn: Any, guards: Any) -> list[str]:
         found.append(f"{names[k]} is {told}")
     found += [f"{names[k]} is {_short(value)}" for k, value in guards.values]
     found += [f"{names[k]} is the same tensor object" for k, _ in guards.same]
-    grad_mode, inference, cast, dtype = guards.circumstances
+    grad_mode, inference, cast, dtype, device = guards.circumstances
     modes = [
         f"grad mode is {'on' if grad_mode else 'off'}",
         "inference mode is on" if inference else "",
         "" if cast is None else "autocast is as it was",
         f"the default dtype is {dtype}",
+        "" if device.type == HOST else f"the default device is {device}",
     ]
     found += [m for m in modes if m]
     if guards.shares:
         found.append("arguments share memory in the same way")
     found += [use.text for use in guards.uses]
-    if guards.none_grads:
-        found.append(f"{len(guards.none_grads)} gradients are None at the start")
+    counts = Counter(map(str, guards.facts))
+    found += [f"{n} times: {text}" if n > 1 else text for text, n in counts.items()]
     if guards.read_grads:
         found.append(f"{len(guards.read_grads)} gradients are there and are added to")
     found += [told for reason in dict.fromkeys(guards.more) if (told := _as_condition(reason))]

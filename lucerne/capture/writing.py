@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne.base.shape import Size
 from lucerne.capture.bytecode.frame import UNSET, Frame, Listing, rebuilt
 from lucerne.capture.bytecode.generators import Generator
 from lucerne.capture.fake import CaptureError
@@ -122,7 +123,7 @@ class Writer:
     def _new(self, x: Any) -> Node:
         number = self._numbers[id(x)] = len(self._numbers)
         self._kept.append(x)
-        kind: Any = type(x)
+        kind: Any = Size if isinstance(x, Size) else type(x)
         if kind in (list, tuple, set, frozenset, deque):
             return _KINDS[kind], number, tuple([self.value(v) for v in x])
         if kind is dict:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from lucerne.base import forks
 from lucerne.conformance.cases import TIERS, Case
 from lucerne.conformance.run import Outcome
 
@@ -162,7 +163,7 @@ def run_apart(
     kept = progress or Progress(None, {})
     ops = ops_of(cases)
     waiting = collections.deque(op for op in ops if op not in kept.known)
-    lock = threading.Lock()
+    lock = forks.lock()
 
     def work() -> None:
         worker = Worker(command, seconds)

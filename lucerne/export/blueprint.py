@@ -10,6 +10,7 @@ from lucerne.export.errors import ArgumentError
 from lucerne.export.safety import check_graph
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
+from lucerne.ir.symbolic import is_symbolic, to_int
 from lucerne.ir.symbols import Expr
 from lucerne.tensor.base import TensorBase
 from lucerne.transforms.functionalize import functionalize
@@ -123,9 +124,7 @@ class Blueprint:
             if each.kind == ARGUMENT:
                 self._check(each, leaves[each.leaf]._meta, meta)
         if self.template is not None and not self.template.admits(sizes):
-            broken = [
-                str(g) for g in self.template.guards if _early(g, sizes) and not g.holds(sizes)
-            ]
+            broken = [str(g) for g in self.template.guards if not g.holds(sizes)]
             raise ArgumentError(
                 f"at these sizes ({self._told(sizes)}) the module would do something else: it was "
                 f"exported where {', '.join(map(self.renamed, broken))}"
@@ -144,7 +143,7 @@ class Blueprint:
                     f"{each.name}: {self.graph.inputs[i].meta.ndim} dimensions are expected, not "
                     f"{len(shape)}"
                 )
-            n, known = int(shape[d]), self.ranges[name]
+            n, known = to_int(shape[d]), self.ranges[name]
             if not known.least <= n <= known.most:
                 raise ArgumentError(
                     f"{self.in_names[each.leaf]}, dimension {d}, is {n}: the program was exported "
@@ -202,20 +201,17 @@ class Blueprint:
             raise ArgumentError(
                 f"the program does not hold at these sizes ({self._told(sizes)}): {error}"
             ) from error
-        check_graph(instance.graph)
+        if not is_symbolic(list(sizes.values())):  # (of a trace: what comes of it is checked)
+            check_graph(instance.graph)
         fresh = frozenset(instance.values[v.index] for v in self.fresh)
         made = functionalize(instance.graph, [], fresh, instance.graph.outputs)
-        return made, [x.at(instance.sizes) if type(x) is Expr else x for x in self.out_leaves]
+        return made, [instance.value_of(x) for x in self.out_leaves]
 
     def example_sizes(self) -> dict[str, int]:
         if self.template is None:
             return {}
         inputs = self.graph.inputs
         return {s: int(inputs[i].meta.shape[d]) for s, (i, d) in self.template.symbols.items()}
-
-
-def _early(guard: Any, sizes: Mapping[str, int]) -> bool:
-    return bool((guard.left.symbols() | guard.right.symbols()) <= sizes.keys())
 
 
 def _same(want: Any, have: Any) -> bool:

@@ -24,7 +24,7 @@ from lucerne.io.errors import CorruptFileError, LoadError, UnsupportedFileError
 from lucerne.ir import text as ir_text
 from lucerne.ir.graph import Graph, verify
 from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.symbols import Expr
+from lucerne.ir.symbols import FORMULAS
 from lucerne.ir.words import static_text
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
@@ -133,7 +133,7 @@ def _leaves(leaves: list[Any]) -> list[Any]:
     for x in leaves:
         if x is bp.TENSOR:
             found.append(None)
-        elif isinstance(x, Expr):
+        elif isinstance(x, FORMULAS):
             found.append({"size": repr(x)})
         elif isinstance(x, lu.Size):
             found.append({"sizes": list(x)})
@@ -277,7 +277,7 @@ def _range(row: Any) -> bp.Range:
 def _read_leaves(told: Any, template: Any) -> list[Any]:
     names = set()
     if template is not None:
-        names = {*template.symbols, *(row[0] for rows in template.named.values() for row in rows)}
+        names = set(template.symbols)
     found: list[Any] = []
     for x in told:
         if x is None:

@@ -8,9 +8,7 @@ from typing import Any
 
 from lucerne.io.errors import CorruptFileError
 from lucerne.ir.graph import Graph, Node
-from lucerne.ir.symbols import RELATIONS, Expr, Guard, parse
-from lucerne.transforms.fit import _FLOATS as KINDS
-from lucerne.transforms.fit import FloatOf
+from lucerne.ir.symbols import FORMULAS, RELATIONS, Guard, parse_formula
 from lucerne.transforms.generalize import GraphOf, Template
 
 _LONGEST = 2000
@@ -22,9 +20,9 @@ def number(x: Any) -> Any:
     """A number that may depend on sizes."""
     if isinstance(x, GraphOf):
         return to_json(x.template)
-    if isinstance(x, FloatOf):
-        return [x.kind, x.factor.hex(), repr(x.size)]
-    return repr(x) if isinstance(x, Expr) else x
+    if type(x) is float:
+        return {"float": x.hex()}
+    return repr(x) if isinstance(x, FORMULAS) else x
 
 
 def read_number(told: Any, names: set[str]) -> Any:
@@ -32,30 +30,36 @@ def read_number(told: Any, names: set[str]) -> Any:
         return told
     if type(told) is str:
         return expression(told, names)
-    if type(told) is list and len(told) == 3 and told[0] in KINDS and type(told[1]) is str:
-        return FloatOf(told[0], float.fromhex(told[1]), expression(told[2], names))
+    if type(told) is dict and [*told] == ["float"] and type(told["float"]) is str:
+        return float.fromhex(told["float"])
     raise CorruptFileError(f"a size is damaged: {str(told)[:40]!r}")
 
 
-def expression(text: Any, names: set[str]) -> Expr:
+def expression(text: Any, names: set[str]) -> Any:
     """A formula of known symbols; products of bounded length, so that none grows without end."""
     if type(text) is not str or len(text) > _LONGEST:
         raise CorruptFileError("the formula of a size is damaged")
     try:
         tree = ast.parse(text, mode="eval")
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and not (
-                type(node.value) is int and abs(node.value) <= _LARGEST
-            ):
+            if isinstance(node, ast.Constant) and not _is_small(node.value):
                 raise ValueError(text)
-        if sum(isinstance(n, ast.BinOp) for n in ast.walk(tree)) > 64:
+        if sum(isinstance(n, ast.BinOp | ast.Call) for n in ast.walk(tree)) > 64:
             raise ValueError("too long")
-        found = parse(text)
+        found = parse_formula(text)
+        if not isinstance(found, FORMULAS):
+            raise ValueError(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, ArithmeticError, MemoryError) as e:
         raise CorruptFileError(f"the formula {text[:40]!r} is damaged") from e
     if not found.symbols() <= names:
         raise CorruptFileError(f"the formula {text[:40]!r} speaks of unknown sizes")
     return found
+
+
+def _is_small(value: Any) -> bool:
+    if type(value) is int:
+        return abs(value) <= _LARGEST
+    return type(value) is float or value in ("inf", "-inf", "nan")
 
 
 # ---- templates ----------------------------------------------------------------------------------
@@ -72,16 +76,15 @@ def to_json(template: Template) -> dict[str, Any]:
             str(k): [[path, number(x)] for path, x in _formulas(args, [])]
             for k, args in template.formulas.items()
         },
-        "named": {str(k): [list(x) for x in rows] for k, rows in template.named.items()},
         "guards": [
-            [repr(g.left), RELATIONS[g.relation], repr(g.right), g.result, g.users]
+            [number(g.left), RELATIONS[g.relation], number(g.right), g.result]
             for g in template.guards
         ],
     }
 
 
 def _formulas(x: Any, path: list[int]) -> Iterator[tuple[list[int], Any]]:
-    if isinstance(x, (Expr, FloatOf, GraphOf)):
+    if isinstance(x, (*FORMULAS, GraphOf)):
         yield path, x
     elif isinstance(x, (tuple, list)):
         for k, y in enumerate(x):
@@ -96,6 +99,7 @@ def from_json(told: Any, graph: Graph, around: frozenset[str] = frozenset()) -> 
         if not inside or not name.isidentifier():
             raise CorruptFileError(f"the size {name[:40]!r} is read at no dimension of an input")
     made = Template(graph, symbols)
+    made.results = None
     names = set(symbols) | around
     for row in told["inputs"]:
         formula = row and tuple(tuple(read_number(n, names) for n in part) for part in row)
@@ -105,21 +109,14 @@ def from_json(told: Any, graph: Graph, around: frozenset[str] = frozenset()) -> 
     for formula, v in zip(made.inputs, graph.inputs, strict=True):
         if formula is not None and [len(x) for x in formula] != [v.meta.ndim] * 2:
             raise CorruptFileError("the sizes of an input are damaged")
-    for k, rows in told["named"].items():
-        node = _node(graph, k)
-        for name, result, dim in rows:
-            if not 0 <= dim < node.outputs[result].meta.ndim or not str(name).isidentifier():
-                raise CorruptFileError("a size that an op gives is damaged")
-            made.named.setdefault(int(k), []).append((name, int(result), int(dim)))
-            names.add(name)
     for k, rows in told["nodes"].items():
         args: Any = _node(graph, k).args
         for path, x in rows:
             args = _placed(args, list(path), x, names)
         made.formulas[int(k)] = args
     made.guards = tuple(
-        Guard(expression(a, names), _BY_SIGN[sign], expression(b, names), bool(result), bool(users))
-        for a, sign, b, result, users in told["guards"]
+        Guard(read_number(a, names), _BY_SIGN[sign], read_number(b, names), bool(result))
+        for a, sign, b, result in told["guards"]
     )
     return made
 

@@ -11,8 +11,8 @@ from typing import Any
 from lucerne import backends
 from lucerne.backends.steps import StepError
 from lucerne.capture.fake import fake_tensor
+from lucerne.capture.process_state import quiet
 from lucerne.capture.recorder import Recorder
-from lucerne.capture.trace import _quiet as quiet
 from lucerne.capture.whole import Composites
 from lucerne.export.blueprint import Blueprint
 from lucerne.export.run import laid_out

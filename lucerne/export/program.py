@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lucerne.base.forks import once
 from lucerne.capture.fake import fake_tensor
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.export import blueprint as bp
@@ -20,6 +21,7 @@ from lucerne.fx.graph import Graph
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.one_ir import named_from_ir
 from lucerne.ir import dispatch
+from lucerne.ir.symbolic import is_symbolic
 from lucerne.ir.symbols import Expr
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
@@ -69,6 +71,9 @@ class ExportedModule(Module):
             if not grad:
                 made: tuple[list[Any], list[Any]] = self._compiled(sizes, inputs)
                 return made
+        if is_symbolic([n for _, n in sizes]):  # it is traced: expressions are no keys
+            graph, constants = self._plan.at(dict(sizes))
+            return Steps(graph)(inputs), constants
         found = self._sized.get(sizes)
         if found is None:
             if len(self._sized) >= _MOST_SIZES:
@@ -209,7 +214,7 @@ class ExportedProgram:
 
     # ---- graphs --------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def _shown(self) -> tuple[GraphModule, ExportGraphSignature]:
         graph, _ = self.plan.at(self.plan.example_sizes())
         names = [i.name for i in self.plan.inputs]

@@ -1,57 +1,33 @@
-"""Sizes and decisions: at which sizes a module is traced, and in which range it does the same."""
+"""Sizes and decisions: which dimensions are symbols, and in which range a module does the same."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 
+from lucerne.base.where import describe
+from lucerne.capture.dynamic import Symbols
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic
 from lucerne.export.errors import ExportError
-from lucerne.ir.symbols import SMALLEST, Guard
+from lucerne.ir.symbolic import Guards
+from lucerne.ir.symbols import SMALLEST, Guard, defined
 from lucerne.ir.symbols import symbol as symbol_
 from lucerne.transforms.generalize import Template
 
-_TRACES = 4
-"""At how many more sizes a module is traced, if there are as many."""
 
-
-def sizes_to_try(dynamic: Dynamic) -> list[dict[str, int]]:
-    """Sizes for further traces: unlike each other, with different rests, inside the ranges."""
-    chosen: dict[str, list[int]] = {}
-    fixed: set[int] = set()
-    for name, root in dynamic.roots.items():
-        n = dynamic.example[name]
-        low, high = max(root.min, SMALLEST), root.max
-        pool = [
-            2 * n + 3,
-            2 * n + 2,
-            3 * n + 4,
-            n + 1,
-            31,
-            26,
-            19,
-            12,
-            9,
-            n + 2,
-            n - 1,
-            *range(low, low + 12),
-        ]
-        found: list[int] = []
-        for k in pool:
-            size = min(k, high)
-            if low <= size and size != n and size not in found and size not in fixed:
-                found.append(size)
-            if len(found) == _TRACES:
-                break
-        if not found:
-            found = [k for k in (low, high, low + 1) if low <= k <= high and k != n][:1]
-        fixed.update(found)
-        chosen[name] = found
-    count = max((len(x) for x in chosen.values()), default=0)
-    if any(not x for x in chosen.values()):
-        return []
-    return [{name: x[k % len(x)] for name, x in chosen.items()} for k in range(count)]
+def symbols_of(dynamic: Dynamic, fixed: Mapping[tuple[int, int], int]) -> Symbols:
+    """A symbol for each Dim; sizes that follow from one (`2 * Dim(...)`) are expressions of it, if
+    a dimension shows it as it is."""
+    places = [p for p in dynamic.places if (p.leaf, p.dim) not in fixed]
+    plain = {p.root.name for p in places if p.size(3) == 3 and p.size(5) == 5}
+    keys = {(p.leaf, p.dim): (p.root.name, p.size(0), p.size(1) - p.size(0)) for p in places}
+    made = Symbols({at: k for at, k in keys.items() if k[0] not in plain or k[1:] == (0, 1)})
+    names = {keys[at]: name for at, name in made.names.items()}
+    for at, (root, constant, factor) in keys.items():
+        if at not in made.names:
+            made.exprs[at] = symbol_(names[root, 0, 1]) * factor + constant
+    return made
 
 
 def ranges_of(template: Template, made: bp.Blueprint, dynamic: Dynamic) -> dict[str, bp.Range]:
@@ -67,22 +43,95 @@ def ranges_of(template: Template, made: bp.Blueprint, dynamic: Dynamic) -> dict[
     return found
 
 
-def check_guards(made: bp.Blueprint, dynamic: Dynamic) -> None:
+def fixed_roots(made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> set[str]:
+    """Dims that nobody insists on (`Dim.AUTO`) and that can't change: alone, or at all."""
+    found: set[str] = set()
+    example = made.example_sizes()
+    for guard in guards:
+        names = guard.symbols()
+        if guard.relation is defined or not names:
+            continue
+        optional = {made.ranges[s].name for s in names} & dynamic.optional
+        if len(names) > 1:
+            found |= optional if not _is_loose(guard, example) else set()
+        elif optional:
+            [s] = names
+            known = bp.Range(made.ranges[s].name, made.ranges[s].least, made.ranges[s].most)
+            narrow(guard, s, known, example[s])
+            if known.least == known.most:
+                found |= optional
+    return found
+
+
+def _is_loose(guard: Guard, example: Mapping[str, int]) -> bool:
+    """Whether a decision by several sizes comes out the same when they become others."""
+    moved = [{**example, s: k * n + 1} for s, n in example.items() for k in (1, 2, 5)]
+    return all(guard.holds(sizes) for sizes in moved)
+
+
+def check_guards(made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> None:
     """What the module decided by sizes must be so in the whole range that was asked for; a range
     that nobody asked for (`Dim.AUTO`) ends where it is no longer so."""
-    assert made.template is not None
     example = made.example_sizes()
-    for guard in made.template.guards:
-        names = guard.left.symbols() | guard.right.symbols()
-        if not names <= made.ranges.keys() or len(names) != 1:
+    for guard, by_value in guards.items():
+        names = guard.symbols()
+        told = made.renamed(repr(guard))
+        if by_value is not None and _breaks(guard, made, example):
+            at = "" if by_value.place is None else f" ({describe(by_value.place)})"
+            raise ExportError(
+                f"export: the module is not one program for all sizes: {told} is needed{at}. A "
+                "loop over a size, or a constant made of one, gives another program for each; "
+                "make that dimension static (leave it out of dynamic_shapes)."
+            )
+        if len(names) > 1 and guard.relation is operator.eq and _breaks(guard, made, example):
+            wrong = _breaks(guard, made, example) or {}
+            sizes = ", ".join(f"{made.ranges[s].name} = {n}" for s, n in wrong.items())
+            raise ExportError(
+                f"export: the module does not take {sizes}, which dynamic_shapes allows: only "
+                f"sizes where {told}. Give the Dim a range without such sizes, one Dim to "
+                "dimensions that must agree, or `8 * Dim(...)` where multiples are needed."
+            )
+        if len(names) != 1 or guard.relation is defined:
             continue
         [symbol] = names
         known = made.ranges[symbol]
         if known.name in dynamic.optional:
             narrow(guard, symbol, known, example[symbol])
             continue
-        refuse_decision(guard, symbol, known, made.renamed(repr(guard)))
-    made.guards = [made.renamed(repr(g)) for g in made.template.guards if g.users]
+        refuse_decision(guard, symbol, known, told)
+    made.guards = [made.renamed(repr(g)) for g in guards if g.relation is not defined]
+
+
+def _breaks(guard: Guard, made: bp.Blueprint, example: Mapping[str, int]) -> dict[str, int] | None:
+    """Sizes inside of the ranges at which a guard does not hold; None: none are found."""
+    for s in guard.symbols():
+        known = made.ranges[s]
+        tried: Iterable[int] = (known.least, *(example[s] + k for k in range(-64, 65)), known.most)
+        for n in tried:
+            inside = max(known.least, SMALLEST) <= n <= known.most
+            if inside and not guard.holds({**example, s: n}):
+                return {**example, s: n}
+    return None
+
+
+def exceptions(guard: Guard, made: bp.Blueprint) -> tuple[str, list[int]]:
+    """The symbol that a decision is by, and the few sizes in its range where it is not so; none if
+    there are many, or if it is by several symbols."""
+    names = guard.symbols()
+    if len(names) != 1 or guard.relation is defined:
+        return "", []
+    [symbol] = names
+    known = made.ranges[symbol]
+    least = max(known.least, SMALLEST)
+    wrong = [
+        n
+        for n in (*range(least, min(known.most, least + 4096) + 1), known.most)
+        if not guard.holds({symbol: n})
+    ]
+    return symbol, wrong if len(wrong) <= _FEW and known.most not in wrong else []
+
+
+_FEW = 4
 
 
 def refuse_decision(guard: Guard, symbol: str, known: bp.Range, told: str) -> None:
@@ -102,55 +151,6 @@ def refuse_decision(guard: Guard, symbol: str, known: bp.Range, told: str) -> No
         f"{known.name} = {wrong[0]}. Export it for the sizes of one decision, "
         f"Dim({known.name!r}, {fix}), or use torch.cond."
     )
-
-
-def broken_decision(
-    guards: list[Guard], dynamic: Dynamic, at: Mapping[str, int]
-) -> tuple[str, Guard] | None:
-    """A decision of the user's code by one size that comes out otherwise in the example: the name
-    of that size, and the decision as the example has it, about a size called s."""
-    sizes, names = dynamic.sizes(at), {}
-    before = dynamic.sizes(dynamic.example)
-    seen: dict[tuple[int, int], str] = {}
-    for p in sorted(dynamic.places, key=lambda p: (p.leaf, p.dim)):
-        pair = before[p.leaf, p.dim], sizes[p.leaf, p.dim]
-        if pair[0] != pair[1] and pair not in seen:
-            seen[pair] = symbol = f"s{len(seen)}"
-            if p.size(3) == 3:  # a size itself, not one that follows from it
-                names[symbol] = p.root.name
-    for g in guards:
-        used = g.left.symbols() | g.right.symbols()
-        if not g.users or len(used) != 1 or not used <= names.keys():
-            continue
-        [symbol] = used
-        if not g.holds({symbol: dynamic.example[names[symbol]]}):
-            to = {symbol: symbol_("s")}
-            left, right = g.left.replace(to), g.right.replace(to)
-            return names[symbol], Guard(left, g.relation, right, not g.result)
-    return None
-
-
-def symbol_sizes(made: bp.Blueprint, dynamic: Dynamic, at: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the template names, for sizes of the roots."""
-    assert made.template is not None
-    sizes = dynamic.sizes(at)
-    return {s: sizes[made.inputs[i].leaf, d] for s, (i, d) in made.template.symbols.items()}
-
-
-def where_broken(guard: Guard, made: bp.Blueprint, dynamic: Dynamic) -> dict[str, int] | None:
-    """Sizes of the roots, inside their ranges, at which a guard does not hold; None: none found."""
-    choices = []
-    for name, root in dynamic.roots.items():
-        n, low = dynamic.example[name], max(root.min, SMALLEST)
-        tried = (low, low + 1, low + 2, n, 2 * n + 3, 5 * n + 1, 40 * n + 1, 1000 * n + 1)
-        choices.append(sorted({min(max(k, low), root.max) for k in tried}))
-    for found in itertools.islice(itertools.product(*choices), 4096):
-        at = dict(zip(dynamic.roots, found, strict=True))
-        sizes = symbol_sizes(made, dynamic, at)
-        known = (guard.left.symbols() | guard.right.symbols()) <= sizes.keys()
-        if not known or not guard.holds(sizes):
-            return at if known else None
-    return None
 
 
 def narrow(guard: Guard, symbol: str, known: bp.Range, n: int) -> None:

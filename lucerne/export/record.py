@@ -1,16 +1,16 @@
-"""From a module and example arguments to a blueprint: captured once, or, when sizes may change, at
-several sizes and generalized."""
+"""From a module and example arguments to a blueprint: captured once, and once more with symbolic
+sizes when some may change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from lucerne.base.where import describe, is_users
+from lucerne.base.where import describe, place_of_error
 from lucerne.capture import Exporting
-from lucerne.capture.dynamic import SizedCapture, difference
-from lucerne.capture.fake import CaptureError
-from lucerne.capture.families import Outline
+from lucerne.capture.dynamic import SizedCapture
+from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.capture.reach import Reach
 from lucerne.capture.trace import (
     ARGUMENT,
@@ -24,27 +24,19 @@ from lucerne.capture.trace import (
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export import generators
-from lucerne.export.dims import Dim, Dynamic
+from lucerne.export.dims import Dynamic
 from lucerne.export.errors import ExportError
-from lucerne.export.ranges import (
-    broken_decision,
-    check_guards,
-    narrow,
-    ranges_of,
-    refuse_decision,
-    sizes_to_try,
-    symbol_sizes,
-    where_broken,
-)
+from lucerne.export.ranges import check_guards, exceptions, fixed_roots, ranges_of, symbols_of
 from lucerne.export.whole import Explicit
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.symbols import SMALLEST, Expr, Guard
+from lucerne.ir.symbolic import Guards
+from lucerne.ir.symbols import FORMULAS, SMALLEST
 from lucerne.nn.modules.module import Module
 from lucerne.tensor import api as lu
 from lucerne.tensor.base import TensorBase
 from lucerne.transforms.functionalize import MutationError
-from lucerne.transforms.generalize import DifferentError, Template, first_difference, generalize
+from lucerne.transforms.generalize import Template, first_difference, formula_of, generalize
 
 
 class _Forward(Capture):
@@ -84,7 +76,7 @@ def _is_vague(error: Exception) -> bool:
 
 
 class _SizedForward(_Forward, SizedCapture):
-    """The same at other sizes, in step with the first."""
+    """The same with symbolic sizes."""
 
 
 class Recording:
@@ -101,43 +93,25 @@ class Recording:
 
     def blueprint(self, dynamic: Dynamic, names: list[str]) -> bp.Blueprint:
         self.names = names
-        captured = self._captured(_Forward, {})
-        made = self._static(captured)
-        for name in sorted(dynamic.optional):
-            if not self._may_change(captured, dynamic, name):
-                dynamic.drop(name)
+        made = self._static(self._captured(_Forward, {}))
         while dynamic.roots:
             try:
-                return self._sized(made, captured, dynamic)
+                found = self._sized(made, dynamic)
+                if found is not None:
+                    return found
             except ExportError:
                 if not dynamic.optional:
                     raise
                 dynamic.drop(max(dynamic.optional))
         return made
 
-    def _may_change(self, first: Captured, dynamic: Dynamic, name: str) -> bool:
-        """Whether the module takes another size in one place alone, and does the same there."""
-        try:
-            other = self._at(
-                first, dynamic, {**dynamic.example, name: 2 * dynamic.example[name] + 1}
-            )
-        except ExportError:
-            return False
-        if other is None:
-            return dynamic.roots[name].min < dynamic.roots[name].max
-        graphs = first.graph, other.graph
-        return len(graphs[0].nodes) == len(graphs[1].nodes)
-
     # ---- capturing -----------------------------------------------------------------------------
 
     def _captured(self, kind: Any, sizes: Mapping[Any, int], *more: Any) -> Captured:
         leaves = [
-            Outline(x).tensor(_resized(x._meta, k, sizes)) if isinstance(x, TensorBase) else x
+            _stand_in(x, _resized(x._meta, k, sizes)) if isinstance(x, TensorBase) else x
             for k, x in enumerate(self.leaves)
         ]
-        for x in leaves:
-            if isinstance(x, TensorBase):
-                x._auto = None
         args, kwargs = rebuild(self.shape, iter(leaves))
         self.capture = kind(self.fn, args, kwargs, Reach(self.fn, leaves), self.whole, *more)
         Exporting.active += 1
@@ -214,134 +188,107 @@ class Recording:
 
     # ---- sizes that change ---------------------------------------------------------------------
 
-    def _sized(self, made: bp.Blueprint, first: Captured, dynamic: Dynamic) -> bp.Blueprint:
-        captures, graphs = [first], [made.graph]
-        guards: dict[Guard, None] = {}
-        hints: Any = {}
-        returned: list[Any] = [x for x in made.out_leaves if x is not bp.TENSOR]
-        told: list[Any] = []
-        for at in sizes_to_try(dynamic):
-            other = self._at(first, dynamic, at)
-            if other is None:  # a range has become smaller
-                return self._sized(made, first, dynamic)
-            if len(captures) == 1:
-                hints = self.capture.told.hints
-                told = [x for x in self.capture.told.leaves if not isinstance(x, Outcome)]
-            guards.update(dict.fromkeys(self.capture.told.guards))
-            captures.append(other)
-            graphs.append(_ordered(other.graph, self.order))
-        if len(graphs) == 1:
-            raise ExportError("export: a Dim whose range has one size only is no dynamic dimension")
-        template = generalize(*graphs, guards=guards, hints=hints)
-        if not isinstance(template, Template):
-            raise ExportError(
-                f"export: the module is not one program for all sizes: {template}. A loop over a "
-                "size, or a constant made of one, gives another program for each; make that "
-                "dimension static (leave it out of dynamic_shapes)."
-            )
-        self._numbers(made, template, captures, returned, told)
-        made.template = template
-        made.ranges = ranges_of(template, made, dynamic)
-        self._drop_vacuous(made, first, dynamic)
-        check_guards(made, dynamic)
-        self._small_sizes(made, first, dynamic)
+    def _sized(self, made: bp.Blueprint, dynamic: Dynamic) -> bp.Blueprint | None:
+        """The blueprint for all sizes; None: sizes that nobody insists on were found to be fixed,
+        and are no longer among those that change."""
+        template, captured = self._template(made, dynamic, {})
+        made = replace(made, template=template, ranges=ranges_of(template, made, dynamic))
+        fixed = fixed_roots(made, dynamic, self.capture.guards)
+        for name in fixed:
+            dynamic.drop(name)
+        if fixed:
+            return None
+        if first_difference(template.instantiate(made.example_sizes()), made.graph):
+            raise ExportError("export: the module does something else when it is traced again")
+        self._numbers(made, captured)
+        guards = self._needed(made, dynamic, self.capture.guards)
+        template.guards = tuple(guards)
+        check_guards(made, dynamic, guards)
+        self._small_sizes(made, dynamic)
         return made
 
-    def _at(self, first: Captured, dynamic: Dynamic, at: Mapping[str, int]) -> Captured | None:
-        """A capture at other sizes; None: the module decides otherwise there, and the range of a
-        size that nobody insists on ends before."""
-        sizes = ", ".join(f"{name} = {n}" for name, n in at.items())
+    def _needed(self, made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> Guards:
+        """Ops ask whether a size is 0 or 1, and mostly do the same if it is. A decision that comes
+        out otherwise at a few sizes only restricts nothing if the program is the same there."""
+        tried: dict[Any, bool] = {}
+        kept: Guards = {}
+        for guard, by_value in guards.items():
+            symbol, sizes = exceptions(guard, made)
+            for n in sizes:
+                if (symbol, n) not in tried:
+                    tried[symbol, n] = self._is_same_at(made, dynamic, symbol, n)
+            if not sizes or not all(tried[symbol, n] for n in sizes):
+                kept[guard] = by_value
+        return kept
+
+    def _template(
+        self, made: bp.Blueprint, dynamic: Dynamic, sizes: Mapping[Any, int]
+    ) -> tuple[Template, Captured]:
+        """One trace with symbols; `sizes`: dimensions that have a constant size after all."""
+        symbols = symbols_of(dynamic, sizes)
         try:
-            other = self._captured(_SizedForward, dynamic.sizes(at), first)
+            captured = self._captured(_SizedForward, sizes, symbols)
         except ExportError:
             raise
         except Exception as error:
-            raise ExportError(
-                f"export: the module does not take {sizes}, which dynamic_shapes allows: "
-                f"{type(error).__name__}: {with_line(error)}. Give the Dim a range without such "
-                "sizes, one Dim to dimensions that must agree, or `8 * Dim(...)` where multiples "
-                "are needed."
-            ) from error
-        broken = broken_decision(self.capture.told.guards, dynamic, at)
-        if broken is not None:
-            name, guard = broken
-            known = bp.Range(name, dynamic.roots[name].min, dynamic.roots[name].max)
-            if name not in dynamic.optional:
-                refuse_decision(guard, "s", known, repr(guard).replace("s", name, 1))
-            narrow(guard, "s", known, dynamic.example[name])
-            dynamic.roots[name] = Dim(name, min=known.least, max=known.most)
-            return None
-        why = difference(first, other)
-        if why:
-            raise ExportError(f"export: at {sizes} the module does something else: {why}")
-        return other
+            told = f"{type(error).__name__}: {with_line(error)}"
+            raise ExportError(f"export: the module does not take symbolic sizes: {told}") from error
+        graph = _ordered(captured.graph, self.order)
+        places: dict[str, tuple[int, int]] = {}
+        for k, each in enumerate(made.inputs):
+            for (leaf, d), name in symbols.names.items():
+                if each.kind == bp.ARGUMENT and each.leaf == leaf:
+                    places.setdefault(name, (k, d))
+        return generalize(graph, places, self.capture.guards), captured
 
-    def _numbers(
-        self, made: bp.Blueprint, template: Template, captures: list[Captured],
-        first: list[Any], told: list[Any],
-    ) -> None:  # fmt: skip
-        """Numbers that are returned and follow from sizes become formulas."""
-        seen = [
-            [
-                tuple(x) if isinstance(x, lu.Size) else x
-                for x in c.leaves
-                if not isinstance(x, Outcome)
-            ]
-            for c in captures
+    def _numbers(self, made: bp.Blueprint, captured: Captured) -> None:
+        """Numbers that are returned and follow from sizes are formulas."""
+        made.out_leaves = [
+            bp.TENSOR if isinstance(x, Outcome) else formula_of(x) for x in captured.leaves
         ]
-        try:
-            found = iter(template.formula(seen, told))
-        except DifferentError as error:
-            raise ExportError(f"export: a number that is returned changes: {error}") from error
-        made.out_leaves = [x if x is bp.TENSOR else next(found) for x in made.out_leaves]
         for x in made.out_leaves:
-            if isinstance(x, tuple) and any(isinstance(y, Expr) for y in x):
+            if isinstance(x, tuple) and any(isinstance(y, FORMULAS) for y in x):
                 raise ExportError("export: a Size that changes is returned; return its numbers")
 
-    def _drop_vacuous(self, made: bp.Blueprint, first: Captured, dynamic: Dynamic) -> None:
-        """Ops compare sizes too, mostly to check them. Such a decision restricts nothing if a trace
-        at sizes where it comes out the other way is the same program."""
-        assert made.template is not None
-        template, guards = made.template, made.template.guards
-        template.guards = tuple(g for g in guards if g.users)
-        tried: dict[Any, bool] = {}
-        kept = []
-        for guard in guards:
-            at = None if guard.users else where_broken(guard, made, dynamic)
-            if at is None:
-                kept.append(guard)
-                continue
-            key = tuple(at.items())
-            if key not in tried:
-                tried[key] = self._is_same(made, first, dynamic, at)
-            if not tried[key]:
-                kept.append(guard)
-        template.guards = tuple(kept)
-
-    def _is_same(
-        self, made: bp.Blueprint, first: Captured, dynamic: Dynamic, at: dict[str, int]
-    ) -> bool:
-        """Whether a trace at these sizes is what the program gives there."""
-        assert made.template is not None
-        sizes = symbol_sizes(made, dynamic, at)
-        try:
-            other = self._captured(_SizedForward, dynamic.sizes(at), first)
-            raw = made.template.instantiate(sizes)
-            return not difference(first, other) and not first_difference(
-                raw, _ordered(other.graph, self.order)
-            )
-        except Exception:  # the module, or one of its ops, does not take these sizes
-            return False
-
-    def _small_sizes(self, made: bp.Blueprint, first: Captured, dynamic: Dynamic) -> None:
+    def _small_sizes(self, made: bp.Blueprint, dynamic: Dynamic) -> None:
         """Size 1 is taken in if a trace at 1 is what the program gives there."""
         assert made.template is not None
-        for known in made.ranges.values():
+        for symbol, known in made.ranges.items():
             root = dynamic.roots.get(known.name)
             if root is None or root.min > 1 or known.least > SMALLEST:
                 continue
-            same = self._is_same(made, first, dynamic, {**dynamic.example, known.name: 1})
+            same = made.template.admits({**made.example_sizes(), symbol: 1})
+            same = same and self._is_same_at(made, dynamic, symbol, 1)
             known.least = 1 if same else SMALLEST
+
+    def _is_same_at(self, made: bp.Blueprint, dynamic: Dynamic, symbol: str, n: int) -> bool:
+        """Whether a trace with a constant in place of a symbol is what the program gives there,
+        whatever the other sizes are."""
+        assert made.template is not None
+        name = made.ranges[symbol].name
+        at = {(p.leaf, p.dim): p.size(n) for p in dynamic.places if p.root.name == name}
+        example = made.example_sizes()
+        try:
+            other, _ = self._template(made, dynamic, at)
+            for factor in (1, 2, 3):
+                sizes = {s: factor * n + factor - 1 for s, n in example.items()}
+                sizes[symbol] = n
+                found = other.bind(made.template.metas(sizes))
+                if found is None:
+                    return False
+                raw = made.template.instantiate(sizes)
+                if first_difference(raw, other.instantiate(found)):
+                    return False
+        except Exception:  # the module, or one of its ops, does not take these sizes
+            return False
+        return True
+
+
+def _stand_in(t: Any, meta: TensorMeta) -> Any:
+    """What stands for an argument: without its bytes, and without a history."""
+    made = fake_tensor(meta)
+    made.__class__ = type(t)
+    return made
 
 
 _WHY = {
@@ -429,10 +376,5 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 def with_line(error: BaseException) -> str:
     """What an error says, with the user's line that it comes from."""
-    place, trace = None, error.__traceback__
-    while trace is not None:
-        if is_users(trace.tb_frame.f_code):
-            place = trace.tb_frame.f_code, trace.tb_lineno
-        trace = trace.tb_next
-    text = str(error)
+    place, text = place_of_error(error), str(error)
     return text if place is None or describe(place) in text else f"{text} ({describe(place)})"

@@ -15,6 +15,7 @@ from lucerne.func.arguments import (
     spelled,
 )
 from lucerne.func.reverse import Recording
+from lucerne.ir.dispatch import call_inside
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.node import gradient_edge
@@ -53,7 +54,7 @@ def jvp(
     check_tensors(ts, _JVP, "tangents")
     with ForwardLevel() as level:
         duals = [level.dual(x, check_tangent(x, t)) for x, t in zip(xs, ts, strict=True)]
-        output, aux = parted(func(*put_back(duals, shape)), has_aux, _JVP)
+        output, aux = parted(call_inside(func, *put_back(duals, shape)), has_aux, _JVP)
         outs, out_shape = leaves_of(output)
         check_outputs(output, outs, _JVP)
         found = [_tangent(level, o, strict) for o in outs]
@@ -91,7 +92,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     inputs, shape = leaves_of(primals)
     xs = [recording.primal(x) for x in inputs]
     with recording.on():
-        outs, out_shape = leaves_of(func(*put_back(xs, shape)))
+        outs, out_shape = leaves_of(call_inside(func, *put_back(xs, shape)))
         check_outputs(outs, outs, "linearize(f, *primals)")
         slots = [recording.leaf(o) for o in outs]
         pulled = run_backward(

@@ -14,11 +14,11 @@ from typing import Any
 from lucerne.func.arguments import map_tensors
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter, Proceed
+from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_inside
 from lucerne.ir.op import Op
 from lucerne.ops.control import put_in
 from lucerne.ops.move import copy, put_region
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, offset_of
 from lucerne.tensor.eager import body_of
 from lucerne.tensor.into import check_fits
 
@@ -132,7 +132,7 @@ class Functionalizing(Interpreter):
         if _place(target) == _place(memory.base):
             memory.value = result
             return
-        meta, offset = target._meta, target._offset - memory.base._offset
+        meta, offset = target._meta, offset_of(target) - offset_of(memory.base)
         shape = tuple(meta.shape)
         recorded = _state.grad_enabled and (memory.value.requires_grad or result.requires_grad)
         put = put_in if recorded else put_region
@@ -194,7 +194,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         level = Functionalizing(remove == "mutations_and_views")
         with _Readings(level), level:
-            result = func(*args, **kwargs)
+            result = call_inside(func, *args, **kwargs)
         found = map_tensors(level.value, result)
         level.finish()
         return found

@@ -17,6 +17,7 @@ from lucerne.func.arguments import (
 from lucerne.func.forward import jvp
 from lucerne.func.reverse import pulled_back
 from lucerne.func.vmap import vmap
+from lucerne.ir.dispatch import call_inside
 from lucerne.tensor import api as lu
 
 
@@ -91,7 +92,7 @@ def jacfwd(
 
         def column(*tangents: Any) -> Any:
             def of_chosen(*primals: Any) -> Any:
-                return func(*replaced(args, at, primals))
+                return call_inside(func, *replaced(args, at, primals))
 
             given = put_back(tangents, shape)
             found = jvp(of_chosen, picked, given, has_aux=has_aux)

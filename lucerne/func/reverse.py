@@ -27,6 +27,7 @@ from lucerne.func.arguments import (
     spelled,
 )
 from lucerne.ir import dispatch
+from lucerne.ir.dispatch import call_inside
 from lucerne.ops.view import alias
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.api import root_gradient
@@ -219,7 +220,7 @@ def pulled_back(
     inputs, shape = leaves_of(tuple(args[i] for i in at))
     xs = [recording.primal(x) for x in inputs]
     with recording.on():
-        result = func(*replaced(args, at, put_back(xs, shape)))
+        result = call_inside(func, *replaced(args, at, put_back(xs, shape)))
     output, aux = parted(result, has_aux, api)
     outs, out_shape = leaves_of(output)
     check_outputs(output, outs, api)
@@ -270,7 +271,7 @@ def grad_and_value(
         inputs, shape = leaves_of(picked)
         xs = [recording.primal(x) for x in inputs]
         with recording.on():
-            result = func(*replaced(args, at, put_back(xs, shape)), **kwargs)
+            result = call_inside(func, *replaced(args, at, put_back(xs, shape)), **kwargs)
         output, aux = parted(result, has_aux, api)
         _check_scalar(output, api)
         reach = recording.wanted and recording.reaches_outside([output])

@@ -19,6 +19,7 @@ from lucerne.func.batching import (
 )
 from lucerne.func.batching.level import BatchLevel
 from lucerne.func.batching.quick import QuickLevel
+from lucerne.ir.dispatch import call_inside
 from lucerne.ops.join import cat_same
 from lucerne.tensor.base import TensorBase, plain_types
 from lucerne.tensor.nested.kinds import make_list
@@ -77,7 +78,7 @@ def _run(
     left = iter(dims)
     with level:
         given = tree_map(lambda x: _entered(level, x, next(left)), args)
-        result = func(*given, **kwargs)
+        result = call_inside(func, *given, **kwargs)
         places = iter(_output_dims(func, out_dims, result))
         return tree_map(lambda x: _left(level, func, x, next(places)), result)
 
@@ -222,7 +223,7 @@ def _batch_size(dims: list[Any], leaves: list[Any]) -> int:
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"
         )
-    return int(sizes[0])
+    return sizes[0]
 
 
 def _output_dims(func: Any, out_dims: Any, result: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 The library of that name has no reader for bfloat16 or float8 without torch, and its writer does not
 force data to disk, so the format (a page long) is read and written here; see
-docs/decisions/0011-safetensors-by-hand.md. `save_file(digest=True)` adds a checksum of data and
+docs/decisions/0011-safetensors-by-hand.md. `save_file` adds a checksum of data and
 header as metadata, which other readers ignore and ours verifies.
 """
 
@@ -58,12 +58,13 @@ def save_file(
     filename: str | os.PathLike[str],
     metadata: dict[str, str] | None = None,
     *,
-    digest: bool = False,
+    digest: bool = True,
     ops: atomic.FileOps = atomic.OPS,
 ) -> None:
     """Save tensors by name; the file at `filename` is replaced in one step (see `atomic.py`).
 
-    `digest=True` adds a checksum, so that `load_file` notices damage.
+    A checksum stands among the metadata, so that `load_file` notices damage; other readers take
+    no notice of it. `digest=False` leaves it out.
 
     >>> import os, tempfile, lucerne as torch
     >>> from lucerne.io import safetensors
@@ -84,7 +85,7 @@ def save_file(
 
 
 def save(
-    tensors: dict[str, Any], metadata: dict[str, str] | None = None, *, digest: bool = False
+    tensors: dict[str, Any], metadata: dict[str, str] | None = None, *, digest: bool = True
 ) -> bytes:
     """The content of a safetensors file as bytes."""
     header, parts = _encode(tensors, metadata, digest)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lucerne.base.device import device
 from lucerne.base.dtype import bool_, complex128, dtype, float64, int64
+from lucerne.ir.symbolic import SymFloat, SymInt, floating
 
 _PYTHON_DTYPES: dict[Any, dtype] = {float: float64, int: int64, bool: bool_, complex: complex128}
 
@@ -19,8 +20,8 @@ class Unknown:
 
 
 def as_int(value: Any) -> int:
-    if type(value) is int:
-        return value
+    if type(value) is int or type(value) is SymInt:
+        return value  # type: ignore[return-value]
     if isinstance(value, Unknown):
         return value  # type: ignore[return-value]
     if isinstance(value, float) or value is None or isinstance(value, str):
@@ -54,8 +55,10 @@ def as_optional_int_list(value: Any) -> tuple[int, ...] | None:
 
 
 def as_float(value: Any) -> float:
-    if type(value) is float:
-        return value
+    if type(value) is float or type(value) is SymFloat:
+        return value  # type: ignore[return-value]
+    if type(value) is SymInt:
+        return floating("float", value)
     if isinstance(value, (bool, int, numbers.Real)):
         return float(value)
     if isinstance(value, Unknown):

@@ -83,7 +83,8 @@ def random(*, meta: Function, **fields: Any) -> Decorator:
 def composite(**fields: Any) -> Decorator:
     """An op written with other ops. Without `vjp` it differentiates through its body.
 
-    `opmath=True`: low-precision floats are computed in float32 and rounded once at the end.
+    `opmath=True`: low-precision floats are computed in float32 and rounded once at the end, unless
+    operands are of several float types; "first": then too, to the first low type.
     """
     return _entry(op_.COMPOSITE, fields, None)
 

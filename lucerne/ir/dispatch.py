@@ -61,6 +61,10 @@ class State(threading.local):
         off and on without changing this. Tensors below a transform are recorded by it."""
         self.inference = False
         self.cast: Cast | None = None
+        self.call_back: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
+        """Who makes calls of user code that the library was given to call (see `call_back`)."""
+        self.only_computes = False
+        """Whether such code may do nothing but compute (see `call_inside`)."""
         self.special = 0
         """How many things are on that only the complete path knows (saved-tensor hooks, ...)."""
 
@@ -108,6 +112,8 @@ class Interpreter:
     quick: Any = None
     """Kernel level: `quick(op, args)`, asked before anything else about calls without `out`. It
     does all of a call, recording included, or says NotImplemented."""
+    captures = False
+    """Kernel level: whether a function is captured by it."""
     is_transform = False
     """Kernel level: whether tensors inside stand for others, which are recorded as well."""
 
@@ -281,6 +287,31 @@ def install(bottom: Bottom) -> None:
 def recording() -> bool:
     """Whether what happens is seen by a kernel-level interpreter: nothing may go around it."""
     return bool(state.kernel_level)
+
+
+def capturing() -> bool:
+    """Whether a function is being captured now, in this thread."""
+    return any(x.captures for x in state.kernel_level)
+
+
+def call_back(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call code of the user's that the library was given: a hook, the backward of a Function.
+
+    Everything that keeps such code and calls it later does so here: while a function is captured,
+    whoever captures it must see what such code does besides its result.
+    """
+    via = state.call_back
+    return fn(*args, **kwargs) if via is None else via(fn, args, kwargs)
+
+
+def call_inside(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """`call_back` for a function that runs inside of something (a transform, a branch, a
+    checkpoint), where what it does besides its result can't be done once more."""
+    before, state.only_computes = state.only_computes, True
+    try:
+        return call_back(fn, *args, **kwargs)
+    finally:
+        state.only_computes = before
 
 
 def raise_if(flag: Any, error: Callable[[], Exception]) -> None:

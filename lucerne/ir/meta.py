@@ -13,7 +13,8 @@ from lucerne.base import shape as sh
 from lucerne.base.device import device as Device
 from lucerne.base.device import settled
 from lucerne.base.dtype import dtype as DType
-from lucerne.base.numbers import GivenFloat
+from lucerne.base.numbers import GivenFloat, Guarding, Symbolic
+from lucerne.ir.symbolic import SymFloat, SymInt, is_symbolic
 
 
 class TensorMeta:
@@ -21,7 +22,7 @@ class TensorMeta:
 
     __slots__ = (
         "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape",
-        "span", "strides",
+        "span", "start", "strides",
     )  # fmt: skip
 
     dtype: DType
@@ -34,6 +35,9 @@ class TensorMeta:
     byte_strides: sh.Shape
     span: int
     """Elements from the first to one past the last, in memory."""
+    start: Any
+    """Of a view in a trace with symbolic sizes whose offset follows from them: that offset (the
+    tensor has its value in the trace); else None."""
 
     def __repr__(self) -> str:
         return f"TensorMeta({self.dtype}, {list(self.shape)}, {list(self.strides)}, {self.device})"
@@ -76,7 +80,8 @@ class NumberMeta:
 NUMBER_METAS: dict[type, NumberMeta] = {
     kind: NumberMeta(kind) for kind in (bool, int, float, complex)
 }
-NUMBER_METAS[GivenFloat] = NUMBER_METAS[float]
+NUMBER_METAS[GivenFloat] = NUMBER_METAS[SymFloat] = NUMBER_METAS[float]
+NUMBER_METAS[SymInt] = NUMBER_METAS[int]
 
 _METAS: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDictionary()
 
@@ -87,20 +92,58 @@ def make_meta(
     """The one TensorMeta with these fields (contiguous when `strides` is None)."""
     if strides is None:
         strides = sh.contiguous_strides(shape)
+    if Guarding.count and (is_symbolic(shape) or is_symbolic(strides)):
+        return _symbolic_meta(dtype, tuple(shape), tuple(strides), settled(device), None)
     key = (dtype, tuple(shape), strides, device)
     found = _METAS.get(key)
     if found is None and device.index is not None and settled(device) is not device:
         return make_meta(dtype, shape, strides, settled(device))
     if found is None:
-        found = TensorMeta()
-        found.dtype, found.device = dtype, device
-        found.shape, found.strides = sh.Size(shape), tuple(strides)
-        found.ndim, found.numel = len(found.shape), sh.numel(shape)
-        found.contiguous = sh.is_contiguous(shape, strides)
-        found.byte_strides = tuple(s * dtype.itemsize for s in strides)
-        found.span = _span(found)
-        _METAS[key] = found
+        found = _METAS[key] = _filled(dtype, shape, strides, device, None)
     return found
+
+
+def _filled(
+    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any
+) -> TensorMeta:
+    found = TensorMeta()
+    found.dtype, found.device, found.start = dtype, device, start
+    found.shape, found.strides = sh.Size(shape), tuple(strides)
+    found.ndim, found.numel = len(found.shape), sh.numel(shape)
+    found.contiguous = sh.is_contiguous(shape, strides)
+    found.byte_strides = tuple(s * dtype.itemsize for s in strides)
+    found.span = _span(found)
+    return found
+
+
+_SYMBOLIC: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDictionary()
+
+
+def _symbolic_meta(
+    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any
+) -> TensorMeta:
+    """The one meta with these expressions, in traces where they have these values."""
+    key = (dtype, _key(shape), _key(strides), device, _key((start,)))
+    found = _SYMBOLIC.get(key)
+    if found is None:
+        found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start)
+        found.shape = sh.SymbolicSize(shape)
+    return found
+
+
+def _key(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([(n.expr, n.hint) if type(n) is SymInt else n for n in numbers])
+
+
+def starting_at(meta: TensorMeta, start: Any) -> TensorMeta:
+    """The meta of a view of this geometry; a symbolic offset is kept in it."""
+    if not isinstance(start, Symbolic) and meta.start is None:
+        return meta
+    kept = start if isinstance(start, Symbolic) else None
+    shape, strides = tuple(meta.shape), meta.strides
+    if kept is None:
+        return make_meta(meta.dtype, shape, strides, meta.device)
+    return _symbolic_meta(meta.dtype, shape, strides, meta.device, kept)
 
 
 def _span(meta: TensorMeta) -> int:

@@ -39,6 +39,10 @@ POINTWISE, REDUCTION, VIEW, STRUCTURAL, RANDOM, COMPOSITE = (
     "pointwise", "reduction", "view", "structural", "random", "composite",
 )  # fmt: skip
 
+VALUES, DIVISION = "values", "division"
+"""What a kernel looks at before it goes on, and raises for: values of its operands (an index out of
+range, a matrix without an inverse), integers that are divided by nought."""
+
 
 class Param:
     """One parameter of an op."""
@@ -57,7 +61,7 @@ class Op:
     """An operator: what it is called, what it means, how it differentiates, how it is checked."""
 
     __slots__ = (
-        "__weakref__", "aliases", "args", "body", "data_dependent", "derivatives", "doc",
+        "__weakref__", "aliases", "args", "body", "checks", "data_dependent", "derivatives", "doc",
         "explicit", "host", "inplace", "internal", "kind", "kinds", "meta", "method", "name",
         "namespace", "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote",
         "public", "reduce", "samples", "save_names", "whole",
@@ -90,7 +94,9 @@ class Op:
         self.namespace: str = fields.get("namespace", "")
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.data_dependent: bool = fields.get("data_dependent", False)
-        self.needs_opmath: bool = fields.get("opmath", False)
+        self.checks: str = fields.get("checks", "")
+        """VALUES, DIVISION, or empty: it never raises when it runs."""
+        self.needs_opmath: bool | str = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body
         self.host: Hosted | None = None

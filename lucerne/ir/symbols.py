@@ -6,9 +6,12 @@
     (s0 * s1) // s1           is s0
 
 An expression is a polynomial with integer coefficients. Its variables are symbols and whatever has
-no polynomial form (`a // b`, `a % b`, `min`, `max` of expressions). Equal expressions print alike,
-and what is printed can be parsed. Symbols stand for sizes of at least 2: sizes 0 and 1 change what
-a program does (nothing at all, broadcasting), so they are never symbolic.
+no polynomial form (`a // b`, `min`, `n & m`, `int` of a float). Equal expressions print alike, and
+what is printed can be parsed. Symbols stand for sizes of at least 2: sizes 0 and 1 change what a
+program does (nothing at all, broadcasting), so they are never symbolic.
+
+Floats made of sizes (`n / 2`, `math.sqrt(n)`) are trees (`FloatExpr`) that are evaluated by the
+very operations of Python they were written with, in their order: the same bits come out.
 """
 
 from __future__ import annotations
@@ -18,13 +21,8 @@ import functools
 import itertools
 import math
 import operator
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-
-from lucerne.base.where import is_users
 
 SMALLEST = 2
 """What a symbol is at least."""
@@ -36,11 +34,11 @@ Number = Any
 
 
 class Atom:
-    """A variable of the polynomial: a symbol, or an opaque `op` of two or more expressions."""
+    """A variable of the polynomial: a symbol, or an opaque `op` of expressions."""
 
     __slots__ = ("args", "name", "op")
 
-    def __init__(self, op: str, args: tuple[Expr, ...], name: str) -> None:
+    def __init__(self, op: str, args: tuple[Any, ...], name: str) -> None:
         self.op, self.args, self.name = op, args, name
 
     def __repr__(self) -> str:
@@ -56,13 +54,23 @@ class Atom:
         return _atom, (self.op, self.args, self.name)
 
 
+INTEGERS: dict[str, Callable[..., int]] = {
+    "ipow": operator.pow, "iabs": abs, "bit_and": operator.and_, "bit_or": operator.or_,
+    "bit_xor": operator.xor, "lshift": operator.lshift, "rshift": operator.rshift,
+    "isqrt": math.isqrt, "gcd": math.gcd, "lcm": math.lcm, "comb": math.comb, "perm": math.perm,
+    "factorial": math.factorial, "bit_length": int.bit_length, "bit_count": int.bit_count,
+    "int": int, "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "iround": round,
+}  # fmt: skip
+"""Functions whose values are integers, by the names they are printed with; the last five are of
+floats."""
 _PLAIN: dict[str, Any] = {
     "floordiv": operator.floordiv, "modulo": operator.mod, "minimum": min, "maximum": max,
+    **INTEGERS,
 }  # fmt: skip
 _ATOMS: dict[str, Atom] = {}
 
 
-def _atom(op: str, args: tuple[Expr, ...], name: str) -> Atom:
+def _atom(op: str, args: tuple[Any, ...], name: str) -> Atom:
     """The one atom of this name: atoms are compared by identity."""
     return _ATOMS.setdefault(name, Atom(op, args, name))
 
@@ -83,7 +91,8 @@ class Expr:
     __slots__ = ("_text", "terms")
 
     def __init__(self, terms: dict[Monomial, int]) -> None:
-        self.terms = {m: c for m, c in sorted(terms.items(), key=_term_order) if c}
+        pairs: Any = terms.items() if len(terms) < 2 else sorted(terms.items(), key=_term_order)
+        self.terms: dict[Monomial, int] = {m: c for m, c in pairs if c}
         self._text: str | None = None
 
     # ---- what it is ----------------------------------------------------------------------------
@@ -195,7 +204,8 @@ class Expr:
 def _replaced(a: Atom, found: Mapping[str, Number]) -> Expr:
     if a.op == "symbol":
         return expr(found[a.name]) if a.name in found else Expr({(a,): 1})
-    return OPERATIONS[a.op](*(x.replace(found) for x in a.args))
+    args = [x.replace(found) for x in a.args]
+    return integer(a.op, *args) if a.op in INTEGERS else OPERATIONS[a.op](*args)
 
 
 def _term_order(item: tuple[Monomial, int]) -> Any:
@@ -219,7 +229,8 @@ def expr(x: Number) -> Expr:
     """A number or an expression as an expression."""
     if isinstance(x, Expr):
         return x
-    return x.expr if type(x) is SymInt else _constant(operator.index(x))
+    found = getattr(x, "expr", None)
+    return found if isinstance(found, Expr) else _constant(operator.index(x))
 
 
 # ---- what is no polynomial ----------------------------------------------------------------------
@@ -325,7 +336,7 @@ def _extreme(op: str, relation: Any, given: list[Expr]) -> Expr:
         kept.append(x)
     if len(kept) == 1:
         return kept[0]
-    return _opaque(op, tuple(sorted(kept, key=repr)), op[:3])
+    return _opaque(op, tuple(sorted(kept, key=repr)), op)
 
 
 OPERATIONS: dict[str, Callable[..., Expr]] = {
@@ -333,13 +344,128 @@ OPERATIONS: dict[str, Callable[..., Expr]] = {
 }  # fmt: skip
 
 
-def _opaque(op: str, args: tuple[Expr, ...], sign: str) -> Expr:
+def integer(op: str, *args: Any) -> Expr:
+    """One of `INTEGERS` of expressions."""
+    constants = [x.constant for x in args]
+    if all(c is not None for c in constants):
+        return expr(INTEGERS[op](*constants))
+    return _opaque(op, args, op)
+
+
+def _opaque(op: str, args: tuple[Any, ...], sign: str) -> Expr:
     if sign in ("//", "%"):
         a, b = (_print_factor(x) for x in args)
         name = f"({a}{sign}{b})"
     else:
-        name = f"{sign}({', '.join(map(repr, args))})"
+        shown = sign if op in INTEGERS else sign[:3]
+        name = f"{shown}({', '.join(map(repr, args))})"
     return Expr({(_atom(op, args, name),): 1})
+
+
+# ---- floats -------------------------------------------------------------------------------------
+
+_FUNCTIONS = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh",
+    "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "fmod", "gamma", "hypot", "lgamma",
+    "log", "log10", "log1p", "log2", "pow", "radians", "remainder", "sin", "sinh", "sqrt", "tan",
+    "tanh",
+)  # fmt: skip
+FLOATS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "fdiv": operator.floordiv, "mod": operator.mod, "fpow": operator.pow, "neg": operator.neg,
+    "abs": abs, "float": float, "fround": round,
+    **{name: getattr(math, name) for name in _FUNCTIONS if hasattr(math, name)},
+}  # fmt: skip
+"""Functions whose values are floats, by the names they are printed with."""
+TOTAL = frozenset(("add", "sub", "mul", "neg", "abs", "float", "fabs", "atan", "atan2"))
+"""Those that never raise and never give anything but a float."""
+
+
+class FloatExpr:
+    """A float that follows from sizes: one of `FLOATS` of expressions, floats and integers.
+
+    >>> from lucerne.ir.symbols import FloatExpr, symbol
+    >>> half = FloatExpr("truediv", (symbol("n"), 2))
+    >>> half, half.at({"n": 5})
+    (truediv(n, 2), 2.5)
+    """
+
+    __slots__ = ("_text", "args", "op")
+    constant = None
+
+    def __init__(self, op: str, args: tuple[Any, ...]) -> None:
+        self.op, self.args = op, args
+        self._text: str | None = None
+
+    def __repr__(self) -> str:
+        if self._text is None:
+            self._text = f"{self.op}({', '.join(map(_shown, self.args))})"
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FloatExpr) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FloatExpr, (self.op, self.args)
+
+    def symbols(self) -> frozenset[str]:
+        return frozenset().union(*(x.symbols() for x in self.args if isinstance(x, FORMULAS)))
+
+    def at(self, sizes: Mapping[str, int]) -> float:
+        """The number this is when the symbols are these; raises what Python would."""
+        found = FLOATS[self.op](*[value_at(x, sizes) for x in self.args])
+        if type(found) is not float:
+            raise ArithmeticError(f"{self} is {found!r} at {dict(sizes)}")
+        return found
+
+    def replace(self, found: Mapping[str, Number]) -> FloatExpr:
+        args = [x.replace(found) if isinstance(x, FORMULAS) else x for x in self.args]
+        return FloatExpr(self.op, tuple(args))
+
+
+FORMULAS = (Expr, FloatExpr)
+
+
+def value_at(x: Any, sizes: Mapping[str, int]) -> Any:
+    """A number or a formula as the number it is at these sizes."""
+    return x.at(sizes) if isinstance(x, FORMULAS) else x
+
+
+def _shown(x: Any) -> str:
+    if type(x) is float and not math.isfinite(x):
+        return f"float('{x}')"
+    return repr(x)
+
+
+def float_bounds(x: Any) -> tuple[float, float]:
+    """The least and the greatest value of a float, or beyond. Rounding keeps the order, so the ends
+    of ranges are those of the results."""
+    if not isinstance(x, FloatExpr):
+        try:
+            low, high = bounds(x) if isinstance(x, Expr) else (x, x)
+            return float(low), float(high)
+        except OverflowError:
+            return _ANY
+    if x.op not in ("add", "sub", "mul", "truediv", "neg", "float", "sqrt"):
+        return _ANY
+    spans = [float_bounds(a) for a in x.args]
+    if (x.op == "truediv" and spans[1][0] <= 0) or (x.op == "sqrt" and spans[0][0] < 0):
+        return _ANY
+    corners = [_corner(x.op, *c) for c in itertools.product(*spans)]
+    return _ANY if any(math.isnan(c) for c in corners) else (min(corners), max(corners))
+
+
+_ANY = (-math.inf, math.inf)
+
+
+def _corner(op: str, *ends: float) -> float:
+    if op == "sqrt" and math.isinf(ends[0]):
+        return ends[0]
+    found: float = FLOATS[op](*ends)
+    return found
 
 
 # ---- text ---------------------------------------------------------------------------------------
@@ -364,6 +490,14 @@ def _print_factor(e: Expr) -> str:
 
 def parse(text: str) -> Expr:
     """The expression that was printed as `text`."""
+    found = parse_formula(text)
+    if not isinstance(found, Expr):
+        raise ValueError(f"no size: {text!r}")
+    return found
+
+
+def parse_formula(text: str) -> Any:
+    """The expression of an integer or a float that was printed as `text`."""
     return _parsed(ast.parse(text, mode="eval").body, text)
 
 
@@ -371,21 +505,28 @@ _SIGNS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
-_CALLS = {"min": minimum, "max": maximum}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "min": minimum, "max": maximum, **{n: functools.partial(integer, n) for n in INTEGERS},
+}  # fmt: skip
 
 
-def _parsed(node: Any, text: str) -> Expr:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return expr(node.value)
+def _parsed(node: Any, text: str) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return expr(node.value) if type(node.value) is int else node.value
     if isinstance(node, ast.Name):
         return symbol(node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_parsed(node.operand, text)
     if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
-        found: Expr = _SIGNS[type(node.op)](_parsed(node.left, text), _parsed(node.right, text))
-        return found
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
-        return _CALLS[node.func.id](*(_parsed(a, text) for a in node.args))
+        return _SIGNS[type(node.op)](_parsed(node.left, text), _parsed(node.right, text))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name, given = node.func.id, node.args
+        if name == "float" and isinstance(given[0], ast.Constant) and type(given[0].value) is str:
+            return float(given[0].value)
+        if name in _CALLS:
+            return _CALLS[name](*(_parsed(a, text) for a in given))
+        if name in FLOATS:
+            return FloatExpr(name, tuple(_parsed(a, text) for a in given))
     raise ValueError(f"no size: {text!r}")
 
 
@@ -394,7 +535,15 @@ def _parsed(node: Any, text: str) -> Expr:
 
 def bounds(e: Number) -> tuple[float, float]:
     """The least and the greatest value that symbols of at least 2 allow, or beyond."""
-    e = expr(e)
+    return _bounds(expr(e))
+
+
+@functools.lru_cache(maxsize=4096)
+def _bounds(e: Expr) -> tuple[float, float]:
+    found = {c > 0 for m, c in e.terms.items() if m}
+    if len(found) == 1 and all(a.op == "symbol" for m in e.terms for a in m):
+        end = sum(c * SMALLEST ** len(m) for m, c in e.terms.items())  # all grow, or all shrink
+        return (end, math.inf) if found.pop() else (-math.inf, end)
     return _lowest(e), -_lowest(-e)
 
 
@@ -445,7 +594,13 @@ def _times(a: float, b: float) -> float:
 def _atom_bounds(a: Atom) -> tuple[float, float]:
     if a.op == "symbol":
         return SMALLEST, math.inf
+    if a.op in _OF_FLOATS:
+        low, high = float_bounds(a.args[0])
+        least = math.floor(low) if math.isfinite(low) else low
+        return least, math.ceil(high) if math.isfinite(high) else high
     spans = [bounds(x) for x in a.args]
+    if a.op in INTEGERS:
+        return _integer_bounds(a.op, spans)
     if a.op == "minimum":
         return min(s[0] for s in spans), min(s[1] for s in spans)
     if a.op == "maximum":
@@ -458,6 +613,19 @@ def _atom_bounds(a: Atom) -> tuple[float, float]:
     return _quotient(low, least if low < 0 else most), _quotient(high, most if high < 0 else least)
 
 
+_OF_FLOATS = frozenset(("int", "floor", "ceil", "trunc", "iround"))
+_COUNTS = frozenset(("iabs", "isqrt", "gcd", "lcm", "comb", "perm", "factorial", "bit_length"))
+
+
+def _integer_bounds(op: str, spans: list[tuple[float, float]]) -> tuple[float, float]:
+    if op == "bit_and":
+        tops = [high for low, high in spans if low >= 0]
+        return (0, min(tops)) if tops else _ANY
+    if op in ("ipow", "lshift") and spans[0][0] >= 1 and spans[1][0] >= 0:
+        return spans[0][0] if op == "lshift" else 1, math.inf
+    return (0, math.inf) if op in _COUNTS or op == "bit_count" else _ANY
+
+
 def _quotient(a: float, b: float) -> float:
     if math.isinf(a):
         return a
@@ -467,9 +635,21 @@ def _quotient(a: float, b: float) -> float:
 
 
 Relation = Callable[[Any, Any], bool]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two floats are one: nan is nan, and 0.0 is not -0.0."""
+    return repr(a) == repr(b)
+
+
+def defined(a: Any, b: Any) -> bool:
+    """True: both could be computed."""
+    return True
+
+
 RELATIONS: dict[Relation, str] = {
     operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=",
+    operator.gt: ">", operator.ge: ">=", same: "is", defined: "and",
 }  # fmt: skip
 
 
@@ -491,147 +671,30 @@ def decide(relation: Relation, a: Number, b: Number) -> bool | None:
     return True if decided else False if refuted else None
 
 
-# ---- sizes in running Python --------------------------------------------------------------------
+# ---- decisions ----------------------------------------------------------------------------------
 
 
 class Guard(NamedTuple):
     """A decision that Python took by a size: it must come out the same the next time."""
 
-    left: Expr
+    left: Any
     relation: Relation
-    right: Expr
-    result: bool
-    users: bool = True
-    """False: taken by code of this package, perhaps between numbers that are both sizes."""
+    right: Any
+    result: bool = True
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        return bool(self.relation(self.left.at(sizes), self.right.at(sizes))) == self.result
+        try:
+            found = self.relation(value_at(self.left, sizes), value_at(self.right, sizes))
+        except (ArithmeticError, ValueError, TypeError, MemoryError):
+            return False  # Python would raise there
+        return bool(found) == self.result
+
+    def symbols(self) -> frozenset[str]:
+        both = [x for x in (self.left, self.right) if isinstance(x, FORMULAS)]
+        return frozenset().union(*(x.symbols() for x in both))
 
     def __repr__(self) -> str:
-        text = f"{self.left} {RELATIONS[self.relation]} {self.right}"
+        if self.relation is defined:
+            return f"{self.left} is defined"
+        text = f"{self.left} {RELATIONS[self.relation]} {_shown(self.right)}"
         return text if self.result else f"not {text}"
-
-
-class _Guards(threading.local):
-    def __init__(self) -> None:
-        self.found: dict[Guard, None] | None = None
-
-
-_guards = _Guards()
-
-
-@contextmanager
-def guarding() -> Iterator[dict[Guard, None]]:
-    """Collect the decisions that are taken inside by `SymInt`s, in order, each once.
-
-    >>> from lucerne.ir.symbols import SymInt, guarding, symbol
-    >>> n = SymInt(20, symbol("n"))
-    >>> with guarding() as guards:
-    ...     half = n // 2 + 1
-    ...     small = half < 32
-    >>> half, half.expr, list(guards)
-    (11, (n//2) + 1, [(n//2) + 1 < 32])
-    """
-    before, _guards.found = _guards.found, {}
-    try:
-        yield _guards.found
-    finally:
-        _guards.found = before
-
-
-class SymInt(int):
-    """An int that knows how it follows from the sizes of the inputs.
-
-    It has a value like any other (`hint`); arithmetic carries the expression along; whatever
-    decides by the value is written down as a guard while somebody is `guarding`. C code takes it
-    for a plain int (`range(n)`, `n / 2.0`), so what comes out of that must be checked otherwise:
-    `transforms.generalize` compares whole traces.
-    """
-
-    expr: Expr
-
-    def __new__(cls, hint: int, expression: Expr) -> SymInt:
-        made = super().__new__(cls, hint)
-        made.expr = expression
-        return made
-
-    @property
-    def hint(self) -> int:
-        return int.__pos__(self)
-
-    def __index__(self) -> int:
-        """For code that takes plain integers."""
-        return self.hint
-
-    __int__ = __index__
-
-    def __bool__(self) -> bool:
-        return _decided(self, operator.ne, 0)
-
-    def __hash__(self) -> int:
-        return hash(self.hint)
-
-    def __neg__(self) -> Any:
-        return made(-self.hint, -self.expr)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __abs__(self) -> Any:
-        return self if self >= 0 else -self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, (self.hint,)
-
-
-def made(value: int, expression: Expr) -> int:
-    """A number that depends on sizes, or a plain one if it does not."""
-    return value if expression.constant is not None else SymInt(value, expression)
-
-
-def plain(x: int) -> int:
-    """The value alone, without a guard: for who keeps the expression himself."""
-    return x.hint if type(x) is SymInt else x
-
-
-def _decided(x: SymInt, relation: Relation, other: int) -> bool:
-    result = bool(relation(x.hint, plain(other)))
-    if _guards.found is None or decide(relation, x.expr, expr(other)) is not None:
-        return result
-    # Ops compare sizes to check them, also with numbers that have lost their expression on the
-    # way. They check again when a graph is made for other sizes, so those are no decisions.
-    users = is_users(sys._getframe(2).f_code)
-    if users or relation not in _CHECKS:
-        _guards.found[Guard(x.expr, relation, expr(other), result, users)] = None
-    return result
-
-
-_CHECKS = (operator.eq, operator.ne)
-
-
-def _calculate(compute: Any, swapped: bool) -> Any:
-    def run(self: SymInt, other: Any) -> Any:
-        if type(other) is float:
-            return compute(other, self.hint) if swapped else compute(self.hint, other)
-        if not isinstance(other, int):
-            return NotImplemented
-        a, b = (other, self) if swapped else (self, other)
-        return made(compute(plain(a), plain(b)), compute(expr(a), expr(b)))
-
-    return run
-
-
-def _compare(relation: Relation) -> Any:
-    def run(self: SymInt, other: Any) -> Any:
-        if not isinstance(other, int):
-            return NotImplemented
-        return _decided(self, relation, other)
-
-    return run
-
-
-for _relation in RELATIONS:
-    setattr(SymInt, f"__{_relation.__name__}__", _compare(_relation))
-for _compute in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod):
-    setattr(SymInt, f"__{_compute.__name__}__", _calculate(_compute, swapped=False))
-    setattr(SymInt, f"__r{_compute.__name__}__", _calculate(_compute, swapped=True))

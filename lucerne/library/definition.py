@@ -252,7 +252,7 @@ class CustomOpDef:
         assert self.autograd_kernel is not None
         _inside.ops.append(self)
         try:
-            return self.autograd_kernel(*given, **named)
+            return dispatch.call_back(self.autograd_kernel, *given, **named)
         finally:
             _inside.ops.pop()
 
@@ -274,7 +274,7 @@ class CustomOpDef:
 
     def _outside(self, values: tuple[Any, ...]) -> Any:
         """A call that no graph can hold, because more happens than tensors show."""
-        if any(getattr(i, "captures", False) for i in _state.kernel_level):
+        if dispatch.capturing():
             raise NoFakeError(
                 f"{self.schema.name} returns a number or nothing at all, which a graph can't hold. "
                 "Compiled functions run this call as Python, between two graphs."

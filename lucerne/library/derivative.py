@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.ir.dispatch import call_back
 from lucerne.ir.schema import Schema
 from lucerne.library.binding import split
 from lucerne.tensor.autograd.function import Function
@@ -43,7 +44,7 @@ def make_function(owner: Any) -> type[Function]:
         if owner.setup_context is not None:
             given, named = split(schema, values)
             extra = {"keyword_only_inputs": named} if named else {}
-            owner.setup_context(ctx=ctx, inputs=tuple(given), output=result, **extra)
+            call_back(owner.setup_context, ctx=ctx, inputs=tuple(given), output=result, **extra)
         results = _Spread(result if isinstance(result, tuple) else (result,))
         ctx._results = results
         ctx._single = not isinstance(result, (tuple, list))
@@ -55,7 +56,7 @@ def make_function(owner: Any) -> type[Function]:
                 f"Trying to backward through {owner.spelling} but no autograd formula was "
                 "registered. Please use register_autograd to add one."
             )
-        found = owner.backward(ctx, *ctx._results.grouped(grads, list))
+        found = call_back(owner.backward, ctx, *ctx._results.grouped(grads, list))
         answers = found if isinstance(found, tuple) else (found,)
         wanted = len(schema.arguments)
         positional = sum(not a.kwarg_only for a in schema.arguments)

@@ -21,10 +21,10 @@ from math import prod
 from lucerne.ir import op as op_
 from lucerne.ir.define import reduced_dims
 from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.raising import may_raise
+from lucerne.ir.reads import SAME_ORDER, dims_read
 from lucerne.loops.updates import COUNTS, LISTS, gradient_of, overwritten
 
-SAME_ELEMENTS = frozenset(("view", "unsqueeze", "squeeze", "alias", "expand"))
-"""Views under which a computed tensor keeps the order of its elements."""
 _MOVES = frozenset(("cast", "copy", "clone_as", "filled", "counted_draw"))
 _LARGE = 1 << 16
 _MOST_NODES = 40
@@ -40,6 +40,7 @@ OTHER_SIZE = "the heavy op's result has another number of elements"
 BEFORE_HEAD = "it makes an operand of the heavy op, so it can't stand behind it"
 OTHER_FOLDS = "they fold other dimensions"
 OTHER_SHAPE = "they go through tensors of different shapes"
+OTHER_INDEX = "one reads another part of the other's result than a loop has at hand when it is made"
 ORDER = "something in between reads one of them and is read by the other"
 """Why two groups are not one."""
 
@@ -143,10 +144,15 @@ class Grouping:
         """The node that makes a value."""
         self.source: dict[Value, Value] = {}
         """A view: what it is a view of."""
+        self.starts: dict[Value, int] = {}
+        """A view: where in its source it begins, in bytes."""
         self.same: dict[Value, Value] = {}
         """A view that keeps the order of elements: likewise, through all of them."""
         self.readers: dict[Value, list[int]] = {}
         """Nodes that read a value, themselves or through views."""
+        self.elsewhere: dict[int, set[int]] = {}
+        """Nodes that read what a node makes at other indices than it has at hand: no group may have
+        both (`ir/reads.py`)."""
         self.leaving = {*graph.outputs, *(v for _, v in graph.writes)}
         """Values that somebody outside gets."""
         self.of: dict[int, Group] = {}
@@ -160,17 +166,33 @@ class Grouping:
         for v in node.outputs:
             self.maker[v] = at
         if node.op.kind == op_.VIEW:
-            source = node.args[0]
-            for v in node.outputs:
-                self.source[v] = self.source.get(source, source)
-                keeps = node.op.name in SAME_ELEMENTS and (
-                    source not in self.source or source in self.same
-                )
-                if keeps:
-                    self.same[v] = self.same.get(source, source)
+            self._enter_views(node)
             return
         for v in values_in(node.args):
-            self.readers.setdefault(self.source.get(v, v), []).append(at)
+            base = self.source.get(v, v)
+            self.readers.setdefault(base, []).append(at)
+            if v is not base and base in self.maker and not self._reads_in_place(v, base):
+                self.elsewhere.setdefault(self.maker[base], set()).add(at)
+
+    def _enter_views(self, node: Node) -> None:
+        source = node.args[0]
+        metas = (a.meta if isinstance(a, Value) else a for a in node.args)
+        found = node.op.body(*metas)
+        parts = found if isinstance(found, (list, tuple)) else [found]
+        keeps = node.op.name in SAME_ORDER and (source not in self.source or source in self.same)
+        for v, part in zip(node.outputs, parts, strict=True):
+            self.source[v] = self.source.get(source, source)
+            self.starts[v] = self.starts.get(source, 0) + part.offset * v.meta.dtype.itemsize
+            if keeps:
+                self.same[v] = self.same.get(source, source)
+
+    def _reads_in_place(self, v: Value, base: Value) -> bool:
+        """Whether a view has its source's elements in their order, or at their own indices."""
+        if v in self.same:
+            return True
+        same_type = v.meta.dtype is base.meta.dtype
+        there = dims_read(base.meta, v.meta.shape, v.meta.byte_strides, self.starts[v])
+        return same_type and there is not None
 
     # ---- one node ------------------------------------------------------------------------------
 
@@ -239,6 +261,8 @@ class Grouping:
             return None
         if any(not hasattr(v.meta, "shape") for v in values_in(node.args)):
             return None  # a number that is given at run time
+        if may_raise(node):
+            return None  # it runs though nobody may read its result
         out = node.outputs[0].meta
         if is_elementwise(node):
             if node.op.qualified == "filled" and type(node.args[1]) is Value:
@@ -271,7 +295,14 @@ class Grouping:
     def _apart(self, mine: Group, other: Group) -> str | None:
         """Why two groups can't be one; None: they can."""
         why = self._misfit(mine, other)
+        if why is None and self._reads_elsewhere(mine.nodes.keys() | other.nodes.keys()):
+            why = OTHER_INDEX
         return why if why is not None or self._may_join(other, mine) else ORDER
+
+    def _reads_elsewhere(self, nodes: set[int]) -> bool:
+        """Whether some of these nodes read of others what is not at hand in a loop of them all."""
+        elsewhere = self.elsewhere
+        return any(at in elsewhere and not elsewhere[at].isdisjoint(nodes) for at in nodes)
 
     def _misfit(self, mine: Group, other: Group) -> str | None:
         """Why two groups don't walk the same space; None: they do."""

@@ -15,6 +15,7 @@ from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import conj_of, is_integral, refuse
 from lucerne.ops.join import cat
+from lucerne.ops.scalars import number_for
 from lucerne.ops.select import choose
 from lucerne.ops.unary import sigmoid, tanh
 
@@ -151,7 +152,7 @@ def _limited(input: Tensor, low: Any, high: Any, inplace: bool) -> Tensor:
     if input.dtype is dt.bool_:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if is_integral(input.dtype):
-        low, high = int(low), int(high)
+        low, high = (number_for(x, input.dtype) for x in (low, high))
     return hardtanh_op(input, low, high, out=over(input, inplace))
 
 
@@ -188,8 +189,10 @@ def threshold_op(input: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
 @front(namespace="nn.functional")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements above the threshold, `value` elsewhere."""
+    if input.dtype is dt.bool_:
+        raise NotImplementedError("\"threshold_cpu\" not implemented for 'Bool'")
     if is_integral(input.dtype):
-        threshold, value = int(threshold), int(value)
+        threshold, value = (number_for(x, input.dtype) for x in (threshold, value))
     return threshold_op(input, threshold, value, out=over(input, inplace))
 
 

@@ -11,6 +11,7 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import to_int
 from lucerne.ops.pool import avg_pool, max_pool, pooled_meta, suggested
 from lucerne.ops.taps import resample_back
 
@@ -93,7 +94,7 @@ def _wanted(output_size: Any, input: Tensor, n: int, name: str, internal: bool =
         )
         raise RuntimeError(f"{name}(): {text}" if internal else f"{name}: {text}")
     have = input.shape[-n:]
-    return tuple(int(m) if m is not None else h for m, h in zip(given, have, strict=True))
+    return tuple(to_int(m) if m is not None else h for m, h in zip(given, have, strict=True))
 
 
 def _means(n: int, input: Tensor, output_size: Any) -> Tensor:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import conj_of, flat, is_integral, is_tensor, need_tensors, refuse
+from lucerne.ops.scalars import check_fits
 
 
 @pointwise(
@@ -55,6 +57,9 @@ def check_alpha(alpha: Any, input: Any, other: Any) -> Any:
         raise RuntimeError(
             "For non-complex input tensors, argument alpha must not be a complex number."
         )
+    for kind in types:
+        if kind.category == dt.FLOAT and type(alpha) in (int, float):
+            check_fits(alpha, kind)
     return alpha
 
 
@@ -155,6 +160,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    checks=op_.DIVISION,
     internal=True,
     numbers="all",
     whole="second",
@@ -171,6 +177,7 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    checks=op_.DIVISION,
     internal=True,
     numbers="all",
     whole="second",
@@ -219,13 +226,21 @@ def div(
     )
 
 
-@pointwise(numbers="all", whole="second", method=True, inplace=True, oracle=np.floor_divide)
+@pointwise(
+    checks=op_.DIVISION,
+    numbers="all",
+    whole="second",
+    method=True,
+    inplace=True,
+    oracle=np.floor_divide,
+)
 def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down; not differentiable, as in torch."""
     return _floor_quotient(input, other)
 
 
 @pointwise(
+    checks=op_.DIVISION,
     vjp={
         "input": lambda g: g,
         "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
@@ -247,6 +262,7 @@ def remainder(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
+    checks=op_.DIVISION,
     numbers="rest",
     vjp={
         "input": lambda g: g,
@@ -302,6 +318,8 @@ def positive(input: Tensor) -> Tensor:
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """`input + value * tensor1 * tensor2`."""
     refuse(input, "addcmul_cpu_out", dt.BOOL)
+    if is_integral(input.dtype):
+        value = s.cast(value, input.dtype)
     return input + value * tensor1 * tensor2
 
 

@@ -11,6 +11,7 @@ from lucerne.ir import dispatch
 from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import sqrt
 from lucerne.ops.attention_choice import FLASH, choice
 from lucerne.ops.convolution import CXX_TYPES
 from lucerne.ops.dropout import dropout
@@ -56,7 +57,7 @@ def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Te
     )
 
 
-@composite(namespace="ops.aten", opmath=True, out=False)
+@composite(namespace="ops.aten", opmath="first", out=False)
 def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Softmax, with zeros where a whole row is minus infinity."""
     x = input if dtype is None else input.to(dtype)
@@ -84,7 +85,7 @@ def _scores(
     return scores + attn_mask
 
 
-@composite(internal=True, name="attend", opmath=True, out=False)
+@composite(internal=True, name="attend", opmath="first", out=False)
 def attend(
     query: Tensor,
     key: Tensor,
@@ -129,7 +130,7 @@ def _flash_backward_meta(
     return tuple(_layout_like(tuple(t.shape), t) for t in (query, key, value))
 
 
-@composite(internal=True, opmath=True, out=False, meta=_flash_backward_meta)
+@composite(internal=True, opmath="first", out=False, meta=_flash_backward_meta)
 def flash_attention_backward(
     query: Tensor,
     key: Tensor,
@@ -187,7 +188,7 @@ def _flash_vjp(
 
 @composite(
     internal=True,
-    opmath=True,
+    opmath="first",
     out=False,
     meta=_flash_meta,
     vjp={("query", "key", "value"): _flash_vjp},
@@ -298,7 +299,7 @@ def scaled_dot_product_attention(
         return described.attend(query, key, value, dropout_p, is_causal, scale, enable_gqa)
     _check(query, key, value, attn_mask)
     if scale is None:
-        scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+        scale = 1 / sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if enable_gqa:
         _check_sharing(query, key, value)
     if not choice.usual:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.ir.op import Tensor
@@ -15,6 +14,12 @@ def refuse(x: Any, name: str, *categories: int) -> None:
     """Raise as torch does when a kernel lacks a type; `x` is an operand of a body or a tensor."""
     if x.dtype.category in categories:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(x.dtype)}'")
+
+
+def need(holds: Any, text: Callable[[], str]) -> None:
+    """What an op's meta demands of its arguments, be they a user's, a file's or the compiler's."""
+    if not holds:
+        raise RuntimeError(text())  # (made only now: sizes of a capture may not be printed)
 
 
 def is_tensor(x: Any) -> bool:
@@ -29,6 +34,14 @@ def need_tensors(name: str, **operands: Any) -> None:
                 f"{name}(): argument '{argument}' (position {i + 1}) must be Tensor, not "
                 f"{type(x).__name__}"
             )
+
+
+def need_dtype_of(input: Any, other: Any) -> None:
+    """Refuse an operand (or none) of another type, in torch's words."""
+    if other is not None and other.dtype is not input.dtype:
+        raise RuntimeError(
+            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(other.dtype)}"
+        )
 
 
 def is_complex(x: Any) -> bool:
@@ -53,21 +66,6 @@ def zeros_of(meta: Any) -> Tensor:
 def flat(g: Any) -> Tensor:
     """The derivative of a step function."""
     return zeros_of(g._meta)
-
-
-_C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int"}
-
-
-def check_range(value: Any, x: Any) -> None:
-    """Refuse a Python int that the integer type of `x` can't hold."""
-    if type(value) is not int or not is_tensor(x) or x.dtype not in _C_NAMES:
-        return
-    limits = np.iinfo(x.dtype.storage)
-    lowest = int(limits.min) if x.dtype.is_signed else -int(limits.max)  # as in C, -1 wraps
-    if not lowest <= value <= limits.max:
-        raise RuntimeError(
-            f"value cannot be converted to type {_C_NAMES[x.dtype]} without overflow"
-        )
 
 
 def is_integral(dtype: dt.dtype, *, bools: bool = True) -> bool:

@@ -6,11 +6,13 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import notices
+from lucerne.ir import op as op_
 from lucerne.ir.define import composite, front
 from lucerne.ir.dispatch import raise_if
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops import activation, matmul
+from lucerne.ops.checks import need_dtype_of
 from lucerne.ops.index import index_nd
 from lucerne.ops.loss import FUNCTIONAL, legacy_reduction, reduced
 
@@ -118,10 +120,7 @@ def nll_loss(
     tensor(0.3000)
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if weight is not None and weight.dtype is not input.dtype:
-        raise RuntimeError(
-            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(weight.dtype)}"
-        )
+    need_dtype_of(input, weight)
     return nll_loss_op(input, target, weight, reduction, ignore_index)
 
 
@@ -188,7 +187,7 @@ def _classes_back_meta(g: TensorMeta, input: TensorMeta, *rest: Any) -> TensorMe
     return input.like(tuple(input.shape))
 
 
-@composite(internal=True, out=False, meta=_classes_back_meta)
+@composite(checks=op_.VALUES, internal=True, out=False, meta=_classes_back_meta)
 def cross_entropy_classes_backward(
     g: Tensor,
     input: Tensor,
@@ -213,6 +212,7 @@ def cross_entropy_classes_backward(
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=_classes_meta,
@@ -285,6 +285,7 @@ def cross_entropy_any(
     if input.shape == target.shape:
         _check_soft(input, target, weight, ignore_index)
         return _soft_targets(input.log_softmax(dim), target, weight, reduction, label_smoothing)
+    need_dtype_of(input, weight)
     scores = input.log_softmax(dim)
     if label_smoothing > 0:
         return _smoothed(scores, target, weight, reduction, ignore_index, label_smoothing)
@@ -430,7 +431,7 @@ def binary_cross_entropy(
         outside = ~((input >= 0) & (input <= 1)).all()
         raise_if(outside, lambda: RuntimeError("all elements of input should be between 0 and 1"))
     loss = bce_elements(input, target)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else (loss * weight).to(input.dtype), reduction)
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
@@ -458,8 +459,8 @@ def binary_cross_entropy_with_logits(
     log_p = activation.logsigmoid(input)
     if pos_weight is not None:
         log_p = log_p * ((pos_weight - 1) * target + 1)
-    loss = (1 - target) * input - log_p
-    return reduced(loss if weight is None else loss * weight, reduction)
+    loss = ((1 - target) * input - log_p).to(target.dtype)  # as in torch: written over the target
+    return reduced(loss if weight is None else (loss * weight).to(loss.dtype), reduction)
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)

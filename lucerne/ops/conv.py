@@ -8,6 +8,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.convolution import (
+    bounded_stride,
     check_bias,
     check_fits,
     check_rank,
@@ -47,6 +48,7 @@ def convolution(
     check_bias(weight, bias, weight.shape[0], transposed)
     check_fits(input, weight, padding, dilation)
     check_types(input, weight, bias)
+    stride = _bounded(input.shape[2:], weight.shape[2:], stride, padding, dilation)
     return conv(input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -80,7 +82,16 @@ def _transposed(
             f"Given input size per channel: ({' x '.join(map(str, input.shape[2:]))}). Calculated "
             f"output size per channel: ({' x '.join(map(str, size))}). Output size is too small"
         )
+    if any(m == 1 for m in input.shape[2:]):  # one step only: its length doesn't matter
+        whole = _bounded(size, weight.shape[2:], stride, padding, dilation)
+        rows = zip(input.shape[2:], whole, stride, strict=True)
+        stride = tuple(w if m == 1 else s for m, w, s in rows)
     return conv_input(input, weight, bias, size, stride, padding, dilation, groups)
+
+
+def _bounded(sizes: Any, kernels: Any, *settings: sh.Shape) -> sh.Shape:
+    rows = zip(sizes, kernels, *settings, strict=True)
+    return tuple(bounded_stride(*row) for row in rows)
 
 
 def _forward(

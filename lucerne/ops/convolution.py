@@ -17,6 +17,7 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import to_int
 from lucerne.ops.checks import conj_of
 
 
@@ -34,6 +35,67 @@ def conv_layout(shape: sh.Shape, *operands: TensorMeta) -> sh.Shape:
     return sh.contiguous_strides(shape)
 
 
+def _check_ranks(image: sh.Shape, weight: sh.Shape, *settings: Any) -> None:
+    """Settings of a convolution of `image` (N, C, n...) with `weight` (O, C/groups, k...), whoever
+    calls it: a user, a file, the compiler."""
+    stride, padding, dilation, groups = settings
+    ranks = {len(weight), len(image), *(2 + len(s) for s in settings[:3])}
+    if len(weight) < 3 or len(ranks) > 1:
+        raise RuntimeError(
+            f"a convolution of {list(image)} with {list(weight)} has another number of dimensions "
+            f"than its stride {list(stride)}, padding {list(padding)} or dilation {list(dilation)}"
+        )
+    check_settings(stride, padding, dilation, (0,), groups)
+    if any(v > _LARGEST for s in settings[:3] for v in s):
+        raise RuntimeError(
+            f"stride {list(stride)}, padding {list(padding)} and dilation {list(dilation)} of a "
+            f"convolution must be below {_LARGEST}"
+        )
+
+
+def _check_maps(image: sh.Shape, weight: sh.Shape, out: sh.Shape, *settings: Any) -> None:
+    """That `out` (N, O, m...) can be such a convolution; m may be cropped."""
+    groups = settings[3]
+    if (
+        image[0] != out[0]
+        or out[1] != weight[0]
+        or image[1] != weight[1] * groups
+        or weight[0] % groups
+    ):
+        raise RuntimeError(
+            f"a convolution with {groups} groups of {list(image)} with {list(weight)} can't be "
+            f"{list(out)}"
+        )
+    for row in zip(image[2:], weight[2:], out[2:], *settings[:3], strict=True):
+        size, kernel, m, *setting = row
+        if not all(type(v) is int for v in row):  # a capture for all sizes: no decision here
+            continue
+        if kernel < 1 or m < 0 or size < 0 or m > max(output_size(size, kernel, *setting), 0):
+            raise RuntimeError(
+                f"a convolution of {list(image)} with {list(weight)} can't be {list(out)}"
+            )
+
+
+def _check_bias(bias: Any, channels: int) -> None:
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise RuntimeError(f"a bias of {list(bias.shape)} for {channels} channels")
+
+
+_LARGEST = 1 << 31
+
+
+def bounded_stride(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """A stride that is larger than what there is to step over, as the smallest such one: kernels
+    lay pixels out by their residue of it."""
+    if stride <= _USUAL_STRIDE:
+        return stride
+    return min(stride, max(size + 2 * padding - dilation * (kernel - 1), 1))
+
+
+_USUAL_STRIDE = 16
+"""Smaller ones are left alone, so that no capture depends on the sizes for their sake."""
+
+
 def _conv_meta(
     input: TensorMeta,
     weight: TensorMeta,
@@ -43,11 +105,14 @@ def _conv_meta(
     dilation: sh.Shape,
     groups: int,
 ) -> TensorMeta:
+    _check_ranks(input.shape, weight.shape, stride, padding, dilation, groups)
+    _check_bias(bias, weight.shape[0])
     sizes = (
         output_size(*row)
         for row in zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)
     )
     shape = (input.shape[0], weight.shape[0], *sizes)
+    _check_maps(input.shape, weight.shape, shape, stride, padding, dilation, groups)
     return make_meta(input.dtype, shape, conv_layout(shape, input, weight), input.device)
 
 
@@ -101,6 +166,9 @@ def _conv_input_meta(
     groups: int,
 ) -> TensorMeta:
     shape = (input.shape[0], weight.shape[1] * groups, *size)
+    _check_ranks(shape, weight.shape, stride, padding, dilation, groups)
+    _check_bias(bias, shape[1])
+    _check_maps(shape, weight.shape, input.shape, stride, padding, dilation, groups)
     return make_meta(input.dtype, shape, conv_layout(shape, input, weight), input.device)
 
 
@@ -141,7 +209,9 @@ def _conv_weight_meta(
     dilation: sh.Shape,
     groups: int,
 ) -> TensorMeta:
+    _check_ranks(input.shape, (0, 0, *size), stride, padding, dilation, groups)
     shape = (g.shape[1], input.shape[1] // groups, *size)
+    _check_maps(input.shape, shape, g.shape, stride, padding, dilation, groups)
     return make_meta(g.dtype, shape, conv_layout(shape, g, input), g.device)
 
 
@@ -181,7 +251,9 @@ def to_list(value: Any, n: int, name: str) -> sh.Shape:
         raise TypeError(
             f"argument '{name}' must be int or a tuple of ints, not {type(value).__name__}"
         )
-    found = tuple(int(v) for v in given)
+    found = tuple(to_int(v) for v in given)
+    if any(not -(1 << 63) <= v < 1 << 63 for v in found):
+        raise RuntimeError("Overflow when unpacking long long")
     if len(found) == 1:
         return found * n
     if len(found) != n:

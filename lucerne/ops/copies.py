@@ -10,11 +10,11 @@ from lucerne.base import shape as sh
 from lucerne.ir.convert import Dtype, IntList
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor, TensorList
-from lucerne.ops.creation import checked_number
 from lucerne.ops.join import cat
 from lucerne.ops.move import filled
+from lucerne.ops.scalars import number_for
 from lucerne.ops.slicing import bounds, slice_dim
-from lucerne.ops.view import view_dtype, view_shape
+from lucerne.ops.view import view_dtype
 
 
 def _own(x: Any) -> Any:
@@ -49,7 +49,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             )
         _each_place_once(input).copy_(value)
     else:
-        _each_place_once(input).copy_(checked_number(value, input.dtype))
+        _each_place_once(input).copy_(number_for(value, input.dtype))
     return input
 
 
@@ -80,7 +80,7 @@ def alias_copy(input: Tensor) -> Tensor:
 @composite(name="view_copy", out="exact")
 def view_copy_shape(input: Tensor, size: IntList) -> Tensor:
     """`view` as a copy."""
-    return _own(view_shape(input, size))
+    return input.reshape(size).clone()
 
 
 @composite(internal=True, name="view_copy_dtype", out="exact")

@@ -155,7 +155,9 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    size = max(minlength, int(input.max()) + 1 if input.numel() else 0)
+    if not input.numel():
+        return creation.zeros((minlength,), dtype=dt.int64, device=input.device)
+    size = max(minlength, int(input.max()) + 1)
     if weights is None:
         weights = creation.ones_like(input, dtype=dt.int64)
     elif weights.dtype is not dt.float32:

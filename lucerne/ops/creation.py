@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,41 +13,8 @@ from lucerne.ir.convert import as_device, as_int_list, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.move import filled, preserved_strides, uninitialized
+from lucerne.ops.scalars import number_for
 from lucerne.ops.view import sizes
-
-_LIMITS = {
-    t: (-(1 << (8 * t.itemsize - 1)) if t.is_signed else -(1 << (8 * t.itemsize)),
-        (1 << (8 * t.itemsize - t.is_signed)) - 1)
-    for t in (dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64, dt.uint16, dt.uint32, dt.uint64)
-}  # fmt: skip
-_LARGEST = {dt.float32: 3.4028234663852886e38, dt.float16: 65504.0, dt.bfloat16: 3.3895314e38}
-_C_NAMES = {
-    dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
-    dt.int64: "int64_t",
-    dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t", dt.float32: "float",
-    dt.float64: "double", dt.float16: "c10::Half", dt.bfloat16: "c10::BFloat16",
-}  # fmt: skip
-
-
-def checked_number(value: Any, dtype: dt.dtype) -> Any:
-    """A number that `dtype` can hold: a value out of range is an error, not a wrapped one."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, complex) and dtype.category < dt.COMPLEX:
-        fits = value.imag == 0
-        value = value.real if fits else value
-    elif dtype in _LIMITS:
-        low, high = _LIMITS[dtype]
-        fits = math.isfinite(value) and low <= int(value) <= high
-    elif dtype in _LARGEST and not isinstance(value, complex):
-        fits = not math.isfinite(value) or abs(value) <= _LARGEST[dtype]
-    else:
-        fits = True
-    if not fits:
-        name = _C_NAMES.get(dtype, dtype.name)
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return value
-
 
 # ---- the common part of all factories ---------------------------------------------------------
 
@@ -123,7 +89,7 @@ def make_filled(
     if out is not None:
         return sized_out(out, shape, dtype).fill_(value)
     kind = dtype or get_default_dtype()
-    made = filled(shape, checked_number(value, kind), kind, _device(device), strides)
+    made = filled(shape, number_for(value, kind), kind, _device(device), strides)
     return made.requires_grad_() if requires_grad else made
 
 

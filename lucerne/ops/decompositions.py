@@ -13,6 +13,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
+from lucerne.ir import op as op_
 from lucerne.ir.define import structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
@@ -272,7 +273,9 @@ def _eigh_backward(g: Any, y: Any, input: Tensor, upper: bool, vectors: bool) ->
     return V @ (middle @ adjoint(V))
 
 
-@structural(internal=True, meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False)
+@structural(
+    checks=op_.VALUES, internal=True, meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False
+)
 def eigh_factors(input: Tensor, upper: bool, vectors: bool = True) -> Any:
     """Ascending eigenvalues and orthonormal eigenvectors (or nothing, if those are not asked for);
     one triangle of the matrix is read."""
@@ -300,6 +303,7 @@ def _eig_backward(g: Any, y: Any, input: Tensor, vectors: bool) -> Tensor:
 
 
 @structural(
+    checks=op_.VALUES,
     internal=True,
     meta=_eig_meta,
     vjp={"input": _eig_backward},
@@ -353,6 +357,7 @@ def _svd_backward(g: Any, y: Any, input: Tensor, full: bool, vectors: bool) -> T
 
 
 @structural(
+    checks=op_.VALUES,
     internal=True,
     meta=_svd_meta,
     vjp={"input": _svd_backward},
@@ -376,7 +381,7 @@ def _ldl_meta(input: TensorMeta, hermitian: bool) -> tuple[TensorMeta, ...]:
     )
 
 
-@structural(internal=True, meta=_ldl_meta, out=False)
+@structural(checks=op_.VALUES, internal=True, meta=_ldl_meta, out=False)
 def ldl_packed(input: Tensor, hermitian: bool) -> Any:
     """Bunch-Kaufman factors of a symmetric matrix, packed; pivots; an info number."""
 

@@ -12,6 +12,7 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ops import join, ranges, select
+from lucerne.ops.checks import need_dtype_of
 from lucerne.ops.norms import p_norm
 
 
@@ -75,6 +76,7 @@ def cdist(
 @composite(internal=True, name="euclid_by_product")
 def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     """|a|^2 - 2ab + |b|^2: one matrix product instead of a table of differences."""
+    need_dtype_of(x1, x2)  # (here, where autocast has made them alike)
     square1, square2 = ((x * x).sum(-1, True) for x in (x1, x2))
     ones1, ones2 = square1.new_ones(square1.shape), square2.new_ones(square2.shape)
     left = join.cat([x1.mul(-2), square1, ones1], -1)
@@ -104,9 +106,17 @@ def distance_of(square: Tensor) -> Tensor:
 )
 def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Norms of all differences of rows."""
+    need_dtype_of(x1, x2)  # (here, where autocast has made them alike)
     away = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     if not away.shape[-1]:
         return away.sum(-1)
+    return _length(away, p)
+
+
+def _length(away: Tensor, p: float) -> Tensor:
+    """The norm of the last dimension; how many differ, for p = 0: with nan nobody knows."""
+    if p == 0:
+        return away.abs().ceil().clamp_max(1).sum(-1)
     return p_norm(away, p, (-1,), False)
 
 
@@ -121,11 +131,11 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     rows = input.shape[0]
-    if p == 2 and 0 not in input.shape:
+    if p == 2 and rows > 1 and input.shape[1]:
         return upper_distances(input)
     first, second = ranges.triu_indices(rows, rows, 1, device=input.device).unbind(0)
     away = input.index_select(0, first) - input.index_select(0, second)
-    return p_norm(away, p, (-1,), False) if away.shape[-1] else away.sum(-1)
+    return _length(away, p) if away.shape[-1] else away.sum(-1)
 
 
 def _upper_distances_back(g: Tensor, y: Tensor, input: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ import numpy as np
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor, TensorList
-from lucerne.ops.matmul import batch_matmul, check_scalar_types, refuse_bool
+from lucerne.ops.checks import need_dtype_of
+from lucerne.ops.matmul import batch_matmul, refuse_bool
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 ELLIPSIS = 52
@@ -200,7 +201,7 @@ def _pair_sum(left: Tensor, right: Tensor, summed: list[int]) -> Tensor:
     """Sum of products of two aligned operands over the dimensions `summed`, which stay as ones."""
     if not summed:
         return left * right
-    check_scalar_types(left, right)
+    need_dtype_of(left, right)
     refuse_bool("bmm", left.dtype)
     both: list[int] = []
     only_left: list[int] = []
@@ -333,7 +334,7 @@ def _laid(x: Tensor, order: tuple[int, ...] | None, shape: tuple[int, ...] | Non
 
 
 def _product_of(pair: Pair, left: Tensor, right: Tensor) -> Tensor:
-    check_scalar_types(left, right)
+    need_dtype_of(left, right)
     refuse_bool("bmm", left.dtype)
     if pair.swapped:
         left, right = right, left

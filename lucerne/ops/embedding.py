@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
 from lucerne.ir.define import composite, front
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
@@ -73,6 +74,7 @@ def _embedding_meta(weight: TensorMeta, indices: TensorMeta, *rest: Any) -> Tens
 
 
 @composite(
+    checks=op_.VALUES,
     vjp={"weight": _embedding_vjp},
     out=False,
     meta=_embedding_meta,
@@ -158,6 +160,7 @@ def _bag_values_vjp(g: Tensor, indices: Tensor, starts: Tensor, weight: Tensor) 
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     name="embedding_bag_sums",
     opmath=True,
@@ -174,7 +177,7 @@ def bag_sums(weight: Tensor, indices: Tensor, starts: Tensor, values: Tensor | N
     return csr_times_dense(starts, indices, values, weight)
 
 
-@composite(internal=True, name="embedding_bag_rows", opmath=True, out=False)
+@composite(checks=op_.VALUES, internal=True, name="embedding_bag_rows", opmath=True, out=False)
 def bag_rows(
     weight: Tensor,
     indices: Tensor,
@@ -323,6 +326,13 @@ def _check_bag(
         )
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        mine, other = (dt.cxx_name(x.dtype) for x in (weight, per_sample_weights))
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument "
+            f"#1 'per_sample_weights'; but type torch.{mine}Tensor does not equal "
+            f"torch.{other}Tensor (while checking arguments for embedding_bag)"
+        )
     if mode == "max" and scale_grad_by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:

@@ -10,6 +10,8 @@ from lucerne.base import notices
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import to_float
+from lucerne.ops.checks import need_dtype_of
 from lucerne.ops.join import cat, stack
 from lucerne.ops.move import counted, filled
 from lucerne.ops.select import choose, where
@@ -29,7 +31,7 @@ def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
 def _clipped(x: Tensor, size: int) -> Tensor:
     """Into the image; beyond and on its edge no gradient flows, as in torch."""
     inside = (x > 0) & (x < size - 1)
-    return where(inside, x, where(x > 0, float(size - 1), 0.0).to(x.dtype))
+    return where(inside, x, where(x > 0, to_float(size - 1), 0.0).to(x.dtype))
 
 
 def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -209,10 +211,7 @@ def grid_sampler(
 ) -> Tensor:
     """`grid_sample` with modes given as numbers."""
     _check(input, grid, interpolation_mode)
-    if input.dtype is not grid.dtype:
-        raise RuntimeError(
-            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(grid.dtype)}"
-        )
+    need_dtype_of(input, grid)
     return sampled(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
 

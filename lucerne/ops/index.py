@@ -10,6 +10,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
+from lucerne.ir import op as op_
 from lucerne.ir.define import common_device, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor, TensorList
@@ -80,6 +81,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
 
 
 @structural(
+    checks=op_.VALUES,
     internal=True,
     meta=_index_meta,
     name="index",
@@ -130,6 +132,7 @@ def expandable(shape: sh.Shape, target: sh.Shape) -> bool:
 
 
 @structural(
+    checks=op_.VALUES,
     meta=_index_put_meta,
     name="index_put",
     vjp={

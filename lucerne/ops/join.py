@@ -86,6 +86,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: Any = None, out: Any = None) -> Ten
         )
     # A 1-D tensor without elements joins anything, as in old code that grows lists from nothing.
     real = [t for t in given if t.ndim != 1 or t.shape[0]] or [given[0]]
+    if real[0].ndim == 1 and any(t.requires_grad for t in given):
+        real = list(given)  # each gets its gradient, be it empty
     d = sh.wrap_dim(dim, real[0].ndim)
     _check_overlap(given, out)
     return cat_same([t if t.dtype is dtype else cast(t, dtype) for t in real], d, out=out)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
 from lucerne.ir.convert import Dtype
 from lucerne.ir.define import composite
 from lucerne.ir.meta import TensorMeta
@@ -81,6 +82,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=lambda input, upper: dc.matrix_meta(input, tuple(input.shape)),
@@ -118,6 +120,7 @@ def _check_lu(A: Tensor, pivot: bool) -> None:
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=lambda A: dc.lu_metas(A)[:2],
@@ -414,6 +417,7 @@ def _solution_meta(A: TensorMeta, B: TensorMeta, left: bool, adjoint: bool) -> T
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=_solution_meta,
@@ -484,6 +488,7 @@ def _inverse_and_info(A: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=lambda A: dc.matrix_meta(A, tuple(A.shape)),

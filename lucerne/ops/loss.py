@@ -243,6 +243,8 @@ def huber_loss(
         return huber_error(a, b, reduction, delta)
     distance = (a - b).abs()
     loss = (distance * distance * 0.5).where(distance <= delta, (distance - 0.5 * delta) * delta)
+    if input.dtype.category == dt.FLOAT:  # the target's type does not count
+        loss = loss.to(input.dtype)
     if weight is not None:
         return _weighted(loss, input, weight, reduction, False)
     return reduced(loss, reduction)
@@ -305,7 +307,7 @@ def gaussian_nll_loss(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     # The gradient passes the clamp as if it were not there, as in torch.
-    var = var + (var.clamp(min=eps) - var).detach()
+    var = choose(var < eps, (eps - var).detach() + var, var)
     difference = input - target
     loss = 0.5 * (var.log() + difference * difference / var)
     if full:

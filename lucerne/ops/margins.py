@@ -8,6 +8,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
 from lucerne.ops import activation, distances
+from lucerne.ops.checks import need_dtype_of
 from lucerne.ops.loss import FUNCTIONAL, legacy_reduction, reduced
 from lucerne.ops.move import filled
 from lucerne.ops.scatter import scatter_fold
@@ -62,7 +63,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """`log(1 + exp(-target * input))` for targets 1 and -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduced((-input * target).exp().log1p(), reduction)
+    return reduced((-input * target).to(input.dtype).exp().log1p(), reduction)
 
 
 @composite(namespace=FUNCTIONAL, opmath=True, out=False)
@@ -246,6 +247,7 @@ def _check_multi(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise RuntimeError(
             f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
         )
+    need_dtype_of(input, weight)
     if target.dtype is not dt.int64:
         raise RuntimeError(f"expected scalar type Long but found {dt.cxx_name(target.dtype)}")
 

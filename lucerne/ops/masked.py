@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,49 +13,10 @@ from lucerne.ir.dispatch import raise_if, recording
 from lucerne.ir.op import Tensor
 from lucerne.ops.index import index_nd, index_put_nd, integer_indices, nonzero_rows
 from lucerne.ops.move import filled
+from lucerne.ops.scalars import number_for
 from lucerne.ops.select import choose
 
 # ---- masked_fill ---------------------------------------------------------------------------------
-
-
-def number_for(value: Any, dtype: dt.dtype) -> Any:
-    """A Python number as a value of `dtype`, refused when it doesn't fit."""
-    name = _C_NAMES.get(dtype, dtype.name)
-    refusal = RuntimeError(f"value cannot be converted to type {name} without overflow")
-    if dtype is dt.bool_:
-        return bool(value)
-    if isinstance(value, complex) and dtype.category != dt.COMPLEX:
-        if value.imag:
-            raise refusal
-        value = value.real
-    if dtype.category == dt.INTEGER:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise refusal
-        info = np.iinfo(dtype.storage)
-        whole = int(value)
-        # Unsigned types take small negative numbers, which wrap: torch allows it.
-        low = -int(info.max) if info.min == 0 else int(info.min)
-        if not low <= whole <= int(info.max):
-            raise refusal
-        return whole
-    largest = _LARGEST.get(dtype)
-    if largest is not None and math.isfinite(value) and abs(value) > largest:
-        raise refusal
-    return value
-
-
-_LARGEST = {
-    dt.float16: 65504.0,
-    dt.bfloat16: 3.3895313892515355e38,
-    dt.float32: 3.4028234663852886e38,
-}
-
-
-_C_NAMES = {
-    dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
-    dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.float16: "c10::Half",
-    dt.bfloat16: "c10::BFloat16",
-}  # fmt: skip
 
 
 @composite(

@@ -12,7 +12,7 @@ from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
 from lucerne.ops.arithmetic import addcmul
-from lucerne.ops.checks import conj_of
+from lucerne.ops.checks import conj_of, need_dtype_of
 
 # ---- the primitive ----------------------------------------------------------------------------
 
@@ -81,15 +81,8 @@ def _check_bmm(batch1: Tensor, batch2: Tensor, kernel: str = "bmm") -> None:
             "Expected size for first two dimensions of batch2 tensor to be: "
             f"[{a[0]}, {a[2]}] but got: [{b[0]}, {b[1]}]."
         )
-    check_scalar_types(batch1, batch2)
+    need_dtype_of(batch1, batch2)
     refuse_bool(kernel, batch1.dtype)
-
-
-def check_scalar_types(input: Tensor, other: Tensor) -> None:
-    if input.dtype is not other.dtype:
-        raise RuntimeError(
-            f"expected scalar type {dt.cxx_name(input.dtype)} but found {dt.cxx_name(other.dtype)}"
-        )
 
 
 def _check_dot(input: Tensor, other: Tensor) -> None:
@@ -197,7 +190,7 @@ def _broadcast_product(input: Tensor, other: Tensor) -> Tensor:
             f"Expected size for first two dimensions of batch2 tensor to be: [{n}, "
             f"{left.shape[-1]}] but got: [{n}, {right.shape[-2]}]."
         )
-    check_scalar_types(left, right)
+    need_dtype_of(left, right)
     refuse_bool("bmm", left.dtype)
     made = batch_matmul(left, right)
     if input.ndim == 1:
@@ -432,10 +425,10 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 @composite(method=True, out="exact", oracle=np.inner)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimension of both."""
-    if input.dtype is not other.dtype:
-        raise RuntimeError("both inputs should have same dtype")
     if input.ndim == 0 or other.ndim == 0:
         return input * other
+    if input.dtype is not other.dtype:
+        raise RuntimeError("both inputs should have same dtype")
     if input.shape[-1] != other.shape[-1]:
         raise RuntimeError(
             "inner() the last dimension must match on both input tensors but got shapes "

@@ -17,7 +17,7 @@ from lucerne.ir.op import Tensor, TensorList
 from lucerne.ir.results import named
 from lucerne.ops import decompositions as dc
 from lucerne.ops import join, late, matmul, select
-from lucerne.ops.checks import conj_of
+from lucerne.ops.checks import conj_of, need_dtype_of
 from lucerne.ops.decompositions import adjoint, qr_factors, svd_factors, tri_solve
 from lucerne.ops.fft import resized
 from lucerne.ops.linalg import eigh, eigvalsh, identity, inv, inv_ex, solve, svdvals
@@ -27,7 +27,7 @@ from lucerne.ops.linalg_checks import (
     check_same_dtype,
     check_square,
 )
-from lucerne.ops.matmul import check_scalar_types, mm, refuse_bool
+from lucerne.ops.matmul import mm, refuse_bool
 
 # ---- norms ------------------------------------------------------------------------------------
 
@@ -575,7 +575,7 @@ def _check_cross(input: Tensor, other: Tensor, dim: int) -> None:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {a} and {b}"
         )
-    check_scalar_types(input, other)
+    need_dtype_of(input, other)
     refuse_bool("cross", input.dtype)
 
 

@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import sqrt, to_int
 from lucerne.ops.attention import scaled_dot_product_attention
 from lucerne.ops.dropout import dropout
 from lucerne.ops.join import cat
@@ -55,10 +56,10 @@ def _is_batched(
         )
         if n == 2 and mask.ndim == 3:
             wanted = (heads, query.shape[0], key.shape[0])
-            _assert(
-                tuple(mask.shape) == wanted,
-                f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}",
-            )
+            if tuple(mask.shape) != wanted:
+                raise AssertionError(
+                    f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}"
+                )
     return bool(n == 3)
 
 
@@ -161,14 +162,14 @@ def _with_padding(mask: Any, padding: Tensor | None, batch: int, heads: int, len
     """Key padding merged into the attention mask."""
     if padding is None:
         return mask
-    _assert(
-        padding.shape[0] == batch,
-        f"Expected key_padded_mask.shape[0] to be {batch}, but got {padding.shape[0]}",
-    )
-    _assert(
-        padding.shape[1] == length,
-        f"Expected key_padded_mask.shape[1] to be {length}, but got {padding.shape[1]}",
-    )
+    if padding.shape[0] != batch:
+        raise AssertionError(
+            f"Expected key_padded_mask.shape[0] to be {batch}, but got {padding.shape[0]}"
+        )
+    if padding.shape[1] != length:
+        raise AssertionError(
+            f"Expected key_padded_mask.shape[1] to be {length}, but got {padding.shape[1]}"
+        )
     wide = padding.reshape(batch, 1, 1, length).expand(-1, heads, -1, -1)
     wide = wide.reshape(batch * heads, 1, length)
     return wide if mask is None else mask + wide
@@ -178,7 +179,7 @@ def _weighted(
     q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
     """Attention that also hands out its weights."""
-    scores = (q * math.sqrt(1.0 / q.shape[-1])).bmm(k.transpose(-2, -1))
+    scores = (q * sqrt(1.0 / q.shape[-1])).bmm(k.transpose(-2, -1))
     weights = (scores if mask is None else scores + mask).softmax(-1)
     if dropout_p > 0.0:
         weights = dropout(weights, p=dropout_p)
@@ -317,16 +318,14 @@ def _check_sizes(
     size = embed // heads
     _assert(size * heads == embed, f"embed_dim {embed} not divisible by num_heads {heads}")
     if separate:
-        _assert(
-            key.shape[:2] == value.shape[:2],
-            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
-        )
-    else:
-        _assert(
-            key.shape == value.shape,
-            f"key shape {key.shape} does not match value shape {value.shape}",
-        )
-    return int(size)
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's "
+                f"{value.shape[:2]}"
+            )
+    elif key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+    return to_int(size)
 
 
 @composite(namespace="nn.functional", opmath=True, out=False)
@@ -343,6 +342,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
                 f"bilinear(): input{i + 1} size does not match weight size: got {x.shape[-1]} but "
                 f"expected {weight.shape[1 + i]}"
             )
+    _check_bilinear_types(input1, input2, weight, bias)
     out, left, right = weight.shape
     if bias is not None and bias.shape[0] != out:
         raise RuntimeError(
@@ -357,3 +357,20 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 front()(bilinear)
+
+
+def _check_bilinear_types(
+    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
+) -> None:
+    given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
+    kinds = {name: x.dtype for name, x in given.items() if x is not None}
+    if len(set(kinds.values())) > 1:
+        told = ", ".join(f"{n}: {_C_NAMES.get(k.name, k.name)}" for n, k in kinds.items())
+        raise RuntimeError(f"All tensors must have the same dtype, got {told}")
+
+
+_C_NAMES = {
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+"""Number types as C++ has them."""

@@ -12,7 +12,9 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduced_dims
 from lucerne.ir.op import Tensor
 from lucerne.ops import matrix_functions
+from lucerne.ops.checks import zeros_of
 from lucerne.ops.reduce import restore
+from lucerne.ops.squares import root_of_squares, without_folded
 
 INF = math.inf
 
@@ -21,7 +23,7 @@ def _norm_grad(g: Tensor, y: Tensor, input: Tensor, ord: float, dim: Any, keepdi
     """Gradient of `(sum |x|^p)^(1/p)`; zero where the norm is zero."""
     g, y = (restore(t, dim, keepdim, input._meta) for t in (g, y))
     if ord == 0:
-        return (g * input).mul(0)
+        return zeros_of(input._meta)
     if ord == 1:
         return input.sgn() * g
     if ord == 2:
@@ -109,7 +111,7 @@ def _folded(size: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
     if ord == 1:
         return size.sum(dim, keepdim)
     if ord == 2:
-        return (size * size).sum(dim, keepdim).sqrt()
+        return without_folded(root_of_squares(size, dim), reduced_dims(dim, size.ndim), keepdim)
     return size.pow(ord).sum(dim, keepdim).pow(1 / ord)
 
 

@@ -11,10 +11,19 @@ from lucerne.ir.convert import IntList, as_int_list
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Scalar, Tensor
+from lucerne.ops.checks import need
 from lucerne.ops.move import counted, filled
 
 
 def _pad_meta(input: TensorMeta, value: Any, low: Any, high: Any, interior: Any) -> TensorMeta:
+    need(
+        len(low) == len(high) == len(interior) == input.ndim
+        and all(n >= 0 for n in (*low, *high, *interior)),
+        lambda: (
+            f"padding {list(low)} before, {list(high)} after and {list(interior)} between the "
+            f"elements of {list(input.shape)}"
+        ),
+    )
     shape = tuple(
         lo + hi + n + max(n - 1, 0) * gap
         for n, lo, hi, gap in zip(input.shape, low, high, interior, strict=True)
@@ -59,7 +68,8 @@ def embed_diagonal(g: Tensor, shape: Any, offset: int, dim1: int, dim2: int) -> 
     a, b = sh.wrap_dim(dim1, ndim), sh.wrap_dim(dim2, ndim)
     rows, cols, size = shape[a], shape[b], g.shape[-1]
     if not size or not g.numel():
-        return filled(tuple(shape), 0, g.dtype, g.device, None)
+        nothing = filled(tuple(shape), 0, g.dtype, g.device, None)
+        return nothing + g.sum() if g.dtype.category >= dt.FLOAT else nothing  # with its history
     # Row by row, the diagonal is every (cols + 1)-th element.
     start = offset if offset >= 0 else -offset * cols
     rest = tuple(g.shape[:-1])

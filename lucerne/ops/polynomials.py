@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.base import dtype as dt
-from lucerne.ir.define import composite, pointwise
+from lucerne.ir.define import pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
 
@@ -77,15 +77,15 @@ def chebyshev_polynomial_w(input: Tensor, n: Tensor) -> Tensor:
 
 
 def _on_unit(kind: str) -> Any:
-    """Chebyshev's polynomials moved from (-1, 1) to (0, 1)."""
-    plain = globals()[f"chebyshev_polynomial_{kind}"]
+    """Chebyshev's polynomials moved from (-1, 1) to (0, 1), in the type of the result."""
+    plain = globals()[f"chebyshev_polynomial_{kind}"].op.body
 
     def shifted(input: Tensor, n: Tensor) -> Tensor:
         return plain(2 * input - 1, n)
 
     shifted.__doc__ = f"Chebyshev's polynomial {kind.upper()} at 2 x - 1."
     name = f"shifted_chebyshev_polynomial_{kind}"
-    return composite(name=name, namespace="special")(shifted)
+    return pointwise(promote="float", name=name, namespace="special")(shifted)
 
 
 for _kind in "tuvw":

@@ -12,6 +12,7 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, structural
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
+from lucerne.ops.checks import need
 from lucerne.ops.convolution import conv_input, crop
 from lucerne.ops.padding import constant_pad_nd
 
@@ -105,6 +106,41 @@ def check_size(input: Tensor, size: sh.Shape, name: str) -> None:
         )
 
 
+_LARGEST = 1 << 31
+
+
+def _check_places(
+    input: TensorMeta,
+    kernel: sh.Shape,
+    stride: sh.Shape,
+    padding: sh.Shape,
+    dilation: sh.Shape,
+    size: sh.Shape,
+) -> None:
+    """That every window begins before the end of the input, whoever asks for it."""
+    settings = (kernel, stride, padding, dilation, size)
+    text = lambda: (  # noqa: E731
+        f"windows of {list(kernel)} with stride {list(stride)}, padding {list(padding)} and "
+        f"dilation {list(dilation)} at {list(size)} places of {list(input.shape)}"
+    )
+    need(all(len(s) == input.ndim - 2 for s in settings), text)
+    for row in zip(input.shape[2:], *settings, strict=True):
+        if not all(type(v) is int for v in row):  # a capture for all sizes: no decision here
+            continue
+        n, k, s, p, d, m = row
+        need(min(k, s, d) >= 1 and min(p, m) >= 0 and max(k, s, p, d) <= _LARGEST, text)
+        need(m == 0 or ((m - 1) * s - p < n and 2 * p <= (k - 1) * d + 1), text)
+
+
+def bounded_steps(size: sh.Shape, stride: sh.Shape) -> sh.Shape:
+    """Steps as they matter: where there is one window only, the way to the next one does not."""
+    return tuple(s if s <= _USUAL or m != 1 else 1 for m, s in zip(size, stride, strict=True))
+
+
+_USUAL = 16
+"""Smaller ones are left alone, so that no capture depends on the sizes for their sake."""
+
+
 # ---- maxima -----------------------------------------------------------------------------------
 
 
@@ -116,6 +152,7 @@ def _max_pool_meta(
     dilation: sh.Shape,
     size: sh.Shape,
 ) -> tuple[TensorMeta, TensorMeta]:
+    _check_places(input, kernel, stride, padding, dilation, size)
     values = pooled_meta(input, size)
     return values, values.like(dtype=dt.int64)
 
@@ -175,7 +212,7 @@ def _max_pools(
     check_size(input, size, name)
     batched = input.ndim == n + 2
     values, indices = max_pool(
-        input if batched else input.unsqueeze(0), kernel, step, pad, gaps, size
+        input if batched else input.unsqueeze(0), kernel, bounded_steps(size, step), pad, gaps, size
     )
     return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
 
@@ -371,7 +408,13 @@ def _avg_meta(
     counts: Any,
     divisor: int | None,
 ) -> TensorMeta:
-    return pooled_meta(input, tuple(len(row) for row in counts))
+    size = tuple(len(row) for row in counts)
+    _check_places(input, kernel, stride, padding, (1,) * len(size), size)
+    need(
+        all(isinstance(n, int) and (type(n) is not int or n > 0) for row in counts for n in row),
+        lambda: f"windows of {counts} elements",
+    )
+    return pooled_meta(input, size)
 
 
 def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
@@ -436,6 +479,7 @@ def _avg_pools(
         for row in zip(input.shape[-n:], kernel, step, pad, strict=True)
     )
     check_size(input, size, name)
+    step = bounded_steps(size, step)
     counts = tuple(
         tuple(_row_counts(*row, count_include_pad))
         for row in zip(size, input.shape[-n:], kernel, step, pad, strict=True)

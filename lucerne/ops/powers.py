@@ -12,7 +12,6 @@ from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import (
-    check_range,
     conj_of,
     is_complex,
     is_integral,
@@ -20,6 +19,7 @@ from lucerne.ops.checks import (
     refuse,
     zeros_of,
 )
+from lucerne.ops.scalars import check_beside, check_int
 from lucerne.ops.select import choose
 
 
@@ -84,10 +84,14 @@ def pow(input: Tensor, exponent: Tensor, *, out: Any = None) -> Tensor:
     >>> lucerne.pow(2, lucerne.tensor([1.0, 3.0]))
     tensor([2., 8.])
     """
+    if isinstance(exponent, bool) and is_tensor(input) and input.dtype is dt.bool_:
+        return input.bitwise_or(not exponent, out=out)
+    check_int(exponent)
     if not is_tensor(exponent) and is_tensor(input):
         if is_integral(input.dtype) and isinstance(exponent, int) and exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        check_range(exponent, input)
+        if not is_integral(input.dtype) or not isinstance(exponent, float):
+            check_beside(exponent, input)
         return _number_power(input, exponent, out)
     return pow2(input, exponent, out=out)
 

@@ -13,11 +13,13 @@ from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.rng import generator_or_default
+from lucerne.ir import op as op_
 from lucerne.ir.convert import Dtype, Opaque, as_dtype, as_int_list, as_optional_dtype
 from lucerne.ir.define import composite, front, random
 from lucerne.ir.dispatch import every_value
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Scalar, Tensor
+from lucerne.ir.symbolic import to_int
 from lucerne.ops import creation
 from lucerne.ops.implicit import dirichlet_grad, standard_gamma_grad
 
@@ -153,8 +155,8 @@ def random_integers(
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low or 0} >= to={to}"
         )
-    first = math.nan if low is None else int(low)
-    second = math.nan if to is None else int(to)
+    first = math.nan if low is None else to_int(low)
+    second = math.nan if to is None else to_int(to)
     return _draw_over(input, "integers", first, second, generator, out)
 
 
@@ -378,7 +380,7 @@ def randint_like(
     if high is None:
         low, high = 0, low
     made = _like(input, dtype, layout, device, memory_format).random_(
-        int(low), int(high), generator=generator
+        to_int(low), to_int(high), generator=generator
     )
     return made.requires_grad_() if requires_grad else made
 
@@ -426,11 +428,11 @@ def resize_with_warning(out: Tensor, shape: Any) -> None:
 def normal_around(mean: Tensor, std: Tensor, generator: Opaque) -> Tensor:
     """Normal values, each with a mean and a standard deviation of its own."""
     if not hasattr(std, "_meta"):
-        return creation.empty_like(mean).normal_(0, float(std), generator=generator) + mean
+        return mean.new_empty(mean.shape).normal_(0, float(std), generator=generator).add_(mean)
     if not hasattr(mean, "_meta"):
-        return creation.empty_like(std).normal_(0, 1, generator=generator) * std + mean
-    shape = (mean + std).shape
-    return mean.new_empty(shape).normal_(0, 1, generator=generator) * std + mean
+        return std.new_empty(std.shape).normal_(0, 1, generator=generator).mul_(std).add_(mean)
+    shape = (mean + std).shape  # in the order of the elements, whatever lies how in memory
+    return mean.new_empty(shape).normal_(0, 1, generator=generator).mul_(std).add_(mean)
 
 
 def _multinomial_meta(
@@ -440,7 +442,7 @@ def _multinomial_meta(
     return make_meta(dt.int64, shape, None, input.device)
 
 
-@random(internal=True, meta=_multinomial_meta, name="draw_categories", vjp={})
+@random(checks=op_.VALUES, internal=True, meta=_multinomial_meta, name="draw_categories", vjp={})
 def draw_categories(
     input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque
 ) -> Tensor:
@@ -478,9 +480,8 @@ def multinomial(
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     if out is not None and out.dtype is not dt.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {dt.cxx_name(out.dtype)}")
-    found = draw_categories(
-        input.detach(), num_samples, replacement, input.dtype, generator_or_default(generator)
-    )
+    weights, source = input.detach(), generator_or_default(generator)
+    found = draw_categories(weights, num_samples, replacement, input.dtype, source)
     return found if out is None else out.resize_(found.shape).copy_(found)
 
 

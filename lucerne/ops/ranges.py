@@ -11,6 +11,7 @@ from lucerne.base.defaults import DefaultDevice, get_default_dtype
 from lucerne.ir.convert import as_device, as_int, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import isfinite, to_int
 from lucerne.ops.arithmetic import add_scaled
 from lucerne.ops.creation import make_filled, sized_out, strided_only
 from lucerne.ops.join import cat
@@ -39,7 +40,7 @@ def _common_dtype(values: tuple[Any, ...], dtype: Any, out: Any) -> dt.dtype:
     if out is not None:
         return out.dtype
     kinds = [v.dtype if hasattr(v, "_meta") else _kind(v) for v in values]
-    if all(k is int or getattr(k, "category", dt.FLOAT) <= dt.INTEGER for k in kinds):
+    if all(k in (int, bool) or getattr(k, "category", dt.FLOAT) <= dt.INTEGER for k in kinds):
         return dt.int64
     return get_default_dtype()
 
@@ -49,15 +50,15 @@ def _kind(value: Any) -> type:
     return int if isinstance(value, int) and type(value) is not bool else type(value)
 
 
-def _length(start: float, end: float, step: float, dtype: dt.dtype) -> int:
+def _length(start: Any, end: Any, step: Any, dtype: dt.dtype) -> int:
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if not math.isfinite(start) or not math.isfinite(end):
+    if not isfinite(start) or not isfinite(end):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if dtype is dt.int64:
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = to_int(start), to_int(end), to_int(step)
         if step == 0:
             raise ValueError("step must be nonzero")
         return max(-((start - end) // step), 0)
@@ -95,7 +96,7 @@ def arange(
 
 def _counted(first: Any, gap: Any, length: int, dtype: dt.dtype, device: Any) -> Tensor:
     if dtype.category == dt.INTEGER:
-        first, gap = int(first), int(gap)
+        first, gap = to_int(first), to_int(gap)
     return counted(first, gap, length, dtype, _device(device))
 
 
@@ -181,7 +182,7 @@ def _spaced(start: Any, end: Any, count: int, target: dt.dtype, device: Any) -> 
     work = target if target.category >= dt.FLOAT else dt.float64
     first, last = number(start), number(end)
     if target.category == dt.INTEGER:
-        first, last = int(first), int(last)
+        first, last = to_int(first), to_int(last)
     real, place = work.compute.to_real(), _device(device)
     if count < 2:
         return cast(counted(0, 1, count, real, place) * 0 + first, target)
@@ -235,7 +236,7 @@ def logspace(
     count = _steps("logspace", start, end, steps)
     target = _spaced_dtype("logspace", (start, end), dtype, out)
     work = target.compute if target.category >= dt.FLOAT else dt.float64
-    first, last = (int(number(v)) if target.category == dt.INTEGER else v for v in (start, end))
+    first, last = (to_int(number(v)) if target.category == dt.INTEGER else v for v in (start, end))
     powers = _spaced(first, last, count, work, device)
     made = cast(make_filled((), base, work, device, False).pow(powers), target)
     return _delivered(made, requires_grad, out, dtype)

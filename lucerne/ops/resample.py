@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import to_float, to_int
 from lucerne.ops.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from lucerne.ops.taps import resample
 
@@ -41,13 +42,13 @@ def _wanted_size(input: Tensor, size: Any, scale_factor: Any) -> tuple[Any, Any]
             " format."
         )
     if size is None:
-        return None, [float(s) for s in given]
+        return None, [to_float(s) for s in given]
     if any(isinstance(v, float) for v in given):
         raise TypeError(
             "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, "
             f"int], but got size with types {[type(v) for v in given]}"
         )
-    return [int(v) for v in given], None
+    return [to_int(v) for v in given], None
 
 
 def _check_mode(input: Tensor, mode: str, antialias: bool) -> None:
@@ -115,7 +116,7 @@ def interpolate(
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if sizes is None:
-        sizes = [int(n * s) for n, s in zip(input.shape[2:], scales, strict=True)]
+        sizes = [to_int(n * s) for n, s in zip(input.shape[2:], scales, strict=True)]
         scales = None if recompute_scale_factor or mode == "area" else scales
     _check_mode(input, mode, antialias)
     if mode == "area":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base.numeric import finfo
 from lucerne.ir import promote
 from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
@@ -182,40 +183,52 @@ def heaviside(input: Tensor, values: Tensor, *, out: Any = None) -> Tensor:
 
 
 @pointwise(
+    internal=True,
     out="exact",
     vjp={"input": lambda g, input: g * input.isfinite()},
-    method=True,
-    inplace=True,
     oracle=lambda input, nan, posinf, neginf: np.nan_to_num(
-        input, nan=nan or 0.0, posinf=posinf, neginf=neginf
+        input, nan=nan, posinf=posinf, neginf=neginf
     ),
 )
+def nan_to_num_op(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
+    """Numbers in place of nan and the infinities."""
+    if is_integral(input.dtype):
+        return input
+    if input.dtype.category == dt.COMPLEX:
+        re, im = (_finite(part, nan, posinf, neginf) for part in (s.real(input), s.imag(input)))
+        return s.complex(re, im)
+    return _finite(input, nan, posinf, neginf)
+
+
+def _finite(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    x = s.where(s.is_nan(x), nan, x)
+    return s.where(x == -math.inf, neginf, s.where(x == math.inf, posinf, x))
+
+
+@front(method=True, inplace=True)
 def nan_to_num(
     input: Tensor,
     nan: float | None = None,
     posinf: float | None = None,
     neginf: float | None = None,
+    *,
+    out: Any = None,
 ) -> Tensor:
-    """Numbers in place of nan and the infinities (by default 0 and the largest of the type)."""
-    if is_integral(input.dtype):
-        return input
-    if input.dtype.category == dt.COMPLEX:
-        limit = _largest(input.dtype.to_real())
-        re, im = (
-            _finite(part, nan, posinf, neginf, limit) for part in (s.real(input), s.imag(input))
-        )
-        return s.complex(re, im)
-    return _finite(input, nan, posinf, neginf, _largest(input.dtype))
+    """Numbers in place of nan and the infinities (by default 0 and the largest of the type).
 
-
-def _finite(x: Any, nan: Any, posinf: Any, neginf: Any, limit: float) -> Any:
-    x = s.where(s.is_nan(x), 0.0 if nan is None else nan, x)
-    x = s.where(x == math.inf, limit if posinf is None else posinf, x)
-    return s.where(x == -math.inf, -limit if neginf is None else neginf, x)
-
-
-def _largest(dtype: dt.dtype) -> float:
-    return float(np.finfo(dtype.storage).max)
+    >>> import lucerne as torch
+    >>> torch.nan_to_num(torch.tensor([float("inf")], dtype=torch.float16))
+    tensor([65504.], dtype=torch.float16)
+    """
+    # The largest of the type that is stored: a kernel computes half types in float32
+    largest = 0.0 if is_integral(input.dtype) else finfo(input.dtype).max
+    return nan_to_num_op(
+        input,
+        0.0 if nan is None else nan,
+        largest if posinf is None else posinf,
+        -largest if neginf is None else neginf,
+        out=out,
+    )
 
 
 # ---- mantissa and exponent ----------------------------------------------------------------------

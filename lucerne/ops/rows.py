@@ -11,8 +11,8 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite
 from lucerne.ir.op import Tensor
 from lucerne.ops.index import INDEX_TYPES, index_nd, index_put_nd
-from lucerne.ops.masked import number_for
 from lucerne.ops.move import filled
+from lucerne.ops.scalars import number_for
 from lucerne.ops.scatter import scatter_reduce_op
 from lucerne.ops.select import choose
 

@@ -8,11 +8,13 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
+from lucerne.ir import op as op_
 from lucerne.ir.define import common_device, composite, front, structural
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ops.index import INDEX_TYPES, zeros_like_meta
 from lucerne.ops.move import filled
+from lucerne.ops.scalars import number_for
 
 # ---- gather --------------------------------------------------------------------------------------
 
@@ -43,6 +45,7 @@ def _gather_meta(input: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bo
 
 
 @structural(
+    checks=op_.VALUES,
     meta=_gather_meta,
     vjp={
         "input": lambda g, dim, index, input_meta: scatter_fold(
@@ -105,6 +108,7 @@ def _scatter_input_vjp(g: Tensor, dim: int, index: Tensor, mode: str) -> Tensor:
 
 
 @structural(
+    checks=op_.VALUES,
     meta=_scatter_meta,
     name="scatter",
     out="exact",
@@ -122,7 +126,8 @@ def scatter_fold(input: Tensor, dim: int, index: Tensor, src: Tensor, mode: str)
 
 def spread(value: Any, like: Tensor, index: Tensor) -> Tensor:
     """One number in the shape of an index, without memory for each."""
-    return filled((), value, like.dtype, like.device, None).expand(index.shape)
+    number = number_for(value, like.dtype)
+    return filled((), number, like.dtype, like.device, None).expand(index.shape)
 
 
 def _cropped(src: Tensor, index: Tensor) -> Tensor:

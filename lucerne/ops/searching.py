@@ -40,7 +40,9 @@ def binary_search(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor
 def _number_tensor(value: Any, like: Tensor) -> Tensor:
     if hasattr(value, "_meta"):
         return value
-    return creation.scalar_tensor(value, dtype=_number_dtype(value, like.dtype), device=like.device)
+    kind = _number_dtype(value, like.dtype)
+    wide = dt.int64 if type(value) is int else kind  # a number too large wraps, as in torch
+    return creation.scalar_tensor(value, dtype=wide, device=like.device).to(kind)
 
 
 def _number_dtype(value: Any, other: dt.dtype) -> dt.dtype:

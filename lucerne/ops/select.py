@@ -10,7 +10,8 @@ from lucerne.base import dtype as dt
 from lucerne.ir.define import front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
-from lucerne.ops.checks import check_range, is_tensor, refuse
+from lucerne.ops.checks import is_tensor, refuse
+from lucerne.ops.scalars import check_beside
 
 
 @pointwise(
@@ -54,6 +55,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{dt.cxx_name(condition.dtype)}"
         )
+    if is_tensor(input) != is_tensor(other):
+        number, x = (other, input) if is_tensor(input) else (input, other)
+        if x.dtype.category < dt.FLOAT:
+            check_beside(number, x)
     return choose(condition, input, other, out=out)
 
 
@@ -200,7 +205,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Any = None) -
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     for bound in (min, max):
-        check_range(bound, input)
+        if is_tensor(input) and not is_tensor(bound):
+            check_beside(bound, input)
     return clamp_between(input, min, max, out=out)
 
 

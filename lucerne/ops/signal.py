@@ -15,22 +15,24 @@ from lucerne.ops.fft import BY_COUNT, BY_ROOT, UNSCALED, fft_c2c, fft_c2r, fft_r
 
 
 def _check_stft(input: Tensor, n_fft: int, hop: int, win: int, window: Any) -> None:
-    given = f"{dt.cxx_name(input.dtype)}{list(input.shape)}"
-    said = f"stft({given}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
+    def said() -> str:
+        given = f"{dt.cxx_name(input.dtype)}{list(input.shape)}"
+        return f"stft({given}, n_fft={n_fft}, hop_length={hop}, win_length={win})"
+
     if input.dtype.category not in (dt.FLOAT, dt.COMPLEX):
-        raise RuntimeError(f"{said}: expected a tensor of floating point or complex values")
+        raise RuntimeError(f"{said()}: expected a tensor of floating point or complex values")
     if input.ndim not in (1, 2):
-        raise RuntimeError(f"{said}: expected a 1D or 2D tensor")
+        raise RuntimeError(f"{said()}: expected a 1D or 2D tensor")
     length = input.shape[-1]
     if not 0 < n_fft <= length:
-        raise RuntimeError(f"{said}: expected 0 < n_fft < {length}, but got n_fft={n_fft}")
+        raise RuntimeError(f"{said()}: expected 0 < n_fft < {length}, but got n_fft={n_fft}")
     if hop <= 0:
-        raise RuntimeError(f"{said}: expected hop_length > 0, but got hop_length={hop}")
+        raise RuntimeError(f"{said()}: expected hop_length > 0, but got hop_length={hop}")
     if not 0 < win <= n_fft:
-        raise RuntimeError(f"{said}: expected 0 < win_length <= n_fft, but got win_length={win}")
+        raise RuntimeError(f"{said()}: expected 0 < win_length <= n_fft, but got win_length={win}")
     if window is not None and tuple(window.shape) != (win,):
         raise RuntimeError(
-            f"{said}: expected a 1D window tensor of size equal to win_length={win}, but got "
+            f"{said()}: expected a 1D window tensor of size equal to win_length={win}, but got "
             f"window with size {list(window.shape)}"
         )
 

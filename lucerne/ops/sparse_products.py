@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.ir import op as op_
 from lucerne.ir.define import composite
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
+from lucerne.ops.checks import need
 from lucerne.ops.index import index_nd, index_put_nd
 from lucerne.ops.move import filled
 from lucerne.ops.ranges import arange
@@ -59,10 +61,18 @@ def _times_meta(
 ) -> TensorMeta | None:
     if values.dtype is not dense.dtype or dense.ndim != 2 or values.ndim != 1:
         return None
+    need(
+        starts.ndim == columns.ndim == 1 and starts.shape[0] > 0 and columns.shape == values.shape,
+        lambda: (
+            f"rows {list(starts.shape)}, columns {list(columns.shape)} and values "
+            f"{list(values.shape)} are no sparse matrix"
+        ),
+    )
     return dense.like(shape=(starts.shape[0] - 1, dense.shape[1]))
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=_times_meta,
@@ -95,10 +105,22 @@ def _sampled_meta(
 ) -> TensorMeta | None:
     if left.dtype is not right.dtype or left.ndim != 2 or right.ndim != 2:
         return None
+    need(
+        starts.ndim == columns.ndim == 1 and starts.shape[0] == left.shape[0] + 1,
+        lambda: (
+            f"rows {list(starts.shape)} and columns {list(columns.shape)} are no sparse "
+            f"matrix with {left.shape[0]} rows"
+        ),
+    )
+    need(
+        left.shape[1] == right.shape[1],
+        lambda: f"products of {list(left.shape)} and {list(right.shape)}",
+    )
     return left.like(shape=(columns.shape[0],))
 
 
 @composite(
+    checks=op_.VALUES,
     internal=True,
     out=False,
     meta=_sampled_meta,

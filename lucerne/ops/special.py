@@ -151,7 +151,8 @@ def xlog1py(input: Tensor, other: Tensor) -> Tensor:
 def _logit_gradient(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
     low, fill = (0.0, math.nan) if eps is None else (eps, 0.0)
     inside = (input >= low) & (input <= 1 - low)
-    return choose(inside, g / (input * (1 - input)), fill)
+    found = choose(inside, g / (input * (1 - input)), fill)
+    return choose(input != input, math.nan, found)
 
 
 @pointwise(promote="float", vjp={"input": _logit_gradient}, method=True, inplace=True)

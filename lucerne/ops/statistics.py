@@ -10,11 +10,12 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir.convert import IntList
-from lucerne.ir.define import composite, front
+from lucerne.ir.define import composite, front, reduced_dims
 from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops import complexes
 from lucerne.ops.reduce import folded_count, restore
+from lucerne.ops.squares import centred_squares, root_of_centred_squares, without_folded
 
 
 def _check_float(input: Tensor, name: str) -> None:
@@ -39,13 +40,8 @@ def _std_grad(
     return _var_grad(scaled, input, dim, correction, keepdim)
 
 
-def _spread_of(input: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
-    """Mean squared distance from the mean, in the computing type."""
-    wide = input.to(input.dtype.compute)
-    away = wide - wide.mean(dim, True)
-    squares = (away * away.conj_physical()).real if away.is_complex() else away * away
-    freedom = builtins.max(folded_count(input.shape, dim) - correction, 0)
-    return squares.sum(dim, keepdim) / freedom
+def _degrees(input: Tensor, dim: Any, correction: float) -> float:
+    return builtins.max(folded_count(input.shape, dim) - correction, 0)
 
 
 def _oracle_var(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -55,7 +51,8 @@ def _oracle_var(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
 @composite(internal=True, name="variance", vjp={"input": _var_grad}, oracle=_oracle_var)
 def variance(input: Tensor, dim: IntList | None, correction: float, keepdim: bool) -> Tensor:
     """Mean squared distance from the mean, divided by the count less `correction`."""
-    return _spread_of(input, dim, correction, keepdim).to(input.dtype.to_real())
+    found = centred_squares(input.to(input.dtype.compute), dim) / _degrees(input, dim, correction)
+    return without_folded(found, reduced_dims(dim, input.ndim), keepdim).to(input.dtype.to_real())
 
 
 @composite(
@@ -68,7 +65,9 @@ def variance(input: Tensor, dim: IntList | None, correction: float, keepdim: boo
 )
 def deviation(input: Tensor, dim: IntList | None, correction: float, keepdim: bool) -> Tensor:
     """Square root of the variance."""
-    return _spread_of(input, dim, correction, keepdim).sqrt().to(input.dtype.to_real())
+    wide = input.to(input.dtype.compute)
+    found = root_of_centred_squares(wide, dim, _degrees(input, dim, correction))
+    return without_folded(found, reduced_dims(dim, input.ndim), keepdim).to(input.dtype.to_real())
 
 
 def _arguments(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, float]:

@@ -275,9 +275,16 @@ def asinh(input: Tensor) -> Tensor:
     return s.asinh(input)
 
 
+def _acosh_gradient(g: Tensor, input: Tensor) -> Tensor:
+    slope = rsqrt(input - 1) * rsqrt(input + 1)
+    if not input.is_complex():  # flat far away, on the side where it has no value too
+        slope = choose(input == -math.inf, 0, slope)
+    return g * conj_of(slope)
+
+
 @pointwise(
     promote="float",
-    vjp={"input": lambda g, input: g * conj_of(rsqrt(input - 1) * rsqrt(input + 1))},
+    vjp={"input": _acosh_gradient},
     method=True,
     inplace=True,
     aliases=("arccosh",),

@@ -10,6 +10,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import front
 from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
+from lucerne.ir.symbolic import to_int
 from lucerne.ops.activation import relu_op
 from lucerne.ops.adaptive import largest_of
 from lucerne.ops.join import cat
@@ -222,7 +223,7 @@ def _fractional_pool(
                 "of "
                 "Ints."
             )
-        output_size = [int(h * r) for h, r in zip(input.shape[-n:], ratio, strict=True)]
+        output_size = [to_int(h * r) for h, r in zip(input.shape[-n:], ratio, strict=True)]
     if samples is None:
         batch = 1 if input.ndim == n + 1 else input.shape[0]
         samples = rand(batch, input.shape[-n - 1], n, dtype=input.dtype, device=input.device)

@@ -14,6 +14,7 @@ from lucerne.optim.lists import (
     count,
     number,
     options,
+    real,
     step_dtype,
 )
 from lucerne.optim.optimizer import ParamsT, State
@@ -93,7 +94,8 @@ def adafactor(
     check_kind(foreach, False)
     lr = number(lr) if recording() else float(lr)
     count(state_steps)
-    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+    for i, given in enumerate(zip(params, grads, strict=True)):
+        p, g = real(*given)
         g = -g if maximize else g
         step = number(state_steps[i])
         fresh = step**beta2_decay
@@ -105,8 +107,8 @@ def adafactor(
         if g.dim() > 1:
             estimate = _outer(g, row_vars[i], col_vars[i], fresh, least)
         else:
-            variances[i].lerp_(g.square(), fresh)
-            estimate = variances[i]
+            (estimate,) = real(variances[i])
+            estimate.lerp_(g.square(), fresh)
         update = estimate.clamp(min=least * least).rsqrt().mul_(g)
         clip = _larger(1.0, number(update.norm(2)) / (update.numel() ** 0.5 * d))
         p.sub_(update * (size / clip))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.ir.dispatch import call_back
 from lucerne.optim.line_search import Point, WolfeSearch
 from lucerne.optim.lists import check_lr
 from lucerne.optim.optimizer import Optimizer, ParamsT, State
@@ -74,7 +75,7 @@ class LBFGS(Optimizer):
     ) -> tuple[float, Any]:
         """Loss and gradient after a step, which is taken back."""
         self._move(t, direction)
-        loss = float(closure())
+        loss = float(call_back(closure))
         grad = self._flat_grad()
         for p, old in zip(self._params, start, strict=True):
             p.copy_(old)
@@ -88,7 +89,7 @@ class LBFGS(Optimizer):
 
         def recorded() -> Any:
             with lu.enable_grad():
-                return closure()
+                return call_back(closure)
 
         group = self.param_groups[0]
         state = self.state[self._params[0]]
@@ -130,7 +131,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(t, d)
                 if not last:
-                    loss, grad, made = float(closure()), self._flat_grad(), 1
+                    loss, grad, made = float(call_back(closure)), self._flat_grad(), 1
             evaluations += made
             state["func_evals"] += made
             if (

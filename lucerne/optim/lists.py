@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne.base.defaults import get_default_dtype
 from lucerne.base.numbers import watching
-from lucerne.ir.dispatch import recording, unseen
+from lucerne.ir.dispatch import call_back, recording, unseen
 from lucerne.optim.optimizer import Optimizer, State, _use_grad_for_differentiable
 from lucerne.tensor import api as lu
 from lucerne.tensor.optimizers import count_steps
@@ -92,7 +92,7 @@ def loss_of(closure: Callable[[], Any] | None) -> Any:
     if closure is None:
         return None
     with lu.enable_grad():
-        return closure()
+        return call_back(closure)
 
 
 def column(states: Sequence[State], name: str) -> list[Any]:
@@ -206,8 +206,11 @@ def count(steps: Tensors) -> None:
 
 def real(*tensors: Any) -> tuple[Any, ...]:
     """Complex tensors as pairs of reals that share their memory: the two parts are optimized as
-    if they were two parameters."""
+    if they were two parameters. Tensors without dimensions are rows of one in a captured step,
+    whose numbers (`number`) are tensors of float64 without dimensions and would decide the type."""
     if not tensors[0].is_complex():
+        if recording() and not tensors[0].dim():
+            return tuple([t.view(1) for t in tensors])
         return tensors
     return tuple(lu.view_as_real(t) if t.is_complex() else t for t in tensors)
 

@@ -9,9 +9,9 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
-from lucerne.base import notices
+from lucerne.base import notices, process
 from lucerne.base.watch import ANNOTATION, Watch, watched
-from lucerne.ir.dispatch import recording
+from lucerne.ir.dispatch import call_back, recording
 from lucerne.ir.dispatch import state as running
 from lucerne.optim.given import given_numbers
 from lucerne.tensor import api as lu
@@ -25,6 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _global_optimizer_pre_hooks: dict[int, Hook] = OrderedDict()
 _global_optimizer_post_hooks: dict[int, Hook] = OrderedDict()
+process.tables += [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
 
 
 class _RequiredParameter:
@@ -170,7 +171,7 @@ class Optimizer:
             if self._optimizer_step_post_hooks or _global_optimizer_post_hooks:
                 hooks = (self._optimizer_step_post_hooks, _global_optimizer_post_hooks)
                 for hook in chain(*(list(h.values()) for h in hooks)):
-                    hook(self, args, kwargs)
+                    call_back(hook, self, args, kwargs)
             if run is _recorded_step:
                 running.kernel_level[-1].step_done()
             return out
@@ -270,7 +271,7 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """State and options with parameters numbered, in the layout PyTorch uses."""
         for hook in list(self._optimizer_state_dict_pre_hooks.values()):
-            hook(self)
+            call_back(hook, self)
         numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
@@ -284,7 +285,7 @@ class Optimizer:
         }
         found = {"state": state, "param_groups": groups}
         for hook in list(self._optimizer_state_dict_post_hooks.values()):
-            found = _or(hook(self, found), found)
+            found = _or(call_back(hook, self, found), found)
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -292,7 +293,7 @@ class Optimizer:
         parameters' dtype and device."""
         state_dict = state_dict.copy()
         for hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
-            state_dict = _or(hook(self, state_dict), state_dict)
+            state_dict = _or(call_back(hook, self, state_dict), state_dict)
         groups = self.param_groups
         saved = deepcopy(state_dict["param_groups"])
         if len(groups) != len(saved):
@@ -316,7 +317,7 @@ class Optimizer:
                 new["param_names"] = old["param_names"]
         self.__setstate__({"state": state, "param_groups": saved})
         for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
-            hook(self)
+            call_back(hook, self)
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -361,7 +362,7 @@ def _before_step(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     hooks = (_global_optimizer_pre_hooks, self._optimizer_step_pre_hooks)
     for hook in chain(*(list(h.values()) for h in hooks)):
-        result = hook(self, args, kwargs)
+        result = call_back(hook, self, args, kwargs)
         if result is None:
             continue
         if not isinstance(result, tuple) or len(result) != 2:

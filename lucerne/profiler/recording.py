@@ -7,7 +7,6 @@ is computed changes: every call goes on to where it would have gone.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from lucerne import backends
+from lucerne.base import forks
 from lucerne.base.watch import BACKWARD, FRONT, FUNCTION, LEAF, PROGRAM, Watch
 from lucerne.base.where import Origin, is_users
 from lucerne.ir import dispatch
@@ -358,8 +358,7 @@ def _forget_in_child() -> None:
         unwatch_calls(threading.get_ident() == watcher._thread)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+forks.in_child(_forget_in_child)
 
 
 def _is_same(stack: list[Span], name: str) -> bool:

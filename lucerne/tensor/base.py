@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lucerne import backends
-from lucerne.ir.meta import TensorMeta
+from lucerne.base.numbers import Guarding
+from lucerne.ir.meta import TensorMeta, starting_at
+from lucerne.ir.symbolic import plain
 from lucerne.tensor.storage import FAST, Storage
 
 
@@ -72,6 +74,28 @@ make_tensor: Any = Maker.make if FAST is None else FAST.make_tensor
 def new_tensor(meta: TensorMeta) -> Any:
     """A tensor on fresh bytes, contents undefined."""
     nbytes = meta.span * meta.dtype.itemsize
+    if type(nbytes) is not int:
+        nbytes, meta = plain(nbytes), starting_at(meta, 0)
     if FAST is not None and meta.device.type == backends.HOST:
         return FAST.fresh_tensor(meta, nbytes)
     return make_tensor(Storage.allocate(nbytes, meta.device), 0, meta)
+
+
+def offset_of(t: Any) -> Any:
+    """Where a tensor begins in its memory, in elements; an expression where that follows from
+    symbolic sizes. (`_offset` is then its value in the trace at hand.)"""
+    start = t._meta.start
+    return t._offset if start is None else start
+
+
+def same_place(a: Any, b: Any) -> bool:
+    """Whether two tensors are the same elements of one memory, in the same order."""
+    one, other = a._meta, b._meta
+    if a._storage.buffer is not b._storage.buffer or a._offset != b._offset:
+        return False
+    if one is other or not Guarding.count:
+        return one is other
+    if one.dtype is not other.dtype or one.ndim != other.ndim:
+        return False
+    starts = bool(offset_of(a) == offset_of(b))  # expressions that differ may have one value
+    return starts and one.shape == other.shape and one.strides == other.strides

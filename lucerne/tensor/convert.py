@@ -14,9 +14,12 @@ from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base.device import device as Device
+from lucerne.base.numbers import Guarding, Symbolic
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ir.meta import make_meta
+from lucerne.ir.symbolic import by_values, to_int
+from lucerne.ops import creation
 from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
@@ -54,6 +57,9 @@ def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
     where = device or (data.device if is_tensor else DefaultDevice.get())
     if is_tensor:
         return data.detach().to(where, dtype or data._meta.dtype, copy=True)
+    if isinstance(data, Symbolic):
+        kind = dtype or defaults.dtype_of_number(data)
+        return creation.make_filled((), data, kind, where, requires_grad=False)
     array, inferred = _array_of(data, dtype)
     target = dtype or inferred
     host = Device(backends.HOST)
@@ -68,6 +74,8 @@ def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
 
 
 def _array_of(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
+    if Guarding.count:  # numbers of a tensor that is made now are plain
+        data = by_values(data)
     if isinstance(data, np.ndarray):
         plain = data.astype(data.dtype.newbyteorder("="), copy=False)
         return plain, dt.from_numpy_dtype(plain.dtype)
@@ -78,8 +86,9 @@ def _array_of(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
     found = _plain_array(data, dtype) if type(data) in _LISTS and data else None
     if found is not None:
         return found
-    if hasattr(data, "__array_interface__") or hasattr(data, "__dlpack__"):
-        array = np.asarray(data)
+    if hasattr(data, "__dlpack__"):
+        # not `__array_interface__`: it is an address, which PyTorch does not believe either
+        array = np.asarray(data) if hasattr(data, "__array__") else np.from_dlpack(data)
         return array, dt.from_numpy_dtype(array.dtype)
     return _sequence_array(data, dtype)
 
@@ -111,6 +120,8 @@ def _plain_array(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype] | No
         array = np.array(flat, _CARRIERS[kind])
     except OverflowError:
         return None
+    if kind is float:
+        _check_floats(array, dtype)
     return array.reshape(shape), defaults.dtype_of_number_type(kind)
 
 
@@ -121,7 +132,19 @@ def _number_array(value: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
     if type(value) is int and value >= 2**63:
         return np.asarray(value, np.uint64), inferred
     kinds = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
-    return np.asarray(value, kinds[type(value)]), inferred
+    array: Any = np.asarray(value, kinds[type(value)])
+    if type(value) is float:
+        _check_floats(array, dtype)
+    return array, inferred
+
+
+def _check_floats(array: Any, dtype: dt.dtype | None) -> None:
+    """Refuse floats (nan is one) that an integer type can't hold."""
+    if dtype is None or dtype.category != dt.INTEGER:
+        return
+    info = np.iinfo(dtype.storage)
+    if not ((array >= info.min) & (array <= info.max)).all():
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
 
 
 def _check_integers(found: list[Any], dtype: dt.dtype | None) -> None:
@@ -181,8 +204,10 @@ def _sequence_array(data: Any, dtype: dt.dtype | None) -> tuple[Any, dt.dtype]:
     inferred = _common_type(leaves)
     plain = [x.item() if isinstance(x, (TensorBase, np.generic)) else x for x in leaves]  # type: ignore[union-attr]
     _check_integers(plain, dtype)
-    carrier = _carrier(plain, dtype or inferred)
-    return np.array(plain, carrier).reshape(shape), inferred
+    array = np.array(plain, _carrier(plain, dtype or inferred)).reshape(shape)
+    if array.dtype == np.float64:
+        _check_floats(array, dtype)
+    return array, inferred
 
 
 def _carrier(plain: list[Any], target: dt.dtype) -> Any:
@@ -269,7 +294,7 @@ def _uninitialised(shape: Sequence[Any], dtype: dt.dtype, device: Device) -> Any
                 f"new(): argument 'size' failed to unpack the object at pos {i + 1} with error "
                 f'"type must be tuple of ints,but got {type(n).__name__}"'
             )
-    sizes = tuple(int(n) for n in shape)
+    sizes = tuple(to_int(n) for n in shape)
     if any(n < 0 for n in sizes):
         raise RuntimeError(
             f"Trying to create tensor with negative dimension {min(sizes)}: {list(sizes)}"

@@ -15,14 +15,17 @@ from lucerne import backends
 from lucerne.backends.missing_rules import CHANGED, Bringing, executable, joined
 from lucerne.base import shape as sh
 from lucerne.base.config import config
-from lucerne.base.numbers import GivenFloat
+from lucerne.base.exact import ITSELF, exact
+from lucerne.base.numbers import GivenFloat, Guarding
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
 from lucerne.ir.graph import one_op_graph
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta, starting_at
 from lucerne.ir.op import Op
+from lucerne.ir.symbolic import SymFloat, SymInt, plain
 from lucerne.ops import aten
+from lucerne.ops.scalars import check_int, check_scalars, has_scalars_to_check
 from lucerne.tensor import fast, overrides, python_dispatch
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.names import is_named
@@ -33,7 +36,7 @@ from lucerne.tensor.observe import Observation, spoil
 from lucerne.tensor.storage import FAST, Storage
 from lucerne.tensor.trace import traced
 
-_NUMBERS = frozenset((bool, int, float, complex, type(None), GivenFloat))
+_NUMBERS = frozenset((bool, int, float, complex, type(None), GivenFloat, SymInt, SymFloat))
 _plans: dict[tuple[Any, ...], Plan] = {}
 _state = dispatch.state
 
@@ -63,7 +66,7 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
             else:
                 return _run_unusual(op, args, None)
         elif kind == "s":
-            key.append(a)
+            key.append(a if type(a) in ITSELF else exact(a))
         elif kind == "n":
             key.append(type(a))
         elif kind == "l":
@@ -125,12 +128,14 @@ def clear_plans() -> None:
 
 def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
     """The plan of a call whose tensors are all plain."""
+    if Guarding.count:  # expressions are no keys
+        return _named_plan(op, args)
     key: list[Any] = [op]
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t":
             key.append(a._meta if isinstance(a, TensorBase) else type(a))
         elif kind == "s":
-            key.append(a)
+            key.append(a if type(a) in ITSELF else exact(a))
         elif kind == "n":
             key.append(type(a))
         elif kind == "l":
@@ -162,6 +167,7 @@ class KernelPlan(Plan):
 
     __slots__ = (
         "allocate",
+        "checks",
         "device",
         "execute",
         "flat",
@@ -190,9 +196,12 @@ class KernelPlan(Plan):
         ]
         self.flat = op_.TENSOR_LIST not in op.kinds
         self.whole = self.flat and len(self.slots) == len(args)
+        self.checks = has_scalars_to_check(op, metas[0].dtype)
+        if self.checks:
+            self.native = False
         self.device = metas[0].device
         self.on_host = FAST is not None and self.device.type == backends.HOST
-        self.sizes = [(m, m.span * m.dtype.itemsize) for m in metas]
+        self.sizes = [(starting_at(m, 0), plain(m.span * m.dtype.itemsize)) for m in metas]
         self.execute: Any = execute
         self.allocate: Any = _no_bytes
         if self.device.type != backends.META:
@@ -212,6 +221,8 @@ class KernelPlan(Plan):
         return flat_inputs(self.op, args)
 
     def run(self, args: tuple[Any, ...]) -> Any:
+        if self.checks:
+            check_scalars(self.op, args, self.metas[0].dtype)
         if self.on_host:
             outs = [FAST.fresh_tensor(meta, nbytes) for meta, nbytes in self.sizes]
         else:
@@ -225,6 +236,8 @@ class KernelPlan(Plan):
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def run_into(self, args: tuple[Any, ...], outs: list[Any]) -> None:
+        if self.checks:
+            check_scalars(self.op, args, self.metas[0].dtype)
         if self.execute is not None:
             self.execute(self.inputs(args), outs)
 
@@ -249,10 +262,15 @@ class ViewPlan(Plan):
     def _view(self, source: Any, rest: tuple[Any, ...], index: int) -> Any:
         meta, offset = self.parts[index]
         scale = source._meta.dtype.itemsize
+        start = source._meta.start  # (an expression, where it follows from symbolic sizes)
+        if start is None:
+            start = source._offset
         if meta.dtype.itemsize == scale:
-            start = source._offset + offset
+            start = start + offset
         else:
-            start = source._offset * scale // meta.dtype.itemsize + offset
+            start = start * scale // meta.dtype.itemsize + offset
+        if type(start) is not int:
+            meta, start = starting_at(meta, start), plain(start)
         t = make_tensor(source._storage, start, meta)
         parent = source._view
         step = ((self.op, rest, index if self.several else None),)
@@ -327,11 +345,15 @@ class HostPlan(Plan):
 def _make_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Plan:
     if len(_plans) >= config.plan_cache_size:
         _plans.clear()
+    plan = _plans[key] = _named_plan(op, args)
+    return plan
+
+
+def _named_plan(op: Op, args: tuple[Any, ...]) -> Plan:
     try:
-        plan = _plans[key] = build_plan(op, args)
+        return build_plan(op, args)
     except mistakes.CAUGHT as error:
         mistakes.raise_named(error, op, args)
-    return plan
 
 
 def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
@@ -388,6 +410,7 @@ def metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         elif isinstance(a, TensorBase):
             found.append(a._meta)
         elif kind == "t" and a is not None:
+            check_int(a)
             found.append(NUMBER_METAS[type(a)])
         else:
             found.append(a)
@@ -433,17 +456,22 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         if result is not NotImplemented:
             return result
     if op.kind == op_.COMPOSITE:
-        return _run_composite(op, args)
+        result = _run_composite(op, args)
+        if _state.inference and stack:  # one node of a graph: nothing inside has marked it
+            _mark_inference(result, args)
+        return result
     result = _run_recorded(op, args)
     if _state.inference and op.kind != op_.VIEW:
         _mark_inference(result)
     return result
 
 
-def _mark_inference(result: Any) -> None:
-    """Memory made in inference mode may never become part of a graph."""
+def _mark_inference(result: Any, args: tuple[Any, ...] = ()) -> None:
+    """Memory made in inference mode may never become part of a graph; `args`: whose is older."""
+    old = {id(a._storage) for a in args if isinstance(a, TensorBase)}
     for r in result if isinstance(result, tuple) else (result,):
-        r._storage.inference = True
+        if isinstance(r, TensorBase) and id(r._storage) not in old:
+            r._storage.inference = True
 
 
 def is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
@@ -571,7 +599,7 @@ def _fused_plan(op: Op, args: tuple[Any, ...]) -> Any:
             else:
                 return None
         elif kind == "s":
-            key.append(a)
+            key.append(a if type(a) in ITSELF else exact(a))
         elif kind == "n":
             key.append(type(a))
         elif kind == "l" and all(type(x) in plain_types for x in a):

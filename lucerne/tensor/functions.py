@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base.defaults import get_default_dtype
+from lucerne.ir import symbolic
 from lucerne.ir.convert import as_dtype, as_optional_device, as_optional_dtype
 from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
@@ -135,11 +135,11 @@ def to_dlpack(tensor: Any) -> Any:
 
 
 def sym_int(a: Any) -> int:
-    return int(math.floor(a) if a > 0 else math.ceil(a))
+    return symbolic.to_int(a)
 
 
 def sym_float(a: Any) -> float:
-    return float(a)
+    return symbolic.to_float(a)
 
 
 def sym_not(a: Any) -> bool:
@@ -148,25 +148,25 @@ def sym_not(a: Any) -> bool:
 
 def sym_max(a: Any, b: Any) -> Any:
     """The larger; a float if one of them is."""
-    found = max(a, b)
-    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+    found = symbolic.call(max, (a, b))
+    return symbolic.to_float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller; a float if one of them is."""
-    found = min(a, b)
-    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+    found = symbolic.call(min, (a, b))
+    return symbolic.to_float(found) if isinstance(a, float) or isinstance(b, float) else found
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """`t` if `b` else `f`, which must be of one type."""
-    if not isinstance(b, bool) or type(t) is not type(f):
+    if not isinstance(b, bool) or t.__class__ is not f.__class__:
         raise AssertionError(f"sym_ite: expected (bool, T, T), got {b!r}, {t!r}, {f!r}")
     return t if b else f
 
 
 def sym_sqrt(a: Any) -> float:
-    return math.sqrt(a)
+    return symbolic.sqrt(a)
 
 
 def sym_sum(args: Any) -> Any:

@@ -14,10 +14,11 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import notices
 from lucerne.ir import dispatch, export
-from lucerne.ir.convert import Unknown
-from lucerne.ops.creation import checked_number
+from lucerne.ir.convert import Unknown, as_int
+from lucerne.ir.symbolic import SymInt
 from lucerne.ops.index import index as index_op
 from lucerne.ops.move import copy, filled
+from lucerne.ops.scalars import number_for
 from lucerne.ops.slicing import select_at, slice_dim
 from lucerne.ops.view import alias, expand_shape, unsqueeze
 from lucerne.tensor import convert
@@ -167,7 +168,7 @@ def _placed(tensors: dict[int, Any]) -> list[Any]:
 
 def _converted(x: Any, item: Any) -> Any:
     """A part of the index as int, bool, slice, None, Ellipsis or tensor with dimensions."""
-    if item is None or item is Ellipsis or type(item) in (int, bool, slice):
+    if item is None or item is Ellipsis or type(item) in (int, bool, slice, SymInt):
         return item
     if isinstance(item, np.bool_):
         return bool(item)
@@ -221,7 +222,7 @@ def _select(view: Any, dim: int, index: int, at: int) -> Any:
 def _slice(view: Any, dim: int, item: slice) -> Any:
     if not view.ndim:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    step = 1 if item.step is None else item.step.__index__()
+    step = 1 if item.step is None else as_int(item.step)
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if step < 0:
@@ -238,7 +239,7 @@ def _value(x: Any, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float, complex)):
-        return filled((), checked_number(value, x.dtype), x.dtype, x.device, None)
+        return filled((), _stored_number(value, x.dtype), x.dtype, x.device, None)
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     raise TypeError(f"can't assign a {name} to a torch.{dt.cxx_name(x.dtype)}Tensor")
@@ -280,3 +281,11 @@ def install() -> None:
     """Give Tensor its square brackets."""
     for name, fn in _METHODS.items():
         setattr(Maker.cls, name, export.wrapped(fn) if fn is getitem else fn)
+
+
+def _stored_number(value: Any, dtype: dt.dtype) -> Any:
+    """Integers that don't fit are refused; floats become infinite."""
+    if type(value) is int and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("Overflow when unpacking long long")
+    plain = dtype.category == dt.FLOAT and type(value) in (int, float)
+    return value if plain else number_for(value, dtype)

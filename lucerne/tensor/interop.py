@@ -17,6 +17,7 @@ from lucerne.ir import dispatch
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
+from lucerne.tensor import dlpack
 from lucerne.tensor import format as text
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import make_tensor
@@ -345,10 +346,12 @@ def rebuild_tensor(
 
 
 def to_dlpack_capsule(t: Any, **options: Any) -> Any:
-    """Hand the memory over through NumPy's exporter (host tensors of types NumPy has)."""
+    """Hand the memory of a host tensor over through NumPy's exporter."""
     if requires_grad(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     options.pop("stream", None)
+    if t._meta.dtype in dlpack.CODES:
+        return dlpack.name_type(bits(t).__dlpack__(**options), t._meta.dtype)
     return to_numpy(t).__dlpack__(**options)
 
 
@@ -375,9 +378,19 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """A tensor over the memory of any object that speaks DLPack."""
     if not hasattr(ext_tensor, "__dlpack__"):
         ext_tensor = _Capsule(ext_tensor)
-    found = np.from_dlpack(ext_tensor)
+    dtype = None
+    try:
+        found = np.from_dlpack(ext_tensor)
+    except (BufferError, RuntimeError):  # perhaps a type that NumPy has not
+        capsule = ext_tensor.__dlpack__()
+        dtype = dlpack.take_type(capsule)
+        if dtype is None:
+            raise
+        found = np.from_dlpack(_Capsule(capsule))
     if not found.flags.writeable:
         address = found.__array_interface__["data"][0]
         found = array_over(address, found.shape, found.dtype, found.strides, found)
     t = from_numpy(found)
+    if dtype is not None:
+        t = t.view(dtype)
     return t.clone() if copy else t

@@ -17,9 +17,9 @@ from lucerne.ops.move import clone_as, copy
 from lucerne.tensor import fast
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
-from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, offset_of, same_place
 from lucerne.tensor.observe import Observation, spoil
-from lucerne.tensor.storage import FAST
+from lucerne.tensor.storage import FAST, bytes_of
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]
@@ -115,8 +115,8 @@ def resize_output(out: Any, want: Any) -> None:
 
 def set_geometry(t: Any, meta: Any) -> None:
     """Give a tensor another shape, growing its storage when that needs more."""
-    need = (t._offset + meta.span) * meta.dtype.itemsize
-    if need > t._storage.nbytes:
+    need = (offset_of(t) + meta.span) * meta.dtype.itemsize
+    if need > bytes_of(t._storage):
         t._storage.resize(need)
     t._meta = meta
     t._array = None
@@ -204,8 +204,7 @@ def _overlap(a: Any, b: Any) -> bool:
 
 
 def _same_memory(a: Any, b: Any) -> bool:
-    same = a._storage.buffer is b._storage.buffer and a._storage.buffer is not None
-    return same and a._offset == b._offset and a._meta is b._meta and bool(a._meta.numel)
+    return a._storage.buffer is not None and same_place(a, b) and bool(a._meta.numel)
 
 
 def _partly_overlap(a: Any, b: Any) -> bool:
@@ -215,7 +214,7 @@ def _partly_overlap(a: Any, b: Any) -> bool:
     ma, mb = a._meta, b._meta
     if not ma.numel or not mb.numel or not ma.is_dense or not mb.is_dense:
         return False
-    start_a, start_b = a._offset * ma.dtype.itemsize, b._offset * mb.dtype.itemsize
+    start_a, start_b = offset_of(a) * ma.dtype.itemsize, offset_of(b) * mb.dtype.itemsize
     end_a, end_b = start_a + ma.numel * ma.dtype.itemsize, start_b + mb.numel * mb.dtype.itemsize
     if start_a == start_b and end_a == end_b:
         return bool(ma.strides != mb.strides)

@@ -13,10 +13,12 @@ from lucerne.base import layout as lo
 from lucerne.base.device import device as Device
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import make_meta
+from lucerne.ir.symbolic import to_int
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne.tensor.convert import build, legacy_tensor
 from lucerne.tensor.interop import UntypedStorage
 from lucerne.tensor.members import TYPE_NAMES
+from lucerne.tensor.storage import bytes_of
 from lucerne.tensor.tensor import Tensor
 
 NAMES = {name: dtype for dtype, name in TYPE_NAMES.items()}
@@ -98,7 +100,7 @@ class TypedStorage:
         kind = defaults.get_default_dtype() if dtype is None else as_dtype(dtype)
         if wrap_storage is not None:
             storage = wrap_storage._storage
-            meta = make_meta(kind, (storage.nbytes // kind.itemsize,), None, storage.device)
+            meta = make_meta(kind, (bytes_of(storage) // kind.itemsize,), None, storage.device)
             self._flat = make_tensor(storage, 0, meta)
         elif isinstance(data, int):
             self._flat = new_tensor(make_meta(kind, (data,), None, Device(backends.HOST)))
@@ -127,12 +129,12 @@ class TypedStorage:
         return UntypedStorage(self._flat._storage)
 
     def size(self) -> int:
-        return int(self._flat._meta.numel)
+        return to_int(self._flat._meta.numel)
 
     __len__ = size
 
     def nbytes(self) -> int:
-        return int(self._flat._storage.nbytes)
+        return bytes_of(self._flat._storage)
 
     def element_size(self) -> int:
         return self.dtype.itemsize

@@ -29,7 +29,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, state
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
-from lucerne.tensor.base import TensorBase, make_tensor
+from lucerne.tensor.base import TensorBase, make_tensor, offset_of
 from lucerne.tensor.eager import plan_for
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.tensor import Tensor
@@ -216,7 +216,7 @@ class Level(Interpreter):
             return None
         found = cell.get(t)
         if found is None:
-            found = self.reread(cell.payload, cell.meta, t._offset, t._meta)
+            found = self.reread(cell.payload, cell.meta, offset_of(t), t._meta)
             cell.keep(t, found)
         return found
 

@@ -130,6 +130,26 @@ def to_padded_tensor(self: Any, padding: float, output_size: Any = None) -> Any:
     )
 
 
+def _placed(old: Any, shape: Any, strides: Any, offset: int, nbytes: int) -> Any:
+    """The meta of a tensor that is to lie at `offset` of a storage with so many bytes."""
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    if strides is not None and len(strides) != len(shape):
+        raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
+    if min(shape, default=0) < 0 or min(strides or (), default=0) < 0:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(shape)} and "
+            f"strides={None if strides is None else list(strides)}"
+        )
+    meta = old.like(shape=shape, strides=strides)
+    if (offset + meta.span) * meta.dtype.itemsize > nbytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(meta.strides)}, storage offset "
+            f"{offset} need more bytes than the storage's {nbytes}"
+        )
+    return meta
+
+
 def set_(
     self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Any:
@@ -142,12 +162,7 @@ def set_(
     else:
         shape = tuple(size) if size is not None else (handle.nbytes // self._meta.dtype.itemsize,)
         strides = None if stride is None else tuple(stride)
-        meta = self._meta.like(shape=shape, strides=strides)
-        if (storage_offset + meta.span) * meta.dtype.itemsize > handle.nbytes:
-            raise RuntimeError(
-                f"setStorage: sizes {list(shape)}, strides {list(meta.strides)}, storage offset "
-                f"{storage_offset} need more bytes than the storage's {handle.nbytes}"
-            )
+        meta = _placed(self._meta, shape, strides, storage_offset, handle.nbytes)
         self._storage, self._offset, self._meta = handle, storage_offset, meta
     self._array = None
     return self

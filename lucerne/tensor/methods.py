@@ -11,6 +11,7 @@ from lucerne.ir import export
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 from lucerne.ops import arithmetic, compare, matmul, slicing
+from lucerne.tensor.convert import tensor
 from lucerne.tensor.into import InPlace
 from lucerne.tensor.storage import FAST
 from lucerne.tensor.tensor import Tensor
@@ -82,7 +83,7 @@ def install_operators() -> None:
         setattr(Tensor, f"__r{dunder}__", _reflected(fn, f"__r{dunder}__"))
         over = getattr(Tensor, f"{name}_", None)
         if over is not None:
-            setattr(Tensor, f"__i{dunder}__", over)
+            setattr(Tensor, f"__i{dunder}__", _over(over, f"__i{dunder}__"))
     for prefix in ("", "i"):
         setattr(Tensor, f"__{prefix}div__", getattr(Tensor, f"__{prefix}truediv__"))
     Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[attr-defined]
@@ -95,10 +96,43 @@ def install_operators() -> None:
         if hasattr(Tensor, name):
             setattr(Tensor, f"__{dunder}__", getattr(Tensor, name))
 
+    Tensor.__eq__ = _equal(Tensor.__eq__)  # type: ignore[method-assign]
+
 
 def _divided(self: Any, other: Any) -> Any:
     """`other / self`, which torch rounds twice: once for the reciprocal."""
-    return NotImplemented if isinstance(other, _FOREIGN) else self.reciprocal() * other
+    if isinstance(other, _FOREIGN) and not isinstance(other, np.ndarray):
+        return NotImplemented
+    return self.reciprocal() * other
+
+
+def _over(fn: Function, name: str) -> Function:
+    """`a += b`: beside an array Python goes on to `a + b`, which NumPy computes, as for torch."""
+
+    def operator(self: Any, other: Any) -> Any:
+        if type(other) is not Tensor and isinstance(other, _FOREIGN):
+            return NotImplemented
+        return fn(self, other)
+
+    operator.__name__ = name
+    made: Any = export.wrapped(operator)
+    made.stands_for = fn
+    if FAST is not None:
+        made.by_value = getattr(fn, "by_value", 1)
+    return made
+
+
+def _equal(compared: Any) -> Function:
+    """`a == b`: NumPy leaves this one to us, and without an answer Python compares identities."""
+
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray) and other.dtype.kind in "biufc":
+            other = tensor(other)
+        return compared(self, other)
+
+    operator.__name__ = "__eq__"
+    operator.stands_for = compared.stands_for  # type: ignore[attr-defined]
+    return operator
 
 
 def _part(fn: Function) -> property:

@@ -20,7 +20,7 @@ def is_storage(obj: Any) -> bool:
 
 def numel(input: Any) -> int:
     """How many elements there are."""
-    return int(input._meta.numel)
+    return input._meta.numel
 
 
 def is_nonzero(input: Any) -> bool:

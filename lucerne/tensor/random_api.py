@@ -41,6 +41,22 @@ def new_key(device: Any = None) -> Any:
     return made if device is None or device == made._meta.device else made.to(device)
 
 
+def mark() -> Any:
+    """Where the default generator is, for `take_back`."""
+    return default_generator._engine.mark()
+
+
+def take_back(marked: Any) -> None:
+    """Take back a key that was drawn since `marked` for a program that then did not fit: the call
+    draws again. If somebody else has drawn as well, the key is left out instead."""
+    engine = default_generator._engine
+    with default_generator.lock:
+        now = engine.mark()
+        engine.rewind(marked)
+        new_key()
+        engine.rewind(marked if engine.mark() == now else now)
+
+
 def seed() -> int:
     """Seed the default generator from the operating system; returns the seed."""
     return default_generator.seed()

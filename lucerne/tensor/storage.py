@@ -39,6 +39,12 @@ else:
     StorageBase = PlainStorageBase if FAST is None else FAST.StorageBase
 
 
+def bytes_of(storage: Any) -> Any:
+    """How large a storage is; an expression where that follows from symbolic sizes."""
+    size = getattr(storage.buffer, "symbolic_size", None)
+    return storage.nbytes if size is None else size
+
+
 class Storage(StorageBase):
     """Bytes on a device.
 
@@ -110,7 +116,14 @@ class Storage(StorageBase):
         backends.write(backends.get(self.device.type), self.buffer, start, flat)
 
     def data_ptr(self) -> int:
+        """Where the bytes are; 0: there are none, or too few for some tensor (see `begin`)."""
         return self.address if self.nbytes else 0
+
+    def begin(self) -> int:
+        """Where the bytes are, of a storage that became too short for some tensor too."""
+        if self.address or not self.nbytes or self.buffer is None or self not in _SHORT:
+            return self.data_ptr()
+        return backends.get(self.device.type).address(self.buffer)
 
     def resize(self, nbytes: int) -> None:
         """Grow or shrink; bytes that fit are kept."""
@@ -120,7 +133,17 @@ class Storage(StorageBase):
         if self.buffer is not None:
             keep = min(nbytes, self.nbytes)
             grown.write(0, self.host()[:keep])
+        most = max(self.nbytes, _SHORT.pop(self, 0))
         self.buffer, self.nbytes, self.address = grown.buffer, nbytes, grown.address
+        if nbytes < most:
+            # Tensors may be longer than this now. Machine code asks for the address and takes no
+            # tensor that has none; `address_of` looks at its bounds.
+            _SHORT[self] = most
+            self.address = 0
+
+
+_SHORT: weakref.WeakKeyDictionary[Storage, int] = weakref.WeakKeyDictionary()
+"""Storages that were made smaller, and the bytes they once had."""
 
 
 def rebuild_storage(stored: bytes | None, nbytes: int, device: str) -> Storage:

@@ -19,7 +19,7 @@ from lucerne.tensor import convert, interop, overrides, python_dispatch
 from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import as_shown, refresh_view
 from lucerne.tensor.autograd.state import requires_grad, set_history
-from lucerne.tensor.base import Maker, TensorBase, make_tensor, plain_types
+from lucerne.tensor.base import Maker, TensorBase, make_tensor, offset_of, plain_types, same_place
 
 
 class Tensor(TensorBase):
@@ -105,7 +105,7 @@ class Tensor(TensorBase):
     nelement = numel
 
     def storage_offset(self) -> int:
-        return self._offset
+        return offset_of(self)
 
     def element_size(self) -> int:
         return self._meta.dtype.itemsize
@@ -114,7 +114,7 @@ class Tensor(TensorBase):
         return interop.UntypedStorage(self._storage)
 
     def data_ptr(self) -> int:
-        start = self._storage.data_ptr()
+        start = self._storage.begin()
         return start + self._offset * self.itemsize if start and self._meta.numel else 0
 
     const_data_ptr = data_ptr
@@ -135,11 +135,7 @@ class Tensor(TensorBase):
         return self._meta.shape == other._meta.shape
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        return (
-            self._storage.buffer is tensor._storage.buffer
-            and self._offset == tensor._offset
-            and self._meta is tensor._meta
-        )
+        return same_place(self, tensor)
 
     def get_device(self) -> int:
         where = self._meta.device

@@ -11,7 +11,7 @@ import numpy as np
 from lucerne import backends
 from lucerne.base.device import device as Device
 from lucerne.tensor.sharing import is_shared_storage, share_storage
-from lucerne.tensor.storage import Storage
+from lucerne.tensor.storage import Storage, bytes_of
 
 
 class UntypedStorage:
@@ -41,10 +41,10 @@ class UntypedStorage:
         return self._storage.device
 
     def data_ptr(self) -> int:
-        return self._storage.data_ptr()
+        return self._storage.begin()
 
     def nbytes(self) -> int:
-        return self._storage.nbytes
+        return bytes_of(self._storage)
 
     size = nbytes
 
@@ -63,7 +63,7 @@ class UntypedStorage:
         return self
 
     def __len__(self) -> int:
-        return self._storage.nbytes
+        return bytes_of(self._storage)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())

@@ -168,7 +168,8 @@ class Kernel:
         known = _programs.setdefault(self, {})
         found = known.get(key)
         if found is None:
-            found = known[key] = self._traced(metas, values)
+            with dispatch.unseen():  # once, whoever calls: compiled functions need not repeat it
+                found = known[key] = self._traced(metas, values)
         return found
 
     def _layout(
@@ -336,7 +337,7 @@ def _make_function(kernel: Kernel) -> type[Function]:
         known["grad"] = grads[0]
         known |= {f"grad_{n}": g for n, g in zip(kernel.outputs, grads, strict=True)}
         assert kernel._rule is not None
-        found = kernel._rule(*[known[n] for n in kernel._rule_names])
+        found = dispatch.call_back(kernel._rule, *[known[n] for n in kernel._rule_names])
         answers = found if isinstance(found, tuple) else (found,)
         if len(answers) != len(kernel.inputs):
             raise RuntimeError(

@@ -28,7 +28,7 @@ _FOLDER_BYTES = 1 << 20
 @functools.cache
 def _folder() -> Cache:
     path = os.path.join(config.cache_dir, "tiles") if config.cache_dir else ""
-    return Cache(path, _FOLDER_BYTES, ".choice", "choices of block sizes")
+    return Cache(path, _FOLDER_BYTES, ".choice", "choices of block sizes", inside=config.cache_dir)
 
 
 class Tuned:
@@ -56,6 +56,7 @@ class Tuned:
         self._check()
         kept = [p for n, p in kernel.called.parameters.items() if n not in self.configs[0]]
         self.called = kernel.called.replace(parameters=kept)
+        self._text = _text_of(kernel)  # now: libraries patch `inspect`, and calls may be captured
 
     def _check(self) -> None:
         if not isinstance(self.kernel, Kernel):
@@ -100,7 +101,7 @@ class Tuned:
         """By default: dtypes, and sizes up to the next power of two."""
         if self.key is not None:
             names = inspect.signature(self.key).parameters
-            return repr(self.key(*[values[n] for n in names]))
+            return repr(dispatch.call_back(self.key, *[values[n] for n in names]))
         tensors = [values[n]._meta for n in self.kernel.inputs]
         shapes = [(m.dtype.name, [int(n - 1).bit_length() for n in m.shape]) for m in tensors]
         return repr((shapes, [values[n] for n in self.kernel.statics if n in values]))
@@ -153,14 +154,17 @@ class Tuned:
         """The processor, the number of threads, the kernel's text, the choices, the call."""
         identity = getattr(backends.get(backends.HOST), "identity", None)
         made_by = None if identity is None else identity()
-        if made_by is None or not _folder().is_on:
+        if made_by is None or self._text is None or not _folder().is_on:
             return None
-        try:
-            text = inspect.getsource(self.kernel.function)
-        except (OSError, TypeError):  # typed in somewhere
-            return None
-        told = repr((made_by, config.threads, text, self.configs, which))
+        told = repr((made_by, config.threads, self._text, self.configs, which))
         return hashlib.sha256(told.encode()).digest()
+
+
+def _text_of(kernel: Kernel) -> str | None:
+    try:
+        return inspect.getsource(kernel.function)
+    except (OSError, TypeError):  # typed in somewhere
+        return None
 
 
 def autotune(configs: Sequence[dict[str, Any]], key: Callable[..., Any] | None = None) -> Any:

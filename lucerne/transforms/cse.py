@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
+from lucerne.base.exact import exact
 from lucerne.base.numbers import GivenFloat
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
@@ -70,19 +70,10 @@ def _key(node: Node, args: tuple[Any, ...]) -> Any:
 
 
 def _item(a: Any) -> Any:
-    """An argument such that what Python calls equal but ops don't is different.
-
-    True, 1 and 1.0 are of different types; 0.0 and -0.0 have different bits; a nan is itself.
-    """
+    """An argument such that what Python calls equal but ops don't is different."""
     kind = type(a)
     if kind is Value:
         return a
-    if kind is float:
-        return kind, struct.pack("d", a)
-    if kind is complex:
-        return kind, struct.pack("dd", a.real, a.imag)
     if kind is tuple:
         return tuple(map(_item, a))
-    if kind is int or kind is bool:
-        return kind, a
-    return (kind, id(a)) if kind is GivenFloat else a  # only the same source is the same number
+    return (kind, id(a)) if kind is GivenFloat else exact(a)  # only the same source is the same

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
+from lucerne.ir.raising import may_raise
+from lucerne.transforms.refusals import check_dtypes
 from lucerne.transforms.rewrite import operands, results, shell
 
 
 def run(graph: Graph, *, keep_draws: bool = True) -> Graph:
-    """The graph without nodes that nobody reads.
+    """The graph without nodes that nobody reads, and that can't raise.
 
     A random draw moves its generator on, so what is drawn later depends on it: it stays, unless
     the caller knows that nobody draws later (`keep_draws=False`).
@@ -19,10 +21,13 @@ def run(graph: Graph, *, keep_draws: bool = True) -> Graph:
     wanted = {v.index for v in results(made)}
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        draws = keep_draws and node.op.kind == op_.RANDOM
-        if draws or any(v.index in wanted for v in node.outputs):
+        stays = any(v.index in wanted for v in node.outputs)
+        stays = stays or (keep_draws and node.op.kind == op_.RANDOM)
+        if stays or may_raise(node):
             kept.append(node)
             wanted.update(v.index for v in operands(node.args))
+        else:
+            check_dtypes(node)
     kept.reverse()
     made.nodes = kept
     return made

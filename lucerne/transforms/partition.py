@@ -26,6 +26,7 @@ from lucerne.base import layout as lo
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.op import Op
+from lucerne.ir.raising import may_raise
 from lucerne.ops.move import clone_as
 from lucerne.transforms import dead
 from lucerne.transforms.flow import ENDLESS, SINK, SOURCE, Network
@@ -313,13 +314,16 @@ def _assemble(cut: _Cut, kept: set[int]) -> Split:
 
 
 def _chain(cut: _Cut, wanted: Iterable[Value], ends: set[int], *, late: bool) -> list[Node]:
-    """The nodes that compute `wanted` from `ends`, in order; random draws of this half as well."""
+    """The nodes that compute `wanted` from `ends`, in order; random draws of this half as well, and
+    what may raise."""
     needed = {v.index for v in wanted}
     found: list[Node] = []
     for node in reversed(cut.joint.nodes):
         mine = node.outputs[0].index in cut.late
-        draws = node.op.kind == op_.RANDOM and mine is late
-        if draws or any(v.index in needed and v.index not in ends for v in node.outputs):
+        stays = any(v.index in needed and v.index not in ends for v in node.outputs)
+        if not stays and mine is late:
+            stays = node.op.kind == op_.RANDOM or may_raise(node)
+        if stays:
             found.append(node)
             needed.update(v.index for v in operands(node.args))
     found.reverse()

@@ -12,6 +12,7 @@ import functools
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.op import Op
+from lucerne.transforms.refusals import check_dtypes
 from lucerne.transforms.rewrite import Aliases, Builder, result_metas
 from lucerne.transforms.rules import arithmetic, moves, views
 from lucerne.transforms.rules.rule import Call, Look, Rule
@@ -33,6 +34,8 @@ def run(graph: Graph, *, bitwise: bool = False) -> Graph:
             if type(found) is not Node:
                 break
             here = found
+        if found is not None or here.op is not node.op:
+            check_dtypes(node)  # what takes its place may not say it
         if type(found) is Value:
             builder.replace(node.outputs[0], found)
         else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import Any
 
+from lucerne.base import forks as _forks
 from lucerne.nn.modules.conversion import swap_tensors as swap_tensors
 from lucerne.utils import checkpoint as checkpoint
 from lucerne.utils import dlpack as dlpack
@@ -19,5 +19,5 @@ _LAZY_MODULES = frozenset(
 def __getattr__(name: str) -> Any:
     """Load a subpackage when it is first asked for."""
     if name in _LAZY_MODULES:
-        return _importlib.import_module(f"lucerne.utils.{name}")
+        return _forks.import_module(f"lucerne.utils.{name}")
     raise AttributeError(f"module 'lucerne.utils' has no attribute {name!r}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lucerne.fx._pytree import LEAF as _LEAF
@@ -13,6 +14,7 @@ from lucerne.fx._pytree import TreeSpec as TreeSpec
 from lucerne.fx._pytree import tree_flatten as tree_flatten
 from lucerne.fx._pytree import tree_map as _map_one
 from lucerne.fx._pytree import tree_unflatten as _unflatten
+from lucerne.ir.dispatch import call_back
 
 PyTree = Any
 
@@ -39,10 +41,10 @@ def tree_structure(tree: Any) -> TreeSpec:
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any) -> Any:
     """`func` on every leaf (with the leaves of further trees of the same structure)."""
     if not rests:
-        return _map_one(func, tree)
+        return _map_one(partial(call_back, func), tree)
     leaves, spec = tree_flatten(tree)
     others = [tree_leaves(r) for r in rests]
-    return tree_unflatten([func(*xs) for xs in zip(leaves, *others, strict=True)], spec)
+    return tree_unflatten([call_back(func, *xs) for xs in zip(leaves, *others, strict=True)], spec)
 
 
 def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any) -> Any:
@@ -52,8 +54,8 @@ def tree_map_only(kind: Any, func: Callable[[Any], Any], tree: Any) -> Any:
     [-1, 'a', {'b': -2}]
     """
     if callable(kind) and not isinstance(kind, type):
-        return _map_one(lambda x: func(x) if kind(x) else x, tree)
-    return _map_one(lambda x: func(x) if isinstance(x, kind) else x, tree)
+        return _map_one(lambda x: call_back(func, x) if call_back(kind, x) else x, tree)
+    return _map_one(lambda x: call_back(func, x) if isinstance(x, kind) else x, tree)
 
 
 def tree_any(pred: Callable[[Any], bool], tree: Any) -> bool:

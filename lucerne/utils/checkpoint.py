@@ -31,8 +31,9 @@ class CheckpointError(RuntimeError):
     """The recomputed forward pass is not the one that was recorded."""
 
 
-class _StopRecomputation(Exception):  # noqa: N818 - a signal, not an error
-    """Raised inside the recomputation once everything backward needs is there."""
+class _StopRecomputation(BaseException):
+    """Raised inside the recomputation once everything backward needs is there. Nobody's `except
+    Exception` on the way is meant by it."""
 
 
 class _EarlyStop:
@@ -269,7 +270,7 @@ def _without_reentry(
 
     frame = _Frame(rerun, determinism_check == "default", early_stop, debug)
     with saved_tensors_hooks(frame.pack, frame.unpack), frame.watch(0), forward_context:
-        return function(*args, **kwargs)
+        return dispatch.call_inside(function, *args, **kwargs)
 
 
 def _rng_now() -> Any:
@@ -321,7 +322,7 @@ class CheckpointFunction(Function):
         ctx.tensor_at = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.tensor_at])
         with no_grad():
-            return run_function(*args)
+            return dispatch.call_inside(run_function, *args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

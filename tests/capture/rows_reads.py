@@ -662,8 +662,11 @@ def returned() -> Row:
     names, config = ["a"], Config()
     return Row(
         lambda x: (x * 2, names, config.k),
-        {"another attribute": lambda: setattr(config, "seen", 3)},
-        {"what is returned": lambda: names.append("b"), "a number": lambda: set_k(config)},
+        {
+            "another attribute": lambda: setattr(config, "seen", 3),
+            "inside of what is returned as it is": lambda: names.append("b"),
+        },
+        {"a number": lambda: set_k(config)},
     )
 
 

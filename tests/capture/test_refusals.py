@@ -215,8 +215,9 @@ def test_shapes_that_do_not_fit_say_what_eager_says() -> None:
 
 
 def test_differentiating_twice_is_refused_in_words() -> None:
+    """Where the function can't be run once more: it would draw other numbers."""
     x = torch.tensor([1.0, 2.0], requires_grad=True)
-    y = torch.compile(lambda x: (x**3).sum(), fullgraph=True)(x)
+    y = torch.compile(lambda x: (x**3 + torch.rand(2)).sum(), fullgraph=True)(x)
     (g,) = torch.autograd.grad(y, [x], create_graph=True)
     assert g.tolist() == [3.0, 12.0]
     with pytest.raises(RuntimeError, match="once, not twice"):

@@ -36,6 +36,19 @@ def broken_off(log):
     return next(g, "nothing")
 
 
+@case(lambda: (torch.ones(2),))
+def looks_at_what_it_extends(x):
+    y = [x]
+    y.extend(y[-1] * 2 + len(y) for _ in range(3))
+    z = [1]
+    z.extend(map(lambda k: z[-1] + k, count(3)))
+    try:
+        z.extend(10 // (2 - k) for k in range(4))
+    except ZeroDivisionError:
+        z.append("stopped")
+    return y, z
+
+
 def echo(log):
     got = yield "ready"
     while got != "stop":

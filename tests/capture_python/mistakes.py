@@ -172,7 +172,7 @@ def isinstance_on_a_tensor(x):
     return x * 2 if isinstance(x, torch.Tensor) else x
 
 
-@mistake("", "", "")
+@mistake("table = {x: 2.0}", "identity", "decide by values")
 def tensor_as_a_dict_key(x):
     table = {x: 2.0}
     return x * table[x]

@@ -15,6 +15,7 @@ import torch
 
 from tests.compiler.inputs import ALIASES, LAYOUTS, tensors
 from tests.compiler.ops import EVERY, INSIDE, TABLE
+from tests.compiler.ops_moves import WITH_ITSELF
 from tests.compiler.program import FLOATS, NARROW, Input, Program, Ref, Step
 from tests.compiler.table import Live, Op, Wanted, anything
 
@@ -246,6 +247,7 @@ def _generated(seed: int) -> Program:
         inside = kind == "inside" and len(g.steps) > 2 and r.random() < 0.3
         table = INSIDE if inside else TABLE
         g.step(r.choices(list(table.values()), [o.weight for o in table.values()])[0])
+    _add_parts(g)
     if kind == "inside" and not any(s.op in INSIDE for s in g.steps):
         g.step(EVERY["backward"])
     if kind == "error":
@@ -264,6 +266,14 @@ def _first_input(g: Generator, kind: str) -> None:
     dtype = g.float if r.random() < 0.8 else r.choice([*FLOATS, "int64", "int32", "bool"])
     values = r.choices(["normal", "grid", "positive"], [6, 2, 2])[0]
     g.add_input(shape, dtype, values)
+
+
+def _add_parts(g: Generator) -> None:
+    """Now and then one or two values with parts of themselves, drawn apart from all others."""
+    kept, g.rng = g.rng, random.Random(f"{g.seed} and a part of it")
+    for _ in range(g.rng.choice([0, 0, 1, 2])):
+        g.step(g.rng.choice(WITH_ITSELF))
+    g.rng = kept
 
 
 def _add_error(g: Generator) -> None:

@@ -280,6 +280,42 @@ VIEWS: list[Op] = [
     Op("view_as", "{0}.view_as({0})", one(anything), lambda x: x[...]),
 ]  # fmt: skip
 
+# ---- a value with a part of itself
+
+
+def _own_part(g: Maker) -> Any:
+    """A part that broadcasts over the whole, most often from its beginning."""
+    x = g.pick(dims(1, 4, full(arithmetic)))
+    if x is None:
+        return None
+    at = g.rng.choice([0, 0, x.shape[0] - 1])
+    first, last = slice(at, at + 1), slice(None, 1)
+    kinds: list[tuple[Any, ...]] = [(at,), (first,), (Ellipsis, last), (Ellipsis, 0, None)]
+    return (x.ref, Index(g.rng.choice(kinds)))
+
+
+def _own_turned(g: Maker) -> Any:
+    x = g.pick(dims(2, 4, full(lambda v: arithmetic(v) and len(set(v.shape)) < len(v.shape))))
+    if x is None:
+        return None
+    n = len(x.shape)
+    alike = [(a, b) for a in range(n) for b in range(a) if x.shape[a] == x.shape[b]]
+    return (x.ref, *g.rng.choice(alike))
+
+
+WITH_ITSELF: list[Op] = [
+    Op("minus_part", "{0} - {0}[{1}]", _own_part, lambda x, i: x - x[i.items], weight=0),
+    Op("plus_part", "{0} + {0}[{1}] * 2", _own_part, lambda x, i: x + x[i.items] * 2, weight=0),
+    Op("most_of_part", "torch.maximum({0}, {0}[{1}])", _own_part,
+       lambda x, i: np.maximum(x, x[i.items]), weight=0),
+    Op("minus_expanded", "{0} - {0}[{1}].expand({0}.shape)", _own_part,
+       lambda x, i: x - x[i.items], weight=0),
+    Op("plus_turned", "{0} + {0}.transpose({1}, {2})", _own_turned,
+       lambda x, a, b: x + x.swapaxes(a, b), weight=0),
+]  # fmt: skip
+"""`generate` adds them to a program that is made, so that seeds keep theirs: hence no weight."""
+
+
 COPIES: list[Op] = [
     Op("contiguous", "{0}.contiguous()", one(anything), lambda x: x, loose=True),
     Op("clone", "{0}.clone()", one(anything), np.copy, weight=2),
@@ -646,5 +682,6 @@ INSIDE: list[Op] = [
 ROWS: list[Op] = [
     *(Op(**{**vars(o), "exact": True}) for o in (*VIEWS, *COPIES, *FACTORIES)),
     *(Op(**{**vars(o), "exact": o.name not in ("scatter_add", "index_add")}) for o in INDEXED),
+    *WITH_ITSELF,
     *WRITES,
 ]

@@ -26,10 +26,12 @@ SIMPLIFY = "transforms/simplify.py"
 ARITHMETIC = "transforms/rules/arithmetic.py"
 MOVES = "transforms/rules/moves.py"
 PARTITION = "transforms/partition.py"
+READS = "ir/reads.py"
 GROUP = "loops/group.py"
 LOWER = "loops/lower.py"
 MEMORY = "loops/memory.py"
 ENTRY = "capture/entry.py"
+LOOKED = "capture/looked.py"
 TRACE = "capture/trace.py"
 RECORDER = "capture/recorder.py"
 BACKWARD = "capture/backward.py"
@@ -66,7 +68,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # common subexpressions, dead code
     Mutant("the last argument doesn't count", CSE,
            "key = (node.op, *map(_item, args),", "key = (node.op, *map(_item, args[:-1] or args),"),
-    Mutant("all floats are equal", CSE, "return kind, struct.pack(\"d\", a)", "return kind"),
+    Mutant("all floats are equal", CSE, "if kind is GivenFloat else exact(a)", "if kind is GivenFloat else kind if kind is float else exact(a)"),
     Mutant("the op doesn't count", CSE, "key = (node.op, *map", "key = (node.op.kind, *map"),
     Mutant("two results of the caller become one", CSE,
            "if any(a.index in aliases.leaving and b.index in aliases.leaving for a, b in pairs):",
@@ -121,7 +123,9 @@ MUTANTS: tuple[Mutant, ...] = (
            "return filled(tuple(meta.shape), 0, meta.dtype", "return filled(tuple(meta.shape), 1, meta.dtype"),
     # grouping
     Mutant("readers of views are not readers", GROUP,
-           "self.readers.setdefault(self.source.get(v, v), []).append(at)", "self.readers.setdefault(v, []).append(at)"),
+           "self.readers.setdefault(base, []).append(at)", "self.readers.setdefault(v, []).append(at)"),
+    Mutant("a part of a value is read where the value is made", READS,
+           "return None if left else tuple(found)", "return tuple(found)"),
     Mutant("groups of any shape fit", GROUP,
            "return None if mine.full == other.full else OTHER_SHAPE", "return None if len(mine.full) == len(other.full) else OTHER_SHAPE"),
     Mutant("folds over other dimensions fit", GROUP,
@@ -171,8 +175,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("numbers are not guarded", ENTRY,
            "if x is not value and not _equal(x, value):", "if type(x) is not type(value):"),
     Mutant("grad mode is not guarded", ENTRY, "if now != self.circumstances:", "if False:"),
-    Mutant("a gradient that is there already is not guarded", ENTRY,
-           "if tensor_of(owner, leaves).grad is not None:", "if False:"),
+    Mutant("a gradient that is there already is not guarded", LOOKED,
+           "return grad is self.value", "return True"),
     Mutant("a returned view begins at the start", ENTRY,
            "return make_tensor(base._storage, x.offset, x.meta)", "return make_tensor(base._storage, 0, x.meta)"),
     Mutant("two outcomes are one object", ENTRY,
@@ -182,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("arguments that share memory are apart", TRACE,
            "memory = self.memories.setdefault(at, NoBytes())", "memory = NoBytes()"),
     Mutant("a view as read starts elsewhere", RECORDER,
-           "at = t._offset - first._offset", "at = t._offset"),
+           "at = offset_of(t) - offset_of(first)", "at = offset_of(first)"),
     Mutant("a kept argument is another one", MAKING,
            "saved.append((True, place[kept.index]))", "saved.append((True, kept.index))"),
     # the program of a call
@@ -197,6 +201,9 @@ MUTANTS: tuple[Mutant, ...] = (
     # kernels
     Mutant("a view in a kernel has no offset", PROGRAM,
            "(slot, out.meta, offset + geometry.offset * unit)", "(slot, out.meta, offset)"),
+    Mutant("one axis for both dimensions of a value", PROGRAM,
+           "if len(set(axes)) != len(axes):\n                raise NotTaken(\"one axis runs along two dimensions of a value\")",
+           "if False:\n                raise NotTaken(\"never\")"),
     Mutant("a cast in a kernel is dropped", PROGRAM,
            "return Seen(self._add(Convert(seen.expr, out.dtype)), tuple(dims))", "return Seen(seen.expr, tuple(dims))"),
     Mutant("two loads are one", PROGRAM, "key = (slot, meta, offset)\n", "key = (slot, meta)\n"),

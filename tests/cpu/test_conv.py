@@ -75,6 +75,8 @@ CASES = {
     "3x3": case(2, 1, 20, 40, 17, 3, padding=1),
     "3x3, panels with a tail": case(1, 1, 33, 65, (5, 28), 3, padding=1),
     "3x3 stride 2": case(2, 1, 16, 33, 15, 3, stride=2, padding=1),
+    "3x3 stride 2 on one pixel": case(3, 1, 8, 20, 1, 3, stride=2, padding=1),
+    "1x1 stride 3 on one pixel": case(5, 1, 20, 8, 1, 1, stride=3),
     "stride 3, padding beyond the kernel": case(1, 1, 5, 8, 13, 2, stride=3, padding=3),
     "small images share tiles": case(5, 1, 40, 34, 4, 3, padding=1),
     "first layer": case(2, 1, 3, 32, 31, 7, stride=2, padding=3),

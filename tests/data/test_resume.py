@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.utils.data import DataLoader
+from lucerne.utils.data import DataLoader, DistributedSampler
 from tests.data import resume
 from tests.data.samples import Augmented, StatefulStream, Stream, plain
 
@@ -102,3 +102,22 @@ def test_what_is_no_state_is_refused() -> None:
         DataLoader(Stream(3)).load_state_dict(state)
     with pytest.raises(ValueError, match="version 99"):
         DataLoader(range(3)).load_state_dict({**state, "version": 99})
+
+
+def test_another_number_of_replicas_is_refused_within_an_epoch() -> None:
+    def make(replicas: int) -> Any:
+        sampler = DistributedSampler(range(40), replicas, 0, shuffle=False)
+        return DataLoader(range(40), 2, sampler=sampler)
+
+    loader = make(2)
+    iterator = iter(loader)
+    next(iterator)
+    state = json.loads(json.dumps(loader.state_dict()))
+    make(2).load_state_dict(state)
+    for other in (make(4), DataLoader(range(40), 2)):
+        with pytest.raises(ValueError, match=r"epoch that 2 processes share.*num_replicas=2"):
+            other.load_state_dict(state)
+    list(iterator)
+    again = make(4)
+    again.load_state_dict(loader.state_dict())
+    assert len(list(again)) == 5

@@ -7,6 +7,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -228,7 +230,9 @@ def test_no_memory_is_an_error_and_no_signal(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_large_arrays_of_a_dataset_are_shared_by_workers() -> None:
     class_ = Shared(np.arange(1 << 20, dtype=np.float64))
-    loader = DataLoader(class_, batch_size=None, num_workers=2)
+    loader = DataLoader(
+        class_, batch_size=None, num_workers=2, multiprocessing_context="forkserver"
+    )
     found = list(loader)
     assert [value for value, _ in found] == [0.0, 1.0, 2.0, 3.0]
     assert all("memfd:lucerne" in kind for _, kind in found)
@@ -495,3 +499,34 @@ def test_a_start_that_fails_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="no more processes"):
         next(iter(DataLoader(Large(), 2, num_workers=2)))
     assert [sock.fileno() for sock in made] == [-1, -1]
+
+
+SCRIPT = """
+import lucerne as torch
+SCALE = 1
+class DS(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return i * SCALE
+if __name__ == "__main__":
+    SCALE = 10
+    class Late(DS): pass
+    loaded = {"torch": torch}
+    exec('''class Plugin(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return i * 10''', loaded)
+    for kind in (DS, Late, loaded["Plugin"]):
+        loader = torch.utils.data.DataLoader(kind(), batch_size=4, num_workers=1)
+        print(next(iter(loader)).tolist())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers import the script again")
+def test_workers_see_what_the_script_set_and_defined(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    ran = subprocess.run(
+        [sys.executable, "script.py"],
+        capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(lucerne.__file__).parents[1])},
+    )  # fmt: skip
+    assert ran.stdout.splitlines() == ["[0, 10, 20, 30]"] * 3, ran.stderr
+    assert ran.stderr == ""

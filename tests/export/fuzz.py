@@ -110,7 +110,7 @@ def forged(content: bytes, rng: random.Random) -> bytes:
     else:
         said[key] = _edited(said[key], rng)
     tensors = safetensors.load(content)
-    if rng.random() < 0.1:
+    if rng.random() < 0.1 and tensors:
         name = rng.choice(list(tensors))
         tensors[name] = tensors[name].reshape(-1)[: rng.randrange(4)].clone()
     return safetensors.save(tensors, said, digest=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import io
 import json
 import os
@@ -18,7 +19,7 @@ from lucerne import nn
 from lucerne.export import ExportError, export, load, save
 from lucerne.io import safetensors
 from lucerne.io.errors import CorruptFileError, LoadError, UnsupportedFileError
-from tests.export import fuzz
+from tests.export import forging, fuzz
 from tests.export.rows import Counter, Fn
 
 
@@ -198,3 +199,33 @@ def test_new_process_without_the_class(tmp_path: Path) -> None:
     with lu.no_grad():
         assert json.loads(numbers) == net(x).flatten().tolist()  # every bit
     assert modules == "[]"
+
+
+@pytest.mark.nightly
+def test_forged_numbers_are_refused_or_run() -> None:
+    """A part of `python -m tests.export.forging --files 20000`."""
+    found = forging.run(400)
+    assert sum(found.values()) == 400
+    assert not [told for told in found if told.startswith("BAD")], found
+
+
+def test_a_crash_and_a_hang_are_found(tmp_path: Path) -> None:
+    """What the command makes of a child that dies, and of one that says nothing."""
+
+    def child(code: str) -> type:
+        class Told(forging.Child):
+            def __init__(self, folder: Path, first: int, last: int) -> None:
+                command = [sys.executable, "-c", code]
+                self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+                assert self.process.stdout is not None
+                self.out, self.held = self.process.stdout, b""
+
+        return Told
+
+    for code, told in (
+        ("import os; print('begin 0', flush=True); os.abort()", "BAD crashes"),
+        ("print('begin 0', flush=True)\nwhile True: pass", "BAD hangs"),
+    ):
+        found: collections.Counter[str] = collections.Counter()
+        forging._go_on(child(code)(tmp_path, 0, 1), 0, 1, 0.5, found)
+        assert found == {told: 1}

@@ -117,6 +117,31 @@ def test_compiled_steps_are_eager_steps(name: str) -> None:
     assert len(step.entries) == (2 if name == "Muon" else 1)
 
 
+@pytest.mark.parametrize("name", ["NAdam", "RAdam long", "Adagrad", "Adafactor", "ASGD", "Adam"])
+def test_numbers_do_not_decide_the_type_of_a_step(name: str) -> None:
+    """Parameters without dimensions, beside the numbers of a captured step, keep eager's bits."""
+
+    def trained(compiled: bool) -> list[Any]:
+        lu.manual_seed(0)
+        params = [lu.randn(()).requires_grad_() for _ in range(8)] + [lu.randn(3).requires_grad_()]
+        optimizer = CASES[name](params)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad()
+            sum((p * p * x).sum() for p in params).backward()
+            optimizer.step()
+
+        run = lu.compile(step, mode="bitwise") if compiled else step
+        for k in range(12):
+            lu.manual_seed(k)
+            run(lu.randn(()))
+        states = [v for p in params for v in optimizer.state[p].values() if lu.is_tensor(v)]
+        return [t.detach().numpy() for t in [*params, *states]]
+
+    for a, b in zip(trained(False), trained(True), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("name", ["SGD momentum", "Adam amsgrad", "RMSprop"])
 def test_capture_after_eager_steps(name: str) -> None:
     mine, theirs = small_params(), small_params()

@@ -2,12 +2,13 @@
 
 import contextlib
 import io
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.sources import swapped
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -31,11 +32,7 @@ def _torch_as_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _printed(path: Path, module: str) -> list[str]:
-    source = path.read_text(encoding="utf-8")
-    if module != "torch":
-        source = re.sub(r"^(import|from) torch\.", rf"\1 {module}.", source, flags=re.M)
-        source = re.sub(r"^import torch$", f"import {module} as torch", source, flags=re.M)
-        source = re.sub(r"^from torch import", f"from {module} import", source, flags=re.M)
+    source = swapped(path.read_text(encoding="utf-8"), module)
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -36,6 +36,7 @@ HIDDEN_IMPORT_FILES = (
     "backends/__init__.py",
     "backends/cpu/rules/table.py",
     "backends/registry.py",
+    "base/forks.py",
     "capture/__init__.py",
     "capture/compiled.py",
     "cli.py",

@@ -8,14 +8,14 @@ from typing import Any
 from lucerne.backends.cpu.rules.table import RULES
 from lucerne.base import dtype as dt
 from lucerne.base.device import device
+from lucerne.capture.dynamic import SizedRecorder, Symbols
 from lucerne.capture.fake import fake_tensor
 from lucerne.capture.recorder import Recorder
-from lucerne.capture.sized import SizedRecorder
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op
-from lucerne.ir.symbols import Guard, guarding
-from lucerne.transforms.generalize import Reason, Template, generalize
+from lucerne.ir.symbolic import guarding
+from lucerne.transforms.generalize import Template, generalize
 
 Shape = tuple[int, ...]
 
@@ -42,26 +42,19 @@ def traced(fn: Callable[..., Any], metas: list[TensorMeta], recorder: Any = None
     return graph
 
 
-def guarded(
-    fn: Callable[..., Any], first: Graph, metas: list[TensorMeta]
-) -> tuple[Graph, list[Guard]]:
-    """A second trace in step with the first, and the decisions taken by sizes."""
+def learned(fn: Callable[..., Any], a: list[TensorMeta], b: list[TensorMeta]) -> Template:
+    """What a compiler does when it sees a second size: one trace with symbols where they differ."""
+    pairs = {
+        (k, d): (n, m)
+        for k, (first, second) in enumerate(zip(a, b, strict=True))
+        for d, (n, m) in enumerate(zip(first.shape, second.shape, strict=True))
+        if n != m
+    }
+    symbols = Symbols(pairs)
     with guarding() as guards:
-        graph = traced(fn, metas, SizedRecorder(whole, first))
-    return graph, list(guards)
-
-
-def learned(fn: Callable[..., Any], a: list[TensorMeta], b: list[TensorMeta]) -> Template | Reason:
-    """What a compiler does when it sees a second size: two traces, then one to make sure."""
-    first = traced(fn, a)
-    second, guards = guarded(fn, first, b)
-    found = generalize(first, second, guards=guards)
-    if not isinstance(found, Template):
-        return found
-    for sizes in found.probes():
-        try:
-            third = traced(fn, found.metas(sizes)[: len(a)])
-        except RuntimeError:  # the function refuses these sizes
-            continue
-        return generalize(first, second, third, guards=guards)
-    return Reason("no size to make sure")
+        metas = [symbols.meta(k, meta) for k, meta in enumerate(b)]
+        graph = traced(fn, metas, SizedRecorder(whole))
+    places: dict[str, tuple[int, int]] = {}
+    for at, name in symbols.names.items():
+        places.setdefault(name, at)
+    return generalize(graph, places, guards)

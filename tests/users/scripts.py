@@ -14,6 +14,8 @@ import re
 import warnings
 from pathlib import Path
 
+from tests.support.sources import swapped
+
 FOLDER = Path(__file__).parent.parent / "scripts"
 WAYS = ("functions", "forwards")
 _COMPILED = '@__import__("lucerne").compile(mode="bitwise")\n'
@@ -35,9 +37,7 @@ def programs() -> dict[str, Path]:
 
 def lucernes(source: str, way: str) -> str:
     """A program of torch's as one of Lucerne's, compiled in one of the `WAYS` ("" for neither)."""
-    source = re.sub(r"^(import|from) torch\.", r"\1 lucerne.", source, flags=re.M)
-    source = re.sub(r"^import torch$", "import lucerne as torch", source, flags=re.M)
-    source = re.sub(r"^from torch import", "from lucerne import", source, flags=re.M)
+    source = swapped(source, "lucerne")
     if way:
         before = _BEFORE[way]
         source = re.sub(before, lambda found: found[1] + _COMPILED + found[1], source, flags=re.M)

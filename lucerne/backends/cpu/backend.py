@@ -17,10 +17,12 @@ from lucerne.backends.cpu.rules.table import RULES, load
 from lucerne.backends.cpu.runtime import disk, memory, pool
 from lucerne.backends.cpu.runtime.code import listed, log, on_all_cores
 from lucerne.backends.steps import executable_of, shape_of
+from lucerne.base.config import config
 from lucerne.base.device import device
 from lucerne.base.folder import Cache
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
+from lucerne.ir.index_maps import holds
 from lucerne.ir.op import Op
 from lucerne.ir.program import Program
 
@@ -37,6 +39,7 @@ class CpuBackend:
         """How many graphs of each op were handed to the reference backend."""
         self._native: native.Native | None = None
         self._fused: dict[Any, Executable | None] = {}
+        self._verified: set[Any] = set()
 
     def fast_path(self) -> native.Native:
         """The native tensor type and dispatcher."""
@@ -124,7 +127,12 @@ class CpuBackend:
         if key not in self._fused:
             if len(self._fused) >= _MOST_FUSED:
                 self._fused.clear()
+                self._verified.clear()
             self._fused[key] = fused.fuse(graph)
+        if config.verify_fusion and key not in self._verified:
+            self._verified.add(key)
+            if self._fused[key] is not None and not holds(graph, fused.walk):
+                self._fused[key] = None
         return self._fused[key]
 
     def fuses_groups(self, graphs: list[Graph]) -> list[bool]:

@@ -12,9 +12,9 @@ from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.graph import Value as GraphValue
 from lucerne.ir.meta import TensorMeta
+from lucerne.ir.reads import SAME_ORDER
 from lucerne.ir.scalar import Value
 
-_SAME_ELEMENTS = frozenset(("view", "unsqueeze", "squeeze", "alias", "expand"))
 _MOVES = frozenset(("cast", "copy", "clone_as", "filled"))
 
 
@@ -52,7 +52,7 @@ def fused(graph: Graph, backend: Any) -> ExecutableState | None:
 def _fits(node: Node, graph: Graph) -> bool:
     if node.op.kind == op_.VIEW:  # of a value made here
         given = any(node.args[0] is v for v in graph.inputs)
-        return node.op.qualified in _SAME_ELEMENTS and not given
+        return node.op.qualified in SAME_ORDER and not given
     return node.op.kind == op_.POINTWISE or node.op.qualified in _MOVES
 
 

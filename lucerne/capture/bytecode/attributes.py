@@ -51,10 +51,11 @@ def getter_of(owner: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
     if kind is super:
         return _getter_above(owner, name)
     # Not `isinstance(owner, ...)`: that may ask the user's `__getattribute__` for `__class__`.
-    if issubclass(kind, type | ModuleType) or (
-        kind.__getattribute__ is not object.__getattribute__
-    ):
+    if issubclass(kind, type | ModuleType):
         return None
+    if kind.__getattribute__ is not object.__getattribute__:
+        method = users_method(kind, "__getattribute__")
+        return None if method is None else (method, (owner, name))
     found = find_in_class(kind, name)
     if type(found) is property:
         return (found.fget, (owner,)) if type(found.fget) is FunctionType else None
@@ -143,7 +144,11 @@ def attribute(machine: Machine, frame: Frame, name: str, link: Link = PUSH) -> b
         return False
     if enter_getter(machine, frame, owner, name, 1, link):
         return True
-    value = getattr(owner, name)
+    try:
+        value = getattr(owner, name)
+    except AttributeError:  # that there is none was looked up
+        machine.hooks.read(owner, name, NOTHING, Access.ATTRIBUTE)
+        raise
     frame.stack[-1] = machine.hooks.read(owner, name, value, Access.ATTRIBUTE)
     return False
 

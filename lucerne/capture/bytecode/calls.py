@@ -21,7 +21,7 @@ from typing import Any
 
 from lucerne.capture.bytecode.frame import PUSH, UNSET, Frame, Link
 from lucerne.capture.bytecode.generators import Generator, throw_into, thrown
-from lucerne.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS
+from lucerne.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS, extend_
 from lucerne.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop, is_entered
 from lucerne.capture.bytecode.links import Delivery, link_rule
 from lucerne.capture.bytecode.machine import SWITCH, Machine
@@ -163,8 +163,14 @@ def _replaced(
 ) -> bool:
     """Whether frames were entered that do what a builtin would do with user code."""
     kind = type(fn)
+    if kind is operator.attrgetter and len(args) == 1 and not kwargs:
+        names = fn.__reduce__()[1]
+        if len(names) > 1 or "." in names[0]:
+            return False
+        return BY_NAME[getattr](machine, frame, getattr, (args[0], *names), taken)
     if kind is not BuiltinFunctionType and kind is not type:
         return False
+    owner = None if kind is type else fn.__self__
     enter = BY_NAME.get(fn)
     if enter is not None:
         return not kwargs and enter(machine, frame, fn, args, taken)
@@ -180,12 +186,16 @@ def _replaced(
         if fn is next:
             return _next(machine, frame, args, kwargs, taken)
         collects = fn in COLLECTED or (
-            fn.__name__ in COLLECTED_METHODS and isinstance(fn.__self__, list | str)
+            fn.__name__ in COLLECTED_METHODS and isinstance(owner, list | str)
         )
         if collects and len(args) == 1:
             return collect(machine, frame, args[0], None)
-    choose = CHOICES.get(fn) if kind is type or fn.__self__ in _BUILTIN_HOMES else None
+    ours = kind is type or any(owner is home for home in _BUILTIN_HOMES)  # (no `==`)
+    choose = CHOICES.get(fn) if ours else None
     chosen = choose(args, kwargs) if choose is not None else None
+    extends = type(owner) is list and fn.__name__ == "extend" and len(args) == 1
+    if chosen is None and extends and type(args[0]) is Generator:
+        chosen = extend_, (owner, *args)  # type: ignore[assignment]
     if chosen is None:
         return False
     callee = machine.try_frame(chosen[0], chosen[1], _NONE, PUSH)
@@ -320,15 +330,55 @@ def native(machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwarg
     if not machine.as_they_are:
         if kind in _OF_C:
             _tell_mutation(machine, fn, args, kwargs)
+            read = _read_by(fn, args)
+            if read is not None:
+                return _read(machine, *read, lambda: _made(machine, fn, args, kwargs))
+        elif kind is operator.attrgetter and len(args) == 1 and not kwargs:
+            return _attributes(machine, fn, args[0])
         args, kwargs = _watched(machine, fn, args, kwargs)
-        if machine.natives is not None:
-            return machine.natives.call(fn, args, kwargs)
-    return fn(*args, **kwargs)
+    return _made(machine, fn, args, kwargs)
+
+
+def _made(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+    if machine.as_they_are or machine.natives is None:
+        return fn(*args, **kwargs)
+    return machine.natives.call(fn, args, kwargs)
 
 
 _OF_C = (
     BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType,
 )  # fmt: skip
+
+
+def _attributes(machine: Machine, getter: Any, owner: Any) -> Any:
+    """`attrgetter("a.b")(x)` reads attributes. Each is asked for once: a property may do more than
+    answer."""
+    found = []
+    for path in getter.__reduce__()[1]:
+        x = owner
+        for name in path.split("."):
+            x = _read(machine, x, name, functools.partial(getattr, x, name))
+        found.append(x)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _read_by(fn: Any, args: tuple[Any, ...]) -> tuple[Any, str] | None:
+    """`object.__getattribute__(x, "y")`, `super().__getattribute__("y")`: an attribute like any
+    other, of which object."""
+    if fn.__name__ != "__getattribute__":
+        return None
+    owner = getattr(fn, "__self__", None)
+    given = args if owner is None else (owner, *args)
+    return given if len(given) == 2 and isinstance(given[1], str) else None
+
+
+def _read(machine: Machine, owner: Any, name: str, get: Callable[[], Any]) -> Any:
+    try:
+        value = get()
+    except AttributeError:  # that there is none was looked up
+        machine.hooks.read(owner, name, NOTHING, Access.ATTRIBUTE)
+        raise
+    return machine.hooks.read(owner, name, value, Access.ATTRIBUTE)
 
 
 def _tell_mutation(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> None:

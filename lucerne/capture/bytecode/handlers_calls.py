@@ -225,7 +225,16 @@ def with_except_start(machine: Machine, frame: Frame, arg: Any) -> bool | None:
 def import_name(machine: Machine, frame: Frame, name: str) -> None:
     level, names = frame.stack[-2:]
     found = frame.builtins["__import__"](name, frame.globals, None, names, level)
+    if not machine.as_they_are and not level:
+        for part in _with_parents(name):
+            machine.hooks.read(sys.modules, part, sys.modules.get(part), Access.ITEM)
     frame.stack[-2:] = [found]
+
+
+def _with_parents(name: str) -> list[str]:
+    """The modules that an import of one names, the outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[: k + 1]) for k in range(len(parts))]
 
 
 def import_from(machine: Machine, frame: Frame, name: str) -> None:

@@ -175,7 +175,9 @@ def compare_op_13(machine: Machine, frame: Frame, text: str) -> bool | None:
 
 def is_op(machine: Machine, frame: Frame, negated: int) -> None:
     stack = frame.stack
-    stack[-2:] = [(stack[-2] is stack[-1]) != bool(negated)]
+    left, right = stack[-2], stack[-1]
+    same = left is right if machine.as_they_are else machine.hooks.same(left, right)
+    stack[-2:] = [same != bool(negated)]
 
 
 def contains_op(machine: Machine, frame: Frame, negated: int) -> bool:

@@ -67,6 +67,12 @@ def items_(sequence: Any) -> Iterator[Any]:
         k += 1
 
 
+def extend_(target: list[Any], iterable: Iterable[Any]) -> None:
+    """One by one: the next may look at those before it (`y.extend(m(y[-1]) for m in layers)`)."""
+    for x in iterable:
+        target.append(x)
+
+
 def any_(iterable: Iterable[Any]) -> bool:
     for x in iterable:  # noqa: SIM110 - this is what `any` means
         if x:
@@ -203,4 +209,4 @@ CHOICES: dict[Any, Callable[[tuple[Any, ...], Kwargs], Chosen | None]] = {
 COLLECTED: frozenset[Any] = frozenset((list, tuple, set, frozenset, dict, sorted, min, max))
 """Builtins that take all values of their first argument before they do anything: a generator of
 ours is run to its end by the machine first."""
-COLLECTED_METHODS = frozenset(("extend", "join", "fromkeys"))
+COLLECTED_METHODS = frozenset(("join", "fromkeys"))

@@ -104,7 +104,11 @@ class Hooks(Protocol):
         """Code asks whether a value is true (never called for True, False and None)."""
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
-        """A value was read; what is returned is used in its place."""
+        """A value was read; what is returned is used in its place. (NOTHING: an attribute was
+        looked for that is not there.)"""
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Code asks whether two values are one object (`is`)."""
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         """A write is about to happen. `old` is NOTHING if there was none or it isn't known, `new`
@@ -144,6 +148,10 @@ class Plain:
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         """Take the value itself."""
         return value
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Tell the truth."""
+        return left is right
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         """Let it happen."""

@@ -18,7 +18,7 @@ from lucerne.capture.bytecode.frame import PUSH, Frame, Link
 from lucerne.capture.bytecode.hooks import Hooks, Natives, Stop
 from lucerne.capture.bytecode.links import RULES, Delivery
 from lucerne.capture.bytecode.registry import current_table
-from lucerne.capture.bytecode.tracebacks import is_own, own_part_removed, with_entry
+from lucerne.capture.bytecode.tracebacks import begins_here, is_own, own_part_removed, with_entry
 
 SWITCH = True
 """What a handler returns when the frame on top, or the exception being handled, has changed."""
@@ -85,6 +85,9 @@ class Machine:
         self.reraised: tuple[BaseException, Any, Any, bool] | None = None
         """Set by an instruction that raises an exception again, which changes nothing in it: with
         its traceback and context."""
+        self.raised_here = 0
+        """The id of the last exception, if a handler of this package raised it: for its
+        instruction, or by mistake."""
         self.yielded: Yielded | Finished | None = None
         self.depth = 0
         """How many runs lie in each other, with native code between them."""
@@ -317,6 +320,7 @@ class Machine:
             if stop is not None:
                 self.frames[-1].ip = self.frames[-1].last
                 raise stop
+            self.raised_here = id(error) if begins_here(error.__traceback__) else 0
             error.__traceback__ = own_part_removed(error.__traceback__)
             self.unwind(error)
         finally:

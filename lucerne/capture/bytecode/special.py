@@ -10,7 +10,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 from lucerne.capture.bytecode.frame import UNSET, Frame
@@ -87,11 +87,30 @@ def _delattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
     return NotImplemented
 
 
+def _asks_user(owner: Any) -> bool:
+    """Whether a class of the user's answers for every attribute of an object."""
+    kind = type(owner)
+    if issubclass(kind, type):
+        return isinstance(getattr(kind, "__getattr__", None), FunctionType)
+    return type(kind.__getattribute__) is FunctionType
+
+
 def _getattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
-    if kwargs or not 2 <= len(args) <= 3 or machine.as_they_are:
+    if kwargs or not 2 <= len(args) <= 3 or machine.as_they_are or _asks_user(args[0]):
         return NotImplemented
-    value = getattr(*args)
-    return machine.hooks.read(args[0], args[1], value, Access.ATTRIBUTE)
+    value = getattr(args[0], args[1], NOTHING)
+    found = machine.hooks.read(args[0], args[1], value, Access.ATTRIBUTE)
+    if value is not NOTHING:
+        return found
+    return args[2] if len(args) == 3 else NotImplemented  # (it raises)
+
+
+def _hasattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+    if kwargs or len(args) != 2 or machine.as_they_are or _asks_user(args[0]):
+        return NotImplemented
+    value = getattr(args[0], args[1], NOTHING)
+    machine.hooks.read(args[0], args[1], value, Access.ATTRIBUTE)
+    return value is not NOTHING
 
 
 def _warning(
@@ -142,6 +161,7 @@ SPECIAL: dict[Any, Special] = {
     builtins.setattr: _setattr,
     builtins.delattr: _delattr,
     builtins.getattr: _getattr,
+    builtins.hasattr: _hasattr,
     warnings.warn: _warn,
     sys._getframe: _host_frames("sys._getframe"),
     inspect.currentframe: _host_frames("inspect.currentframe"),

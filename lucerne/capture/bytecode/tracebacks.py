@@ -65,6 +65,13 @@ def _code_like(code: CodeType) -> CodeType:
     return found
 
 
+def begins_here(trace: TracebackType | None) -> bool:
+    """Whether an exception was raised by code of the machine."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_own(trace.tb_frame.f_code)
+
+
 def is_own(code: CodeType) -> bool:
     """Whether code belongs to the machine (a helper that stands for a builtin)."""
     return code.co_filename.startswith(_HERE)

@@ -37,7 +37,6 @@ from lucerne.tensor.eager import metas_of
 from lucerne.tensor.interop import bits
 from lucerne.tensor.into import plan_copy
 from lucerne.tensor.storage import Storage
-from lucerne.transforms.functionalize import MutationError
 
 _DRAW: Op = draw.op  # type: ignore[attr-defined]
 _AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
@@ -329,10 +328,10 @@ class Pending(Interpreter):
     def _run(
         self, key: Any, graph: Graph, roots: list[Value], inputs: list[Any], results: list[Any]
     ) -> None:
-        try:
-            program = self.programs.get(key, graph, roots)
-        except (MutationError, CaptureError, NotImplementedError):
+        program = self.programs.get(key, graph, roots)
+        if program is None:
             self._one_by_one(graph, roots, inputs, results)
+            self.programs.did_without()
             return
         began = perf_counter()
         of_tensors = tensor_inputs(graph)

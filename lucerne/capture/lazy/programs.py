@@ -10,7 +10,7 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.base.config import config
-from lucerne.capture import ledger
+from lucerne.capture import faults, ledger
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.lazy.cuts import REPORT
 from lucerne.capture.whole import Composites
@@ -18,7 +18,7 @@ from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages
 from lucerne.pipeline import compile_graph
-from lucerne.transforms.functionalize import functionalize
+from lucerne.transforms.functionalize import MutationError, functionalize
 
 
 class Ref(int):
@@ -58,18 +58,42 @@ class Programs:
     def __init__(self, mode: str | None) -> None:
         self.mode = mode
         self.whole = Composites(backends.HOST, mode == "bitwise")
-        self._found: OrderedDict[Any, Program] = OrderedDict()
+        self._found: OrderedDict[Any, Program | None] = OrderedDict()
+        self.fn = lazy_graph
+        self.faults: list[Any] = []
+        """As a compiled function has them."""
+        self.problem: Exception | None = None
+        """What was raised instead of the last program."""
 
-    def get(self, key: Any, graph: Graph, roots: Sequence[Value]) -> Program:
-        """The program of a graph whose results are the last values of `roots`."""
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._made(graph, roots)
+    def get(self, key: Any, graph: Graph, roots: Sequence[Value]) -> Program | None:
+        """The program of a graph whose results are the last values of `roots`; None: no program
+        can be made of it."""
+        if key not in self._found:
+            found = self._found[key] = self._tried(graph, roots)
             while len(self._found) > config.lazy_programs:
                 self._found.popitem(last=False)
         else:
+            found = self._found[key]
             self._found.move_to_end(key)
         return found
+
+    def _tried(self, graph: Graph, roots: Sequence[Value]) -> Program | None:
+        self.problem = None
+        try:
+            return self._made(graph, roots)
+        except (MutationError, CaptureError, NotImplementedError):
+            return None
+        except Exception as error:
+            if faults.goes_through(error):
+                raise
+            self.problem = error
+            return None
+
+    def did_without(self) -> None:
+        """A graph has run without a program: if it did not raise the same, the fault is ours."""
+        error, self.problem = self.problem, None
+        if error is not None:
+            faults.tell(self, error, faults.EAGER_GRAPH)
 
     def _made(self, graph: Graph, roots: Sequence[Value]) -> Program:
         began = perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ from lucerne.tensor.random_api import new_key
 class ShadowError(AssertionError):
     """A compiled function gave something else than eager mode. `finding` has all that is known."""
 
+    is_for_caller = True
+
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))
         self.finding = finding
@@ -53,29 +55,52 @@ class Shadow:
         self.finding: Finding | None = None
         self._flat, entry.flat = entry.flat, -1  # no shortcut around this
         self.first = True
+        self.tell: Callable[[Exception], None]
+        """What hears of errors of shadow mode itself; set by who makes it."""
 
     def __call__(self, args: Any, kwargs: Any, leaves: Sequence[Any]) -> Any:
         if self.finding is not None:
             return self.fn(*args, **kwargs)
         if self.left <= 0:
             self.entry.flat, self.entry.shadow = self._flat, None
-            return self.entry.run(leaves)
+            return self.entry.run(leaves, (args, kwargs))
         self.left -= 1
-        return self._compared(args, kwargs, leaves)
+        reach, graph = self.entry.guards.reach, self.entry.captured.graph
+        try:
+            surroundings = Surroundings(reach, leaves, self.entry.held, graph)
+        except Exception as error:  # nothing has happened yet
+            self._not_compared(error)
+            return self.entry.run(leaves)
+        try:
+            result = self._compared(args, kwargs, leaves, surroundings)
+        except ShadowError:
+            raise
+        except Exception as error:
+            surroundings.put_back()
+            self._not_compared(error)
+            result = self.entry.run(leaves)
+        return _returned(result)
+
+    def _not_compared(self, error: Exception) -> None:
+        """Comparing raised, which is no matter of the call: it is not watched any more."""
+        self.left = 0
+        self.tell(error)
 
     # ---- both ways -----------------------------------------------------------------------------
 
-    def _compared(self, args: Any, kwargs: Any, leaves: Sequence[Any]) -> Any:
+    def _compared(
+        self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings
+    ) -> Any:
+        """What the call returns, or what it raises."""
         entry = self.entry
-        surroundings = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
         tangents = _tangents(entry)
         want, _ = self._eager(args, kwargs, leaves, surroundings, tangents)
         surroundings.put_back()
-        got, result = self._compiled(leaves, surroundings, tangents)
+        got, result = self._compiled(args, kwargs, leaves, surroundings, tangents)
         seen = differences(got, want)
         first, self.first = self.first, False
         if not seen and not first:
-            return _returned(result)
+            return result
         after = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
         case = Case(
             entry, self.options, self.fn, args, kwargs, leaves, surroundings, tangents, want, got,
@@ -85,7 +110,7 @@ class Shadow:
         finding = search.found() if seen else search.steps()
         if finding is None:
             after.put_back()
-            return _returned(result)
+            return result
         surroundings.put_back()
         return self._told(finding, args, kwargs)
 
@@ -97,7 +122,10 @@ class Shadow:
             raise ShadowError(finding)
         finding.action = "this version of the function runs uncompiled from here on"
         notices.warn(str(finding), stacklevel=5)
-        return self.fn(*args, **kwargs)
+        try:
+            return self.fn(*args, **kwargs)
+        except Exception as error:  # the function's own
+            return error
 
     def _eager(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings,
@@ -117,9 +145,13 @@ class Shadow:
             yield
 
     def _compiled(
-        self, leaves: Sequence[Any], surroundings: Surroundings, tangents: list[Any]
-    ) -> tuple[Observation, Any]:
-        return self._watched(lambda: self.entry.run(leaves), leaves, surroundings, tangents)
+        self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings,
+        tangents: list[Any],
+    ) -> tuple[Observation, Any]:  # fmt: skip
+        def run() -> Any:
+            return self.entry.run(leaves, (args, kwargs))
+
+        return self._watched(run, leaves, surroundings, tangents)
 
     def _watched(
         self, call: Any, leaves: Sequence[Any], surroundings: Surroundings, tangents: list[Any]
@@ -189,13 +221,14 @@ class PartShadow(Shadow):
         super().__init__(entry, options, fn, calls, action)
         self.give_up = give_up
 
-    def _compared(self, args: Any, kwargs: Any, leaves: Sequence[Any]) -> Any:
+    def _compared(
+        self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings
+    ) -> Any:
         entry = self.entry
-        surroundings = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
         tangents = _tangents(entry)
         got, result = self._watched(lambda: entry.run(leaves), leaves, surroundings, [])
         if got.error:
-            return _returned(result)
+            return result
         after = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
         case = Case(
             entry, self.options, None, args, kwargs, leaves, surroundings, tangents, None, got, {}

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.base.numbers import COMPUTATIONS, GivenFloat, Use, use_of, watching
+from lucerne.base.numbers import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
+from lucerne.capture.looked import GRADIENT_IS, Fact
 from lucerne.capture.reach import Reach, is_optimizer
 from lucerne.capture.slots import PLAIN, Slot
 from lucerne.capture.stored.programs import Reader, StaleError, Writer
@@ -41,7 +42,7 @@ from lucerne.ir.graph import Graph
 from lucerne.tensor.base import TensorBase, make_tensor
 
 _KNOWN_FIELDS = frozenset(
-    ("graph", "sources", "roots", "fresh", "shape", "leaves", "effects", "none_grads", "uses",
+    ("graph", "sources", "roots", "fresh", "shape", "leaves", "effects", "facts", "uses",
      "forward_roots", "gradients", "wanted", "stored", "checks", "covered", "recorded",
      "backward_at", "differentiated")
 )  # fmt: skip
@@ -149,8 +150,8 @@ class CaptureWriter(Writer):
             "shape": self.shape(captured.shape),
             "leaves": [self._leaf(x) for x in captured.leaves],
             "effects": [[self.source(e.owner), self._outcome(e.outcome)] for e in captured.effects],
-            "none_grads": [self.source(s) for s in captured.none_grads],
-            "uses": [self._use(u) for u in captured.uses],
+            "facts": [self._fact(f) for f in captured.facts],
+            "uses": [self._use(u) for u in captured.uses if u.facts != IN_KEY],
             "gradients": [self._outcome(x) for x in captured.gradients],
             "wanted": [self.source(s) for s in captured.wanted],
             "stored": [[self._slot(s), self.shape(t), k] for s, t, k in captured.stored],
@@ -161,6 +162,12 @@ class CaptureWriter(Writer):
         }
         made["outcomes"] = self.outcomes
         return made
+
+    def _fact(self, fact: Fact) -> Any:
+        """That there is no gradient yet is told; other things tie a program to its process."""
+        if fact.kind != GRADIENT_IS or fact.value is not None:
+            raise UnstorableError(f"it depends on this: {fact}")
+        return self.source(fact.source)
 
     # ---- sources -------------------------------------------------------------------------------
 
@@ -258,11 +265,13 @@ class CaptureWriter(Writer):
             return None
         found = self._outcomes.get(id(x))
         if found is None:
+            if x.inference:
+                raise UnstorableError("it makes a tensor in inference mode, inside")
             found = self._outcomes[id(x)] = len(self.outcomes)
             itself = None if x.itself is None else self.source(x.itself)
             self.outcomes.append(
                 [x.of_input, x.index, x.offset, self.meta(x.meta), itself, x.requires_grad,
-                 x.is_leaf, x.used_up, x.tangent]
+                 x.is_leaf, x.used_up, x.tangent, x.view_of, x.feeds]
             )  # fmt: skip
         return found
 
@@ -332,7 +341,7 @@ class CaptureReader(Reader):
                 for kind, x in data["leaves"]
             ],
             effects=[Effect(self.source(*s), found(k)) for s, k in data["effects"]],
-            none_grads=[self.source(*s) for s in data["none_grads"]],
+            facts=[Fact(GRADIENT_IS, self.source(*s), None) for s in data["facts"]],
             uses=[self._use(*u) for u in data["uses"]],
             gradients=[found(k) for k in data["gradients"]],
             wanted=[self.source(*s) for s in data["wanted"]],
@@ -415,7 +424,10 @@ class CaptureReader(Reader):
         self, of_input: bool, index: int, offset: int, meta: int, itself: Any, *more: Any
     ) -> Outcome:
         source = None if itself is None else self.source(*itself)
-        return Outcome(of_input, index, offset, self.metas[meta], source, *more)
+        *more_facts, feeds = more
+        made = Outcome(of_input, index, offset, self.metas[meta], source, *more_facts)
+        made.feeds = feeds
+        return made
 
     def _use(self, text: str, kind: str, *rest: Any) -> Use:
         if kind == "same":

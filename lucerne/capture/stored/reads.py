@@ -10,9 +10,10 @@ import sys
 import types
 from typing import Any
 
-from lucerne.capture.places import Asked, InClass, Place
+from lucerne.capture.places import Asked, InClass, Place, is_known_home
 from lucerne.capture.reach import Reach
 from lucerne.capture.slots import PLAIN, Table, alike
+from lucerne.capture.stored.captures import class_named
 from lucerne.capture.stored.programs import Reader, StaleError, Writer
 from lucerne.capture.stored.world import UnstorableError, World
 
@@ -99,6 +100,8 @@ class _Stores:
 
     def name(self, store: Any) -> list[Any]:
         if type(store) is InClass:
+            if is_known_home(store.kind.__module__) and store.after is None:
+                return ["library", store.kind.__module__, store.kind.__qualname__]
             after = None if store.after is None else _number(store.after, self.world)
             return ["class", _number(store.kind, self.world), after]
         if type(store) is Asked:
@@ -127,6 +130,11 @@ def _store(name: list[Any], world: World) -> Any:
         if not hasattr(sys.modules.get(at), more[0]):
             raise StaleError(f"{at} is not loaded")
         return Asked(getattr(sys.modules[at], more[0]), ())
+    if kind == "library":
+        found = class_named(at, more[0])
+        if found is None:
+            raise StaleError(f"{at}.{more[0]} is not there")
+        return InClass(found)
     thing = world.things[at]
     if kind == "class":
         return InClass(thing, None if more[0] is None else world.things[more[0]])

@@ -35,6 +35,7 @@ from lucerne.base.config import config
 from lucerne.base.defaults import DefaultDevice
 from lucerne.base.device import entered
 from lucerne.base.folder import Cache
+from lucerne.capture import faults
 from lucerne.capture.backward import Joint
 from lucerne.capture.entry import Entry, Guards, circumstances
 from lucerne.capture.lean import Lean
@@ -96,7 +97,8 @@ account = Account()
 def folder() -> Cache:
     """The folder that the configuration names, opened when the first program is asked for."""
     path = os.path.join(config.cache_dir, "programs") if config.cache_dir else ""
-    return Cache(path, config.program_cache_megabytes << 20, ".program", "compiled programs")
+    room = config.program_cache_megabytes << 20
+    return Cache(path, room, ".program", "compiled programs", inside=config.cache_dir)
 
 
 @functools.cache
@@ -197,6 +199,10 @@ class Asked:
         except _READING:
             account.stale += 1
             return None
+        except Exception as error:
+            account.stale += 1
+            self.options.tell(error, faults.NO_STORE)
+            return None
 
     def _check_files(self, files: list[list[str]]) -> None:
         for path, digest in files:
@@ -235,6 +241,7 @@ class Asked:
                 [reader.metas[k] for k in joint["tangents"]], backward.results,  # type: ignore[arg-type]
                 captured.gradients, captured.wanted, joint_stages,
             )  # fmt: skip
+            entry.joint.tell = self.options.tell
             entry.joint.make_lean = self._lean(joint["lean"], entry.joint, reader)
         reader.set_attributes(data["capture"])
         entry.cache, entry.is_instance = HIT, bool(data["instance"])
@@ -248,7 +255,7 @@ class Asked:
         graph, constants = reader.whole_graph(data["graph"]), data["constants"]
         known = {k: reader.constant(at) for k, at in constants}
         later = functools.partial(compile, self.options)
-        return Lean(joint, graph, frozenset(data["sums"]), known, later)
+        return Lean(joint, graph, frozenset(data["sums"]), known, later, self.options.tell)
 
     def _runner(self, program: Program, stages: Stages) -> Any:
         backend = backends.get(self.options.backend)
@@ -290,6 +297,7 @@ class Asked:
             self._refuse(str(error))
         except Exception as error:  # what was compiled is right, whatever is wrong with storing it
             self._refuse(f"storing it raised {type(error).__name__}: {error}")
+            self.options.tell(error, faults.NO_STORE)
         entry.stages.seconds["store"] = perf_counter() - began
 
     def _check_unchanged(self) -> None:

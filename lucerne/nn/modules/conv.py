@@ -405,7 +405,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
                 f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to "
                 f"{self.__class__.__name__}, but got input of size: {input.shape}"
             )
-        return int(input.shape[-n - 1])
+        return input.shape[-n - 1]
 
     def _get_num_spatial_dims(self) -> int:
         return self._dims

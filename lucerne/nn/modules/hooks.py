@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
+from lucerne.base import notices, process
+from lucerne.ir.dispatch import call_back
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.autograd.hooks import RemovableHandle
@@ -31,6 +32,15 @@ class GlobalKind:
     """Whether global backward hooks are full ones; None until the first is registered."""
 
     full: bool | None = None
+
+
+process.switches.append((GlobalKind, "full"))
+process.tables += [
+    _global_buffer_registration_hooks, _global_module_registration_hooks,
+    _global_parameter_registration_hooks, _global_backward_pre_hooks, _global_backward_hooks,
+    _global_forward_pre_hooks, _global_forward_hooks, _global_forward_hooks_always_called,
+    _global_forward_hooks_with_kwargs,
+]  # fmt: skip
 
 
 def _has_any_global_hook() -> Any:
@@ -131,11 +141,11 @@ class _WrappedHook:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.with_module:
-            return self.hook(*args, **kwargs)
+            return call_back(self.hook, *args, **kwargs)
         module = self.module()
         if module is None:
             raise RuntimeError("You are trying to call the hook of a dead Module!")
-        return self.hook(module, *args, **kwargs)
+        return call_back(self.hook, module, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {"hook": self.hook, "with_module": self.with_module}
@@ -238,7 +248,7 @@ class BackwardHook:
                 given[at] = zeros_for(self.constant[i])
         grads = _spread(self.inputs, given, self.n_inputs)
         for hook in self.user_hooks:
-            answer = hook(self.module, grads, self.grad_outputs)
+            answer = call_back(hook, self.module, grads, self.grad_outputs)
             if answer is not None:
                 grads = _replaced(grads, answer, "hook")
         self.grad_outputs = None
@@ -259,7 +269,7 @@ class BackwardHook:
     def _on_outputs(self, places: list[int], size: int, grad_output: Any) -> Any:
         grads = self.grad_outputs = _spread(places, grad_output, size)
         for pre in self.user_pre_hooks:
-            answer = pre(self.module, grads)
+            answer = call_back(pre, self.module, grads)
             if answer is not None:
                 grads = self.grad_outputs = _replaced(grads, answer, "pre hook")
         if self.inputs is None and self.user_hooks:
@@ -271,7 +281,7 @@ class BackwardHook:
             )
             nothing = (None,) * self.n_inputs
             for hook in self.user_hooks:
-                answer = hook(self.module, nothing, grads)
+                answer = call_back(hook, self.module, nothing, grads)
                 given = answer if isinstance(answer, tuple) else (answer,)
                 if any(g is not None for g in given):
                     raise RuntimeError(

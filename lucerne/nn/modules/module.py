@@ -9,6 +9,7 @@ from typing import Any
 from lucerne.base import notices
 from lucerne.base.changes import Changes, note_change
 from lucerne.base.doors import Doors
+from lucerne.ir.dispatch import call_back
 from lucerne.nn.modules.conversion import Convert
 from lucerne.nn.modules.hooks import (
     BackwardHook,
@@ -251,7 +252,7 @@ class Module(Convert, State, Tree):
         """Call `fn` on every module below and on this one, children first."""
         for module in self.children():
             module.apply(fn)
-        fn(self)
+        call_back(fn, self)
         return self
 
     def train(self, mode: bool = True) -> Any:
@@ -402,6 +403,8 @@ class Module(Convert, State, Tree):
         if self._is_full_backward_hook is False:
             non_full += self._backward_hooks.values()
         return full, non_full
+
+    _has_any_global_hook = staticmethod(_has_any_global_hook)
 
     def _get_backward_pre_hooks(self) -> list[Any]:
         return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]

@@ -202,7 +202,7 @@ class RNNBase(Module):
     def _batch(self, input: lu.Tensor, batch_sizes: lu.Tensor | None) -> int:
         if batch_sizes is not None:
             return int(batch_sizes[0])
-        return int(input.size(0 if self.batch_first else 1))
+        return input.size(0 if self.batch_first else 1)
 
     def get_expected_hidden_size(
         self, input: lu.Tensor, batch_sizes: lu.Tensor | None

@@ -51,7 +51,7 @@ def _detect_is_causal_mask(
 
 
 def _get_seq_len(src: lu.Tensor, batch_first: bool) -> int:
-    return int(src.size(1 if src.dim() == 3 and batch_first else 0))
+    return src.size(1 if src.dim() == 3 and batch_first else 0)
 
 
 def _get_activation_fn(activation: str) -> Callable[[lu.Tensor], lu.Tensor]:

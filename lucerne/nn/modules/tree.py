@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lucerne.nn.parameter import Parameter
+from lucerne.tensor.optimizers import clear_grads
 
 
 class Tree:
@@ -155,11 +156,11 @@ class Tree:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters (or fill them with zeros)."""
+        if set_to_none:  # whether they are there is not asked: a captured step is for both
+            clear_grads(list(self.parameters()))
+            return
         for p in self.parameters():
             if p.grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
                 continue
             if p.grad.grad_fn is not None:
                 p.grad.detach_()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from lucerne.ir.dispatch import call_back
 from lucerne.nn.modules.container import ModuleDict, ModuleList
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
@@ -177,11 +178,12 @@ class ParametrizationList(ModuleList):
         """The parametrised value."""
         first, *rest = self
         if self.is_tensor:
-            value = first(self.original)
+            value = call_back(first, self.original)
         else:
-            value = first(*[getattr(self, f"original{i}") for i in range(self.ntensors)])
+            parts = [getattr(self, f"original{i}") for i in range(self.ntensors)]
+            value = call_back(first, *parts)
         for module in rest:
-            value = module(value)
+            value = call_back(module, value)
         return value
 
 

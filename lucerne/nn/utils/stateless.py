@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.ir.dispatch import call_inside
 from lucerne.nn.modules.module import Module
 
 _ABSENT = object()
@@ -114,7 +115,7 @@ def call_with(
         raise TypeError(f"expected a Module, but got: {type(module).__name__}")
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
-        return module(*positional, **(kwargs or {}))
+        return call_inside(module, *positional, **(kwargs or {}))
 
 
 _functional_call = call_with

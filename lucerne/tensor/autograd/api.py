@@ -14,7 +14,7 @@ from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.mapping import batched_gradients, check_batched
 from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
-from lucerne.tensor.autograd.state import ViewState, requires_grad, state_of
+from lucerne.tensor.autograd.state import ADDING, LeafHooks, ViewState, requires_grad, state_of
 from lucerne.tensor.autograd.towards import gradients_towards
 from lucerne.tensor.base import TensorBase, make_tensor
 from lucerne.tensor.observe import spoil
@@ -63,6 +63,8 @@ def write_grad(t: Any, value: Any) -> None:
             )
         if value._meta.dtype is not t._meta.dtype:
             raise RuntimeError("assigned grad has data of a different type")
+    elif t._auto is None:
+        return
     state_of(t).grad = value
 
 
@@ -76,8 +78,10 @@ def retain_grad(t: Any) -> None:
     state.retains_grad = True
 
     def keep(g: Any) -> None:
-        state.grad = g.detach() if state.grad is None else state.grad + g.detach()
+        with ADDING:
+            state.grad = g.detach() if state.grad is None else state.grad + g.detach()
 
+    keep.keeps_grad = True  # type: ignore[attr-defined]
     handle = _add_tensor_hook(t, keep)
     handle.run_last()
 
@@ -91,6 +95,9 @@ def register_hook(t: Any, hook: Any) -> RemovableHandle:
 
 def _add_tensor_hook(t: Any, hook: Any) -> RemovableHandle:
     node, index = gradient_edge(t)
+    inside = node.hooks_inside(index)
+    if inside is not None:
+        return RemovableHandle.add(inside, hook)
     state = state_of(t)
     if state.grad_fn is None:
         if state.hooks is None:
@@ -112,7 +119,7 @@ def register_post_accumulate_grad_hook(t: Any, hook: Any) -> RemovableHandle:
     if state.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     if state.post_hooks is None:
-        state.post_hooks = {}
+        state.post_hooks = LeafHooks()
     return RemovableHandle.add(state.post_hooks, hook)
 
 
@@ -191,15 +198,33 @@ def backward(
     wanted = _tuple(inputs)
     if not wanted:
         raise RuntimeError("'inputs' argument to 'backward' cannot be empty.")
-    from_engine = run_backward(
-        starts,
-        keep_graph=keep,
-        create_graph=create_graph,
-        wanted=[gradient_edge(t) for t in wanted],
-    )
+    from_engine = _gradients_of(wanted, starts, keep, create_graph)
     for t, g in zip(wanted, from_engine, strict=True):
         if g is not None:
             accumulate(t, g)
+
+
+def _gradients_of(
+    wanted: Sequence[Any], starts: list[tuple[Edge, Any]], keep: bool, create_graph: bool
+) -> list[Any]:
+    """`run_backward` to tensors. A gradient that is complete only inside of a node is caught there,
+    so such a node has to run: what is behind it is wanted, too."""
+    edges = [gradient_edge(t) for t in wanted]
+    inside = {e: hooks for e in edges if (hooks := e[0].hooks_inside(e[1])) is not None}
+    caught: dict[Edge, Any] = {}
+    handles = []
+    for edge, hooks in inside.items():
+        handles.append(RemovableHandle.add(hooks, partial(caught.__setitem__, edge)))
+        handles[-1].run_last()
+    behind = [e for node, _ in inside for e in node.next_edges if e is not None]
+    try:
+        found = run_backward(
+            starts, keep_graph=keep, create_graph=create_graph, wanted=[*edges, *behind]
+        )
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [caught.get(e, g) for e, g in zip(edges, found[: len(edges)], strict=True)]
 
 
 def grad(
@@ -246,12 +271,7 @@ def grad(
         given = [root_gradient(t, g) for t, g in zip(roots, grads, strict=True)]
         found = gradients_towards(roots, given, wanted, keep)
     if found is None:
-        found = run_backward(
-            _root_gradients(roots, grads),
-            keep_graph=keep,
-            create_graph=create_graph,
-            wanted=[gradient_edge(t) for t in wanted],
-        )
+        found = _gradients_of(wanted, _root_gradients(roots, grads), keep, create_graph)
     unused = next((i for i, g in enumerate(found) if g is None), None)
     if unused is not None and not (allow_unused or materialize_grads):
         raise RuntimeError(

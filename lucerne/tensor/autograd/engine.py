@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.base.watch import BACKWARD, Watch
 from lucerne.base.where import describe
+from lucerne.ir.dispatch import call_back
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly, plus
 
@@ -31,6 +33,10 @@ class _Run:
         self.needed: set[Node] | None = None
         self.ready: list[tuple[int, int, Node]] = []
         self.link: Link | None = None
+        self.arrivals = itertools.count()
+        """Leaves are served in the order in which their gradients are complete."""
+        self.reached: list[Edge] = []
+        """The wanted edges, in that order."""
 
     def prepare(self, roots: list[Edge]) -> None:
         """Count, for every reachable node, how many gradients it has to wait for."""
@@ -64,7 +70,7 @@ class _Run:
             self.push(node)
 
     def push(self, node: Node) -> None:
-        heapq.heappush(self.ready, (-node.sequence, id(node), node))
+        heapq.heappush(self.ready, (-node.sequence, next(self.arrivals), node))
 
     def run(self) -> None:
         ready, pending = self.ready, self.pending
@@ -111,6 +117,8 @@ class _Run:
         grads = _tensor_hooks(node, grads)
         if self.wanted is not None:
             for index in range(len(grads)):
+                if (node, index) in self.wanted:
+                    self.reached.append((node, index))
                 for slot in self.wanted.get((node, index), ()):
                     self.captured[slot] = grads[index]
         results = self.compute(node, grads)
@@ -132,14 +140,14 @@ class _Run:
 def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
     """Hooks around one node's computation."""
     for hook in list((node.pre_hooks or {}).values()):
-        changed = hook(tuple(grads))
+        changed = call_back(hook, tuple(grads))
         if changed is not None:
             grads = list(changed if isinstance(changed, (tuple, list)) else (changed,))
     results = _guarded(node, grads)
     if not keep_graph:
         node.release()
     for hook in list((node.post_hooks or {}).values()):
-        changed = hook(tuple(results), tuple(grads))
+        changed = call_back(hook, tuple(results), tuple(grads))
         if changed is not None:
             results = changed if isinstance(changed, (tuple, list)) else (changed,)
     return results
@@ -198,7 +206,7 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
         # hooks that keep the gradient for `.grad` (negative keys) see what the others made of it
         for key in sorted(hooks, key=lambda k: k < 0):
             if grads[index] is not None and key in hooks:
-                changed = hooks[key](grads[index])
+                changed = call_back(hooks[key], grads[index])
                 if changed is not None:
                     grads[index] = changed
     return grads
@@ -257,9 +265,11 @@ def run_backward(
     create_graph: bool,
     wanted: Sequence[Edge] | None = None,
     link: Link | None = None,
+    reached: list[Edge] | None = None,
 ) -> list[Any]:
     """Send gradients from `roots` down the graph; return those that reach `wanted`, in order.
-    `link`: asked after each node, where some are `wanted`."""
+    `link`: asked after each node, where some are `wanted`. `reached` gets those in the order in
+    which the pass comes to them."""
     by_edge: dict[Edge, list[int]] | None = None
     if wanted is not None:
         by_edge = {}
@@ -268,17 +278,24 @@ def run_backward(
     run = _Run(keep_graph, by_edge)
     run.link = link
     _sent(run, roots, create_graph)
+    if reached is not None:
+        reached += run.reached
     return [run.captured.get(slot) for slot in range(len(wanted or ()))]
 
 
 def gradient_parts(
-    roots: Sequence[tuple[Edge, Any]], wanted: Sequence[Edge], link: Link | None = None
+    roots: Sequence[tuple[Edge, Any]],
+    wanted: Sequence[Edge],
+    link: Link | None = None,
+    reached: list[Edge] | None = None,
 ) -> list[list[Any]]:
     """`run_backward` to `wanted`, with what arrives at each not added up: whoever adds it to more
     from elsewhere can do so in the order in which one pass over everything would."""
     run = _Apart(True, {edge: [] for edge in wanted})
     run.link = link
     _sent(run, roots, create_graph=False)
+    if reached is not None:
+        reached += run.reached
     return [run.parts[edge] for edge in wanted]
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne.ir.dispatch import call_back
 from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.modes import no_grad
@@ -104,7 +105,7 @@ class FunctionNode(Node):
         if not all(self._is_tensor):
             given = iter(grads)
             grads = [next(given) if is_tensor else None for is_tensor in self._is_tensor]
-        found = self.function.backward(self, *grads)
+        found = call_back(self.function.backward, self, *grads)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         want = len(self.next_edges)
         if len(results) > want and all(r is None for r in results[want:]):
@@ -232,7 +233,7 @@ class Function(metaclass=_FunctionType):
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 result = _forward(cls, asked, args, kwargs)
-                cls.setup_context(ctx, bound, result)
+                call_back(cls.setup_context, ctx, bound, result)
             else:
                 result = _forward(cls, asked, args, kwargs, ctx, recorded=recorded)
         return ctx, _finish(ctx, bound, result, recorded)
@@ -259,7 +260,7 @@ def _forward(
             dispatch_state.asked_grad = before
         if result is not NotImplemented:
             return result
-    return cls.forward(*ctx, *args, **kwargs)
+    return call_back(cls.forward, *ctx, *args, **kwargs)
 
 
 def _finish(ctx: FunctionNode, inputs: tuple[Any, ...], result: Any, recorded: bool) -> Any:
@@ -312,7 +313,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def backward(ctx: Any, *grads: Any) -> Any:
         with no_grad():
-            found = fn(ctx, *grads)
+            found = call_back(fn, ctx, *grads)
         if not dispatch_state.grad_enabled or not any(
             isinstance(g, TensorBase) and requires_grad(g) for g in grads
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.ir.dispatch import call_inside
 from lucerne.ops import join
 from lucerne.tensor.autograd.api import grad
 from lucerne.tensor.autograd.mapping import mapped
@@ -75,7 +76,9 @@ def vjp(
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "vjp")
         xs = _fresh(given, create_graph)
-        several_out, outs = _tuple(func(*xs), "outputs of the user-provided function", "vjp")
+        several_out, outs = _tuple(
+            call_inside(func, *xs), "outputs of the user-provided function", "vjp"
+        )
         if v is None:
             if len(outs) != 1 or outs[0].numel() != 1:
                 raise RuntimeError(
@@ -121,7 +124,9 @@ def jvp(
         else:
             vs = _tuple(v, "v", "jvp")[1]
         _check_vector(vs, xs)
-        several_out, outs = _tuple(func(*xs), "outputs of the user-provided function", "jvp")
+        several_out, outs = _tuple(
+            call_inside(func, *xs), "outputs of the user-provided function", "jvp"
+        )
         dummies = tuple(o.new_zeros(o.shape).requires_grad_() for o in outs)
         back = _grads(outs, xs, dummies, True, strict)
         found = _grads(back, dummies, vs, create_graph, strict)
@@ -149,7 +154,9 @@ def jacobian(
     with enable_grad():
         several_in, given = _tuple(inputs, "inputs", "jacobian")
         xs = _fresh(given, create_graph)
-        several_out, outs = _tuple(func(*xs), "outputs of the user-provided function", "jacobian")
+        several_out, outs = _tuple(
+            call_inside(func, *xs), "outputs of the user-provided function", "jacobian"
+        )
         if vectorize:
             table = _vectorized(outs, xs, create_graph)
         else:
@@ -211,7 +218,7 @@ def _jacobian_forward(func: Fn, inputs: Any) -> Any:
         nonlocal several_out
         with ForwardLevel() as level:
             xs = [level.dual(x.detach(), t) for x, t in zip(given, tangents, strict=True)]
-            result = func(*xs)
+            result = call_inside(func, *xs)
             several_out, outs = _tuple(result, "outputs of the user-provided function", "jacobian")
             found = [level.tangent(o) for o in outs]
         pairs = zip(found, outs, strict=True)
@@ -279,7 +286,7 @@ def hessian(
     several, given = _tuple(inputs, "inputs", "hessian")
 
     def scalar(*xs: Any) -> Any:
-        out = func(*xs)
+        out = call_inside(func, *xs)
         if not isinstance(out, TensorBase):
             raise RuntimeError("The function given to hessian should return a single Tensor")
         if out.numel() != 1:  # type: ignore[attr-defined]
@@ -323,7 +330,7 @@ def _hessian_product(
         xs = _fresh(given, create_graph)
         vs = (xs[0].new_ones(xs[0].shape),) if v is None else _tuple(v, "v", name)[1]
         _check_vector(vs, xs)
-        out = func(*xs)
+        out = call_inside(func, *xs)
         if not isinstance(out, TensorBase) or out._meta.numel != 1:
             raise RuntimeError(
                 f"The Tensor returned by the function given to {name} should contain a single "

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne.ir.dispatch import state
+from lucerne.ir.dispatch import call_back, state
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.node import Node as Node
 from lucerne.tensor.autograd.node import anomaly, gradient_edge
-from lucerne.tensor.autograd.saved import hooks
+from lucerne.tensor.autograd.saved import has_users_hooks, hooks
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
 
@@ -75,6 +75,12 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
         yield
 
 
+def sees_each_op() -> bool:
+    """Whether somebody looks at the nodes of single ops: anomaly mode, a user's hooks for what they
+    save. A program that stands for many ops has none."""
+    return anomaly.enabled or has_users_hooks()
+
+
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> RemovableHandle:
@@ -92,7 +98,7 @@ def register_multi_grad_hook(
             if len(found) == len(tensors):
                 grads = [found[k] for k in range(len(tensors))]
                 found.clear()
-                fn(grads)
+                call_back(fn, grads)
 
         return hook
 
@@ -107,7 +113,7 @@ def _any_hook(tensors: Sequence[Any], fn: Callable[..., Any]) -> RemovableHandle
     def hook(g: Any) -> None:
         if not ran[0]:
             ran[0] = True
-            fn(g)
+            call_back(fn, g)
 
     return _Several([t.register_hook(hook) for t in tensors])
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from lucerne.ir.dispatch import state
+from lucerne.ir.dispatch import call_back, state
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ def _decorate(fn: Any, make: Callable[[], Any]) -> Any:
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         with make():
-            return fn(*args, **kwargs)
+            return call_back(fn, *args, **kwargs)
 
     return wrapped
 

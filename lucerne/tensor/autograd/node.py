@@ -15,13 +15,20 @@ from lucerne.base import layout as lo
 from lucerne.base.config import config
 from lucerne.base.where import Place, user_place
 from lucerne.ir import op as op_
+from lucerne.ir.dispatch import call_back
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import RESULTS, Op, Part
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd.hooks import RemovableHandle
 from lucerne.tensor.autograd.names import grad_name as grad_name
 from lucerne.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
-from lucerne.tensor.autograd.state import requires_grad, set_history, state_of
+from lucerne.tensor.autograd.state import (
+    ADDING,
+    AutogradState,
+    requires_grad,
+    set_history,
+    state_of,
+)
 from lucerne.tensor.base import TensorBase
 
 Edge = tuple["Node", int]
@@ -100,6 +107,11 @@ class Node:
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         """Gradients for each of `next_edges` from the gradients of this node's outputs."""
         raise NotImplementedError
+
+    def hooks_inside(self, index: int) -> dict[int, Callable[..., Any]] | None:
+        """Where hooks of an output go whose gradient is complete only inside of the node, which
+        calls them itself; None: what arrives at the node is the whole gradient."""
+        return None
 
     def written_slot(self) -> int | None:
         """For an in-place call: which of `next_edges` belongs to the tensor written over."""
@@ -347,8 +359,20 @@ class AccumulateGrad(Node):
 def accumulate(leaf: Any, g: Any) -> None:
     """Add `g` to `leaf.grad`; the first one is kept as it is unless somebody else may write it."""
     state = state_of(leaf)
+    if not state.post_hooks:
+        with ADDING:
+            _add(state, leaf._meta, g)
+        return
+    with state.post_hooks.lock:
+        with ADDING:
+            _add(state, leaf._meta, g)
+        for hook in list(state.post_hooks.values()):
+            call_back(hook, leaf)
+
+
+def _add(state: AutogradState, meta: TensorMeta, g: Any) -> None:
     if state.grad is None:
-        state.grad = _own(g, leaf._meta)
+        state.grad = _own(g, meta)
     elif requires_grad(g) or requires_grad(state.grad):
         state.grad = state.grad + g
     elif g.is_sparse is not state.grad.is_sparse:  # together they are dense
@@ -358,8 +382,6 @@ def accumulate(leaf: Any, g: Any) -> None:
             state.grad = g + state.grad
     else:
         state.grad.add_(g)
-    for hook in list((state.post_hooks or {}).values()):
-        hook(leaf)
 
 
 def _own(g: Any, meta: TensorMeta) -> Any:
@@ -377,9 +399,10 @@ def _own(g: Any, meta: TensorMeta) -> Any:
     return g.clone() if g._meta.strides == meta.strides else _in_layout(g, meta)
 
 
-_HOLDERS = 4
+_HOLDERS = 5
 """References of a gradient nobody else holds, as `_is_ours_alone` sees them: the variables of
-`apply`, `accumulate` and `_own`, and its own argument (a test would tell if that changed)."""
+`apply`, `accumulate`, `_add` and `_own`, and its own argument (a test would tell if that changed).
+"""
 
 
 def _is_ours_alone(g: Any) -> bool:

@@ -180,7 +180,7 @@ def _kept(read: bool, arg: Any, auto: Any) -> tuple[Any, Any]:
 
 
 def _is_leaf(auto: Any) -> bool:
-    return type(auto) is AutogradState and auto.grad_fn is None
+    return isinstance(auto, AutogradState) and auto.grad_fn is None
 
 
 def _bare(o: Any) -> Any:
@@ -227,7 +227,7 @@ def expand_auto(t: Any, record: Record) -> None:
             continue
         missing = [a for a in records_in(top[AUTOS]) if len(a) != EXPANDED]
         if missing:
-            stack.extend(missing)
+            stack.extend(reversed(missing))  # the first argument's nodes are made first
         else:
             top[:] = [_expanded(*top)]
             if Watch.current is not None:  # who saw the call knows it by its record

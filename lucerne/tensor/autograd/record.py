@@ -250,9 +250,15 @@ def call_body(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run a body on float32 copies of 16-bit floats, and round its results once."""
+    """Run a body on float32 copies of 16-bit floats, and round its results once.
+
+    Operands of several float types are left to the body: what it is made of promotes them, or
+    refuses, as it does in torch. (`opmath="first"`: the first says what the results are.)
+    """
     low: list[dt.dtype] = []
     if "dtype" in op.args and args[op.args.index("dtype")] is not None:
+        return call_body(op, args)
+    if op.needs_opmath is True and _is_mixed(args):
         return call_body(op, args)
 
     def up(a: Any) -> Any:
@@ -279,3 +285,14 @@ def in_opmath(op: Op, args: tuple[Any, ...]) -> Any:
         return r
 
     return down(result)
+
+
+def _is_mixed(args: tuple[Any, ...]) -> bool:
+    """Whether there are tensors of several float types."""
+    kinds = {
+        a._meta.dtype
+        for given in args
+        for a in (given if isinstance(given, tuple) else (given,))
+        if isinstance(a, TensorBase) and a._meta.dtype.category >= dt.FLOAT
+    }
+    return len(kinds) > 1

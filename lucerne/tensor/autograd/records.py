@@ -54,7 +54,7 @@ from lucerne.tensor.autograd.pending import (
     records_in,
 )
 from lucerne.tensor.autograd.saved import stale_message
-from lucerne.tensor.autograd.state import AutogradState
+from lucerne.tensor.autograd.state import ADDING, AutogradState
 from lucerne.tensor.base import TensorBase
 
 _GRADIENT, _ARGUMENT, _ARGUMENT_META, _RESULT, _ONE_RESULT, _RESULT_META, _CONSTANT = range(7)
@@ -119,8 +119,9 @@ def plan(root: Record) -> Flow | None:
 
 def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> list[Record] | None:
     """The records that lead to `roots`, in the order in which they would become nodes, the deepest
-    first. None if one was used up, or has become a node, unless `used` or `nodes` allow it: the
-    walk ends at a node."""
+    first and the first argument's before the second's: mostly the order in which they were made,
+    which is torch's and that of compiled calls. None if one was used up, or has become a node,
+    unless `used` or `nodes` allow it: the walk ends at a node."""
     done: set[int] = set()
     order: list[Record] = []
     for root in roots:
@@ -139,7 +140,7 @@ def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> li
             if top[VERSIONS] is RELEASED and not used:
                 return None
             waiting = False
-            for auto in top[AUTOS]:
+            for auto in reversed(top[AUTOS]):
                 if type(auto) is list:
                     below = auto[0] if len(auto) == PART else auto
                     if id(below) not in done:
@@ -147,7 +148,7 @@ def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> li
                         waiting = True
                 elif type(auto) is tuple:
                     more = [a for a in records_in(auto) if id(a) not in done]
-                    stack.extend(more)
+                    stack.extend(reversed(more))
                     waiting = waiting or bool(more)
             if waiting:
                 continue
@@ -343,8 +344,9 @@ class Flow:
             g = fit(g, meta)
         if self.edges and key in self.edges:
             if g is not None:
-                have = self.ends[self.edges[key]]
-                self.ends[self.edges[key]] = g if have is None else plus(have, g)
+                edge = self.edges[key]
+                have = self.ends.pop(edge)  # the last to arrive is the last: hooks run in order
+                self.ends[edge] = g if have is None else plus(have, g)
         elif type(auto) is list:
             if g is not None:
                 self.arrive(auto, g)
@@ -363,15 +365,19 @@ class Flow:
             span = None if watcher is None else watcher.begin(LEAF_SHOWN_AS, LEAF, arg)
             if (
                 auto.grad is None
+                and not auto.post_hooks
                 and g._meta is meta  # a sum may be laid out differently from the leaf
                 and owns_memory(g)
                 and sys.getrefcount(g) <= HELD_ONCE
                 and (meta.contiguous or meta.is_dense)
             ):
-                auto.grad = g
-                for hook in list((auto.post_hooks or {}).values()):
-                    hook(arg)
+                with ADDING:
+                    kept = auto.grad is None  # still: another thread may have been faster
+                    if kept:
+                        auto.grad = g
             else:
+                kept = False
+            if not kept:
                 accumulate(arg, g)
             if watcher is not None and span is not None:
                 watcher.end(span)
@@ -449,4 +455,4 @@ def _left(arg: Any, auto: Any) -> Any:
 
 
 def _is_leaf(auto: Any) -> bool:
-    return type(auto) is AutogradState and auto.grad_fn is None and auto.requires_grad
+    return isinstance(auto, AutogradState) and auto.grad_fn is None and auto.requires_grad

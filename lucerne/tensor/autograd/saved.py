@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base.where import describe
+from lucerne.base.where import describe, is_users
+from lucerne.ir.dispatch import call_back
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import make_tensor
 
@@ -19,6 +20,15 @@ class _Hooks(threading.local):
 
 
 hooks = _Hooks()
+
+
+def has_users_hooks() -> bool:
+    """Whether tensors that are saved now go through functions of the user's."""
+    if not hooks.stack:
+        return False
+    pack = hooks.stack[-1][0]
+    code = getattr(getattr(pack, "__func__", pack), "__code__", None)
+    return code is None or is_users(code)
 
 
 USED_UP = (
@@ -51,7 +61,7 @@ class SavedTensor:
         self.hooked = bool(hooks.stack)
         if self.hooked:
             pack, self.unpack_hook = hooks.stack[-1]
-            self.packed = pack(tensor)
+            self.packed = call_back(pack, tensor)
             self.tensor = None
         else:
             self.tensor = tensor
@@ -65,7 +75,7 @@ class SavedTensor:
 
     def unpack(self) -> Any:
         if self.hooked:
-            return self.unpack_hook(self.packed)
+            return call_back(self.unpack_hook, self.packed)
         t: Any = self.tensor
         if t._storage.version != self.version:
             raise RuntimeError(stale_message(t, self.version, self.node))
@@ -95,7 +105,7 @@ class SavedOutput(SavedTensor):
         node = self.node()
         bare: Any
         if self.hooked:
-            bare = self.unpack_hook(self.packed)
+            bare = call_back(self.unpack_hook, self.packed)
         else:
             bare = self.tensor
             if bare._storage.version != self.version:

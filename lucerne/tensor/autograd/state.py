@@ -5,7 +5,23 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from lucerne.base import forks
 from lucerne.ir import dispatch
+
+ADDING = forks.rlock()
+"""Held while something is added to a gradient: another thread may be adding to the same."""
+
+
+class LeafHooks(dict[int, Any]):
+    """What runs after a leaf's gradient was added to. `lock` is held from before the addition to
+    behind the last hook, so that one that uses the gradient up loses nothing of another thread.
+    Each leaf has its own: hooks of two leaves may wait for one another."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = forks.rlock()
 
 
 class AutogradState:
@@ -23,7 +39,7 @@ class AutogradState:
         self.grad: Any = None
         self.accumulator: weakref.ref[Any] | None = None
         self.hooks: dict[int, Any] | None = None
-        self.post_hooks: dict[int, Any] | None = None
+        self.post_hooks: LeafHooks | None = None
         self.retains_grad = False
 
 

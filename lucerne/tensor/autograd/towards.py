@@ -85,7 +85,7 @@ def ends(order: Sequence[Record], visit: Callable[[AutogradState], bool]) -> boo
         for record in order
         for given in record[AUTOS]
         for auto in (given if type(given) is tuple else (given,))
-        if type(auto) is AutogradState
+        if isinstance(auto, AutogradState)
     )
 
 

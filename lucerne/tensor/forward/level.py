@@ -22,7 +22,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter, Proceed
+from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_back
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as, copy
 from lucerne.ops.slicing import strided_view
@@ -250,7 +250,7 @@ class ForwardLevel(Interpreter):
                 ]
             ctx._inside_jvp = True
             try:
-                found = function.jvp(ctx, *tangents)
+                found = call_back(function.jvp, ctx, *tangents)
             finally:
                 ctx._inside_jvp = False
         several = isinstance(result, (tuple, list))

@@ -24,7 +24,8 @@ from lucerne.ops.move import filled
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.node import fit, gradient_edge, gradients, zeros_for
 from lucerne.tensor.autograd.state import requires_grad
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, offset_of
+from lucerne.tensor.storage import bytes_of
 
 _state = dispatch.state
 
@@ -180,10 +181,10 @@ def _strided(
     reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
     if t._meta.strides == x._meta.strides and offset >= 0 and reach <= t._meta.span:
         return (_run(op, (t, size, stride, offset)),)
-    count = x._storage.nbytes // x._meta.dtype.itemsize
+    count = bytes_of(x._storage) // x._meta.dtype.itemsize
     whole = filled((count,), 0, t._meta.dtype, t._meta.device, None)
-    _run(op, (whole, tuple(x._meta.shape), x._meta.strides, x._offset)).copy_(t)
-    return (_run(op, (whole, size, stride, x._offset + offset)),)
+    _run(op, (whole, tuple(x._meta.shape), x._meta.strides, offset_of(x))).copy_(t)
+    return (_run(op, (whole, size, stride, offset_of(x) + offset)),)
 
 
 def _product(op: Op, args: tuple[Any, ...], tangents: Tangents) -> Any:

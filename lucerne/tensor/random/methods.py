@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
+from lucerne.base import forks
 from lucerne.tensor.random import draws, integers, rejection
 from lucerne.tensor.random.draws import Words
 from lucerne.tensor.random.kinds import I64, U32, U64, Array, Mask
@@ -19,7 +18,7 @@ class DrawMethods:
 
     def __init__(self, engine: Words) -> None:
         self._words = engine
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
 
     def words32(self, n: int) -> U32:
         """The next `n` raw words of 32 bits."""

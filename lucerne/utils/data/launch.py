@@ -2,16 +2,18 @@
 
 The ways, and why the default is what it is:
 
+- `fork`: workers are copies of the program, so they see all that it set and defined, under its
+  `if __name__ == "__main__":` too, and nothing is pickled. A thread of the program (not of Lucerne,
+  see `base.forks`) that held a lock leaves it locked for ever in the worker.
 - `forkserver`: a small helper process imports Lucerne once and has no threads; workers are forked
   from it. They start in milliseconds, inherit no lock that some thread of the program held at the
-  moment, and no memory of it. The dataset is pickled once; large arrays in it lie in one block
-  that all workers share (copy on write).
-- `fork`: workers are copies of the program. Needs no pickling, but a thread of the program (not of
-  Lucerne, whose threads are safe here) that held a lock leaves it locked forever in the worker.
+  moment, and no memory of it: they import the script again. The dataset is pickled once; large
+  arrays in it lie in one block that all workers share (copy on write).
 - `spawn`: a new interpreter for each worker; slow to start.
 
-Without a choice of the user it is `forkserver`, unless the dataset can't be pickled or the script
-can't be imported again (it has no `if __name__ == "__main__":`): then `fork`, as PyTorch would.
+Without a choice of the user it is `fork` on Linux, as in PyTorch: results must not depend on how
+workers start. Elsewhere, where libraries of the system don't bear a fork, it is `forkserver`,
+unless the dataset can't be pickled or the script can't be imported again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import os
 import socket
 import sys
 import threading
+import warnings
 from functools import cache
 from multiprocessing import forkserver, process, reduction
 from multiprocessing.context import set_spawning_popen
@@ -170,6 +173,10 @@ class Launcher:
         self._decide()
 
     def _decide(self) -> None:
+        if not self.method and sys.platform == "linux":
+            self.method = "fork"
+        elif self.method == "fork":
+            self._warn_of_threads()
         if self.method != "fork":
             reason = self._pack()
             if not self.method:
@@ -182,7 +189,6 @@ class Launcher:
                 self.with_main = True  # multiprocessing will pickle the job itself, or say why not
         if self.method == "fork":
             self.packed = None
-            self._warn_of_threads()
         elif self.packed is not None and AVAILABLE:
             self._share()
 
@@ -215,10 +221,10 @@ class Launcher:
         if others:
             notices.warn(
                 f"DataLoader workers are forked while other threads run ({', '.join(others[:4])}): "
-                "a lock that one of them holds just now stays locked in the worker. Make the "
-                "dataset and collate_fn picklable and put the script's code under "
-                '`if __name__ == "__main__":`, then workers are started by a fork server and '
-                "inherit no locks; or start the loader before the threads."
+                "a lock that one of them holds just now stays locked in the worker. With "
+                'multiprocessing_context="forkserver" workers inherit no locks (the dataset and '
+                "collate_fn must be picklable, and the script's code under "
+                '`if __name__ == "__main__":`); or start the loader before the threads.'
             )
 
     # ---- starting ----
@@ -240,7 +246,10 @@ class Launcher:
         spawned = context.Process(
             target=worker.main, args=(sock, parent, files, job), name=name, daemon=True
         )
-        spawned.start()
+        with warnings.catch_warnings():
+            if self.method == "fork":  # Python counts our threads, which bear it
+                warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+            spawned.start()
         return spawned
 
     def setup(self, worker_id: int, page: Block | None) -> tuple[bytes, list[int]]:

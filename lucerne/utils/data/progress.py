@@ -67,6 +67,8 @@ class Progress:
     """how many logical workers they belong to (0: the main process),"""
     turn: int = 0
     """and whose turn is next."""
+    replicas: int | None = None
+    """Among how many processes the sampler shares the keys out."""
 
     def state_dict(self) -> dict[str, Any]:
         state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -99,6 +101,29 @@ class Progress:
         while self.batches in self.ahead:
             self.ahead.remove(self.batches)
             self.batches += 1
+
+
+def replicas_of(loader: Any) -> int | None:
+    """Among how many processes the loader's sampler shares the keys out, if it does."""
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    for sampler in (loader.sampler, inner, loader.batch_sampler):
+        found = getattr(sampler, "num_replicas", None)
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def check_replicas(state: dict[str, Any], loader: Any) -> None:
+    """An epoch that is under way was cut for so many processes: another number of them can't know
+    what the others have seen. Between epochs the number is free."""
+    then, now = state.get("replicas"), replicas_of(loader)
+    if "replicas" in state and then != now and not state.get("finished"):
+        raise ValueError(
+            f"DataLoader.load_state_dict: the state was taken in the middle of an epoch that "
+            f"{then or 1} processes share, this loader's sampler shares it among {now or 1}: some "
+            f"samples would be seen twice and others never. Resume with num_replicas={then or 1}, "
+            "or save the state at the end of an epoch"
+        )
 
 
 def check_state(state: Any, streaming: bool) -> None:
@@ -210,6 +235,7 @@ def begin(loader: Any, base_seed: int | None, epoch: int, root: int | None) -> P
         progress.base_seed = mix(root) >> 1
     sampler = epoch_sampler(loader)
     progress.sampler_epoch = None if sampler is None else sampler.epoch
+    progress.replicas = replicas_of(loader)
     return progress
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne.backends.cpu.conv.launch import Context
+from lucerne.backends.cpu.conv.problem import Array
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.emit.types import I64, PTR
@@ -19,10 +20,13 @@ from lucerne.backends.cpu.loops.elements import Elements
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt
+from lucerne.ir.index_maps import Walk
 
 FULL, CHANNEL, HERE = "full", "channel", "here"
 AFTER = tuple(f"AFTER_{k}" for k in range(8))
 """Words with the element strides of CHANNEL operands."""
+BLOCK_STARTS = "NCDHW"
+"""The dimensions of the target along which blocks begin at different places."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,29 @@ class After:
 
     def words(self) -> dict[str, int]:
         return dict(zip(AFTER, self.steps, strict=False))
+
+    def walk(self, target: Array) -> Walk:
+        """What the code below goes through when the target lies like this."""
+        loops, given = [], []
+        for dim, n, stride in zip("NCDHW", target.shape, target.strides, strict=True):
+            is_run = dim == ("C" if self.across else "W")
+            step = 1 if is_run else stride if dim in BLOCK_STARTS else 0
+            loops.append((n, [step * self.dtype.itemsize]))
+            here = []
+            for v, way, channel in zip(self.elements.given, self.ways, self.steps, strict=True):
+                own = (1 if is_run else channel) if dim == "C" else 0
+                here.append((own if way == CHANNEL else step) * v.meta.dtype.itemsize)
+            given.append(here)
+        return self.elements.walk(loops, given)
+
+
+def runs_across(target: Array) -> bool | None:
+    """Whether vectors over a target run over channels (else over columns); None: neither of them
+    lie side by side in memory."""
+    channels, columns = (target.strides[d] == 1 or target.shape[d] == 1 for d in (1, 4))
+    if channels and not (columns and target.shape[4] > 1):
+        return True
+    return False if columns else None
 
 
 def write_after(m: Module, a: After, names: list[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne.backends.cpu.conv.after import After, write_after
+from lucerne.backends.cpu.conv.after import BLOCK_STARTS, After, write_after
 from lucerne.backends.cpu.conv.fields import GATHER, GATHER_JOB
 from lucerne.backends.cpu.conv.launch import TASK, Context, task_code
 from lucerne.backends.cpu.conv.padded import ANY, CHANNELS, IN_PLACE, PLANES, PaddedCopy
@@ -106,7 +106,12 @@ class GatherWriter:
         f, c = self.f, self.c
         if self.way.after is not None:
             lane = self.group * c.LANES
-            at = self.image * c.Y_N + lane * c.Y_C + self.row * c.Y_H + self.col * c.Y_W
+            first = dict(
+                zip("NCDHW", (self.image, lane, self.depth, self.row, self.col), strict=True)
+            )
+            at = f.constant(0)
+            for dim in BLOCK_STARTS:
+                at = at + first[dim] * getattr(c, f"Y_{dim}")
             args = [c.place, at, self.images, self.rows, self.cols, lane, c.LANES]
             f.call("after", VOID, args)
 

@@ -144,7 +144,8 @@ class Given:
 
     @property
     def count(self) -> int:
-        return len(self.operands) + len(self.extra)
+        """Of inputs: one may be both (`conv(x) * x`)."""
+        return len({*self.operands, *self.extra})
 
 
 def make_kernel(

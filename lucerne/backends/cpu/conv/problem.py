@@ -199,7 +199,11 @@ def _residue(r: int, size: int, kernel: int, stride: int, padding: int, dilation
 
 
 def flattened(p: Gather) -> Gather:
-    """A 1x1 convolution whose positions lie evenly in memory, as one long row."""
+    """A 1x1 convolution whose positions lie evenly in memory, as one long row.
+
+    The row may hold more positions than a dimension had (images follow each other), so its step is
+    1: a stride that a dimension of one position has never taken must not be taken by the row.
+    """
     whole = all(
         len(row) == 1 and row[0].in_step == 1 and [o for _, o in row[0].taps] == [0]
         for row in p.classes
@@ -211,7 +215,8 @@ def flattened(p: Gather) -> Gather:
         if _merges(source, outer, inner) and _merges(target, outer, inner):
             source, target = _merged(source, outer, inner), _merged(target, outer, inner)
     classes = tuple(
-        (dataclasses.replace(p.classes[d][0], count=target.space[d]),) for d in range(SPATIAL)
+        (dataclasses.replace(p.classes[d][0], count=target.space[d], step=1),)
+        for d in range(SPATIAL)
     )
     return dataclasses.replace(p, source=source, target=target, classes=classes)
 

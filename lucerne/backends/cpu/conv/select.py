@@ -50,19 +50,23 @@ def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None)
     return generic.plan_generic(generic.CONV, x, w, y, s, bias_step)
 
 
-def tailed_kernel(
-    x: Array, w: Array, y: Array, s: Setting, bias_step: int | None, tail: Tail
-) -> Kernel | None:
-    """`conv` and element-wise ops on its result; None where the engine has no place for them."""
+def tailed_problem(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather | None:
+    """What the engine that takes element-wise ops along would compute of a `conv`; None: another
+    engine serves it. Its target may be cut otherwise than y: the ops go over it as it is there."""
     if not _is_plain(x, w, y):
         return None
     x, s = thinned(x, w, y, s)
-    p = conv_gather(x, w, y, s, bias_step is not None)
+    p = conv_gather(x, w, y, s, bias)
     layouts = {layout_of(x), layout_of(y)}
     if (layouts == {CHANNELS} and depthwise.suits(p)) or planes.suits(p, layouts):
         return None
     flat = flattened(p)
-    return None if _pixels_in_lanes(flat) else _channels_in_lanes(flat, bias_step or 0, tail)
+    return None if _pixels_in_lanes(flat) else flat
+
+
+def tailed_kernel(p: Gather, bias_step: int | None, tail: Tail) -> Kernel | None:
+    """A `tailed_problem` and element-wise ops on its result."""
+    return _channels_in_lanes(p, bias_step or 0, tail)
 
 
 def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None) -> Kernel | None:

@@ -143,7 +143,18 @@ def _write_fill(m: Module) -> None:
         with f.if_(f.compare("eq", letter, P.LETTERS["i"])) as b:
             f.store(f.call("PyLong_AsLongLong", I64, [x]), place, align=8)
         with b.else_():
-            f.store(f.call("PyFloat_AsDouble", F64, [x]), place, align=8)
+            with f.if_(is_known(f, type_of(f, x), "int")) as whole:
+                # An int that no type of integers holds is refused, even beside floats: by Python
+                value = f.call("PyLong_AsLongLong", I64, [x])
+                with (
+                    f.if_(f.compare("eq", value, -1)),
+                    f.if_(not_null(f, f.call("PyErr_Occurred", PTR, []))),
+                ):
+                    f.call("PyErr_Clear", VOID, [])
+                    f.ret(f.constant(1))
+                f.store(f.convert("sitofp", value, F64), place, align=8)
+            with whole.else_():
+                f.store(f.call("PyFloat_AsDouble", F64, [x]), place, align=8)
         minus_one = f.compare("eq", f.load(I64, place, align=8), -1)
         float_minus_one = f.compare("eq", f.load(F64, place, align=8), -1.0)
         with (

@@ -71,7 +71,11 @@ def write_keys(m: Module) -> None:
             ):
                 f.call("PyErr_Clear", VOID, [])
                 f.ret(f.constant(-1))
-            f.store((value << 1) | 1, f.at(key, at, I64), align=8)
+            # Odd, for addresses are even; one bit goes, so what needs all 64 is Python's as well
+            doubled = value << 1
+            with f.if_(f.compare("ne", f.bits("ashr", doubled, 1), value)):
+                f.ret(f.constant(-1))
+            f.store(doubled | 1, f.at(key, at, I64), align=8)
             f.ret(at + 1)
         same = [is_known(f, x, n) for n in _BY_IDENTITY] + [
             is_known(f, cls, n) for n in _IDENTITY_TYPES

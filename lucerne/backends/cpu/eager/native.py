@@ -54,6 +54,7 @@ from lucerne.backends.cpu.emit.builder import Module
 from lucerne.backends.cpu.program.launch import write_launch
 from lucerne.backends.cpu.runtime.code import Code, compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne.backends.cpu.runtime.memory import refuse_room
 
 NATIVE_ABI = 1
 
@@ -78,7 +79,7 @@ class Native:
         self.infos: dict[Any, Any] = {}
         self._set_known(
             none=None, true=True, false=False, float=float, int=int, bool=bool, tuple=tuple,
-            str=str, zero=0, ellipsis=..., slice=slice, list=list,
+            str=str, zero=0, ellipsis=..., slice=slice, list=list, no_room=refuse_room,
         )  # fmt: skip
         self.Memory = self._memory_type()
         self.StorageBase = self._storage_type()

@@ -15,7 +15,7 @@ KNOWN = (
     "int", "bool", "tuple", "str", "dtype", "device_class", "layout", "memory_format",
     "expand_auto", "expand_view", "free_list", "free_count", "host_device", "in_place_type",
     "mode", "owner_thread", "slow_run", "zero", "user_place", "adopt", "observe", "ellipsis",
-    "slice", "list", "size", "cast", "watcher",
+    "slice", "list", "size", "cast", "watcher", "no_room",
 )  # fmt: skip
 """Names of the words of the table `known`."""
 
@@ -74,6 +74,7 @@ def write_objects(m: Module) -> None:
     _write_storage(m)
     _write_tensor_attributes(m)
     _write_memory(m)
+    _write_refusal(m)
     _write_makers(m)
 
 
@@ -343,6 +344,16 @@ def _write_memory(m: Module) -> None:
 # ---- what Python calls ------------------------------------------------------------------------
 
 
+def _write_refusal(m: Module) -> None:
+    # refuse_room(nbytes): raise that there is no memory; null
+    with m.function("refuse_room", [("nbytes", I64)], PTR, internal=True) as f:
+        wanted = f.call("PyLong_FromLongLong", PTR, [f.args[0]])
+        with f.if_(not_null(f, wanted)):
+            drop(f, call_python(f, known(f, "no_room"), wanted))
+            drop(f, wanted)
+        f.ret(f.zero(PTR))
+
+
 def _write_makers(m: Module) -> None:
     fastcall = [("self", PTR), ("args", PTR), ("count", I64)]
     # allocate(nbytes) -> Memory
@@ -351,7 +362,7 @@ def _write_makers(m: Module) -> None:
         nbytes = f.call("PyLong_AsSsize_t", I64, [f.word(args, 0, PTR)])
         data = f.call("lucerne_alloc", PTR, [nbytes])
         with f.if_(is_null(f, data)):
-            f.ret(f.call("PyErr_NoMemory", PTR, []))
+            f.ret(f.call("refuse_room", PTR, [nbytes]))
         memory = f.call("PyType_GenericAlloc", PTR, [known(f, "memory_type"), 0])
         with f.if_(is_null(f, memory)):
             f.ret(f.zero(PTR))
@@ -377,7 +388,7 @@ def _write_makers(m: Module) -> None:
         meta, nbytes = f.args
         data = f.call("lucerne_alloc", PTR, [nbytes])
         with f.if_(is_null(f, data)):
-            f.ret(f.call("PyErr_NoMemory", PTR, []))
+            f.ret(f.call("refuse_room", PTR, [nbytes]))
         t = f.call("new_tensor", PTR, [meta])
         with f.if_(is_null(f, t)):
             f.call("lucerne_free", VOID, [data, nbytes])

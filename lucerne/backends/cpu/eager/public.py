@@ -107,9 +107,11 @@ def _write_key(m: Module) -> None:
         total = f.call("all_arguments", I64, [count, names])
         with f.if_(total > MAX_ARGUMENTS):
             f.ret(f.constant(-1))
-        by_value = f.compare("ne", field(f, callable, Public.BY_VALUE, I64), 0)
+        values = field(f, callable, Public.BY_VALUE, I64)
+        by_value = f.compare("ne", values, 0)
         f.store(address(f, callable) ^ known(f, "cast", I64), key, align=8)
-        f.store(count, f.at(key, 8), align=8)
+        # Keys made before floats went in by value are no keys of today's calls
+        f.store(count | (values << 32), f.at(key, 8), align=8)
         with f.loop(0, total, carry=[f.constant(2)]) as loop:
             (at,) = loop.carried
             with f.if_(f.bits("or", at < 0, at > MAX_KEY - 4)):

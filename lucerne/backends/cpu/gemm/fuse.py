@@ -18,6 +18,7 @@ from lucerne.backends.cpu.gemm.prepack import planned_for_packed, suits_packed
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne.backends.cpu.gemm.split import suits_split
 from lucerne.backends.cpu.gemm.tail import STILL, UNIT, Operand, Tail
+from lucerne.backends.cpu.loops.account import Account
 from lucerne.backends.cpu.loops.layout import is_heavy
 from lucerne.backends.cpu.loops.program import Axis, Expr, Load, Memory, Point, Program, Result
 from lucerne.backends.cpu.math.number import NotTaken
@@ -27,6 +28,7 @@ from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.index_maps import Walk
 from lucerne.ir.meta import TensorMeta, make_meta
 
 PRODUCTS = ("batch_matmul", "nn.functional.linear", "add_product")
@@ -70,6 +72,11 @@ def packed_fused_product(graph: Graph) -> Kernel | None:
         return FusedGraph(graph).kernel(packed=True)
     except NotImplementedError:
         return None
+
+
+def walk_behind(graph: Graph) -> tuple[Graph, Walk]:
+    """What the kernel of such a graph goes through behind the product."""
+    return FusedGraph(graph).walk()
 
 
 @dataclass(frozen=True)
@@ -218,6 +225,7 @@ class FusedGraph:
         after = Graph()
         after.inputs = [self.factors.out, *self.extras]
         after.nodes, after.outputs = kept, self.graph.outputs
+        self.after = after
         return _After(after)
 
     # ---- places ----------------------------------------------------------------------------------
@@ -309,8 +317,7 @@ class FusedGraph:
         holder = self._holder()
         c = self._result_meta(results, holder)
         first, e_strides = self._first()
-        more = [*results, *(s for s in loads.values() if s is not None)]
-        p = describe(self.factors.a.meta, self.factors.b.meta, c, e_strides, more)
+        p = self._described(c, e_strides, results, loads)
         if p is None or not same_sums(p, first):
             return None
         wide = Wide(self.factors.a.rounded, self.factors.b.rounded)
@@ -339,6 +346,41 @@ class FusedGraph:
         slots = [0 if x is None else x.slot for x in given]
         slots += [0 if x is None else x.offset for x in given]
         return Planning(code, planned, [*slots, *words], duration(self.kind, p) + self._tail_work())
+
+    def _described(
+        self,
+        c: TensorMeta,
+        e_strides: list[int] | None,
+        results: list[list[int]],
+        loads: dict[Load, list[int] | None],
+    ) -> Product | None:
+        more = [*results, *(s for s in loads.values() if s is not None)]
+        return describe(self.factors.a.meta, self.factors.b.meta, c, e_strides, more)
+
+    def walk(self) -> tuple[Graph, Walk]:
+        """The ops behind the product, and what their loops go through: the matrices of the batch,
+        rows and columns. The element of the product that is at hand is counted in this order."""
+        results, loads = self._results(), self._loads()
+        c = self._result_meta(results, self._holder())
+        p = self._described(c, self._first()[1], results, loads)
+        assert p is not None
+        account, item = Account(self.program), self.out.dtype.itemsize
+        columns = [r.memory.dtype.itemsize for r in self.program.results]
+        for k, (v, r) in enumerate(zip(self.after.outputs, self.program.results, strict=True)):
+            account.store(v, r.memory.offset, k)
+        for e, steps in loads.items():
+            if steps is not None:
+                account.load(e, len(columns))
+                columns.append(e.memory.dtype.itemsize if steps[-1] else 0)
+        for e, steps in loads.items():
+            if steps is None:
+                account.load(e, len(columns))
+        loops = [(p.n, (*columns, item)), (p.m, (*p.more_rows, item * p.n))]
+        step = item * p.n * p.m
+        for d in reversed(p.batch):
+            loops.append((d.size, (*d.more, step)))
+            step *= d.size
+        return self.after, account.walk(loops, self.orders)
 
     def _tail_work(self) -> float:
         heavy = sum(is_heavy(e) for e in self.program.exprs)

@@ -12,7 +12,6 @@ Micro-kernels keep a tile of `rows` x (`vectors` * lanes) sums in registers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Function, Value
@@ -30,6 +29,7 @@ from lucerne.backends.cpu.emit.types import (
     int_of,
 )
 from lucerne.backends.cpu.math.storage import narrowed
+from lucerne.base.forks import once
 
 _TILES = {64: (14, 2), 32: (6, 2), 16: (6, 2)}
 TILE_ROWS, TILE_VECTORS = _TILES[VECTOR_BYTES]
@@ -45,7 +45,7 @@ class Kind:
     result: Type
     unsigned: bool = False
 
-    @cached_property
+    @once
     def key(self) -> tuple[Any, ...]:
         return (self.source.name, self.sums.name, self.result.name, self.unsigned)
 

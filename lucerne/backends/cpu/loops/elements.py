@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lucerne.backends.cpu.loops.account import Account
 from lucerne.backends.cpu.loops.apply import apply_point, rounded_to
 from lucerne.backends.cpu.loops.passes import describe
 from lucerne.backends.cpu.loops.program import Convert, Expr, Load, Number, Point, Program
@@ -18,6 +19,7 @@ from lucerne.backends.cpu.math.number import NotTaken, Num
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values
+from lucerne.ir.index_maps import Walk
 
 
 class Elements:
@@ -29,7 +31,7 @@ class Elements:
         graph = Graph()
         graph.inputs, graph.nodes, graph.outputs = list(given), list(nodes), tuple(results)
         self.given, self.results = tuple(given), tuple(results)
-        self.program = Program(graph)
+        self.graph, self.program = graph, Program(graph)
         if self.program.folds or any(n.op.kind == op_.VIEW for n in nodes):
             raise NotTaken("not element by element")
         if any(n.op.qualified == "counted_draw" for n in nodes):
@@ -40,6 +42,23 @@ class Elements:
         """Everything the code depends on; numbers are part of the code."""
         numbers = tuple(repr(e.value) for e in self.program.exprs if isinstance(e, Number))
         return describe(self.program), numbers
+
+    def walk(
+        self, loops: Sequence[tuple[int, Sequence[int]]], steps: Sequence[Sequence[int]]
+    ) -> Walk:
+        """What loops go through. `loops`: of each one the size and the bytes it goes on in every
+        result; `steps`: likewise, what it goes on in everything that flows in."""
+        account = Account(self.program)
+        for k, v in enumerate(self.results):
+            account.store(v, 0, k)
+        count = len(self.results)
+        for e in self.program.exprs:
+            if isinstance(e, Load):
+                account.load(e, e.memory.slot)
+        assert len(steps) == len(loops)
+        return account.walk(
+            [(n, (*mine[:count], *theirs)) for (n, mine), theirs in zip(loops, steps, strict=True)]
+        )
 
     @property
     def dtypes(self) -> list[dt.dtype]:

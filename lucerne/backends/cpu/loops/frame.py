@@ -10,7 +10,7 @@ from lucerne.backends.cpu.loops.apply import apply_point
 from lucerne.backends.cpu.loops.layout import ALONG, STILL, Layout
 from lucerne.backends.cpu.loops.passes import Schedule
 from lucerne.backends.cpu.loops.program import NOWHERE, Expr, Fold, Load, Number, Point
-from lucerne.backends.cpu.loops.reduce import Monoid, monoid
+from lucerne.backends.cpu.loops.reduce import Monoid, in_blocks
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt
@@ -79,7 +79,7 @@ class Frame:
         self.workspace = f.word(block, words.first - 1, PTR)
         self.scratch: Value | None = None
         self.monoids: dict[Fold, Monoid] = {
-            e: monoid(e.how, e.compute, self.layout.fold_size) for e in self.layout.program.folds
+            e: in_blocks(e.how, e.compute, self.layout.fold_size) for e in self.layout.program.folds
         }
 
     def __getitem__(self, name: Any) -> Value:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from lucerne.backends.cpu.loops.account import Account
 from lucerne.backends.cpu.loops.frame import Words
 from lucerne.backends.cpu.loops.layout import Layout
 from lucerne.backends.cpu.loops.passes import Schedule, describe
-from lucerne.backends.cpu.loops.program import NOWHERE, Fold, Program
-from lucerne.backends.cpu.loops.reduce import monoid
+from lucerne.backends.cpu.loops.program import NOWHERE, Fold, Load, Program
+from lucerne.backends.cpu.loops.reduce import LONG, monoid
 from lucerne.backends.cpu.loops.rows import write
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.ir.graph import Graph
+from lucerne.ir.index_maps import Walk
 
 
 def fused_kernel(graph: Graph) -> Kernel | None:
@@ -34,6 +36,19 @@ def fused_kernel(graph: Graph) -> Kernel | None:
     )
 
 
+def walk(graph: Graph) -> tuple[Graph, Walk]:
+    """What the loops of that kernel go through."""
+    program = Program(graph)
+    layout = Layout(program)
+    account = Account(program)
+    for k, (v, r) in enumerate(zip(graph.outputs, program.results, strict=True)):
+        account.store(v, r.memory.offset, k)
+    for k, load in enumerate(e for e in program.exprs if isinstance(e, Load)):
+        account.load(load, len(program.results) + k)
+    loops = (*layout.kept, *layout.folded)
+    return graph, account.walk([(loop.size, loop.steps) for loop in loops])
+
+
 def _key(schedule: Schedule) -> tuple[object, ...]:
     """Everything the text depends on."""
     layout, program = schedule.layout, schedule.program
@@ -44,11 +59,12 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
         for e in program.exprs
         if isinstance(e, Fold) and e.is_position
     )
+    long = layout.fold_size >= LONG
     full = tuple(schedule.is_full(e) for e in program.exprs)
     loops = (layout.way, layout.lanes, layout.unroll, len(layout.kept), len(layout.folded))
     even = [layout.starts_even(k) for k, m in enumerate(layout.operands) if m.slot == NOWHERE]
-    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, *even)
+    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, long, *even)
     return "rows", describe(program), layout.classes(), loops, how, kept, full
 
 
-__all__ = ["NotTaken", "fused_kernel"]
+__all__ = ["NotTaken", "fused_kernel", "walk"]

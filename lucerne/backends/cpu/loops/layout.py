@@ -169,7 +169,10 @@ class Layout:
         """Vectors per round: enough to hide latencies, fewer where code is long."""
         program = self.program
         heavy = sum(is_heavy(e) for e in program.exprs)
-        points = sum(isinstance(e, Point) for e in program.exprs)
+        points = sum(
+            isinstance(e, Point) and (not program.folds or bool(e.axes & program.folded))
+            for e in program.exprs
+        )
         if self.way == ACROSS:
             simple = 8 if program.folds and points < 2 else 4
         else:

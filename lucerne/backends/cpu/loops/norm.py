@@ -136,9 +136,13 @@ class _Writer:
             if mask is not None:
                 c = f.select(mask, c, 0.0)
             wg = self._weighted(g, index, mask)
-            return [f.fma(c, c, sums[0]), sums[1] + wg, f.fma(wg, c, sums[2])]
+            return [f.fma(c, c, sums[0]), sums[1] + wg, f.fma(wg, c, sums[2]), sums[3] + c]
 
-        squares, level, slope = self._each(second, 3)
+        # The mean is rounded: the sum of what is left, which should be zero, tells by how much.
+        squares, level, slope, left = self._each(second, 4)
+        slip = left / count
+        squares, slope = squares - left * slip, slope - level * slip
+        mean = mean + f.splat(slip, self.lanes)
         rstd = one.rsqrt(Num(self.compute, squares / count + self.eps)).re
         shift = f.splat(level / count, self.lanes)
         bend = f.splat(rstd * rstd * (slope / count), self.lanes)

@@ -66,6 +66,23 @@ class Schedule:
     def is_full_result(self, r: Result) -> bool:
         return any(a is not None and a.root in self.program.folded for a in r.memory.dims)
 
+    def only_when(self, walk: Pass) -> Expr | None:
+        """Without which nothing has to be walked: every fold is a sum of `where(c, x, 0)`, with
+        the same condition `c` for all of a unit (it asks for a rare correction, say)."""
+        if walk.results or walk.keeps or not walk.folds:
+            return None
+        found = {self._condition(f) for f in walk.folds}
+        return found.pop() if len(found) == 1 else None
+
+    def _condition(self, fold: Fold) -> Expr | None:
+        chosen = fold.source
+        if fold.how != "add" or not isinstance(chosen, Point) or chosen.op.name != "choose":
+            return None
+        condition, _, otherwise = chosen.args
+        nothing = isinstance(otherwise, Number) and otherwise.baked and otherwise.value == 0
+        still = isinstance(condition, Expr) and not self.is_full(condition)
+        return condition if nothing and still else None
+
     def walk(self, roots: list[Expr], kept: set[Expr]) -> list[Expr]:
         """Everything that computing `roots` visits, not looking into rows and kept values."""
         found: dict[Expr, None] = {}

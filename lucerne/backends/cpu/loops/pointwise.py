@@ -30,7 +30,7 @@ _LIGHT = frozenset((
     "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", "signbit", "complex_of",
     "conjugate", "abs", "sign", "copied", "floor", "ceil", "trunc", "frac", "round_even",
     "hardsigmoid_op", "hardswish_op", "hardshrink", "softshrink_op", "prelu_kernel", "copysign",
-    "true_divide", "sqrt", "reciprocal", "deg2rad", "rad2deg", "nan_to_num",
+    "true_divide", "sqrt", "reciprocal", "deg2rad", "rad2deg", "nan_to_num_op",
 ))  # fmt: skip
 """A few instructions per vector: unrolled, and bound by memory."""
 

@@ -19,6 +19,7 @@ from lucerne.ir.define import reduced_dims
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
+from lucerne.ir.reads import REPEATED, dims_read
 from lucerne.ops.counted_random import (
     counted_key,
     counted_number,
@@ -213,6 +214,8 @@ class Program:
         self._seen: dict[int, Seen] = {}
         self._sources: dict[int, tuple[int, TensorMeta, int]] = {}
         """Values that are inputs or views of them: slot, meta, byte offset."""
+        self._views: dict[int, tuple[Seen, TensorMeta, int]] = {}
+        """Views of computed tensors: the tensor, its meta, byte offset."""
         self._loads: dict[tuple[Any, ...], Seen] = {}
         self.inputs = len(graph.inputs)
         for k, v in enumerate(graph.inputs):
@@ -224,8 +227,27 @@ class Program:
         self.results = [self._result(k, v) for k, v in enumerate(graph.outputs)]
         for e in self.exprs:
             e.settle()
+        self._check_axes_apart()
         self.folds = [e for e in self.exprs if isinstance(e, Fold)]
         self.folded = self._folded_axes()
+
+    @property
+    def seen(self) -> dict[int, Seen]:
+        """The values of the graph that are read or made, by index."""
+        return self._seen
+
+    @property
+    def read_from_memory(self) -> set[int]:
+        """Those that are inputs or views of inputs."""
+        return self._sources.keys() & self._seen.keys()
+
+    def _check_axes_apart(self) -> None:
+        """A turn of the loops has one index for each axis: a value that has an axis twice (`v` of
+        `v + v.T`) would be read on its diagonal alone."""
+        for seen in self._seen.values():
+            axes = [a.root for a in seen.dims if a is not None]
+            if len(set(axes)) != len(axes):
+                raise NotTaken("one axis runs along two dimensions of a value")
 
     def _folded_axes(self) -> frozenset[Axis]:
         """The axes all folds have in common; folds over different ones are not taken."""
@@ -284,8 +306,11 @@ class Program:
             unit = out.meta.dtype.itemsize
             self._sources[out.index] = (slot, out.meta, offset + geometry.offset * unit)
             return
-        seen = self._value(source)
-        self._seen[out.index] = Seen(seen.expr, _viewed(node, source.meta, out.meta, seen.dims))
+        made = self._views.get(source.index, (self._value(source), source.meta, 0))
+        seen, memory, start = made
+        offset = start + node.op.body(source.meta, *node.args[1:]).offset * memory.dtype.itemsize
+        self._views[out.index] = seen, memory, offset
+        self._seen[out.index] = Seen(seen.expr, _viewed(seen, memory, out.meta, offset))
 
     def _copied(self, node: Node) -> Seen:
         out = node.outputs[0].meta
@@ -422,34 +447,14 @@ def _broadcast(operands: list[Seen], ndim: int) -> Dims:
     return tuple(dims)
 
 
-def _viewed(node: Node, source: TensorMeta, out: TensorMeta, dims: Dims) -> Dims:
-    """The dimensions of a view of a computed tensor, when it only renames or repeats them."""
-    if node.op.name == "view":
-        return _reshaped(source, out, dims)
-    if node.op.name in ("view_dtype", "real_part", "imag_part", "view_as_real", "view_as_complex"):
+def _viewed(made: Seen, memory: TensorMeta, out: TensorMeta, offset: int) -> Dims:
+    """The dimensions of a view of a computed tensor, which may rename and repeat them."""
+    if out.dtype is not memory.dtype:
         raise NotTaken("a computed tensor seen as another type")
-    # Strides that name the dimension they belong to show where each one went.
-    labels = tuple(1000003 * (d + 1) for d in range(source.ndim))
-    made = make_meta(source.dtype, tuple(source.shape), labels, source.device)
-    geometry = node.op.body(made, *node.args[1:])
-    if geometry.offset:
-        raise NotTaken("a part of a computed tensor")
-    found: list[Axis | None] = []
-    for n, stride in zip(geometry.shape, geometry.strides, strict=True):
-        if n == 1:
-            found.append(None)
-        elif stride == 0:
-            found.append(Axis(n))
-        elif stride in labels and source.shape[labels.index(stride)] == n:
-            found.append(dims[labels.index(stride)])
-        else:
-            raise NotTaken("a part of a computed tensor")
-    return tuple(found)
-
-
-def _reshaped(source: TensorMeta, out: TensorMeta, dims: Dims) -> Dims:
-    """Dimensions of size one may come and go; anything else would need other axes."""
-    if [n for n in source.shape if n != 1] != [n for n in out.shape if n != 1]:
-        raise NotTaken("a computed tensor in another shape")
-    left = iter([a for a, n in zip(dims, source.shape, strict=True) if n != 1])
-    return tuple(None if n == 1 else next(left) for n in out.shape)
+    read = dims_read(memory, out.shape, out.byte_strides, offset)
+    if read is None:
+        raise NotTaken("a part of a computed tensor, or in another shape")
+    return tuple(
+        None if d is None else Axis(n) if d == REPEATED else made.dims[d]
+        for n, d in zip(out.shape, read, strict=True)
+    )

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lucerne.backends.cpu.emit.builder import I1, I8, I32, I64, Function, Type, Value
+from lucerne.backends.cpu.emit.builder import F64, I1, I8, I32, I64, Function, Type, Value
 from lucerne.backends.cpu.math import complexes
 from lucerne.backends.cpu.math.number import Num, cast
 from lucerne.backends.cpu.math.storage import COMPUTED
 from lucerne.base import dtype as dt
 
 State = list[Value]
+LONG = 1 << 16
+"""Folds of so many float32 numbers are summed up in float64."""
 
 
 class Monoid:
@@ -42,7 +44,7 @@ class Monoid:
     def merge(self, f: Function, a: State, b: State) -> State:
         raise NotImplementedError
 
-    def value(self, state: State) -> Num:
+    def value(self, f: Function, state: State) -> Num:
         return Num(self.dtype, *state)
 
     def across(self, f: Function, state: State) -> State:
@@ -78,6 +80,48 @@ class Product(Monoid):
         return [a[0] * b[0]]
 
 
+class Long(Monoid):
+    """A sum or product of very many float32 numbers: each block of them in float32, all blocks in
+    float64. A state is the block so far, and what came before it. (Rounding a product near 1 is
+    coarser above it than below, so that errors add up: products are all in float64.)"""
+
+    def __init__(self, dtype: dt.dtype, how: str) -> None:
+        super().__init__(dtype)
+        self.how, self.neutral = how, int(how == "mul")
+
+    @property
+    def types(self) -> list[Type]:
+        return [self.type, F64]
+
+    def start(self, f: Function, lanes: int) -> State:
+        return [f.constant(self.neutral, t.vector(lanes)) for t in self.types]
+
+    def lift(self, f: Function, x: Num, position: Value | None) -> State:
+        block = cast(f, x, self.dtype).re
+        return [block, f.constant(self.neutral, F64.vector(block.type.lanes or 1))]
+
+    def later(self, f: Function, a: State, b: State) -> State:
+        """One more number of a block."""
+        if self.how == "add":
+            return [a[0] + b[0], a[1]]
+        return [a[0], a[1] * self._blocks(f, b)[1]]
+
+    def merge(self, f: Function, a: State, b: State) -> State:
+        whole = [*self._blocks(f, a), *self._blocks(f, b)]
+        first, *rest = whole
+        for x in rest:
+            first = f.arithmetic(self.how, first, x)
+        return [f.constant(self.neutral, a[0].type), first]
+
+    def _blocks(self, f: Function, state: State) -> list[Value]:
+        return [state[1], cast(f, Num(self.dtype, state[0]), dt.float64).re]
+
+    def value(self, f: Function, state: State) -> Num:
+        before, block = self._blocks(f, state)
+        total = f.arithmetic(self.how, before, block)
+        return cast(f, Num(dt.float64, total), self.dtype)
+
+
 class Truth(Monoid):
     """`or` and `and` over what is not zero; the states are masks."""
 
@@ -98,7 +142,7 @@ class Truth(Monoid):
     def merge(self, f: Function, a: State, b: State) -> State:
         return [f.bits(self.how, a[0], b[0])]
 
-    def value(self, state: State) -> Num:
+    def value(self, f: Function, state: State) -> Num:
         return Num(dt.bool_, state[0])
 
     def across(self, f: Function, state: State) -> State:
@@ -187,7 +231,7 @@ class Position(Monoid):
     def _nan(self, f: Function, v: Value) -> Value:
         return f.compare("uno", v, v)
 
-    def value(self, state: State) -> Num:
+    def value(self, f: Function, state: State) -> Num:
         dtype = dt.int32 if self.index is I32 else dt.int64
         return Num(dtype, state[1])
 
@@ -205,9 +249,16 @@ def monoid(how: str, dtype: dt.dtype, count: int) -> Monoid:
     return Position(dtype, how.removeprefix("arg"), I32 if count < 1 << 31 else I64)
 
 
+def in_blocks(how: str, dtype: dt.dtype, count: int) -> Monoid:
+    """The same for loops that fold in blocks."""
+    if how in ("add", "mul") and dtype is dt.float32 and count >= LONG:
+        return Long(dtype, how)
+    return monoid(how, dtype, count)
+
+
 def advance(f: Function, m: Monoid, state: State, new: State) -> State:
     """One step of a running fold: `new` comes after everything in `state`."""
-    return m.later(f, state, new) if isinstance(m, Position) else m.merge(f, state, new)
+    return m.later(f, state, new) if isinstance(m, (Long, Position)) else m.merge(f, state, new)
 
 
 def chosen(f: Function, mask: Value, state: State, otherwise: State) -> State:

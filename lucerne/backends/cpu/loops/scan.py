@@ -211,8 +211,9 @@ class _Writer:
         if plan.mode == "linear":
             zero = wide.to(0, plan.compute)
             return [zero, zero] if plan.reverse else [zero]
-        first = {"add": 0, "mul": 1, "logaddexp": float("-inf")}[plan.mode]
-        return [wide.to(first, plan.compute)]
+        if plan.mode == "logaddexp":
+            return [wide.to(float("-inf"), plan.compute), wide.to(0, dt.float64)]
+        return [wide.to({"add": 0, "mul": 1}[plan.mode], plan.compute)]
 
     def _step(
         self, state: list[Num], here: list[Value], index: Value, mask: Value | None
@@ -243,17 +244,23 @@ class _Writer:
                 return [total, decay], total
             total = wide.add(x, wide.mul(decay, state[0]))
             return [total], total
-        total = {"add": wide.add, "mul": wide.mul, "logaddexp": self._log_add_exp}[plan.mode](
-            state[0], x
-        )
+        if plan.mode == "logaddexp":
+            return self._log_add_exp(state[0], state[1], x)
+        total = {"add": wide.add, "mul": wide.mul}[plan.mode](state[0], x)
         return [total], total
 
-    def _log_add_exp(self, a: Num, b: Num) -> Num:
-        wide = self.wide
-        top, gap = wide.maximum(a, b), wide.neg(wide.abs(wide.sub(a, b)))
-        same = wide.eq(a, b)
-        apart = wide.add(top, wide.log1p(wide.exp(gap)))
-        return wide.where(same, wide.add(a, 0.6931471805599453), apart)
+    def _log_add_exp(self, level: Num, total: Num, x: Num) -> tuple[list[Num], Num]:
+        """The state is a level, and the sum so far of `exp(x - level)` in float64. The level
+        follows the largest element, but not each small step: that would round the sum again."""
+        wide, compute = self.wide, self.plan.compute
+        rises = wide.gt(x, wide.add(level, 1.0))
+        gap = wide.where(rises, wide.sub(level, x), wide.sub(x, level))
+        gap = wide.where(wide.eq(x, level), wide.to(0, compute), gap)  # not inf - inf
+        term = wide.to(wide.exp(gap), dt.float64)
+        shrunk = wide.add(wide.mul(total, term), wide.to(1, dt.float64))
+        total = wide.where(rises, shrunk, wide.add(total, term))
+        level = wide.where(rises, x, level)
+        return [level, total], wide.add(level, wide.log(wide.to(total, compute)))
 
     # ---- along -----------------------------------------------------------------------------------
 

@@ -202,7 +202,7 @@ class Unit:
     def finish(self, walk: Pass, states: list[State], u: int) -> None:
         """The folds of a pass become values of the unit."""
         for fold, state in zip(walk.folds, states, strict=True):
-            found = self.frame.monoids[fold].value(state)
+            found = self.frame.monoids[fold].value(self.f, state)
             self.rows[u][fold] = self.row_machine.to(found, fold.dtype.compute)
 
     def write_rows(self) -> None:
@@ -224,6 +224,18 @@ class Unit:
         """
         self.kept_now = {e for p in self.schedule.passes[:number] for e in p.keeps}
         self._prepare(walk)
+        needed = self.schedule.only_when(walk)
+        if needed is None:
+            return self._walked(walk, start, stop)
+        with self.f.if_(self._is_anywhere(needed)) as branch:
+            states = self._walked(walk, start, stop)
+            branch.give(*_flat(states))
+        with branch.else_():
+            lanes = 1 if self.along else self.layout.lanes
+            branch.give(*_flat([self._starts(walk, lanes) for _ in states]))
+        return _shaped(branch.results, states)
+
+    def _walked(self, walk: Pass, start: Value, stop: Value) -> list[list[State]]:
         vectors = self.layout.unroll if self.along else self.count
         first = [self._starts(walk) for _ in range(vectors)]
         states = self._nest(walk, 0, self.pointers, self.f.constant(0), first, start, stop)
@@ -241,8 +253,19 @@ class Unit:
             ]
         ]
 
-    def _starts(self, walk: Pass) -> list[State]:
-        return [self.frame.monoids[x].start(self.f, self.layout.lanes) for x in walk.folds]
+    def _is_anywhere(self, condition: Expr) -> Value:
+        """Whether a condition holds in the unit, which has one value of it for each column."""
+        found = None
+        for u in range(self.count):
+            here = self.row(condition, u).re
+            here = here if self.along else self.f.fold("or", here)
+            found = here if found is None else self.f.bits("or", found, here)
+        assert found is not None
+        return found
+
+    def _starts(self, walk: Pass, lanes: int = 0) -> list[State]:
+        count = lanes or self.layout.lanes
+        return [self.frame.monoids[x].start(self.f, count) for x in walk.folds]
 
     def _merged(self, walk: Pass, a: list[State], b: list[State]) -> list[State]:
         return [

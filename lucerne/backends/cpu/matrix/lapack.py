@@ -8,11 +8,12 @@ no address, and the reference backend does the work.
 from __future__ import annotations
 
 import ctypes
-import importlib
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from lucerne.base import forks
 
 _INNER = getattr(np.linalg, "_umath_linalg", None)
 _NAMES = ("scipy_{}_64_", "{}_64_")
@@ -75,8 +76,8 @@ def _scipy_routine(name: str) -> Routine | None:
 def _scipy_tables() -> tuple[dict[str, Any], ...]:
     """What SciPy offers to C callers; imported only where NumPy's library is not usable."""
     try:
-        lapack = importlib.import_module("scipy.linalg.cython_lapack")
-        blas = importlib.import_module("scipy.linalg.cython_blas")
+        lapack = forks.import_module("scipy.linalg.cython_lapack")
+        blas = forks.import_module("scipy.linalg.cython_blas")
     except ImportError:
         return ()
     return lapack.__pyx_capi__, blas.__pyx_capi__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from lucerne.backends.api import Executable
 from lucerne.backends.cpu.rules.fused import is_short
 from lucerne.backends.cpu.runtime.code import on_all_cores
 from lucerne.backends.steps import check_step, executable_of, shape_of
+from lucerne.base import forks
 from lucerne.ir.graph import Graph
 from lucerne.ir.program import Step
 
@@ -44,7 +44,7 @@ class Progress:
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._started = time.monotonic()
         self._next = self._started + SILENT_SECONDS
         self._shown = False

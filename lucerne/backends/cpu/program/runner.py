@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -25,6 +24,7 @@ from lucerne.backends.cpu.runtime import memory
 from lucerne.backends.cpu.runtime.code import Code, compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel, address_of, encode_number
 from lucerne.backends.steps import over
+from lucerne.base import forks
 from lucerne.base.watch import PROGRAM, Watch
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.program import Place, Program, Step, places
@@ -75,10 +75,10 @@ class NativeRunner:
         }
         self._kept = [] if native is None else kept_weights(program, executables)
         self._more_blocks: list[Blocks] = []
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._times: Any = None
         """Where steps note their times, while somebody watches."""
-        self._timing = threading.Lock()
+        self._timing = forks.lock()
         self._tables: dict[str, Any] = {}
         self._state = (ctypes.c_int64 * S.STATE_WORDS)()
         self.address = ctypes.addressof(self._state)
@@ -90,6 +90,15 @@ class NativeRunner:
         self._launch: Any = None if native is None or poison else native.launch_program
         self._poison = itertools.cycle(_POISONS) if poison else None
         self.expect()
+        forks.tell(self)
+
+    def forget(self) -> None:
+        """In a forked child: the call that another thread was in the middle of."""
+        if self._state[S.BUSY]:
+            self._state[S.BUSY] = 0
+            self._forget_places()
+            for kept in self._kept:
+                self._use_copy(kept, kept.active)
 
     def _fixed(self, place: Place) -> Any:
         return over(self.program.constants[place.index], place)

@@ -8,11 +8,12 @@ from typing import Any
 from lucerne.backends.cpu.conv import after as after_
 from lucerne.backends.cpu.conv.gather_plan import Tail
 from lucerne.backends.cpu.conv.launch import MAX_EXTRA, Given
-from lucerne.backends.cpu.conv.problem import Setting, spread
+from lucerne.backends.cpu.conv.problem import Array, Gather, Setting, spread
 from lucerne.backends.cpu.conv.select import (
     conv_kernel,
     input_kernel,
     tailed_kernel,
+    tailed_problem,
     weight_kernel,
 )
 from lucerne.backends.cpu.loops.elements import Elements, inputs_of
@@ -20,6 +21,7 @@ from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.index_maps import Walk
 from lucerne.ir.meta import TensorMeta
 
 
@@ -63,6 +65,11 @@ def fuse(graph: Graph) -> Kernel | None:
         return None
 
 
+def walk(graph: Graph) -> tuple[Graph, Walk]:
+    """What that kernel goes through behind the convolution."""
+    return _Tailed(graph).walk()
+
+
 class _Tailed:
     """One convolution and its element-wise ops, found in a graph."""
 
@@ -85,52 +92,70 @@ class _Tailed:
             raise NotTaken("not floating numbers")
 
     def kernel(self) -> Kernel | None:
-        x, w, bias, *setting = self.conv.args
-        own = [v for v in (x, w, bias) if v is not None]
-        if any(v.index not in self.inputs for v in own):
-            raise NotTaken("a convolution of something computed here")
-        y = self.result
-        given = inputs_of(self.others)
-        extra = [v for v in given if v.index != y.index]
-        if len(given) > len(after_.AFTER) or len(extra) > MAX_EXTRA:
-            raise NotTaken("too many operands")
+        problem, given = self._problem(), inputs_of(self.others)
+        if problem is None:
+            return None
+        own = [v for v in self.conv.args[:3] if v is not None]
+        extra = [v for v in given if v.index != self.result.index]
         if any(v.index not in self.inputs for v in extra):
             raise NotTaken("an operand from elsewhere")
-        across = y.meta.strides[1] == 1 and y.meta.strides[-1] != 1
-        if not across and y.meta.strides[-1] != 1:
+        call = Given(
+            tuple(self.inputs[v.index] for v in own),
+            tuple(self.inputs[v.index] for v in extra),
+        )
+        if call.count != len(self.graph.inputs):
+            raise NotTaken("an input that is not read")
+        after = self._after(given, extra, problem.target)
+        return tailed_kernel(problem, _bias_step(self.conv.args[2]), Tail(after, call))
+
+    def walk(self) -> tuple[Graph, Walk]:
+        """The ops behind the convolution, and what their loops go through."""
+        problem, given = self._problem(), inputs_of(self.others)
+        assert problem is not None
+        extra = [v for v in given if v.index != self.result.index]
+        after = self._after(given, extra, problem.target)
+        return after.elements.graph, after.walk(problem.target)
+
+    def _problem(self) -> Gather | None:
+        x, w, bias, *setting = self.conv.args
+        if any(v is not None and v.index not in self.inputs for v in (x, w, bias)):
+            raise NotTaken("a convolution of something computed here")
+        arrays = spread(x.meta), spread(w.meta), spread(self.result.meta)
+        return tailed_problem(*arrays, Setting.of(*setting), bias is not None)
+
+    def _after(self, given: list[Value], extra: list[Value], target: Array) -> after_.After:
+        """The ops, run over the target as the engine cuts it: not always as the result's own
+        dimensions do, so its strides say which neighbours a vector takes."""
+        if len(given) > len(after_.AFTER) or len(extra) > MAX_EXTRA:
+            raise NotTaken("too many operands")
+        across = after_.runs_across(target)
+        if across is None:
             raise NotTaken("a result of another layout")
         places = {v.index: k for k, v in enumerate(extra)}
-        ways = [(after_.HERE, 0) if v.index == y.index else self._way(v, across) for v in given]
-        tail = Tail(
-            after_.After(
-                Elements(self.others, given, self.graph.outputs),
-                tuple(way for way, _ in ways),
-                tuple(places.get(v.index, -1) for v in given),
-                tuple(step for _, step in ways),
-                y.meta.dtype,
-                across,
-            ),
-            Given(
-                tuple(self.inputs[v.index] for v in own),
-                tuple(self.inputs[v.index] for v in extra),
-            ),
+        ways = [
+            (after_.HERE, 0) if v.index == self.result.index else self._way(v, across)
+            for v in given
+        ]
+        return after_.After(
+            Elements(self.others, given, self.graph.outputs),
+            tuple(way for way, _ in ways),
+            tuple(places.get(v.index, -1) for v in given),
+            tuple(step for _, step in ways),
+            self.result.meta.dtype,
+            across,
         )
-        if len(set(tail.given.operands + tail.given.extra)) != len(self.graph.inputs):
-            raise NotTaken("an input that is read in two ways, or not at all")
-        arrays = spread(x.meta), spread(w.meta), spread(y.meta)
-        return tailed_kernel(*arrays, Setting.of(*setting), _bias_step(bias), tail)
 
     def _way(self, v: Value, across: bool) -> tuple[str, int]:
         """How an operand lies beside the result, and the stride of one number a channel."""
         y, meta = self.result.meta, v.meta
         if not isinstance(meta, TensorMeta):
             raise NotTaken("a number given at run time")
-        shape = (1,) * (y.ndim - meta.ndim) + tuple(meta.shape)
-        if shape == tuple(y.shape) and meta.strides == y.strides:
+        missing = y.ndim - meta.ndim
+        shape, strides = (1,) * missing + tuple(meta.shape), (0,) * missing + meta.strides
+        if shape == tuple(y.shape) and strides == y.strides:
             return after_.FULL, 0
         others = [n for d, n in enumerate(shape) if d != 1]
-        if shape[1] == y.shape[1] and set(others) == {1}:
-            step = meta.strides[meta.ndim - y.ndim + 1]
-            if step == 1 or not across:
-                return after_.CHANNEL, step
+        adjacent = strides[1] == 1 or shape[1] == 1
+        if shape[1] == y.shape[1] and set(others) == {1} and (adjacent or not across):
+            return after_.CHANNEL, strides[1]
         raise NotTaken("an operand of another shape or layout")

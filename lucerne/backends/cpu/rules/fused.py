@@ -12,6 +12,7 @@ from typing import Any
 from lucerne.backends.cpu.rules.table import FAMILIES, RULES, load
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node
+from lucerne.ir.index_maps import Walk
 from lucerne.ir.op import Op
 
 FUSED = frozenset((
@@ -78,3 +79,13 @@ def fuse(graph: Graph) -> Any:
         if node.op.qualified in ANCHORS:
             return load(ANCHORS[node.op.qualified]).fuse(graph)
     return load("reduce").fused_kernel(graph)
+
+
+def walk(graph: Graph) -> tuple[Graph, Walk] | None:
+    """What the loops of that kernel go through; None: they take no other ops along than casts, or
+    the step of an optimizer."""
+    if len(graph.nodes) == 1:
+        return None
+    families = {ANCHORS[n.op.qualified] for n in graph.nodes if n.op.qualified in ANCHORS}
+    found: tuple[Graph, Walk] | None = load(families.pop() if families else "reduce").walk(graph)
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne.backends.cpu.gemm.choose import product_kernel
 from lucerne.backends.cpu.gemm.complex import REAL_KINDS, complex_product
 from lucerne.backends.cpu.gemm.epilogue import PLAIN, Combine
-from lucerne.backends.cpu.gemm.fuse import fused_product, spread_of
+from lucerne.backends.cpu.gemm.fuse import fused_product, spread_of, walk_behind
 from lucerne.backends.cpu.gemm.kept import with_kept_weight
 from lucerne.backends.cpu.gemm.kinds import KINDS
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
@@ -16,6 +16,7 @@ from lucerne.backends.cpu.gemm.update import UPDATE, fused_update, suits_update
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.ir.graph import Graph, Node
+from lucerne.ir.index_maps import Walk
 from lucerne.ir.meta import TensorMeta
 
 
@@ -28,6 +29,13 @@ def fuse(graph: Graph) -> Kernel | None:
     if any(n.op.qualified == UPDATE for n in graph.nodes):
         return fused_update(graph)
     return fused_product(graph)
+
+
+def walk(graph: Graph) -> tuple[Graph, Walk] | None:
+    """What that kernel goes through behind the product."""
+    if any(n.op.qualified == UPDATE for n in graph.nodes):
+        return None
+    return walk_behind(graph)
 
 
 def updates(node: Node, op: str) -> bool:
@@ -81,4 +89,4 @@ def _product(
     return product_kernel(kind, product, Combine(spread), entry)
 
 
-__all__ = ["fuse"]
+__all__ = ["fuse", "walk"]

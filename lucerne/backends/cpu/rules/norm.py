@@ -18,6 +18,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.index_maps import Walk
 from lucerne.ir.meta import TensorMeta
 
 _FLOATS = (dt.float32, dt.float64, dt.bfloat16, dt.float16)
@@ -153,6 +154,11 @@ def fuse(graph: Graph) -> Kernel | None:
         return None
 
 
+def walk(graph: Graph) -> tuple[Graph, Walk]:
+    """What the element-wise ops of that kernel go through."""
+    return _Company(graph).walk()
+
+
 class _Company:
     """One norm and its element-wise ops, found in a graph."""
 
@@ -174,7 +180,7 @@ class _Company:
         order = _taken(self.norm)
         if order is None:
             raise NotTaken("a batch norm of another kind")
-        self.columns = order[0]
+        self.order, self.columns = order, order[0]
         self.rows = _rows_of(self.norm)
 
     def kernel(self) -> Kernel:
@@ -194,6 +200,25 @@ class _Company:
             len(self.graph.outputs) + len(self.graph.inputs),
         )  # fmt: skip
         return _norm_kernel(self.norm, kind, around, len(self.graph.outputs), still)
+
+    def walk(self) -> tuple[Graph, Walk]:
+        """The element-wise ops, and what the walks of the norm go through."""
+        around, still = self._around(self.norm.args[0] if self.backward else None)
+        _, *sizes = self.order
+        pairs = iter(zip(still[::2], still[1::2], strict=True))
+        full = [sizes[1] * sizes[2], sizes[2], 1]
+        elements = around.elements
+        given = [
+            [*next(pairs), 0]
+            if way == channels_.STILL
+            else [n * v.meta.dtype.itemsize for n in full]
+            for v, way in zip(elements.given, around.ways, strict=True)
+        ]
+        loops = [
+            (n, [step * d.itemsize for d in elements.dtypes])
+            for n, step in zip(sizes, full, strict=True)
+        ]
+        return elements.graph, elements.walk(loops, [list(x) for x in zip(*given, strict=True)])
 
     def _word(self, v: Value) -> int:
         return len(self.graph.outputs) + self.inputs[v.index]

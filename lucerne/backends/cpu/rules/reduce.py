@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.fuse import fused_kernel
+from lucerne.backends.cpu.loops.fuse import fused_kernel, walk
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir.graph import Graph, Node, Value
 
@@ -17,3 +17,6 @@ def reduction(node: Node) -> Any:
     graph.nodes = [node]
     graph.outputs = node.outputs
     return fused_kernel(graph)
+
+
+__all__ = ["fused_kernel", "walk"]

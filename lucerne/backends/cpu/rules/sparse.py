@@ -20,7 +20,10 @@ _PANEL = 4
 """Vectors of columns in registers."""
 _MOST_CHUNKS = 128
 _POINTERS = 6
-_WORDS = ("rows", "width", "columns", "chunk_rows", "chunks", "left_step", "right_step")
+_WORDS = (
+    "rows", "width", "columns", "chunk_rows", "chunks", "left_step", "right_step", "entries",
+)  # fmt: skip
+_WRONG_COLUMN, _WRONG_START = 1, 2
 
 
 @rule("csr_times_dense")
@@ -56,20 +59,27 @@ def _kernel(
     rows = starts.shape[0] - 1
     chunk = max(1, -(-rows // _MOST_CHUNKS))
     dtype = kinds[2].name
-    code = compiled(("sparse", name, dtype), lambda m: _Writer(m, dt.by_name(dtype)).write(name))
+    code = compiled(
+        ("sparse", "checked", name, dtype), lambda m: _Writer(m, dt.by_name(dtype)).write(name)
+    )
     extra = [
         rows, right.shape[1], right.shape[0], chunk, -(-rows // chunk), step, right.byte_strides[0],
+        columns.numel,
     ]  # fmt: skip
     work = columns.numel * (2.0 + right.shape[1] * 0.1)
     return Kernel(
         code["entry"], 1, 4, extra=extra, workspace=64, work=work,
-        fail=lambda status, column: _refuse(column, right.shape[0]),
+        fail=lambda status, found: _refuse(status, found, right.shape[0], columns.numel),
     )  # fmt: skip
 
 
-def _refuse(column: int, width: int) -> None:
+def _refuse(status: int, found: int, width: int, entries: int) -> None:
+    if status == _WRONG_START:
+        raise IndexError(
+            f"a row of a sparse matrix begins or ends at entry {found}, there are {entries}"
+        )
     raise IndexError(
-        f"a sparse matrix has an entry in column {column}, the other factor has {width} rows"
+        f"a sparse matrix has an entry in column {found}, the other factor has {width} rows"
     )
 
 
@@ -91,6 +101,7 @@ class _Writer:
             with f.loop(first, f.minimum(first + self.chunk_rows, self.rows)) as row:
                 begin = f.load(I64, f.at(self.starts, row.index, I64))
                 end = f.load(I64, f.at(self.starts, row.index + 1, I64))
+                begin, end = self._within(f, begin, end)
                 if name == "times":
                     self._row(f, row.index, begin, end)
                 else:
@@ -111,15 +122,26 @@ class _Writer:
         )
         numbers = [f.word(block, _POINTERS + i) for i in range(len(_WORDS))]
         self.rows, self.width, self.most, self.chunk_rows, self.chunks = numbers[:5]
-        self.left_step, self.right_step = numbers[5:]
+        self.left_step, self.right_step, self.entries = numbers[5:]
+
+    def _note(self, f: Function, found: Value, status: int) -> None:
+        f.atomic_store(found, f.at(self.space, 8), "monotonic")
+        f.atomic_store(f.constant(status), self.space, "monotonic")
+
+    def _within(self, f: Function, begin: Value, end: Value) -> tuple[Value, Value]:
+        """Where a row begins and ends; one that lies outside of the entries is noted, and empty."""
+        for place in (begin, end):
+            with f.if_(f.compare("ugt", place, self.entries)):
+                self._note(f, place, _WRONG_START)
+        wrong = f.compare("ugt", begin, self.entries) | f.compare("ugt", end, self.entries)
+        return f.select(wrong, 0, begin), f.select(wrong, 0, end)
 
     def _line(self, f: Function, entry: Value) -> Value:
         """The row of the dense factor that an entry reads; a wrong one is noted."""
         column = f.load(I64, f.at(self.columns, entry, I64))
         wrong = f.compare("uge", column, self.most)
         with f.if_(wrong):
-            f.atomic_store(column, f.at(self.space, 8), "monotonic")
-            f.atomic_store(f.constant(1), self.space, "monotonic")
+            self._note(f, column, _WRONG_COLUMN)
         return f.at(self.right, f.select(wrong, 0, column) * self.right_step)
 
     def _row(self, f: Function, row: Value, begin: Value, end: Value) -> None:

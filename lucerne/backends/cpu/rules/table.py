@@ -14,10 +14,10 @@ Therefore `FAMILIES` says what each module has; `rule` refuses a name that is no
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lucerne.base import forks
 from lucerne.ir.graph import Node
 
 Rule = Callable[[Node], Any]
@@ -62,7 +62,7 @@ _FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in nam
 
 def load(family: str) -> Any:
     """The module of a family."""
-    return importlib.import_module(f"lucerne.backends.cpu.rules.{family}")
+    return forks.import_module(f"lucerne.backends.cpu.rules.{family}")
 
 
 class Rules:

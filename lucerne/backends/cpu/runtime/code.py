@@ -19,6 +19,7 @@ from lucerne.backends.cpu.emit.target import HOST
 from lucerne.backends.cpu.runtime import disk, link, orc
 from lucerne.backends.cpu.runtime.image import ImageError
 from lucerne.backends.cpu.runtime.llvm import llvm
+from lucerne.base import forks
 
 Write = Callable[[Module], None]
 Job = tuple[Any, Write]
@@ -36,9 +37,7 @@ _making: dict[Any, Any] = {}
 """A lock for each key whose code is being made: two threads make two kernels side by side, and
 whoever wants the same one waits for it."""
 
-if hasattr(os, "register_at_fork"):
-    # In a forked child: whoever held a lock does not exist here.
-    os.register_at_fork(after_in_child=_making.clear)
+forks.in_child(_making.clear)
 
 
 class Listed(NamedTuple):
@@ -68,7 +67,7 @@ def compiled(key: Any, write: Write) -> Code:
     if _Listing.jobs is not None:
         _Listing.jobs.append((key, write))
     if found is None:
-        with _making.setdefault(key, threading.RLock()):
+        with _making.setdefault(key, forks.rlock()):
             found = _codes.get(key) or _new(key, write)
         _making.pop(key, None)
     return found
@@ -78,7 +77,7 @@ class _Listing:
     """The modules that are asked for, while somebody wants to see their text."""
 
     jobs: list[Job] | None = None
-    lock = threading.Lock()
+    lock = forks.lock()
 
 
 def listed(make: Callable[[], Any]) -> list[Listed]:

@@ -101,17 +101,34 @@ def address_of(t: Any) -> int:
     """Where the first element of a tensor is. Kernels get no tensor that has no bytes: one of a
     capture or of a transform is seen here when another thread uses it."""
     start: int = t._storage.data_ptr()
-    if not start and t._storage.nbytes:
+    if not start and t._meta.numel:
+        start = _of_resized(t)
+    return start + t._offset * t._meta.dtype.itemsize
+
+
+def _of_resized(t: Any) -> int:
+    """Where a storage begins that may have become too short for a tensor, if it is not."""
+    start: int = t._storage.begin()
+    need = (t._offset + t._meta.span) * t._meta.dtype.itemsize
+    if t._storage.buffer is not None and need > t._storage.nbytes:
+        raise RuntimeError(
+            f"a tensor of shape {list(t._meta.shape)} needs {need} bytes of its storage, which "
+            f"was resized to {t._storage.nbytes}"
+        )
+    if not start:
         raise RuntimeError(
             f"a tensor of shape {list(t._meta.shape)} has no bytes: it was made inside a function "
             "that is captured or transformed (compile, vmap, ...). Use it in the thread that runs "
             "the function, and outside only what the function returns."
         )
-    return start + t._offset * t._meta.dtype.itemsize
+    return start
 
 
 def encode_number(letter: str, value: Any) -> tuple[int, int]:
     """A Python number as two words."""
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:  # as torch takes numbers
+        sign = "can't convert negative int to unsigned"
+        raise OverflowError(sign if value < 0 else "int too big to convert")
     if letter == "i":
         word = int(value) & (1 << 64) - 1
         return (word - (1 << 64) if word >> 63 else word), 0

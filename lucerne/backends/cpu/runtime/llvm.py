@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lucerne.backends.cpu.emit.target import HOST, is_left_out, left_out
+from lucerne.base import forks
 from lucerne.base.config import config
 
 OPTIMIZATION = 1
@@ -95,6 +96,8 @@ def version() -> str:
 
 
 _ASSEMBLY, _OBJECT = 0, 1
+_GATE = forks.Gate()
+"""LLVM has locks of its own, which nobody can make anew in a forked child."""
 
 
 class LLVM:
@@ -156,19 +159,19 @@ class LLVM:
         only code made of many small functions gains.
         """
         self.emitted += 1
-        context = self.ContextCreate()
-        try:
-            return self._emit(context, text, optimize)
-        finally:
-            self.ContextDispose(context)
+        return self._emitted(text, optimize, _OBJECT)
 
     def emit_assembly(self, text: str, *, optimize: bool = False) -> str:
         """The same as text: what the machine executes, for people."""
-        context = self.ContextCreate()
-        try:
-            return self._emit(context, text, optimize, _ASSEMBLY).decode(errors="replace")
-        finally:
-            self.ContextDispose(context)
+        return self._emitted(text, optimize, _ASSEMBLY).decode(errors="replace")
+
+    def _emitted(self, text: str, optimize: bool, kind: int) -> bytes:
+        with _GATE:
+            context = self.ContextCreate()
+            try:
+                return self._emit(context, text, optimize, kind)
+            finally:
+                self.ContextDispose(context)
 
     def _run_passes(self, module: int) -> None:
         options = self.CreatePipelineTuningOptions()
@@ -179,7 +182,7 @@ class LLVM:
         self.DisposePassBuilder(builder)
         self.DisposePipelineTuningOptions(options)
 
-    def _emit(self, context: int, text: str, optimize: bool, kind: int = _OBJECT) -> bytes:
+    def _emit(self, context: int, text: str, optimize: bool, kind: int) -> bytes:
         out = c_char_p()
         module = self.ParseAssembly(context, text.encode(), byref(out))
         if not module or out.value:

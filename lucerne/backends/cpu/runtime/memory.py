@@ -236,9 +236,7 @@ class Allocator:
             self.empty_cache()
             address = self.alloc(nbytes)
         if address is None:
-            raise OutOfMemoryError(
-                f"can't allocate {nbytes} bytes on the host: {self.word(ALLOCATED)} are in use"
-            )
+            raise _no_room(nbytes, self.word(ALLOCATED))
         return int(address)
 
     def empty_cache(self) -> None:
@@ -255,6 +253,17 @@ class Allocator:
             "cached_bytes": CACHED, "allocations": ALLOCATIONS, "frees": FREES,
         }  # fmt: skip
         return {name: self.word(index) for name, index in names.items()}
+
+
+def _no_room(nbytes: int, used: int) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"out of memory: can't allocate {nbytes} bytes on the host: {used} are in use"
+    )
+
+
+def refuse_room(nbytes: int) -> None:
+    """What machine code calls when it found no room for a tensor."""
+    raise _no_room(nbytes, allocator().allocated_now())
 
 
 def make_allocator(alignment_of_guards: int = 0) -> Allocator:

@@ -30,6 +30,7 @@ from lucerne.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Mod
 from lucerne.backends.cpu.emit.target import HOST, Target
 from lucerne.backends.cpu.runtime import symbols
 from lucerne.backends.cpu.runtime.code import Code, compiled
+from lucerne.base import forks
 from lucerne.base.config import config
 
 SPINS = 6000
@@ -326,7 +327,7 @@ def make_pool(threads: int, sleep: str = "") -> Pool:
     sleep = sleep or ("futex" if HOST.system == "linux" else "condition")
     code = compiled(("pool", sleep), write_pool(sleep))
     made = Pool(code, threads)
-    os.register_at_fork(after_in_child=made.forget_workers)
+    forks.in_child(made.forget_workers)
     return made
 
 

@@ -255,7 +255,7 @@ class Walker:
             for u in range(1, len(states) // per):
                 total = m.merge(f, total, states[u * per + at : u * per + at + n])
             at += n
-            found = m.value(m.across(f, total))
+            found = m.value(f, m.across(f, total))
             found = self.w.one.to(found, e.dtype)
             if e.dims:
                 self.w.one.store(found, e.dtype, self.memory(e).start)
@@ -333,7 +333,7 @@ class Walker:
                 at = Position(wide, rows.index, columns.index, mask)
                 rows.next(*m.merge(f, list(rows.carried), m.lift(f, self.element(x, at), None)))
             place = f.at(target.start, columns.index * e.dtype.itemsize)
-            wide.store(wide.to(m.value(rows.results), e.dtype), e.dtype, place)
+            wide.store(wide.to(m.value(f, rows.results), e.dtype), e.dtype, place)
 
     def _scan(self, e: Expr) -> None:
         """A running fold, one element after the other."""
@@ -345,7 +345,7 @@ class Walker:
             with f.loop(0, self.w.extent(x.dims[-1]), 1, m.start(f, 1)) as loop:
                 at = Position(self.w.one, row, loop.index, None)
                 state = m.merge(f, list(loop.carried), m.lift(f, self.element(x, at), None))
-                self._write(target, self.w.one.to(m.value(state), e.dtype), at, whole=True)
+                self._write(target, self.w.one.to(m.value(f, state), e.dtype), at, whole=True)
                 loop.next(*state)
 
         if len(x.dims) == 1:

@@ -1,0 +1,94 @@
+"""Sums of squares that neither overflow nor vanish, about a mean whose rounding is taken out.
+
+What an ordinary row does not need is summed under a condition that is the same for all of the row:
+kernels leave out the walk over its numbers where the condition does not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne.base import dtype as dt
+from lucerne.ir.op import Tensor
+from lucerne.ops.reduce import folded_count
+from lucerne.ops.select import choose
+
+_POWERS = {dt.float32: (-100, 100, 90, -100), dt.float64: (-900, 900, 800, -900)}
+"""Powers of two: between the first two, sums of squares are exact; the others scale numbers whose
+squares are not, so that they are."""
+_NEAR = {dt.float32: 2.0**-16, dt.float64: 2.0**-70}
+"""A variance less than this times the squared mean is not exact if the mean is rounded."""
+
+
+def squared(x: Tensor) -> Tensor:
+    """`|x|^2` of each element."""
+    return (x * x.conj_physical()).real if x.is_complex() else x * x
+
+
+def without_folded(found: Tensor, folded: Any, keepdim: bool) -> Tensor:
+    """A result whose folded dimensions have size one, without them unless they are wanted."""
+    if keepdim:
+        return found
+    return found.reshape([n for d, n in enumerate(found.shape) if d not in folded])
+
+
+class _Units:
+    """In which units the squares of a row are summed: `odd` is where it is not 1."""
+
+    def __init__(self, total: Tensor) -> None:
+        low, high, up, down = (2.0**k for k in _POWERS[total.dtype])
+        self.odd = ((total > low) & (total < high)).logical_not()
+        small, one = total <= low, (total >= 0).to(total.dtype)
+        self.unit, self.back = (
+            choose(small, a, choose(self.odd, b, one)) for a, b in ((up, down), (1 / up, 1 / down))
+        )
+
+
+def root_of_squares(x: Tensor, dim: Any) -> Tensor:
+    """The root of the sum of squares over `dim`, which stays at size one."""
+    total = squared(x).sum(dim, True)
+    if total.dtype not in _POWERS:  # integers wrap, and nothing helps them
+        return total.sqrt()
+    units = _Units(total)
+    again = choose(units.odd, squared(x * units.unit), 0).sum(dim, True)
+    return choose(units.odd, again, total).sqrt() * units.back
+
+
+def centred_squares(wide: Tensor, dim: Any) -> Tensor:
+    """The sum over `dim`, which stays at size one, of squared distances from the mean."""
+    mean, away, total = _about_mean(wide, dim)
+    slip = choose(_is_near(total, mean, wide, dim), away, 0).sum(dim, True)
+    found = _corrected(total, slip, wide, dim)
+    return total.where(total == float("inf"), found)  # not inf - inf
+
+
+def root_of_centred_squares(wide: Tensor, dim: Any, freedom: float) -> Tensor:
+    """The root of `centred_squares / freedom`, which may fit the type where that does not."""
+    mean, away, total = _about_mean(wide, dim)
+    units = _Units(total)
+    rare = units.odd | _is_near(total, mean, wide, dim)
+    scaled = away * units.unit
+    again, slip = (choose(rare, x, 0).sum(dim, True) for x in (squared(scaled), scaled))
+    found = _corrected(choose(rare, again, total), slip, wide, dim)
+    return (found / freedom).sqrt() * units.back
+
+
+def _about_mean(wide: Tensor, dim: Any) -> tuple[Tensor, Tensor, Tensor]:
+    mean = wide.mean(dim, True)
+    away = wide - mean
+    return mean, away, squared(away).sum(dim, True)
+
+
+def _is_near(total: Tensor, mean: Tensor, wide: Tensor, dim: Any) -> Tensor:
+    """Whether the numbers are so near to each other that the rounding of their mean counts."""
+    count = folded_count(wide.shape, dim)
+    return total <= squared(mean) * (count * _NEAR[total.dtype])
+
+
+def _corrected(total: Tensor, slip: Tensor, wide: Tensor, dim: Any) -> Tensor:
+    """The mean is rounded: the sum of the distances, which should be zero, tells by how much.
+
+    Of equal numbers the distances are a few units in the last place, whose sums are exact: the
+    result is zero. Otherwise the difference may miss zero by less than its rounding: hence `abs`.
+    """
+    return (total - squared(slip) / max(folded_count(wide.shape, dim), 1)).abs()

@@ -1,0 +1,1 @@
+"""Popular blocks of networks, compiled against eager at every shape and layout."""

@@ -1,0 +1,1 @@
+"""Eager operators where their answers were not torch's."""

@@ -1,0 +1,141 @@
+"""Planting: the functions that a compile enters are found by a profile hook, and one of them at a
+time is made to raise. So a stage that is added tomorrow is covered tomorrow."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import lucerne
+from lucerne.capture.backward import Joint
+from lucerne.capture.compiled import Compiled
+from lucerne.capture.fake import CaptureError
+from lucerne.capture.lazy.programs import Programs
+from lucerne.capture.segments import Segmented
+from lucerne.capture.shadow.shadowing import PartShadow, Shadow
+
+PACKAGE = str(Path(lucerne.__file__).parent) + "/"
+HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
+ERRORS: tuple[type[Exception], ...] = (
+    RuntimeError, IndexError, ZeroDivisionError, KeyError, AssertionError, MemoryError,
+    RecursionError, CaptureError,
+)  # fmt: skip
+MAKERS: tuple[CodeType, ...] = tuple(
+    f.__code__
+    for f in (
+        Compiled._version, Segmented._anew, Segmented._instance, Joint.for_tangents,
+        Programs._tried, Shadow._compared, PartShadow._compared,
+    )
+)  # fmt: skip
+"""Where making something begins. What runs outside of them is a program, not the compiler."""
+PUTS_BACK = {
+    "capture/faults.py": "",
+    "capture/trace.py": "restore",
+    "capture/slots.py": "put_back",
+    "capture/fake.py": "expose is_fake",
+    "capture/tracing.py": "end",
+    "capture/heap.py": "end undo",
+    "capture/effects.py": "undo",
+    "capture/wrappers.py": "restore",
+    "capture/shadow/state.py": "put_back",
+    "capture/decisions.py": "restore",
+    "capture/recorder.py": "changed_histories",
+    "capture/words.py": "",
+    "backends/cpu/loops/account.py": "",
+}
+"""Not planted in, by file (empty: all of it): what puts the state back or tells of the error. It is
+the net under the rope. (The accounts of fused loops are the verifier's, which tests switch on: it
+warns for itself.)"""
+
+
+def _name(code: CodeType) -> str:
+    return code.co_filename.removeprefix(PACKAGE)
+
+
+def is_point(code: CodeType) -> bool:
+    """Whether faults are planted in this function."""
+    name = _name(code)
+    if not code.co_filename.startswith(PACKAGE) or not name.startswith(HOMES):
+        return False
+    if code.co_name.startswith("<") and code.co_name != "<lambda>":
+        return False  # module bodies and comprehensions
+    spared = PUTS_BACK.get(name)
+    return spared is None or bool(spared and code.co_name not in spared.split())
+
+
+def is_making() -> bool:
+    """Whether something is being made now."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in MAKERS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def entered(run: Callable[[], Any]) -> list[CodeType]:
+    """The functions that are entered while something is made, in order."""
+    found: dict[CodeType, None] = {}
+
+    def hook(frame: Any, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code not in found and is_point(code) and is_making():
+            found[code] = None
+
+    sys.setprofile(hook)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return list(found)
+
+
+@contextmanager
+def planted(code: CodeType, error: type[BaseException]) -> Iterator[Callable[[], int]]:
+    """Inside, functions with this code raise while something is made. Gives how often they did."""
+    functions = [f for f in gc.get_objects() if type(f) is FunctionType and f.__code__ is code]
+    count = [0]
+    kind = type("Planted" + error.__name__, (error,), {})
+
+    def reached() -> bool:
+        count[0] += is_making()
+        return is_making()
+
+    keys = []
+    for f in functions:
+        twin = FunctionType(code, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+        twin.__kwdefaults__ = f.__kwdefaults__
+        keys.append(f"__planted_{id(f)}")
+        f.__globals__[keys[-1]] = twin, reached, kind
+        f.__code__ = _raising(code, keys[-1])
+    try:
+        yield lambda: count[0]
+    finally:
+        for f, key in zip(functions, keys, strict=True):
+            f.__code__ = code
+            del f.__globals__[key]
+
+
+def _raising(code: CodeType, key: str) -> CodeType:
+    """Code with the same free variables and the same file that raises, or calls the twin."""
+    free = ", ".join(code.co_freevars)
+    uses = f"        if 0: ({free},)\n" if free else ""
+    text = (
+        f"def outer({free}):\n"
+        "    def planted(*args, **kwargs):\n"
+        f"{uses}"
+        f"        twin, reached, error = {key}\n"
+        "        if reached():\n"
+        "            raise error('planted')\n"
+        "        return twin(*args, **kwargs)\n"
+        "    return planted\n"
+    )
+    scope: dict[str, Any] = {}
+    exec(compile(text, code.co_filename, "exec"), scope)
+    made = next(c for c in scope["outer"].__code__.co_consts if isinstance(c, CodeType))
+    return made.replace(co_name=code.co_name, co_qualname=code.co_qualname)

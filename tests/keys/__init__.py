@@ -1,0 +1,1 @@
+"""Two calls share a plan only if their arguments are equal."""

@@ -1,0 +1,1 @@
+"""Short training programs in the style of popular repositories, on torch and on Lucerne."""

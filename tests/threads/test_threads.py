@@ -1,0 +1,92 @@
+"""Additions of several threads, forks beside busy threads: the small tier of both commands."""
+
+import ast
+import os
+import pathlib
+import threading
+import time
+
+import pytest
+
+import lucerne
+from lucerne.base import forks
+from tests.threads import adding, forking
+
+ROOT = pathlib.Path(lucerne.__file__).parent
+MADE_ANEW = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier"}
+ELSEWHERE = {
+    "base/forks.py": "the registry itself",
+    "backends/cpu/limits.py": "lives as long as one measurement",
+    "capture/stored/world.py": "asks for the type of a lock",
+}
+
+
+@pytest.mark.parametrize("way", adding.WAYS)
+def test_no_addition_is_lost(way: str) -> None:
+    assert adding.lost(way, 100) == 0
+
+
+def test_a_lost_addition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adding.WAYS, "none", lambda w: lambda: w.sum().backward())
+    assert adding.lost("none", 1) == adding.SIZE
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("mix", [("compiling",), ("drawing",), tuple(forking.BUSY)])
+def test_children_of_fork_end(mix: tuple[str, ...]) -> None:
+    assert forking.hangs(mix, 3) == (0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "PATIENCE", 0.5)
+    monkeypatch.setattr(forking, "_child", lambda number: time.sleep(60))
+    assert forking.hangs((), 1) == (1, 0)
+
+
+def _locks_of_its_own(source: str) -> list[int]:
+    """Lines that make a lock which a forked child would find held."""
+    if "threading" not in source and "cached_property" not in source:
+        return []
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            home = node.func.value
+            if isinstance(home, ast.Name) and home.id == "threading":
+                found += [node.lineno] * (node.func.attr in MADE_ANEW)
+        for one in getattr(node, "decorator_list", ()):
+            if ast.unparse(one).endswith("cached_property"):
+                found.append(one.lineno)
+    return found
+
+
+def test_every_lock_is_made_by_forks() -> None:
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        lines = _locks_of_its_own(path.read_text())
+        if lines and str(path.relative_to(ROOT)) not in ELSEWHERE:
+            found[str(path.relative_to(ROOT))] = lines
+    assert found == {}
+    assert _locks_of_its_own("import threading\nheld = threading.RLock()") == [2]
+    assert _locks_of_its_own("class A:\n    @functools.cached_property\n    def x(s): ...") == [2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_lock_is_free_in_the_child() -> None:
+    held = forks.rlock()
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with held:
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if held.acquire(blocking=False) else 1)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
