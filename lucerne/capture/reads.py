@@ -55,6 +55,11 @@ class Reads:
         """Whether it is an object that the frames hold (and nobody finds by name)."""
         return id(x) in self.roots.seen
 
+    def let_go(self) -> None:
+        """Of what frames hold, when no more plans are made of this trace."""
+        self.facts = self.looked = None
+        self.roots = Roots((), set())
+
     def all_of(self, x: Any, depth: int = 0) -> None:
         """Somebody may have looked at everything in it."""
         if is_module(x) and depth < _DEEPEST:
@@ -167,8 +172,7 @@ class Plan:
     def let_go(self) -> None:
         """Of the values of the frames it was made from: only what is compared is kept."""
         self.tensors, self.objects, self.held = [], [], _nothing
-        self.reads.facts = self.reads.looked = None
-        self.reads.roots = Roots((), set())
+        self.reads.facts = None
 
     @property
     def key(self) -> Any:

@@ -447,19 +447,29 @@ class Segmented:
                 "not captured", user_place(frames), "nothing is computed before Python goes on"
             )
             return None
-        cuts = [tracer.cut, *sorted(set(_earlier(tracer.cuts, tracer.cut)), reverse=True)]
-        error: Exception | None = None
-        for cut in cuts:
+        try:
+            return self._compiled_up_to_one_of(tracer, point, known)
+        except ApartError:
+            raise
+        except (CaptureError, MutationError) as error:
+            point.refused = breaks.of_error(error, user_place(frames), "this part")
+            self._told(point.refused)
+            return None
+        finally:
+            tracer.reads.let_go()
+
+    def _compiled_up_to_one_of(self, tracer: Tracer, point: Point, known: Knowledge) -> Any:
+        """The part that ends where the trace did or, if there is none, at an earlier place."""
+        first: Exception | None = None
+        for cut in (tracer.cut, *sorted(set(_earlier(tracer.cuts, tracer.cut)), reverse=True)):
             try:
                 return self._compiled(point, known, tracer, cut)
             except ApartError:
                 raise
-            except (CaptureError, MutationError) as found:
-                error = error or found
-        assert error is not None
-        point.refused = breaks.of_error(error, user_place(frames), "this part")
-        self._told(point.refused)
-        return None
+            except (CaptureError, MutationError) as error:
+                first = first or error
+        assert first is not None
+        raise first
 
     def _told(self, found: Break) -> None:
         """A break was found: it is noted, or (`fullgraph`) an error."""

@@ -63,6 +63,14 @@ def _used_elsewhere(module: Any, fn: Any, given: list[Argument], back: Different
     return outputs
 
 
+def _used_again(module: Any, fn: Any, given: list[Argument], back: Differentiate) -> list[Any]:
+    """Results that several calls use, some of which come before others."""
+    outputs = list(fn(*_values(given)))
+    wanted = [o for o in outputs if _needs_grad(o)]
+    back([x for o in wanted for x in (o.sin(), o, o * wanted[0].sum())] + [o.cos() for o in wanted])
+    return outputs
+
+
 def _last(module: Any, fn: Any, given: list[Argument], back: Differentiate) -> list[Any]:
     """From the last result alone."""
     outputs = list(fn(*_values(given)))
@@ -123,6 +131,7 @@ AROUND: dict[str, Around] = {
     "calls before passes": _calls_before_passes,
     "computed": _computed,
     "used elsewhere": _used_elsewhere,
+    "used again": _used_again,
     "last": _last,
     "one by one": _one_by_one,
     "hooks": _hooks,
@@ -130,16 +139,13 @@ AROUND: dict[str, Around] = {
     "no_grad": _no_grad,
     "cleared": _cleared,
 }
-ROUNDED_OTHERWISE = frozenset(("used elsewhere",))
-"""Not asked for every bit: eager's nodes are made when somebody looks at them, from the end of the
-graph on, and summed in that order; the node of a compiled function is made by its call."""
 
 
-def called(program: Program, around: str, bitwise: bool = False) -> Program:
+def called(program: Program, around: str) -> Program:
     """The program, called in another way ("all": each seed in one of them)."""
     if program.grad == "none":
         return program
     if around == "all":
-        ways = [n for n in AROUND if n and not (bitwise and n in ROUNDED_OTHERWISE)]
+        ways = [n for n in AROUND if n]
         around = ways[program.seed % len(ways)]
     return replace(program, around=around)

@@ -49,7 +49,7 @@ def child(options: argparse.Namespace) -> int:
     how = Options(mode=options.mode, compiled=not options.eager, rival=plain, float64=plain)
     for seed in range(options.seed, options.seed + options.cases):
         _say({"start": seed})
-        program = called(generated(seed), options.around, options.mode == "bitwise")
+        program = called(generated(seed), options.around)
         began = time.perf_counter()
         report = checked(program, how)
         _say({
@@ -133,7 +133,7 @@ def shortened(options: argparse.Namespace, seed: int, kind: str, where: str) -> 
     if "first" in where:
         how.calls = ("first",)
 
-    program = called(generated(seed), options.around, options.mode == "bitwise")
+    program = called(generated(seed), options.around)
     raises = checked(program, how).error
 
     def found(p: Any) -> list[Problem]:

@@ -13,7 +13,7 @@ import lucerne
 torch = pytest.importorskip("torch")
 
 from tests.compiler import mutants, rewrites  # noqa: E402
-from tests.compiler.around import AROUND, ROUNDED_OTHERWISE, called  # noqa: E402
+from tests.compiler.around import AROUND, called  # noqa: E402
 from tests.compiler.check import Options, checked, is_elementary, relaid, resized  # noqa: E402
 from tests.compiler.compare import error_problem, problems  # noqa: E402
 from tests.compiler.generate import generated  # noqa: E402
@@ -64,8 +64,6 @@ WITH_GRADIENTS = (3003, 3004, 3023)
 @pytest.mark.parametrize("around", [name for name in AROUND if name])
 def test_ways_of_calling(around: str, mode: str) -> None:
     """Two calls, hooks, autocast, some of the results, ...: all as eager has it."""
-    if mode == "bitwise" and around in ROUNDED_OTHERWISE:
-        mode = "default"
     how = Options(mode=mode, rival=False, float64=False, calls=("first", "warm"))
     for seed in WITH_GRADIENTS:
         program = called(replace(generated(seed), grad="cotangents"), around)

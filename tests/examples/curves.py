@@ -47,11 +47,9 @@ def compilable() -> list[str]:
     return [n for n, t in texts.items() if "import common" in t and "torch.compile" not in t]
 
 
-APART = {"minilm": 1e-6, "vae": 1e-6}
+APART = {"minilm": 1e-6}
 """How far losses of a compiled example may be apart; else not at all. minilm: the sizes change with
-each batch, and gradients from outside do not always have the layout that bitwise mode asks for.
-vae: a result of the compiled model is used inside it and in the loss outside, and the pass over
-both adds its gradients in another order (docs/compile.md, "The same bits")."""
+each batch, and gradients from outside do not always have the layout that bitwise mode asks for."""
 
 
 def apart(a: dict[str, Any], b: dict[str, Any]) -> float:

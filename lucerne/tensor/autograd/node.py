@@ -30,9 +30,14 @@ from lucerne.tensor.autograd.state import (
     state_of,
 )
 from lucerne.tensor.base import TensorBase
+from lucerne.tensor.storage import FAST
 
 Edge = tuple["Node", int]
-_sequence = itertools.count()
+next_in_order: Callable[[], int] = (
+    itertools.count().__next__ if FAST is None else FAST.next_in_order
+)
+"""Numbers for nodes and for records that may become nodes, in the order in which they are made: a
+backward pass goes back in it."""
 LEAF_SHOWN_AS = "torch::autograd::AccumulateGrad"
 """How profiles and messages call what adds to the gradient of a leaf."""
 
@@ -69,7 +74,7 @@ class Node:
         """Fill the fields every node has; `place` is the user's line of the forward call."""
         self.next_edges = next_edges
         self.out_metas = out_metas
-        self.sequence = next(_sequence)
+        self.sequence = next_in_order()
         self.place = place
         self.trace = "".join(traceback.format_stack()[:-4]) if anomaly.enabled else ""
         self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None

@@ -3,13 +3,14 @@
 Machine code (and, for what it does not run itself, `written` here) notes what a call was; a
 training step in which nobody looks at `grad_fn` never needs the nodes. A record is a list
 
-    [op, arguments, autos, mask, versions, meta of the result, bare result or None, place]
+    [op, arguments, autos, mask, versions, meta of the result, bare result or None, place, number]
 
 with the name of the node to be at its end if that isn't the op's own and, once expanded, a list of
 one AutogradState. Arguments that backward does not read are given by their metas alone, so that
 their memory is free; `autos` is what the arguments' `_auto` was: a record, a state or None. For an
-argument that is a list of tensors each of these is a tuple. A call with several results has tuples
-of metas and bare results, and each result that can have a gradient holds a part: [record, number].
+argument that is a list of tensors each of these is a tuple. `number` counts records and nodes in
+the order in which they are made. A call with several results has tuples of metas and bare results,
+and each result that can have a gradient holds a part: [record, which of the results].
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from lucerne.base.where import user_place
 from lucerne.ir import op as op_
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
-from lucerne.tensor.autograd.node import Edge, Node, OpNode, anomaly, gradient_edge, reads_of
+from lucerne.tensor.autograd.node import (
+    Edge,
+    Node,
+    OpNode,
+    anomaly,
+    gradient_edge,
+    next_in_order,
+    reads_of,
+)
 from lucerne.tensor.autograd.saved import SavedOutput, SavedTensor, hooks
 from lucerne.tensor.autograd.state import AutogradState, ViewState, requires_grad, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, plain_types
@@ -33,7 +42,7 @@ from lucerne.tensor.storage import FAST
 
 Record = list[Any]
 
-OP, ARGS, AUTOS, MASK, VERSIONS, META, BARE, PLACE, SHOWN = range(9)
+OP, ARGS, AUTOS, MASK, VERSIONS, META, BARE, PLACE, NUMBER, SHOWN = range(10)
 EXPANDED, PART = 1, 2
 """Lengths of lists that are no records: a state, and one of several results."""
 RELEASED = ("released",)
@@ -111,6 +120,7 @@ def _written_one(op: Op, args: tuple[Any, ...], out: Any) -> bool:
     if meta.dtype.category in (dt.FLOAT, dt.COMPLEX):
         out._record = [
             op, tuple(kept), tuple(states), mask, tuple(versions), meta, bare, place,
+            next_in_order(),
         ]  # fmt: skip
     return True
 
@@ -152,7 +162,9 @@ def _write(
     if one:
         metas, bare = metas[0], None if bare is None else bare[0]
     place = user_place() if config.user_lines else None
-    record = [op, tuple(kept), tuple(states), mask, tuple(versions), metas, bare, place]
+    record = [
+        op, tuple(kept), tuple(states), mask, tuple(versions), metas, bare, place, next_in_order(),
+    ]  # fmt: skip
     for i, o in enumerate(outs):
         if o._meta.dtype.category in (dt.FLOAT, dt.COMPLEX):
             o._record = record if one else [record, i]
@@ -227,7 +239,7 @@ def expand_auto(t: Any, record: Record) -> None:
             continue
         missing = [a for a in records_in(top[AUTOS]) if len(a) != EXPANDED]
         if missing:
-            stack.extend(reversed(missing))  # the first argument's nodes are made first
+            stack.extend(missing)
         else:
             top[:] = [_expanded(*top)]
             if Watch.current is not None:  # who saw the call knows it by its record
@@ -247,7 +259,7 @@ def state_in(record: Record) -> AutogradState:
 
 def _expanded(
     op: Any, args: tuple[Any, ...], autos: tuple[Any, ...], mask: int, versions: tuple[Any, ...],
-    meta: Any, bare: Any, place: Any, shown: str | None = None,
+    meta: Any, bare: Any, place: Any, number: int, shown: str | None = None,
 ) -> AutogradState:  # fmt: skip
     node = OpNode.__new__(OpNode)
     node.op, used = op, versions is RELEASED
@@ -266,6 +278,7 @@ def _expanded(
             node.inputs.append((name, None, kept))
             edges.append(edge_of(args[i], autos[i]))
     Node.start(node, edges, meta if type(meta) is tuple else (meta,), place)
+    node.sequence = number
     if shown is not None:
         node.__dict__["shown"] = shown
     node.reads = reads_of(op, tuple([name for name, _, _ in node.inputs]))

@@ -4,9 +4,9 @@ Records hang on the results of calls (see `pending`). Where a graph is records a
 hooks, gradients can go from record to record: no nodes, edges or saved-tensor objects are made,
 which is most of what a backward pass of small tensors costs. Where the records end (`grad_fn` was
 read, hooks, in-place histories, a Function) the engine goes on with the gradients that arrived
-there: a node never leads to a record (making it expands what it leads to), so records come first
-in the engine's order as well. The order of the visits is the engine's, so that sums of gradients
-are rounded alike.
+there: a node never leads to a record (making it expands what it leads to). Records are visited in
+the engine's order, the last made first, so that sums of gradients are rounded alike; where a node
+made after a record adds to the same sum, the engine does all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lucerne.tensor.autograd.names import grad_name
 from lucerne.tensor.autograd.node import (
     HELD_ONCE,
     LEAF_SHOWN_AS,
+    AccumulateGrad,
     Edge,
     accumulate,
     anomaly,
@@ -43,6 +44,7 @@ from lucerne.tensor.autograd.pending import (
     EXPANDED,
     MASK,
     META,
+    NUMBER,
     OP,
     PART,
     PLACE,
@@ -112,49 +114,30 @@ def plan(root: Record) -> Flow | None:
                         flow.expect(a, one)
             else:
                 flow.expect(args[i], autos[i])
-    if flow.edges:
-        flow.share_leaves()
-    return flow
+    return None if flow.edges and flow.is_mixed() else flow
 
 
 def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> list[Record] | None:
-    """The records that lead to `roots`, in the order in which they would become nodes, the deepest
-    first and the first argument's before the second's: mostly the order in which they were made,
-    which is torch's and that of compiled calls. None if one was used up, or has become a node,
-    unless `used` or `nodes` allow it: the walk ends at a node."""
+    """The records that lead to `roots`, in the order in which they were made: torch's, and that of
+    compiled calls. None if one was used up, or has become a node, unless `used` or `nodes` allow
+    it: the walk ends at a node."""
     done: set[int] = set()
     order: list[Record] = []
-    for root in roots:
-        stack = [root[0] if len(root) == PART else root]
-        while stack:
-            top = stack[-1]
-            if id(top) in done:
-                stack.pop()
-                continue
-            if len(top) == EXPANDED:
-                if not nodes:
-                    return None
-                done.add(id(top))
-                stack.pop()
-                continue
-            if top[VERSIONS] is RELEASED and not used:
+    stack = [*records_in(roots)]
+    while stack:
+        top = stack.pop()
+        if id(top) in done:
+            continue
+        done.add(id(top))
+        if len(top) == EXPANDED:
+            if not nodes:
                 return None
-            waiting = False
-            for auto in reversed(top[AUTOS]):
-                if type(auto) is list:
-                    below = auto[0] if len(auto) == PART else auto
-                    if id(below) not in done:
-                        stack.append(below)
-                        waiting = True
-                elif type(auto) is tuple:
-                    more = [a for a in records_in(auto) if id(a) not in done]
-                    stack.extend(reversed(more))
-                    waiting = waiting or bool(more)
-            if waiting:
-                continue
-            done.add(id(top))
-            order.append(top)
-            stack.pop()
+            continue
+        if top[VERSIONS] is RELEASED and not used:
+            return None
+        order.append(top)
+        stack.extend(records_in(top[AUTOS]))
+    order.sort(key=_number)
     return order
 
 
@@ -267,7 +250,7 @@ def parts_of(record: Record, g: Any, call: Any, reads: Any, targets: Any) -> lis
     return [call(*values)] if targets[0][1] is None else list(call(*values))
 
 
-_first = operator.itemgetter(0)
+_first, _number = operator.itemgetter(0), operator.itemgetter(NUMBER)
 
 
 class Flow:
@@ -302,14 +285,20 @@ class Flow:
             edge = self.edges[key] = edge_of(arg, auto)
             self.ends[edge] = None
 
-    def share_leaves(self) -> None:
-        """Leaves that nodes reach as well get their whole gradient from the engine."""
+    def is_mixed(self) -> bool:
+        """Whether records and nodes add to the same gradients and a node was made after a record:
+        only the engine goes back in one order through both. Leaves that nodes reach as well get
+        their whole gradient from the engine."""
         nodes = reachable([node for node, _ in self.ends])
         for key, leaf in self.leaves.items():
             accumulator = leaf._auto.accumulator
             if accumulator is not None and accumulator() in nodes:
                 edge = self.edges[key] = edge_of(leaf, leaf._auto)
                 self.ends[edge] = None
+        made = [node.sequence for node in nodes if not isinstance(node, AccumulateGrad)]
+        if not made or self.order[0][NUMBER] > max(made):
+            return False
+        return any(edge in self.ends for node in nodes for edge in node.next_edges)
 
     def arrive(self, auto: Record, g: Any) -> None:
         """Add to what arrives at a record, or at one of the results of its call."""

@@ -96,6 +96,7 @@ class Native:
         self.run = builtin("run", code["run"])
         self.launch_program = builtin("launch_program", code["launch_program"])
         self.autos_of = builtin("autos_of", code["autos_of"])
+        self.next_in_order = builtin("next_in_order", code["next_in_order"])
         self.set_mode = builtin("set_mode", code["set_mode"])
         for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):
             setattr(self, name, builtin(name, code[name]))

@@ -25,16 +25,30 @@ ODD = 1 << 41
 
 
 def write_records(m: Module) -> None:
+    _write_order(m)
     _write_record(m)
     _write_autos(m)
     _write_view(m)
+
+
+def _write_order(m: Module) -> None:
+    """`next_in_order()`: one more than at the last call. Records and nodes share the numbers."""
+    m.variable("order", "i64", "0")
+    with m.function("order_number", [], PTR, internal=True) as f:
+        last = f.load(I64, f.symbol("order"), align=8)
+        f.store(last + 1, f.symbol("order"), align=8)
+        f.ret(f.call("PyLong_FromLongLong", PTR, [last]))
+    params = [("self", PTR), ("args", PTR), ("count", I64)]
+    with m.function("next_in_order", params, PTR) as f:
+        f.ret(f.call("order_number", PTR, []))
 
 
 def _write_record(m: Module) -> None:
     """`record(plan, args, mask, outs, made)`: hang a record on results. 0, or -1 with an error set.
 
     The record is a list: [op, arguments, autos, mask, versions, meta of the result, the bare
-    result or None, place]. Arguments that backward does not read are replaced by their metas.
+    result or None, place, number]. Arguments that backward does not read are replaced by their
+    metas.
     An argument that is a list of tensors has a tuple in each of these places. A call with several
     results has tuples of metas and bare results, and each result holds a list [record, number].
     """
@@ -47,7 +61,7 @@ def _write_record(m: Module) -> None:
         kept = f.call("PyTuple_New", PTR, [count])
         autos = f.call("PyTuple_New", PTR, [count])
         versions = f.call("PyTuple_New", PTR, [count])
-        made = f.call("PyList_New", PTR, [8])
+        made = f.call("PyList_New", PTR, [9])
         ends = [is_null(f, x) for x in (kept, autos, versions, made)]
         with f.if_(any_of(f, *ends)):
             f.ret(f.constant(-1))
@@ -70,11 +84,13 @@ def _write_record(m: Module) -> None:
         metas = f.call("result_metas", PTR, [outs, many])
         bare = f.call("bare_results", PTR, [plan, outs, many])
         place = f.call("user_line", PTR, [])
-        number = f.call("PyLong_FromLongLong", PTR, [mask])
-        with f.if_(any_of(f, *(is_null(f, x) for x in (metas, bare, place, number)))):
+        wanted = f.call("PyLong_FromLongLong", PTR, [mask])
+        number = f.call("order_number", PTR, [])
+        with f.if_(any_of(f, *(is_null(f, x) for x in (metas, bare, place, wanted, number)))):
             f.ret(f.constant(-1))
-        for number_of, item in enumerate((op, kept, autos, number, versions, metas, bare, place)):
-            f.store(item, f.at(items, number_of * 8), align=8)
+        parts = (op, kept, autos, wanted, versions, metas, bare, place, number)
+        for k, item in enumerate(parts):
+            f.store(item, f.at(items, k * 8), align=8)
         f.ret(f.call("hang", I64, [plan, made, outs, many]))
     _write_hang(m)
     _write_results(m)
