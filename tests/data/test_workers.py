@@ -530,3 +530,15 @@ def test_workers_see_what_the_script_set_and_defined(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.stdout.splitlines() == ["[0, 10, 20, 30]"] * 3, ran.stderr
     assert ran.stderr == ""
+
+
+def test_workers_end_at_once_though_others_were_forked_after_them() -> None:
+    """Those have copies of the sockets of the first."""
+    first = iter(DataLoader(Augmented(8), 2, num_workers=2, multiprocessing_context="fork"))
+    next(first)
+    second = iter(DataLoader(Augmented(8), 2, num_workers=2, multiprocessing_context="fork"))
+    next(second)
+    start = time.monotonic()
+    first._pool.close(grace=60)
+    assert time.monotonic() - start < 5
+    assert len(list(second)) == 3

@@ -6,6 +6,7 @@ parent never blocks on a socket: half a message from a stopped worker is just no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -34,10 +35,13 @@ class Channel:
         return self.sock.fileno()
 
     def close(self) -> None:
+        """End the talk, also where processes forked since hold copies of the socket."""
         self.open = False
         self._out.clear()
         while self._files:
             os.close(self._files.popleft())
+        with contextlib.suppress(OSError):  # the other side is gone
+            self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
 
     # ---- out ----

@@ -14,7 +14,11 @@ from typing import Any
 import numpy as np
 
 from lucerne.base.blocks import Block
-from lucerne.multiprocessing.signals import die_with, leave_interrupts_to_parent
+from lucerne.multiprocessing.signals import (
+    die_of_crashes,
+    die_with,
+    leave_interrupts_to_parent,
+)
 from lucerne.tensor import api as lu
 from lucerne.utils.data import wire
 from lucerne.utils.data._utils import collate as collating
@@ -132,6 +136,7 @@ def main(sock: socket.socket, parent: int, close: list[int], job: Job | None) ->
     """Run a worker. `parent` is who must not die before us, 0 if that can't be watched; `close`
     are files of other workers that a fork left open here."""
     leave_interrupts_to_parent()
+    die_of_crashes()
     if parent:
         die_with(parent)
     _cover(close)
