@@ -361,25 +361,20 @@ class Entry:
         for k, t in guards.same:  # an argument that the function finds elsewhere too
             if leaves[k] is not t:
                 return MISSED
-        states: list[Any] = []
-        grads: list[Any] = []
-        for owner in self.cleared:
-            state = state_of(tensor_of(owner, leaves))
-            states.append(state)
-            grads.append(state.grad)
-            state.grad = None
-        before = mark() if self.key else None
-        if self.in_order:
-            second = leaves
-        else:
-            second = tuple([tensor_of(s, leaves) for s in self.given])
+        undo = None
+        if self.cleared or self.key:
+            undo = Undo(self.cleared, leaves, bool(self.key))
+            undo.clear()
+        second = leaves if self.in_order else tuple([tensor_of(s, leaves) for s in self.given])
         try:
             results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
         except BaseException:
-            self._undo(states, grads, before)
+            if undo is not None:
+                undo()
             raise
         if results is None:  # nothing has happened yet
-            self._undo(states, grads, before)
+            if undo is not None:
+                undo()
             return MISSED
         self.calls += 1
         if self.returns_result:
@@ -389,16 +384,13 @@ class Entry:
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""
         self.calls += 1
-        before = mark() if self.key else None
+        undo = Undo(self.cleared, leaves, bool(self.key))
         arguments = [tensor_of(s, leaves) for s in self.sources]
-        states = [state_of(tensor_of(owner, leaves)) for owner in self.cleared]
-        grads = [state.grad for state in states]
-        for state in states:
-            state.grad = None
+        undo.clear()
         try:
             results = self._run(arguments)
         except BaseException:
-            self._undo(states, grads, before)
+            undo()
             raise
         return self._finish(leaves, arguments, results, given)
 
@@ -414,14 +406,6 @@ class Entry:
             for k in self.written:
                 bump(arguments[k])
         return results
-
-    @staticmethod
-    def _undo(states: Sequence[Any], grads: Sequence[Any], before: Any) -> None:
-        """The program has not run: gradients and the generator are as they were."""
-        for state, grad in zip(states, grads, strict=True):
-            state.grad = grad
-        if before is not None:
-            take_back(before)
 
     def _finish(
         self,
@@ -487,6 +471,27 @@ class Entry:
                 found: Any = error()
                 found.is_for_caller = True  # eager's own words: the function need not run for them
                 raise found
+
+
+class Undo:
+    """What is put back if a program does not run: gradients that it clears, and the generator."""
+
+    __slots__ = ("before", "cleared")
+
+    def __init__(self, owners: Sequence[Source], leaves: Sequence[Any], draws: bool) -> None:
+        states = [state_of(tensor_of(owner, leaves)) for owner in owners]
+        self.cleared = [(state, state.grad) for state in states]
+        self.before = mark() if draws else None
+
+    def clear(self) -> None:
+        for state, _ in self.cleared:
+            state.grad = None
+
+    def __call__(self) -> None:
+        for state, grad in self.cleared:
+            state.grad = grad
+        if self.before is not None:
+            take_back(self.before)
 
 
 class _Results:

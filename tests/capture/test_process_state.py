@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import lucerne as torch
+import lucerne.backends.reference  # now: SciPy adds to the filters of warnings
 from lucerne import nn
 from lucerne.base import device as devices
 from lucerne.base.numbers import _watch
@@ -48,7 +49,7 @@ def snapshot() -> dict[str, Any]:
     }
     kept = getattr(state.cast, "kept", None)
     return found | {
-        "modules.full": module_hooks.GlobalKind.full,
+        "modules.full": module_hooks.GlobalKind.full, "variables of classes": class_variables(),
         "optimizers": dict(torch.optim.optimizer._global_optimizer_pre_hooks),
         "default dtype": torch.get_default_dtype(), "default device": torch.get_default_device(),
         "entered devices": list(devices.entered), "threads": torch.get_num_threads(),
@@ -66,12 +67,36 @@ def snapshot() -> dict[str, Any]:
     }  # fmt: skip
 
 
+COUNTERS = frozenset(("lucerne.base.changes.Changes.count",))
+"""Variables of classes that count, or remember for good, and decide nothing."""
+
+
+def class_variables() -> dict[str, Any]:
+    """Plain values that classes of ours hold: switches and depths that nobody thought of above."""
+    modules = [m for n, m in sys.modules.items() if n.startswith("lucerne.")]
+    classes = {
+        c for m in modules for c in vars(m).values()
+        if isinstance(c, type) and c.__module__.startswith("lucerne.")
+    }  # fmt: skip
+    found = {
+        f"{c.__module__}.{c.__qualname__}.{k}": v
+        for c in classes
+        for k, v in vars(c).items()
+        if isinstance(v, (bool, int, float, str, type(None))) and not k.startswith("__")
+    }
+    return {k: v for k, v in found.items() if k not in COUNTERS}
+
+
 def _copy(x: Any) -> Any:
     return x.copy() if isinstance(x, (list, dict)) else x
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [k for k in {**before, **after} if before.get(k) != after.get(k)]
+    found = [k for k in {**before, **after} if before.get(k) != after.get(k)]
+    at = "variables of classes"
+    return [k for k in found if k != at] + [
+        k for k, v in before.get(at, {}).items() if v != after.get(at, {}).get(k, v)
+    ]
 
 
 # ---- what is switched on ------------------------------------------------------------------------

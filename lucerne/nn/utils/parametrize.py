@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from lucerne.base import process
 from lucerne.ir.dispatch import call_back
 from lucerne.nn.modules.container import ModuleDict, ModuleList
 from lucerne.nn.parameter import Parameter
@@ -22,6 +23,9 @@ Tensor = lu.Tensor
 class _Cache:
     depth = 0
     values: ClassVar[dict[tuple[int, str], Any]] = {}
+
+
+process.switches += [(_Cache, "depth"), (_Cache, "values")]
 
 
 @contextmanager
