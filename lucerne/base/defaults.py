@@ -7,14 +7,14 @@ from lucerne.base.device import HOST, entered
 from lucerne.base.device import device as Device
 
 
-class _Defaults:
+class Defaults:
     __slots__ = ("floating",)
 
     def __init__(self) -> None:
         self.floating = dt.float32
 
 
-_defaults = _Defaults()
+DEFAULTS = Defaults()
 
 
 def get_default_dtype() -> dt.dtype:
@@ -24,7 +24,7 @@ def get_default_dtype() -> dt.dtype:
     >>> lucerne.get_default_dtype()
     torch.float32
     """
-    return _defaults.floating
+    return DEFAULTS.floating
 
 
 def set_default_dtype(d: dt.dtype) -> None:
@@ -33,11 +33,11 @@ def set_default_dtype(d: dt.dtype) -> None:
         raise TypeError(f"invalid dtype object: {d!r}")
     if not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
-    _defaults.floating = d
+    DEFAULTS.floating = d
 
 
 def default_complex() -> dt.dtype:
-    return _defaults.floating.to_complex()
+    return DEFAULTS.floating.to_complex()
 
 
 def dtype_of_number(value: object) -> dt.dtype:
@@ -51,7 +51,7 @@ def dtype_of_number_type(kind: type) -> dt.dtype:
     if issubclass(kind, int):
         return dt.int64
     if issubclass(kind, float):
-        return _defaults.floating
+        return DEFAULTS.floating
     if issubclass(kind, complex):
         return default_complex()
     raise TypeError(f"expected a Python number, got {kind.__name__}")

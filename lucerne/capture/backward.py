@@ -9,8 +9,9 @@ from typing import Any
 from lucerne.base import forks, notices
 from lucerne.base.numbers import Use
 from lucerne.capture import faults, wrappers
+from lucerne.capture.captured import Captured, Outcome
 from lucerne.capture.fake import CaptureError
-from lucerne.capture.trace import Captured, Outcome, Source
+from lucerne.capture.sources import Source
 from lucerne.capture.tree import rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta

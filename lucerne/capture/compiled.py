@@ -88,7 +88,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         latest = self.latest
-        seen = _state.call_level or _state.kernel_level or _state.special
+        seen = _state.seen
         if latest is not None and latest.flat == len(args) and not kwargs and not seen:
             try:
                 found = latest.quick(args)

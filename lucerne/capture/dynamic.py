@@ -16,23 +16,13 @@ from typing import Any
 
 from lucerne.base import shape as sh
 from lucerne.base.shape import Size
+from lucerne.capture.captured import Captured, Effect, Outcome
 from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.capture.looked import IS
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import Recorder
-from lucerne.capture.trace import (
-    ARGUMENT,
-    GRADIENT,
-    HELD,
-    TANGENT,
-    Capture,
-    Captured,
-    Effect,
-    Outcome,
-    Source,
-    Tracing,
-    Whole,
-)
+from lucerne.capture.sources import ARGUMENT, GRADIENT, HELD, TANGENT, Source
+from lucerne.capture.trace import Capture, Tracing, Whole
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.symbolic import Guards, SymInt, guarding, plain

@@ -15,6 +15,7 @@ from lucerne.base.numbers import GivenFloat
 from lucerne.capture import guard_code, wrappers
 from lucerne.capture.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne.capture.backward import Call, attach, used_up
+from lucerne.capture.captured import Captured, Outcome
 from lucerne.capture.reach import Reach
 from lucerne.capture.sources import (
     ARGUMENT,
@@ -27,7 +28,6 @@ from lucerne.capture.sources import (
     Source,
 )
 from lucerne.capture.sources import tensor_of as tensor_of
-from lucerne.capture.trace import Captured, Outcome
 from lucerne.capture.tree import LEAF, Kept, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta

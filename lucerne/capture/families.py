@@ -8,11 +8,12 @@ from typing import Any
 
 from lucerne.base.shape import wrap_dim
 from lucerne.capture import faults
+from lucerne.capture.captured import Captured
 from lucerne.capture.dynamic import Dims, Sized, SizedCapture, Symbols
 from lucerne.capture.entry import Guards
 from lucerne.capture.narrow import also
 from lucerne.capture.reach import Reach
-from lucerne.capture.trace import Capture, Captured, Whole
+from lucerne.capture.trace import Capture, Whole
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.symbols import SMALLEST
 from lucerne.tensor.base import TensorBase

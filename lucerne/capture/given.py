@@ -17,7 +17,8 @@ from typing import Any
 
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat
-from lucerne.capture.trace import CONSTANT, NUMBER, Captured
+from lucerne.capture.captured import Captured
+from lucerne.capture.sources import CONSTANT, NUMBER
 from lucerne.ir.graph import Value
 from lucerne.tensor.interop import bits
 

@@ -28,8 +28,7 @@ def written(
     """The text of the check, and the function made from it."""
     scope: dict[str, Any] = {
         "state": dispatch.state, "changes": Changes, "reach": reach,
-        "default_dtype": defaults.get_default_dtype,
-        "devices": defaults.DefaultDevice,
+        "defaults": defaults.DEFAULTS, "devices": defaults.DefaultDevice,
         "entered": entered, "missing": MISSING, "alike": alike,
         "content": content,
     }  # fmt: skip
@@ -76,16 +75,17 @@ def _switches(circumstances: tuple[Any, ...], scope: dict[str, Any]) -> list[str
     scope["dtype"], scope["device"] = dtype, device
     scope["chosen"] = None if device.type == HOST and device.index is None else device
     cast_is = (
-        "state.cast is not None"
+        "switches['cast'] is not None"
         if cast is None
-        else (f"state.cast is None or state.cast.number != {cast!r}")
+        else f"(cast := switches['cast']) is None or cast.number != {cast!r}"
     )
     return [
         "if changes.count != reach.seen_changes: return False",
-        f"if state._grad_enabled is not {grad!r} or state.inference is not {inference!r}: "
-        "return False",
+        "switches = state.__dict__",  # of this thread: asked for once
+        f"if switches['_grad_enabled'] is not {grad!r}: return False",
+        f"if switches['inference'] is not {inference!r}: return False",
         f"if {cast_is}: return False",
-        "if default_dtype() is not dtype: return False",
+        "if defaults.floating is not dtype: return False",
         "if (entered or devices.value is not chosen) and devices.get() != device: return False",
     ]
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne.capture.trace import ARGUMENT, CONSTANT, TANGENT, Captured, Source
+from lucerne.capture.captured import Captured
+from lucerne.capture.sources import ARGUMENT, CONSTANT, TANGENT, Source
 from lucerne.ir.graph import Graph
 from lucerne.transforms.partition import OUTPUT, Split, split
 

@@ -23,6 +23,7 @@ from lucerne.capture import breaks, counting, dump, faults, given, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
+from lucerne.capture.captured import Captured
 from lucerne.capture.counting import CounterError
 from lucerne.capture.entry import Entry, Guards
 from lucerne.capture.fake import CaptureError, NotYetError
@@ -37,9 +38,10 @@ from lucerne.capture.replay import setting_of
 from lucerne.capture.second import Again
 from lucerne.capture.segments import Segmented
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
+from lucerne.capture.sources import CONSTANT, KEY, NUMBER, TANGENT, Source
 from lucerne.capture.stored.store import Asked
 from lucerne.capture.through import Through
-from lucerne.capture.trace import CONSTANT, KEY, NUMBER, TANGENT, Capture, Captured, Source
+from lucerne.capture.trace import Capture
 from lucerne.capture.tree import rebuild
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta

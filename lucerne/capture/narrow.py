@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne.capture.captured import Captured
 from lucerne.capture.noted import Noted, inside, slot_names
 from lucerne.capture.places import InClass, Place, is_known_home
 from lucerne.capture.reach import CLOSED, Reach, has_hooks, is_module
 from lucerne.capture.slots import Table, Variable
-from lucerne.capture.trace import HELD, Captured
+from lucerne.capture.sources import HELD
 from lucerne.tensor.base import TensorBase
 
 _LISTED = 32

@@ -14,7 +14,7 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.capture.halves import constants_of, halves_of
-from lucerne.capture.trace import KEY, Source
+from lucerne.capture.sources import KEY, Source
 from lucerne.ir.graph import Graph
 from lucerne.ir.program import Program
 from lucerne.loops.notes import Apart, Notes, neighbours

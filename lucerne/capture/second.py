@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lucerne.capture.trace import Captured, Outcome, without_hooks
+from lucerne.capture.captured import Captured, Outcome
+from lucerne.capture.trace import without_hooks
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import state

@@ -27,6 +27,7 @@ from lucerne.capture.bytecode.hooks import INLINE, NATIVE, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine
 from lucerne.capture.bytecode.targets import python_function, target_of
 from lucerne.capture.callbacks import ApartError, BackwardCode
+from lucerne.capture.captured import Captured
 from lucerne.capture.decisions import decision_for, is_ours, user_place
 from lucerne.capture.effects import Written, replay, written
 from lucerne.capture.entry import Entry, Guards
@@ -36,7 +37,8 @@ from lucerne.capture.heap import Roots
 from lucerne.capture.looked import Looked
 from lucerne.capture.reach import Reach, is_module, is_optimizer
 from lucerne.capture.reads import Plan, Reads
-from lucerne.capture.trace import HELD, Capture, Captured
+from lucerne.capture.sources import HELD
+from lucerne.capture.trace import Capture
 from lucerne.capture.tracing import AgainError, Knowledge, Tracer
 from lucerne.capture.tree import flatten
 from lucerne.capture.versions import Versions

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne.base.given_ints import GivenInt
@@ -18,6 +17,7 @@ from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.base.where import naming_modules
 from lucerne.capture import wrappers
 from lucerne.capture.arriving import Arriving, feeding
+from lucerne.capture.captured import Captured, Effect, Outcome
 from lucerne.capture.fake import (
     CaptureError,
     NoBytes,
@@ -33,19 +33,20 @@ from lucerne.capture.process_state import quiet
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import Recorder
 from lucerne.capture.slots import Slot, States, counts_of, put_back, stored
-from lucerne.capture.sources import ARGUMENT as ARGUMENT
-from lucerne.capture.sources import CONSTANT as CONSTANT
-from lucerne.capture.sources import COVER as COVER
-from lucerne.capture.sources import GRADIENT as GRADIENT
-from lucerne.capture.sources import HELD as HELD
-from lucerne.capture.sources import INNER as INNER
-from lucerne.capture.sources import KEY as KEY
-from lucerne.capture.sources import NUMBER as NUMBER
-from lucerne.capture.sources import SLOT as SLOT
-from lucerne.capture.sources import TANGENT as TANGENT
-from lucerne.capture.sources import Source as Source
+from lucerne.capture.sources import (
+    ARGUMENT,
+    CONSTANT,
+    COVER,
+    GRADIENT,
+    HELD,
+    INNER,
+    NUMBER,
+    SLOT,
+    TANGENT,
+    Source,
+)
 from lucerne.capture.tree import flatten, rebuild
-from lucerne.ir.graph import Graph, Value
+from lucerne.ir.graph import Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.engine import gradient_parts, run_backward
 from lucerne.tensor.autograd.node import Edge, gradient_edge
@@ -53,87 +54,6 @@ from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of, plain_types
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
-
-
-@dataclass
-class Outcome:
-    """A tensor the function leaves behind: a reading of a result or of an input."""
-
-    of_input: bool
-    index: int
-    offset: int
-    """In elements of its own dtype, from the first of the root."""
-    meta: TensorMeta
-    itself: Source | None = None
-    """It is the very tensor object that was given there."""
-    requires_grad: bool = False
-    is_leaf: bool = False
-    """It requires a gradient though nothing it was computed from does."""
-    used_up: str = ""
-    """Why its backward pass can't run: it has run inside, or what it needs was written to."""
-    tangent: int | None = None
-    view_of: int | None = None
-    """Which of the leaves it is a view of: who writes to one writes to the other, and to its
-    history."""
-    value: Value | None = None
-    """Itself in the captured graph, where it is known."""
-    inference: bool = False
-    """It was made in inference mode, inside."""
-    feeds: bool = False
-    """Other results that need gradients were computed from it."""
-    subclass: tuple[type, dict[str, Any]] | None = None
-    """The class that it gets, and the attributes, if it is no plain tensor."""
-
-
-@dataclass
-class Effect:
-    """`owner.grad` becomes an outcome (None: is cleared). The owner is a source of a tensor."""
-
-    owner: Source
-    outcome: Any
-    """An Outcome, or a `wrappers.Wrapped`."""
-
-
-@dataclass
-class Captured:
-    """One captured call."""
-
-    graph: Graph
-    sources: list[Source]
-    roots: list[Value]
-    """Values of the memories that results are readings of, in order."""
-    fresh: frozenset[Value]
-    shape: Any
-    """Of the returned tree; leaves are outcomes or constants."""
-    leaves: list[Any]
-    effects: list[Effect]
-    facts: list[Fact]
-    """What was asked about tensors from outside besides their values: guards compare it."""
-    uses: list[Use]
-    forward_roots: int = 0
-    """How many of the roots belong to the results; the rest are gradients."""
-    gradients: list[Any] = field(default_factory=list)
-    """Joint graph: the gradient of each differentiable input, over the roots that follow."""
-    wanted: list[Source] = field(default_factory=list)
-    """Those inputs."""
-    stored: list[tuple[Slot, Any, int]] = field(default_factory=list)
-    """(slot that a call fills, shape of what it gets, the first of the leaves that are put there):
-    these leaves come after the returned ones."""
-    counted: list[tuple[Slot, Any]] = field(default_factory=list)
-    """(slot, number that a call puts there): what the function counts."""
-    checks: list[tuple[int, Callable[[], Exception]]] = field(default_factory=list)
-    """(leaf that must be false, what to raise if it is true)."""
-    covered: list[tuple[Source, Source, int, int]] = field(default_factory=list)
-    """(tensor, another one in the same memory, where that begins, bytes of the memory): one input
-    of the graph stands for both."""
-    recorded: list[Value] = field(default_factory=list)
-    """The inputs in the order in which the function came to them."""
-    backward_at: int = 0
-    """How many nodes there are before those of the backward pass."""
-    differentiated: list[Value] = field(default_factory=list)
-    """Joint graph: the values whose gradients the tangents are."""
-    backward_uses: list[Use] = field(default_factory=list)
-    """What user code in the backward pass took for granted."""
 
 
 class Tracing:

@@ -9,18 +9,12 @@ from typing import Any
 
 from lucerne.base.where import describe, place_of_error
 from lucerne.capture import Exporting
+from lucerne.capture.captured import Captured, Outcome
 from lucerne.capture.dynamic import SizedCapture
 from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.capture.reach import Reach
-from lucerne.capture.trace import (
-    ARGUMENT,
-    CONSTANT,
-    HELD,
-    Capture,
-    Captured,
-    Outcome,
-    Source,
-)
+from lucerne.capture.sources import ARGUMENT, CONSTANT, HELD, Source
+from lucerne.capture.trace import Capture
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export import generators

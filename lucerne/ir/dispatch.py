@@ -67,6 +67,8 @@ class State(threading.local):
         """Whether such code may do nothing but compute (see `call_inside`)."""
         self.special = 0
         """How many things are on that only the complete path knows (saved-tensor hooks, ...)."""
+        self.seen = False
+        """Whether some interpreter or one of these wants to see ops as they are called."""
 
     @property
     def grad_enabled(self) -> bool:
@@ -78,7 +80,9 @@ class State(threading.local):
         self._tell()
 
     def refresh(self) -> None:
-        self.active = bool(self.call_level or self.kernel_level or self.inference)
+        levels = bool(self.call_level or self.kernel_level)
+        self.active = levels or self.inference
+        self.seen = levels or self.special > 0
         self._tell()
 
     def _tell(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne.capture.captured import Outcome
 from lucerne.capture.entry import Entry, tensor_of
 from lucerne.capture.shadow.graphs import (
     alike,
@@ -24,7 +25,7 @@ from lucerne.capture.shadow.report import (
 )
 from lucerne.capture.shadow.stages import Rebuilt, rebuilt
 from lucerne.capture.shadow.state import Surroundings
-from lucerne.capture.trace import (
+from lucerne.capture.sources import (
     ARGUMENT,
     CONSTANT,
     COVER,
@@ -34,7 +35,6 @@ from lucerne.capture.trace import (
     NUMBER,
     SLOT,
     TANGENT,
-    Outcome,
     Source,
 )
 from lucerne.ir.graph import Graph, Node

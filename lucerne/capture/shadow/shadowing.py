@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import notices
+from lucerne.capture.captured import Outcome
 from lucerne.capture.entry import Entry, tensor_of
 from lucerne.capture.options import ACTIONS
 from lucerne.capture.reach import Reach
@@ -19,7 +20,7 @@ from lucerne.capture.shadow.nearness import Difference
 from lucerne.capture.shadow.observe import Observation, differences, facts, named_tensors, observed
 from lucerne.capture.shadow.report import Finding
 from lucerne.capture.shadow.state import Surroundings
-from lucerne.capture.trace import Capture, Outcome
+from lucerne.capture.trace import Capture
 from lucerne.capture.tree import flatten
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor.autograd.api import grad as gradients_of

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne import backends
+from lucerne.capture.captured import Captured
 from lucerne.capture.halves import Halves, constants_of, halves_of
 from lucerne.capture.replay import setting_of
-from lucerne.capture.trace import KEY, TANGENT, Captured, Source
+from lucerne.capture.sources import KEY, TANGENT, Source
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
 from lucerne.loops.lower import Lowering

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base.numbers import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
+from lucerne.capture.captured import Captured, Effect, Outcome
 from lucerne.capture.looked import GRADIENT_IS, Fact
 from lucerne.capture.reach import Reach, is_optimizer
 from lucerne.capture.slots import PLAIN, Slot
-from lucerne.capture.stored.programs import Reader, StaleError, Writer
-from lucerne.capture.stored.world import UnstorableError, World
-from lucerne.capture.trace import (
+from lucerne.capture.sources import (
     ARGUMENT,
     CONSTANT,
     COVER,
@@ -30,11 +29,10 @@ from lucerne.capture.trace import (
     NUMBER,
     SLOT,
     TANGENT,
-    Captured,
-    Effect,
-    Outcome,
     Source,
 )
+from lucerne.capture.stored.programs import Reader, StaleError, Writer
+from lucerne.capture.stored.world import UnstorableError, World
 from lucerne.capture.tree import LEAF
 from lucerne.ir import results
 from lucerne.ir.dispatch import unseen

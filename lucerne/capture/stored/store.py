@@ -37,15 +37,16 @@ from lucerne.base.device import entered
 from lucerne.base.folder import Cache
 from lucerne.capture import faults
 from lucerne.capture.backward import Joint
+from lucerne.capture.captured import Captured
 from lucerne.capture.entry import Entry, Guards, circumstances
 from lucerne.capture.lean import Lean
 from lucerne.capture.reach import Reach
+from lucerne.capture.sources import KEY, Source
 from lucerne.capture.stored import reads
 from lucerne.capture.stored.captures import CaptureReader, CaptureWriter, States, begin_states
 from lucerne.capture.stored.programs import StaleError, file_facts
 from lucerne.capture.stored.watch import Watch, digest_of_file, files_behind
 from lucerne.capture.stored.world import TooLargeError, UnstorableError, World
-from lucerne.capture.trace import KEY, Captured, Source
 from lucerne.ir import dispatch
 from lucerne.ir.lifetimes import check_places
 from lucerne.ir.program import Program
