@@ -40,7 +40,10 @@ _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
 
 
 class Recorder(Interpreter):
-    """`whole(op, args)` says whether a composite is one node of the graph (`whole.Composites`)."""
+    """`whole(op, args)` says whether a composite is one node of the graph (`whole.Composites`).
+
+    If it has an attribute `instead`, that is asked what to run in the place of an op.
+    """
 
     level = "kernel"
     captures = True
@@ -50,6 +53,7 @@ class Recorder(Interpreter):
     def __init__(self, whole: Any) -> None:
         self.graph = Graph()
         self.whole = whole
+        self.instead: Callable[[Op, tuple[Any, ...]], Any] | None = getattr(whole, "instead", None)
         self.outside: list[Any] = []
         """The tensor of each input of the graph."""
         self.origins: dict[tuple[Any, ...], Origin] = {}
@@ -341,6 +345,11 @@ class Recorder(Interpreter):
         if overrides.dispatching and python_dispatch.wanted(args):
             with self.active_again():  # the ops on what it wraps are what the graph holds
                 return python_dispatch.ask(op, args, out)
+        if self.instead is not None and out is None:
+            with self.active_again(), python_dispatch.below_modes():
+                result = self.instead(op, args)
+            if result is not NotImplemented:
+                return tuple(result) if isinstance(result, list) else result
         placed = tuple(
             tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
         )

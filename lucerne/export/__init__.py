@@ -1,5 +1,6 @@
 """`lucerne.export`: modules as graphs that run without their source."""
 
+from lucerne.capture.decompositions import default_decompositions as default_decompositions
 from lucerne.export.dims import Dim as Dim
 from lucerne.export.dims import dims as dims
 from lucerne.export.door import export as export
@@ -14,5 +15,3 @@ from lucerne.export.signature import InputKind as InputKind
 from lucerne.export.signature import InputSpec as InputSpec
 from lucerne.export.signature import OutputKind as OutputKind
 from lucerne.export.signature import OutputSpec as OutputSpec
-
-default_decompositions = dict

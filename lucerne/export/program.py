@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lucerne.base.forks import once
+from lucerne.capture.decompositions import warn_of_strangers
 from lucerne.capture.fake import fake_tensor
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.export import blueprint as bp
@@ -258,10 +259,13 @@ class ExportedProgram:
         return self.module().compiled(backend, mode)
 
     def run_decompositions(self, decomp_table: Any = None) -> ExportedProgram:
-        """The same program in primitives: composites are taken apart into the ops of their bodies.
+        """The same program with other ops: those of the functions in `decomp_table`.
 
-        `decomp_table` is PyTorch's and changes nothing here: bodies are those of the op table.
+        The table maps operators (`torch.ops.aten.silu.default`) to functions of the same arguments.
+        None is `default_decompositions()`: composites are taken apart into the ops of their bodies.
         """
+        if decomp_table is not None:
+            warn_of_strangers(decomp_table, exported=True)
         plan, module = self.plan, self.module()
         metas = {i.leaf: v.meta for v, i in zip(plan.graph.inputs, plan.inputs, strict=True)
                  if i.kind == bp.ARGUMENT}  # fmt: skip
@@ -269,7 +273,7 @@ class ExportedProgram:
             fake_tensor(metas[k]) if x is bp.TENSOR else x for k, x in enumerate(plan.in_leaves)
         ]
         args, kwargs = rebuild(plan.in_shape, iter(leaves))
-        recording = Recording(module, args, kwargs, apart=True)
+        recording = Recording(module, args, kwargs, apart=True, table=decomp_table)
         made = recording.blueprint(_dynamic(plan), plan.in_names)
         made.top_names, made.guards = plan.top_names, plan.guards
         for known in made.ranges.values():

@@ -10,6 +10,7 @@ from typing import Any
 from lucerne.base.where import describe, place_of_error
 from lucerne.capture import Exporting
 from lucerne.capture.captured import Captured, Outcome
+from lucerne.capture.decompositions import Decompositions
 from lucerne.capture.dynamic import SizedCapture
 from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.capture.reach import Reach
@@ -77,9 +78,12 @@ class Recording:
     """One module on its way to a blueprint."""
 
     def __init__(
-        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, apart: bool = False
-    ) -> None:
-        self.fn, self.whole = fn, Explicit(apart)
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, apart: bool = False,
+        table: Mapping[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """`apart`: in primitives; with a `table`, by its decompositions and no others."""
+        self.fn = fn
+        self.whole = Explicit(apart) if table is None else Decompositions(table, Explicit())
         self.leaves: list[Any] = []
         self.shape = flatten((args, kwargs), self.leaves)
         self.tensors: dict[tuple[str, str], Any] = {}

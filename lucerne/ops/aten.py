@@ -22,7 +22,8 @@ from lucerne.ops.softmax import _softmax_backward_data as _back_of_softmax
 _BOTH = ("Tensor", "Scalar")
 _OVERLOADS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"), _BOTH),
-    **dict.fromkeys(("remainder", "fmod", "floor_divide"), _BOTH),
+    **dict.fromkeys(("remainder", "fmod"), _BOTH),
+    "floor_divide": ("default", "Scalar"),
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "masked_fill", "lerp"), _BOTH),
     "pow": ("Tensor_Scalar", "Tensor_Tensor", "Scalar"),
     "sum": ("default", "dim_IntList"),
@@ -50,6 +51,11 @@ def _whole_softmax(input: Any, dim: int, half_to_float: bool = False) -> Any:
 
 def _whole_log_softmax(input: Any, dim: int, half_to_float: bool = False) -> Any:
     return op_.get("log_softmax").public(input, dim)
+
+
+def _indexed(input: Any, indices: Any) -> Any:
+    """`input[i, :, j]` with None for a whole dimension, as the dispatcher spells it."""
+    return input[tuple(slice(None) if i is None else i for i in indices)]
 
 
 def _converted_copy(input: Any, **options: Any) -> Any:
@@ -89,6 +95,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "_softmax": _whole_softmax,
     "_log_softmax": _whole_log_softmax,
     "_to_copy": _converted_copy,
+    "index": _indexed,
     "convolution_backward": _back_of_convolution,
     "_softmax_backward_data": _back_of_softmax,
     "_log_softmax_backward_data": _back_of_log_softmax,
@@ -287,6 +294,28 @@ def call_of(op: Op, args: tuple[Any, ...], out: Any) -> tuple[OpOverload, tuple[
     if packet is not None and "default" in packet.overloads():
         return packet.default, _shortened(op, args), {}
     return _internal(op), args, {}
+
+
+_OTHERWISE: dict[str, tuple[str, ...]] = {
+    "add2": ("add",), "sub2": ("sub",), "true_divide": ("div",), "pow2": ("pow",),
+    "batch_matmul": ("mm", "bmm", "matmul"), "filled": ("full",), "uninitialized": ("empty",),
+    "counted": ("arange",), "softmax": ("_softmax",), "log_softmax": ("_log_softmax",),
+    "cast": ("_to_copy",), "clone_as": ("clone",), "choose": ("where",), "silu_op": ("silu",),
+    "clamp_between": ("clamp",), "conv": ("convolution",), "alias": ("detach",),
+}  # fmt: skip
+"""Entries of `_CALLS` that have other names there."""
+
+
+def overloads_of(op: Op) -> list[OpOverload]:
+    """Every overload that a call of an entry of the table may be (`call_of`)."""
+    if op.host is not None:
+        return [call_of(op, (), None)[0]]
+    if op.qualified in _CALLS:
+        packets = [getattr(_space, name) for name in _OTHERWISE.get(op.name, (op.name,))]
+        return [getattr(p, over) for p in packets for over in p.overloads() if over != "out"]
+    packet = None if op.internal else _space_or_none(op.name)
+    known = packet is not None and "default" in packet.overloads()
+    return [packet.default if known else _internal(op)]
 
 
 def _space_or_none(name: str) -> Any:

@@ -7,9 +7,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.capture.decompositions import Decompositions, warn_of_strangers
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.one_ir import Traced, from_ir
+from lucerne.ir.op import Op
 from lucerne.tensor import api as lu
 
 
@@ -25,6 +27,7 @@ def make_fx(
     """A function that runs `f` on its arguments and returns the GraphModule of what was run.
 
     The graph holds what is executed below autograd, so a gradient taken inside `f` is part of it.
+    An op that `decomposition_table` names is replaced by what its function there does.
     Nothing is computed while tracing: values can't be looked at (`tracing_mode` is accepted for
     PyTorch's sake; its modes are one here). Composites are opened into primitives.
 
@@ -37,14 +40,24 @@ def make_fx(
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"tracing_mode must be real, fake or symbolic, received {tracing_mode!r}")
 
+    whole = None
+    if decomposition_table is not None:
+        warn_of_strangers(decomposition_table, exported=False)
+        whole = Decompositions(decomposition_table, _apart)
+
     @functools.wraps(f)
     def traced(*args: Any) -> GraphModule:
-        found = Traced(f, args, None)
+        found = Traced(f, args, whole)
         made = from_ir(found.graph, found.held, _names(f, args))
         _returns(made, found)
         return made
 
     return traced
+
+
+def _apart(op: Op, args: tuple[Any, ...]) -> bool:
+    """No composite is a node."""
+    return False
 
 
 def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
