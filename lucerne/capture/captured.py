@@ -38,6 +38,9 @@ class Outcome:
     """Itself in the captured graph, where it is known."""
     inference: bool = False
     """It was made in inference mode, inside."""
+    detached: bool = False
+    """It lies in the memory of an input but is no view of it: who writes to one writes to the
+    other, but not to its history."""
     feeds: bool = False
     """Other results that need gradients were computed from it."""
     subclass: tuple[type, dict[str, Any]] | None = None

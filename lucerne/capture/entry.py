@@ -535,9 +535,13 @@ class _Results:
         if not x.of_input:
             return make_tensor(base._storage, x.offset, x.meta)
         apart = x.tangent is not None and not base._needs_grad  # (all of an argument's memory)
-        if apart or (base._needs_grad and not x.requires_grad):
-            return make_tensor(base._storage, base._offset + x.offset, x.meta)
-        if x.meta.dtype is not base._meta.dtype:  # (none that needs a gradient, see `Capture`)
+        if x.detached:
+            base = base.detach()
+            if x.meta is base._meta and not x.offset:
+                return base
+        apart = apart or (base._needs_grad and not x.requires_grad)
+        # (with another dtype none needs a gradient, see `Capture`)
+        if apart or x.meta.dtype is not base._meta.dtype:
             start = base._offset * base._meta.dtype.itemsize // x.meta.dtype.itemsize
             return make_tensor(base._storage, start + x.offset, x.meta)
         with set_grad_enabled(_state.grad_enabled and not x.is_leaf):

@@ -428,7 +428,16 @@ class Capture:
         return Outcome(
             of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf,
             inference=t._storage.inference,
+            detached=of_input and itself is None and not self._is_view_of(t, first),
         )  # fmt: skip
+
+    def _is_view_of(self, t: Any, first: Any) -> bool:
+        """Whether a tensor in the memory of an input shares its history (not `x.t().detach()`)."""
+        if t._view is None:
+            return False
+        base = t._view.base
+        of_first = first._view is not None and base is first._view.base
+        return base is first or of_first or self._known_object(base) is not None
 
     def _is_covered(self, t: Any) -> bool:
         return id(self.recorder.root(t)[1]) in self.recorder.covers

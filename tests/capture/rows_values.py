@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import lucerne as torch
@@ -22,6 +23,35 @@ BITWISE = {"mode": "bitwise"}
 @row
 def plain() -> Scene:
     return Scene(lambda x, y: x * y + 1, [(data(3, 4), data(3, 4)), (data(3, 4), data(3, 4))])
+
+
+def written_after(alias: Callable[[Any], Any]) -> Row:
+    """What is returned lies in the memory of x; then x gets a history."""
+
+    def made() -> Scene:
+        given = [(data(3, 2),) for _ in range(3)]
+
+        def after(k: int, r: Any) -> Any:
+            given[k][0][0] = torch.ones((), requires_grad=True)
+            return r, r._is_view()
+
+        return Scene(alias, given, after=after)
+
+    return made
+
+
+ALIASES: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: x.t(),
+    "detached": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "detached_view": lambda x: x.t().detach(),
+    "view_of_detached": lambda x: x.detach()[1:],
+    "view_of_a_detached_view": lambda x: x.t().detach()[:1],
+}
+for _name, _alias in ALIASES.items():
+    _made = written_after(_alias)
+    _made.__name__ = f"{_name}_of_what_is_written_later"
+    row(_made)
 
 
 @row

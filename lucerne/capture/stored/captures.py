@@ -269,7 +269,7 @@ class CaptureWriter(Writer):
             itself = None if x.itself is None else self.source(x.itself)
             self.outcomes.append(
                 [x.of_input, x.index, x.offset, self.meta(x.meta), itself, x.requires_grad,
-                 x.is_leaf, x.used_up, x.tangent, x.view_of, x.feeds]
+                 x.is_leaf, x.used_up, x.tangent, x.view_of, x.detached, x.feeds]
             )  # fmt: skip
         return found
 
@@ -422,9 +422,9 @@ class CaptureReader(Reader):
         self, of_input: bool, index: int, offset: int, meta: int, itself: Any, *more: Any
     ) -> Outcome:
         source = None if itself is None else self.source(*itself)
-        *more_facts, feeds = more
+        *more_facts, detached, feeds = more
         made = Outcome(of_input, index, offset, self.metas[meta], source, *more_facts)
-        made.feeds = feeds
+        made.detached, made.feeds = detached, feeds
         return made
 
     def _use(self, text: str, kind: str, *rest: Any) -> Use:
