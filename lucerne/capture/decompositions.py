@@ -126,7 +126,8 @@ def checked(table: Mapping[Any, Any]) -> dict[OpOverload, Function]:
                 f"the decomposition of {key} must be a function of the operator's arguments, not "
                 f"{function!r}"
             )
-        packet = isinstance(key, OpOverloadPacket)
-        keys = [getattr(key, name) for name in key.overloads()] if packet else [key]
-        found.update(dict.fromkeys(keys, function))
+        if isinstance(key, OpOverloadPacket):
+            found.update({getattr(key, name): function for name in key.overloads()})
+        else:
+            found[key] = function
     return found

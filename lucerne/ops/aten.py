@@ -314,8 +314,9 @@ def overloads_of(op: Op) -> list[OpOverload]:
         packets = [getattr(_space, name) for name in _OTHERWISE.get(op.name, (op.name,))]
         return [getattr(p, over) for p in packets for over in p.overloads() if over != "out"]
     packet = None if op.internal else _space_or_none(op.name)
-    known = packet is not None and "default" in packet.overloads()
-    return [packet.default if known else _internal(op)]
+    if packet is None or "default" not in packet.overloads():
+        return [_internal(op)]
+    return [packet.default]
 
 
 def _space_or_none(name: str) -> Any:
