@@ -28,10 +28,12 @@ def _unnormalized(x: Tensor, size: int, align_corners: bool) -> Tensor:
     return ((x + 1) * size - 1) / 2
 
 
-def _clipped(x: Tensor, size: int) -> Tensor:
-    """Into the image; beyond and on its edge no gradient flows, as in torch."""
+def _clipped(x: Tensor, size: int, flat: bool) -> Tensor:
+    """Into the image; beyond and on its edge no gradient flows, as in torch. What is no number is
+    at the near edge of an image and at the far edge of a volume."""
     inside = (x > 0) & (x < size - 1)
-    return where(inside, x, where(x > 0, to_float(size - 1), 0.0).to(x.dtype))
+    beyond = x > 0 if flat else ~(x <= 0)
+    return where(inside, x, where(beyond, to_float(size - 1), 0.0).to(x.dtype))
 
 
 def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -47,13 +49,13 @@ def _reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
     return where(odd, span - extra, extra) + low
 
 
-def _padded(x: Tensor, size: int, padding: str, align_corners: bool) -> Tensor:
+def _padded(x: Tensor, size: int, padding: str, align_corners: bool, flat: bool) -> Tensor:
     """Positions outside the image brought where the padding mode says."""
     if padding == "border":
-        return _clipped(x, size)
+        return _clipped(x, size, flat)
     if padding == "reflection":
         edges = (0, 2 * (size - 1)) if align_corners else (-1, 2 * size - 1)
-        return _clipped(_reflected(x, *edges), size)
+        return _clipped(_reflected(x, *edges), size, flat)
     return x
 
 
@@ -70,14 +72,14 @@ def _cubic(t: Tensor) -> list[Tensor]:
 
 
 def _axis_taps(
-    x: Tensor, size: int, mode: str, padding: str, align: bool
+    x: Tensor, size: int, mode: str, padding: str, align: bool, flat: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Whole positions (float) of the taps along one dimension, and their weights."""
     if mode == "bicubic":  # padding applies to each tap's own position
         low = x.detach().floor()
-        places = [_padded(low + (k - 1), size, padding, align) for k in range(4)]
+        places = [_padded(low + (k - 1), size, padding, align, flat) for k in range(4)]
         return places, _cubic(x - low)
-    x = _padded(x, size, padding, align)
+    x = _padded(x, size, padding, align, flat)
     if mode == "nearest":
         # The zero keeps the grid in the graph: its gradient is zero, not absent.
         return [x.detach().round()], [x * 0 + 1]
@@ -96,14 +98,16 @@ def _linear_taps_back(g: Any, y0: Tensor, steps: Tensor) -> Tensor:
 
 
 @composite(internal=True, out=False, vjp={"x": _linear_taps_back})
-def linear_taps(x: Tensor, steps: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+def linear_taps(x: Tensor, steps: Tensor, last: Tensor, flat: bool) -> tuple[Tensor, Tensor]:
     """The two taps of positions (N, 1, P) along one dimension: whole places (N, 2, P), -1 outside
-    the image, and weights. `steps` is 0 and 1 as a column, `last` the last place in the image."""
+    the image, and weights, which are zero there (of an image, `flat`: or no number). `steps` is 0
+    and 1 as a column, `last` the last place in the image."""
     low = x.floor()
     place = low + steps
     inside = (place >= 0) & (place <= last)
     weight = choose(steps == 0, low + 1 - x, x - low)
-    return choose(inside, place, -1.0).to(dt.int64), choose(inside, weight, 0.0)
+    none = weight * 0 if flat else 0.0
+    return choose(inside, place, -1.0).to(dt.int64), choose(inside, weight, none)
 
 
 def _crossed_back(g: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,18 +121,20 @@ def crossed_taps(
     """Taps of some dimensions (N, T, 1, P) and of the next one (N, 1, t, P), together."""
     outside = (index < 0) | (places < 0)
     # No tap has the weight 0 already; naming it here makes one loop of both results.
-    return choose(outside, -1, index * size + places), choose(outside, 0.0, left * right)
+    weight = left * right
+    return choose(outside, -1, index * size + places), choose(outside, weight * 0, weight)
 
 
 def _linear(grid: Tensor, spatial: sh.Shape, padding: str, align: bool) -> tuple[Tensor, Tensor]:
     """`_taps` of the linear modes, in few kernels whose code does not depend on sizes."""
-    n, points = grid.shape[0], math.prod(grid.shape[1:-1])
+    n, points, flat = grid.shape[0], math.prod(grid.shape[1:-1]), len(spatial) == 2
     steps = counted(0, 1, 2, grid.dtype, grid.device).reshape(2, 1)
     index: Any = None
     for d, size in enumerate(spatial):
         x = grid.select(-1, len(spatial) - 1 - d).reshape(n, 1, points)
-        x = _padded(_unnormalized(x, size, align), size, padding, align)
-        places, weights = linear_taps(x, steps, filled((), size - 1, x.dtype, x.device, None))
+        x = _padded(_unnormalized(x, size, align), size, padding, align, flat)
+        last = filled((), size - 1, x.dtype, x.device, None)
+        places, weights = linear_taps(x, steps, last, flat)
         if index is None:
             index, weight = places, weights
             continue
@@ -150,16 +156,19 @@ def _taps(
     for d, size in enumerate(spatial):
         x = grid.select(-1, len(spatial) - 1 - d).reshape(n, 1, points)
         x = _unnormalized(x, size, align)
-        places, weights = (cat(parts, 1) for parts in _axis_taps(x, size, mode, padding, align))
+        taps = _axis_taps(x, size, mode, padding, align, len(spatial) == 2)
+        places, weights = (cat(parts, 1) for parts in taps)
         inside = (places >= 0) & (places <= size - 1)
-        weights, places = weights.masked_fill(~inside, 0), places.where(inside, 0.0).to(dt.int64)
+        if mode == "nearest":  # else a tap outside counts as zero times its weight: a nan stays
+            weights = weights.masked_fill(~inside, 0)
+        places = places.where(inside, 0.0).to(dt.int64)
         if index is None:
             index, weight, valid = places, weights, inside
             continue
-        taps = index.shape[1] * places.shape[1]
-        index = (index.unsqueeze(2) * size + places.unsqueeze(1)).reshape(n, taps, points)
-        weight = (weight.unsqueeze(2) * weights.unsqueeze(1)).reshape(n, taps, points)
-        valid = (valid.unsqueeze(2) & inside.unsqueeze(1)).reshape(n, taps, points)
+        whole = (n, index.shape[1] * places.shape[1], points)
+        index = (index.unsqueeze(2) * size + places.unsqueeze(1)).reshape(whole)
+        weight = (weight.unsqueeze(2) * weights.unsqueeze(1)).reshape(whole)
+        valid = (valid.unsqueeze(2) & inside.unsqueeze(1)).reshape(whole)
     return index.masked_fill(~valid, -1), weight
 
 

@@ -1,7 +1,7 @@
 """Sums over taps whose places and weights are tensors: what sampling at points is made of.
 
 Planes are flat: (N, C, S). Point `p` has the taps `index[n, :, p]` of its plane, each with a
-weight; an index of -1 is no tap. The three ops are each other's derivatives.
+weight; an index of -1 is no tap, and counts as zero. The three ops are each other's derivatives.
 """
 
 from __future__ import annotations

@@ -78,11 +78,13 @@ def even_parts(total: int, size: int) -> int:
     return -(-total // -(-total // size))
 
 
-def plan_gather(p: Gather, bias_step: int = 1, tail: Tail | None = None) -> Kernel | None:
+def plan_gather(
+    p: Gather, bias_step: int = 1, tail: Tail | None = None, mend: Kernel | None = None
+) -> Kernel | None:
     """The kernel of a convolution, or None when there are too many classes."""
     if math.prod(map(len, p.classes)) > MAX_CLASSES:
         return None
-    return GatherPlanner(p, SUMS[p.source.dtype], bias_step, tail).plan()
+    return GatherPlanner(p, SUMS[p.source.dtype], bias_step, tail).plan(mend)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class GatherPlanner:
         if self.after is not None:
             self.table.set(**self.after.words())
 
-    def plan(self) -> Kernel:
+    def plan(self, mend: Kernel | None) -> Kernel:
         p, plain = self.p, self.element.is_plain
         reads = layout_of(p.source)
         if plain and reads == CHANNELS and p.inside:
@@ -129,10 +131,10 @@ class GatherPlanner:
         self._buffers()
         self._jobs()
         self._kernels()
-        phases = [self._packing(), self._gathering()]
+        phases = [self._packing(mend is not None), self._gathering()]
         work = p.work * _NANOSECONDS_PER_PRODUCT
         tensors = 3 if p.bias else 2
-        return make_kernel(phases, self.table, self.space.used, tensors, work, given=self.given)
+        return make_kernel(phases, self.table, self.space.used, tensors, work, mend, self.given)
 
     # ---- sizes -------------------------------------------------------------------------------
 
@@ -277,7 +279,7 @@ class GatherPlanner:
                 found |= free_heights(i * r * c)
         return found
 
-    def _packing(self) -> Phase:
+    def _packing(self, watch: bool = False) -> Phase:
         p = self.p
         channels = pack.channels_at_once(p)
         parts = max(1, min(p.reduced // 16, 16 // (self.panels * p.groups)))
@@ -291,7 +293,7 @@ class GatherPlanner:
         self.table.set(REDUCED_BLOCKS=parts, REDUCED_BLOCK=part, PACKING_CHANNELS=channels)
         if pack.pack_way(p) in (pack.TAPS, pack.REDUCED):
             self.table.set(TRANSPOSE_W=transpose_code(self.element, self.sums))
-        return Phase(pack.pack_code(p, self.element), p.groups * self.panels * parts)
+        return Phase(pack.pack_code(p, self.element, watch), p.groups * self.panels * parts)
 
     def _gathering(self) -> Phase:
         return Phase(gather_code(self.way), self._tasks() * self.p.counts[0])

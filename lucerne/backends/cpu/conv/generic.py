@@ -19,8 +19,10 @@ from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt
 
 CONV, INPUT, WEIGHT = "conv", "conv_input", "conv_weight"
+Element = Callable[[list[Value]], list[Value]]
+Step = Callable[[Value, Any], list[Value]]
 _DIMS = "DHW"
-_NAMES = (
+NAMES = (
     "N GROUPS CHANNELS OUTPUTS B_STEP "  # channels and outputs of one group
     + " ".join(f"{a}_{d}" for a in "XWY" for d in ("0", "1", *_DIMS))  # strides
     + " "
@@ -31,7 +33,7 @@ _NAMES = (
 
 
 @dataclass(frozen=True)
-class _Number:
+class Number:
     """A number of some dtype as its parts: one, or real and imaginary."""
 
     dtype: dt.dtype
@@ -82,10 +84,18 @@ def plan_generic(
         return None
     bias = bias_step is not None
     key = ("conv.generic", op, x.dtype.name, bias)
-    task = task_code(key, lambda m: _Writer(m, op, _Number(x.dtype), bias).write())
-    table = Table(_NAMES)
+    task = task_code(key, lambda m: Writer(m, op, Number(x.dtype), bias).write())
+    table = described(x, w, y, s, bias_step or 0)
+    result = {CONV: y, INPUT: x, WEIGHT: w}[op]
+    chunks = result.shape[0] * result.shape[1]
+    return make_kernel([Phase(task, chunks)], table, 0, 2 + bias, work=0.0)
+
+
+def described(x: Array, w: Array, y: Array, s: Setting, bias_step: int) -> Table:
+    """The three arrays in a table."""
+    table = Table(NAMES)
     table.set(N=x.shape[0], GROUPS=s.groups, CHANNELS=w.shape[1], OUTPUTS=w.shape[0] // s.groups)
-    table.set(B_STEP=bias_step or 0)
+    table.set(B_STEP=bias_step)
     for letter, a in zip("XWY", (x, w, y), strict=True):
         words = zip(("0", "1", *_DIMS), a.strides, strict=True)
         table.set(**{f"{letter}_{d}": stride for d, stride in words})
@@ -93,21 +103,19 @@ def plan_generic(
         table.set(**{f"IN_{d}": x.space[i], f"TAPS_{d}": w.space[i], f"OUT_{d}": y.space[i]})
         table.set(**{f"STRIDE_{d}": s.stride[i], f"PAD_{d}": s.padding[i]})
         table.set(**{f"STEP_{d}": s.dilation[i]})
-    result = {CONV: y, INPUT: x, WEIGHT: w}[op]
-    chunks = result.shape[0] * result.shape[1]
-    return make_kernel([Phase(task, chunks)], table, 0, 2 + bias, work=0.0)
+    return table
 
 
-class _Writer:
+class Writer:
     """Writes `task`: all positions of the result at (chunk / channels, chunk % channels)."""
 
-    def __init__(self, m: Module, op: str, number: _Number, bias: bool) -> None:
+    def __init__(self, m: Module, op: str, number: Number, bias: bool) -> None:
         self.m, self.op, self.number, self.bias = m, op, number, bias
 
     def write(self) -> None:
         with self.m.function("task", TASK) as f:
             place, chunk, _ = f.args
-            self.f, self.c = f, Context(f, place, _NAMES)
+            self.f, self.c = f, Context(f, place, NAMES)
             {CONV: self._conv, INPUT: self._input, WEIGHT: self._weight}[self.op](chunk)
 
     # ---- the three ops -----------------------------------------------------------------------
@@ -132,9 +140,9 @@ class _Writer:
 
                 return self._sum_over("TAPS", tap, total)
 
-            return self._loop(c.CHANNELS, add, self._start(o))
+            return self._channels(c.CHANNELS, add, self._start(o))
 
-        self._each("OUT", lambda at: self._put(element(at), self._index("Y", n, o, at)))
+        self._each("OUT", lambda at: self._settle(at, element, self._index("Y", n, o, at)))
 
     def _input(self, chunk: Value) -> None:
         c = self.c
@@ -157,9 +165,9 @@ class _Writer:
 
                 return self._sum_over("TAPS", tap, total)
 
-            return self._loop(c.OUTPUTS, add, self._start(channel))
+            return self._channels(c.OUTPUTS, add, self._start(channel))
 
-        self._each("IN", lambda at: self._put(element(at), self._index("X", n, channel, at)))
+        self._each("IN", lambda at: self._settle(at, element, self._index("X", n, channel, at)))
 
     def _weight(self, chunk: Value) -> None:
         c = self.c
@@ -235,6 +243,14 @@ class _Writer:
     def _put(self, total: list[Value], at: Value) -> None:
         self.number.store(self.f, total, self.c.out, at)
 
+    def _settle(self, at: list[Value], element: Element, index: Value) -> None:
+        """The element of the result at a position."""
+        self._put(element(at), index)
+
+    def _channels(self, count: Value, add: Step, start: list[Value]) -> list[Value]:
+        """`add` for every channel that is summed."""
+        return self._loop(count, add, start)
+
     def _when(
         self, condition: Value, make: Callable[[], list[Value]], other: list[Value]
     ) -> list[Value]:
@@ -244,9 +260,7 @@ class _Writer:
             branch.give(*other)
         return branch.results
 
-    def _loop(
-        self, count: Value, step: Callable[[Value, Any], list[Value]], total: list[Value]
-    ) -> list[Value]:
+    def _loop(self, count: Value, step: Step, total: list[Value]) -> list[Value]:
         with self.f.loop(0, count, 1, total) as loop:
             loop.next(*step(loop.index, loop.carried))
         return loop.results

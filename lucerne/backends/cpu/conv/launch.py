@@ -11,6 +11,7 @@ the flag of the context, and when all phases are over the spare kernel does ever
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,8 @@ _EXTRA = 8
 MAX_EXTRA = 8
 _CONTEXT_BYTES = (_EXTRA + MAX_EXTRA) * 8
 _SPARE = ("ENTRY", "WORDS", "AT")
-"""Of a spare kernel: its address, how many fixed words it has, where they stand in the table."""
+"""Of a spare kernel: its address, how many fixed words it has, the address of those: in a block
+they would be carried along in every call."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +170,18 @@ def make_kernel(
     listed = table.words()
     key = ("conv.entry", given.operands, given.extra, spare is not None)
     entry = compiled(key, lambda m: _write_entry(m, given, spare is not None))["entry"]
+    kept: tuple[Any, ...] = ()
     if spare is not None:
         assert (spare.outputs, spare.tensors) == (1, tensors), "another call"
-        head += [spare.entry, len(spare.extra), len(listed)]
-        listed += spare.extra
+        fixed = (ctypes.c_int64 * len(spare.extra))(*spare.extra)
+        kept = (fixed, *spare.kept)
+        head += [spare.entry, len(spare.extra), ctypes.addressof(fixed)]
         workspace = max(workspace, spare.workspace + (spare.words * 8 + 63) // 64 * 64)
-    return Kernel(
+    made = Kernel(
         entry, 1, tensors, extra=[*head, *listed], workspace=workspace + _CONTEXT_BYTES, work=work
     )
+    made.kept = kept
+    return made
 
 
 def _write_entry(m: Module, call: Given, has_spare: bool) -> None:
@@ -200,20 +206,20 @@ def _write_entry(m: Module, call: Given, has_spare: bool) -> None:
         if has_spare:
             flag = f.atomic_load(I64, f.at(space, _FLAG * 8), "monotonic")
             with f.if_(f.compare("ne", flag, 0)):
-                _call_spare(f, f.at(head, _HEAD * 8), table, given, inside)
+                _call_spare(f, f.at(head, _HEAD * 8), given, inside)
         f.ret(0)
 
 
-def _call_spare(f: Function, spare: Value, table: Value, given: list[Value], space: Value) -> None:
+def _call_spare(f: Function, spare: Value, given: list[Value], space: Value) -> None:
     """Call the spare kernel; its block stands in the workspace, the rest of which is its own."""
     entry = f.word(spare, _SPARE.index("ENTRY"), PTR)
-    count, at = (f.word(spare, _SPARE.index(name)) for name in ("WORDS", "AT"))
+    count, fixed = f.word(spare, _SPARE.index("WORDS")), f.word(spare, _SPARE.index("AT"), PTR)
     block = space
     own = f.at(block, ((count + (len(given) + 1)) * 8 + 63) & -64)
     for i, pointer in enumerate([*given, own]):
         f.store(pointer, f.at(block, i * 8))
     rest = f.at(block, (len(given) + 1) * 8)
-    f.copy_bytes(rest, f.at(table, at * 8), count * 8)
+    f.copy_bytes(rest, fixed, count * 8)
     f.call_at(entry, I64, [block])
 
 

@@ -40,10 +40,11 @@ def channels_at_once(p: Gather) -> int:
     return max(1, TAPS_AT_ONCE // taps) if p.w_reduced == taps else 1
 
 
-def pack_code(p: Gather, element: Element) -> int:
+def pack_code(p: Gather, element: Element, watch: bool) -> int:
+    """`watch`: the flag of the context tells of a weight that is not finite."""
     way, bias = pack_way(p), p.bias
-    key = ("conv.pack", way, bias, element.dtype.name, element.compute.name)
-    return task_code(key, lambda m: PackWriter(m, way, bias, element).write())
+    key = ("conv.pack", way, bias, element.dtype.name, element.compute.name, watch)
+    return task_code(key, lambda m: PackWriter(m, way, bias, element, watch).write())
 
 
 class PackWriter:
@@ -51,8 +52,11 @@ class PackWriter:
 
     names, tap = GATHER, TAP
 
-    def __init__(self, m: Module, way: str, bias: bool, element: Element) -> None:
+    def __init__(
+        self, m: Module, way: str, bias: bool, element: Element, watch: bool = False
+    ) -> None:
         self.m, self.way, self.bias, self.element = m, way, bias, element
+        self.watch = watch
         self.compute = element.compute
         self.n = lanes_of(self.compute)
         self.width = VECTORS * self.n
@@ -80,6 +84,27 @@ class PackWriter:
 
     def finish(self) -> None:
         """After all channels of a chunk: a packing of another kind goes on from here."""
+        if self.watch:
+            self._look()
+
+    def _look(self) -> None:
+        """Raise the flag if a weight is not finite: it times zero is no zero."""
+        f, vector = self.f, self.compute.vector(self.n)
+        masks = [f.low_mask(self.lanes - j * self.n, self.n) for j in range(VECTORS)]
+        with f.loop(0, self.c.TAPS, 1, [f.zero(vector)] * VECTORS) as taps:
+            row = self._target(taps.index, self.begin)
+            with f.loop(self.begin, self.end, 1, [row, *taps.carried]) as q:
+                row, *sums = q.carried
+                places = [f.at(row, j * self.n, self.compute) for j in range(VECTORS)]
+                seen = [
+                    f.fma(f.masked_load(vector, place, mask), f.zero(vector), total)
+                    for place, mask, total in zip(places, masks, sums, strict=True)
+                ]
+                q.next(f.at(row, self.width, self.compute), *seen)
+            taps.next(*q.results[1:])
+        for total in taps.results:
+            with f.if_(f.fold("or", f.compare("uno", total, total))):
+                f.atomic_store(f.constant(1), self.c.flag, "monotonic")
 
     def _start(self, channel: Value) -> None:
         """The bias of this panel's channels (zeros without one)."""

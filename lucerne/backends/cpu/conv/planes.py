@@ -56,7 +56,9 @@ def suits(p: Gather, layouts: set[str]) -> bool:
     return p.lanes <= most and p.reduced * spread <= 16 * most
 
 
-def plan_planes(p: Gather, geometry: Any, element: Element, bias_step: int) -> Kernel:
+def plan_planes(
+    p: Gather, geometry: Any, element: Element, bias_step: int, mend: Kernel | None = None
+) -> Kernel:
     """`geometry(rows, cols)` says how planes lie flat for a block of so many outputs."""
     x, y, size = p.source, p.target, element.compute.size
     _, high, wide = y.space
@@ -82,12 +84,15 @@ def plan_planes(p: Gather, geometry: Any, element: Element, bias_step: int) -> K
         nbytes = (count * size + 127) // 64 * 64
         table.set(**{name: space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
     key = (element.dtype.name, element.compute.name)
-    pack = task_code(("conv.planes.pack", *key, p.bias), lambda m: _write_pack(m, element, p.bias))
+    watch = mend is not None
+    pack = task_code(
+        ("conv.planes.pack", *key, p.bias, watch), lambda m: _write_pack(m, element, p.bias, watch)
+    )
     task = task_code(("conv.planes", *key), lambda m: _Writer(m, element).write())
     chunks = x.shape[0] * p.groups * y.space[0] * table.values["ROW_BLOCKS"]
     phases = [Phase(pack, p.groups), Phase(task, chunks)]
     work = math.prod(y.shape) * p.reduced * taps * _NANOSECONDS_PER_PRODUCT
-    return make_kernel(phases, table, space.used, 3 if p.bias else 2, work)
+    return make_kernel(phases, table, space.used, 3 if p.bias else 2, work, mend)
 
 
 def tap_offsets(taps: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
@@ -96,7 +101,7 @@ def tap_offsets(taps: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
     return [i * x + j * y + k * z for i in range(a) for j in range(b) for k in range(c)]
 
 
-def _write_pack(m: Module, element: Element, bias: bool) -> None:
+def _write_pack(m: Module, element: Element, bias: bool, watch: bool) -> None:
     """Chunk: a group. Every output channel's weights in the order of the offsets, then its bias."""
     compute = element.compute
     with m.function("task", TASK) as f:
@@ -111,6 +116,10 @@ def _write_pack(m: Module, element: Element, bias: bool) -> None:
                 at = at + f.load(I64, c.word_at(c.TAP_LIST + tap.index))
                 v = element.load(f, element.at(f, source, at))
                 f.store(v, f.at(target, q.index * c.TAPS + tap.index, compute))
+                if watch:
+                    nothing = v - v  # unless it is infinite, or no number
+                    with f.if_(f.compare("uno", nothing, nothing)):
+                        f.atomic_store(f.constant(1), c.flag, "monotonic")
             start = f.zero(compute)
             if bias:
                 start = element.load(f, element.at(f, c.third, channel * c.B_STEP))

@@ -19,6 +19,7 @@ from lucerne.backends.cpu.conv import depthwise, generic, planes, pointwise
 from lucerne.backends.cpu.conv.depthwise_weight import plan_channels_weight
 from lucerne.backends.cpu.conv.flat import Geometry, conv_geometry, input_geometry
 from lucerne.backends.cpu.conv.gather_plan import SUMS, Tail, plan_gather
+from lucerne.backends.cpu.conv.mend import plan_mend
 from lucerne.backends.cpu.conv.padded import CHANNELS, layout_of
 from lucerne.backends.cpu.conv.planes_weight import plan_planes_weight
 from lucerne.backends.cpu.conv.problem import (
@@ -37,6 +38,10 @@ from lucerne.backends.cpu.conv.tiled_weight_plan import suits as weight_suits
 from lucerne.backends.cpu.conv.weight_plan import plan_weight
 from lucerne.backends.cpu.emit.tiles import Element
 from lucerne.backends.cpu.runtime.kernel import Kernel
+
+Mend = Callable[[bool], Kernel]
+"""Makes what computes anew where a weight that is not finite met a zero that is not there; told
+whether there are some between the elements too."""
 
 
 def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None) -> Kernel | None:
@@ -73,7 +78,9 @@ def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None
     """`conv_input`: y and w to x."""
     if _is_plain(x, w, y):
         problem = input_gather(y, w, x, s, bias_step is not None)
-        found = _gathering(problem, partial(input_geometry, w.space, s), bias_step or 0)
+        spread = partial(input_geometry, w.space, s)
+        mend = partial(plan_mend, generic.INPUT, x, w, y, s, bias_step)
+        found = _gathering(problem, spread, bias_step or 0, mend)
         if found is not None:
             return found
     return generic.plan_generic(generic.INPUT, x, w, y, s, bias_step)
@@ -107,18 +114,21 @@ def _is_plain(x: Array, w: Array, y: Array) -> bool:
 
 
 def _gathering(
-    p: Gather, geometry: Callable[[int, int], Geometry], bias_step: int
+    p: Gather, geometry: Callable[[int, int], Geometry], bias_step: int, mend: Mend | None = None
 ) -> Kernel | None:
     element = Element(p.source.dtype, SUMS[p.source.dtype])
     layouts = {layout_of(p.source), layout_of(p.target)}
     if depthwise.suits(p) and layouts == {CHANNELS}:
         return depthwise.plan_channels(p, element, bias_step)
     if planes.suits(p, layouts):
-        return planes.plan_planes(p, geometry, element, bias_step)
+        holes = p.step != (1, 1, 1)
+        again = mend(holes) if mend and (holes or not p.inside) else None
+        return planes.plan_planes(p, geometry, element, bias_step, again)
     flat = flattened(p)
     if _pixels_in_lanes(flat):
         return pointwise.plan_pointwise(flat, element, bias_step)
-    return _channels_in_lanes(flat, bias_step)
+    again = mend(False) if mend and not flat.inside else None
+    return _channels_in_lanes(flat, bias_step, mend=again)
 
 
 def _pixels_in_lanes(flat: Gather) -> bool:
@@ -127,7 +137,9 @@ def _pixels_in_lanes(flat: Gather) -> bool:
     return plain and pointwise.suits(flat) and not tiled_suits(flat)
 
 
-def _channels_in_lanes(p: Gather, bias_step: int, tail: Tail | None = None) -> Kernel | None:
+def _channels_in_lanes(
+    p: Gather, bias_step: int, tail: Tail | None = None, mend: Kernel | None = None
+) -> Kernel | None:
     """By tiles where they pay, with the vector engine for what they can't do."""
-    plain = plan_gather(p, bias_step, tail)
+    plain = plan_gather(p, bias_step, tail, mend)
     return plan_tiled(p, bias_step, plain, tail) if tiled_suits(p) else plain

@@ -44,10 +44,10 @@ def tiled_code(way: Way, parts: int) -> int:
     return task_code(("conv.tiled", *way.key, parts), lambda m: _TiledWriter(m, way, parts).write())
 
 
-def tiled_pack_code(p: Gather, element: Element, parts: int) -> int:
+def tiled_pack_code(p: Gather, element: Element, parts: int, watch: bool) -> int:
     way, bias = pack_way(p), p.bias
-    key = ("conv.tiled.pack", way, bias, element.dtype.name, parts)
-    return task_code(key, lambda m: _TiledPack(m, way, bias, element, parts).write())
+    key = ("conv.tiled.pack", way, bias, element.dtype.name, parts, watch)
+    return task_code(key, lambda m: _TiledPack(m, way, bias, element, parts, watch).write())
 
 
 class _TiledPack(PackWriter):
@@ -55,8 +55,10 @@ class _TiledPack(PackWriter):
 
     names, tap = TILED, TILED_TAP
 
-    def __init__(self, m: Module, way: str, bias: bool, element: Element, parts: int) -> None:
-        super().__init__(m, way, bias, element)
+    def __init__(
+        self, m: Module, way: str, bias: bool, element: Element, parts: int, watch: bool
+    ) -> None:
+        super().__init__(m, way, bias, element, watch)
         self.parts = parts
 
     def finish(self) -> None:
@@ -85,7 +87,7 @@ class _TiledPack(PackWriter):
                     wrong = split.pair(a, b, place, 2 * TILE, wrong)
                 pair.next(f.at(line, step * 2), wrong)
             taps.next(pair.results[1])
-        if self.parts > 1:
+        if self.watch:
             split.tell(taps.results[0], c.flag)
 
     def _by_taps(self) -> None:

@@ -117,7 +117,7 @@ class _TiledPlanner(GatherPlanner):
         self._parts()
         self._jobs()
         self._sums()
-        phases = [self._packing(), self._gathering()]
+        phases = [self._packing(spare is not None), self._gathering()]
         work = p.work * _NANOSECONDS_PER_PRODUCT[self.parts]
         tensors = 3 if p.bias else 2
         return make_kernel(phases, self.table, self.space.used, tensors, work, spare, self.given)
@@ -241,7 +241,7 @@ class _TiledPlanner(GatherPlanner):
 
     # ---- code --------------------------------------------------------------------------------
 
-    def _packing(self) -> Phase:
+    def _packing(self, watch: bool = False) -> Phase:
         p = self.p
         channels = DEPTH if p.w_reduced == math.prod(p.taps) else 1
         # Rows of lanes: for every tap of the weights, and a tap may serve no class or several.
@@ -252,7 +252,7 @@ class _TiledPlanner(GatherPlanner):
         self.table.set(REDUCED_BLOCKS=parts, REDUCED_BLOCK=DEPTH, PACKING_CHANNELS=channels)
         if pack.pack_way(p) in (pack.TAPS, pack.REDUCED):
             self.table.set(TRANSPOSE_W=transpose_code(self.element, self.sums))
-        task = tiled_pack_code(p, self.element, self.parts)
+        task = tiled_pack_code(p, self.element, self.parts, watch)
         return Phase(task, p.groups * self.panels * parts)
 
     def _gathering(self) -> Phase:
