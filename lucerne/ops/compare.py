@@ -232,11 +232,6 @@ def allclose(
 @front(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements, as a Python bool."""
-    if input.dtype is not other.dtype:
-        raise RuntimeError(
-            f"Expected object of data type {input.dtype} but got data type {other.dtype} for "
-            "argument 'other'"
-        )
     return input.shape == other.shape and bool((input == other).all())
 
 

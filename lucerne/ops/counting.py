@@ -178,9 +178,22 @@ def _finite_range(name: str, input: Tensor, low: float, high: float) -> tuple[fl
     return low, high
 
 
-def _check_histogram(name: str, input: Tensor, *allowed: dt.dtype) -> None:
+def _check_histogram(name: str, input: Tensor, bins: Any = (), weight: Any = None) -> None:
     if not input.is_floating_point():
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
+    for d, edges in enumerate(bins):
+        if hasattr(edges, "_meta") and edges.dtype is not input.dtype:
+            raise RuntimeError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but "
+                f"got input with dtype {input.dtype} and bins for dimension {d} with dtype "
+                f"{edges.dtype}"
+            )
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor "
+            f"should have the same dtype, but got input({input.dtype}), and "
+            f"weight({weight.dtype})"
+        )
 
 
 @composite(method=True, vjp={}, out="exact", oracle=lambda input, bins, min, max: np.histogram(
@@ -294,7 +307,7 @@ def histogram(
     >>> lucerne.histogram(lucerne.tensor([1.0, 2.0, 1.0]), bins=2, range=(0.0, 3.0)).hist
     tensor([2., 1.])
     """
-    _check_histogram("histogramdd", input)
+    _check_histogram("histogramdd", input, [bins], weight)
     points = input.detach().reshape(-1, 1)
     ranges = _column_ranges("histogram", points, range) if not hasattr(bins, "_meta") else [(0, 0)]
     return histogram_over(points, _edges(points, bins, *ranges[0]), weight, density, out=out)
@@ -316,7 +329,7 @@ def histogramdd(
     density: bool = False,
 ) -> Any:
     """Histogram over several dimensions: the last dimension of `input` holds coordinates."""
-    _check_histogram("histogramdd", input)
+    _check_histogram("histogramdd", input, [] if isinstance(bins, int) else bins, weight)
     if input.ndim < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
     count = input.shape[-1]

@@ -151,38 +151,49 @@ def _lengths(values: Any, like: Tensor, name: str, batch: int) -> Tensor:
     return values
 
 
-def _longest(given: Any, lengths: Tensor) -> int | None:
-    """The largest of the lengths; None: they are computed by a function that is being captured."""
+def _known(given: Any, lengths: Tensor) -> list[int] | None:
+    """The lengths; None: they are computed by a function that is being captured."""
     if not hasattr(given, "_meta"):
-        return max(map(int, given), default=0)
-    if recording():
-        return None
-    return int(lengths.max()) if lengths.shape[0] else 0
+        return list(map(int, given))
+    return None if recording() else lengths.tolist()
+
+
+_WHERE = "(while checking arguments for ctc_loss_allocate_outputs)"
+
+
+def _check_targets(targets: Tensor, lengths: Tensor, known: list[int] | None) -> None:
+    """Rows must be long enough, labels one after another as many as the lengths say."""
+    if targets.ndim == 2:
+        size, need = targets.shape[1], max(known or [0])
+        wrong = (lengths > size).any() if known is None else need > size
+        wanted = f"at least {need} at dimension 1"
+    else:
+        size, need = targets.shape[0], sum(known or [])
+        wrong = lengths.sum() != size if known is None else need != size
+        wanted = f"{need} at dimension 0"
+    if known is None:
+        text = f"targets have the size {size}, which their lengths do not fit"
+        raise_if(wrong, lambda: RuntimeError(f"{text} {_WHERE}"))
+    elif wrong:
+        raise RuntimeError(
+            f"Expected tensor to have size {wanted}, but got size {size} for argument #2 'targets' "
+            f"{_WHERE}"
+        )
 
 
 def _padded_targets(
-    targets: Tensor, lengths: Tensor, longest: int | None, batch: int, labels: int
+    targets: Tensor, lengths: Tensor, known: list[int] | None, batch: int, labels: int
 ) -> Tensor:
     """Targets as (batch, longest), from rows or from one after another.
 
     With a length that isn't known the rows are as long as they can be: what stands behind their
     ends counts for nothing, whatever label is put there.
     """
-    if longest is None and targets.ndim == 2:
-        raise_if(
-            (lengths > targets.shape[1]).any(),
-            lambda: RuntimeError(f"target_lengths are at most {targets.shape[1]} for these rows"),
-        )
+    _check_targets(targets, lengths, known)
+    if known is None and targets.ndim == 2:
         return targets.to(dt.int64).clamp(0, labels - 1)
-    if longest is None:
-        longest = targets.shape[0]
+    longest = targets.shape[0] if known is None else max(known, default=0)
     if targets.ndim == 2:
-        if targets.shape[1] < longest:
-            raise RuntimeError(
-                f"Expected tensor to have size at least {longest} at dimension 1, but got size "
-                f"{targets.shape[1]} for argument #2 'targets' (while checking arguments for "
-                "ctc_loss_cpu)"
-            )
         return targets.to(dt.int64).narrow(1, 0, longest)
     starts = lengths.cumsum(0) - lengths
     places = starts.unsqueeze(1) + _arange(longest, targets.device)
@@ -191,16 +202,18 @@ def _padded_targets(
     return index_nd(targets.to(dt.int64), (places.clamp(max=targets.shape[0] - 1),))
 
 
-def _check_ctc(log_probs: Tensor, lengths: Tensor, longest: int | None, blank: int) -> None:
-    frames, _, labels = log_probs.shape
-    if not 0 <= blank < labels:
-        raise RuntimeError("blank must be in label range")
-    text = f"Expected input_lengths to have value at most {frames}"
-    where = "(while checking arguments for ctc_loss_allocate_outputs)"
-    if longest is None:
-        raise_if((lengths > frames).any(), lambda: RuntimeError(f"{text} {where}"))
-    elif longest > frames:
-        raise RuntimeError(f"{text}, but got value {longest} {where}")
+def _check_lengths(name: str, lengths: Tensor, known: list[int] | None, most: int | None) -> None:
+    text = f"Expected {name} to have value at"
+    if known is None:
+        wrong = lengths < 0 if most is None else (lengths < 0) | (lengths > most)
+        limit = "least 0" if most is None else f"least 0 and at most {most}"
+        raise_if(wrong.any(), lambda: RuntimeError(f"{text} {limit} {_WHERE}"))
+        return
+    for n in known:
+        if n < 0:
+            raise RuntimeError(f"{text} least 0, but got value {n} {_WHERE}")
+        if most is not None and n > most:
+            raise RuntimeError(f"{text} most {most}, but got value {n} {_WHERE}")
 
 
 @front(namespace=FUNCTIONAL)
@@ -229,9 +242,12 @@ def ctc_loss(
     batch = log_probs.shape[1]
     frames = _lengths(input_lengths, log_probs, "input_lengths", batch)
     lengths = _lengths(target_lengths, log_probs, "target_lengths", batch)
-    _check_ctc(log_probs, frames, _longest(input_lengths, frames), blank)
-    longest = _longest(target_lengths, lengths)
-    rows = _padded_targets(targets, lengths, longest, batch, log_probs.shape[2])
+    if not 0 <= blank < log_probs.shape[2]:
+        raise RuntimeError("blank must be in label range")
+    known = _known(target_lengths, lengths)
+    _check_lengths("input_lengths", frames, _known(input_lengths, frames), log_probs.shape[0])
+    _check_lengths("target_lengths", lengths, known, None)
+    rows = _padded_targets(targets, lengths, known, batch, log_probs.shape[2])
     loss = ctc_alignments(log_probs, rows, frames, lengths, blank)[0]
     if zero_infinity:
         loss = loss.masked_fill(loss == float("inf"), 0)

@@ -10,6 +10,7 @@ import numpy as np
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import raise_if
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import decompositions as dc
@@ -31,6 +32,10 @@ _QR = named("qr", "Q R")
 _GEQRF = named("geqrf", "a tau")
 _LU_INFO = named("_lu_with_info", "LU pivots info")
 _LU_UNPACK = named("lu_unpack", "P L U")
+_BAD_PIVOTS = (
+    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive. Did you properly pass "
+    "the result of lu_factor?"
+)
 _TRIANGULAR = named("triangular_solve", "solution cloned_coefficient")
 
 # ---- determinants -----------------------------------------------------------------------------
@@ -261,6 +266,9 @@ def lu_unpack(
             "torch.linalg.lu_factor"
         )
     check_matrix(LU_data, "torch.lu_unpack", "LU_data")
+    if unpack_pivots and not LU_pivots.is_meta and LU_pivots.numel():
+        outside = (LU_pivots < 1) | (LU_pivots > LU_data.shape[-2])
+        raise_if(outside.any(), lambda: RuntimeError(_BAD_PIVOTS))
     empty = LU_data.new_empty(0)
     lower, upper = la.unpack_factors(LU_data) if unpack_data else (empty, empty)
     order = la.permutation_matrix(LU_data, LU_pivots) if unpack_pivots else empty

@@ -6,6 +6,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.ir.define import composite, front
+from lucerne.ir.dispatch import raise_if
 from lucerne.ir.op import Tensor
 from lucerne.ops import activation, distances
 from lucerne.ops.checks import need_dtype_of
@@ -269,6 +270,9 @@ def multilabel_margin_loss(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
     labels = target.reshape(rows.shape)
+    if not target.is_meta and target.numel():
+        outside = (labels < -1) | (labels >= rows.shape[1])
+        raise_if(outside.any(), lambda: RuntimeError("argument #2 'target' is out of range"))
     listed = (labels >= 0).to(dt.int64).cumprod(1)
     safe = labels * listed
     nothing = filled(tuple(rows.shape), 0, dt.int64, rows.device, None)

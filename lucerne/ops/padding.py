@@ -145,7 +145,7 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
     low, high = _sides(pad, input.ndim)
     for d in range(input.ndim):
         n = input.shape[d]
-        if d and not n:
+        if d and not n and mode != "circular":
             raise RuntimeError(
                 f"Expected {input.ndim}D tensor with possibly 0 batch size and other non-zero "
                 f"dimensions for input, but got: {list(input.shape)}"
@@ -156,9 +156,12 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
                 f"but got: padding ({low[d]}, {high[d]}) at dimension {d} of input "
                 f"{list(input.shape)}"
             )
-        if mode == "circular" and max(low[d], high[d]) > n:
-            raise RuntimeError("Padding value causes wrapping around more than once.")
-        if n + low[d] + high[d] < (1 if n else 0):
+        if mode == "circular":
+            if max(low[d], high[d]) > n:
+                raise RuntimeError("Padding value causes wrapping around more than once.")
+            if n + min(low[d], 0) + min(high[d], 0) < max(low[d], high[d], 0):
+                raise RuntimeError("Negative padding value is resulting in an empty dimension")
+        elif n + low[d] + high[d] < (1 if n else 0):
             raise RuntimeError(f"input (size: {n}) with padding {low[d]}, {high[d]} leaves nothing")
 
 

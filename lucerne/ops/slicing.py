@@ -66,6 +66,10 @@ def bounds(n: int, start: int | None, end: int | None) -> tuple[int, int]:
     return first, max(first, last)
 
 
+_FAR = 1 << 48
+"""A step of this length is never taken: no dimension has a second element there."""
+
+
 def _slice_vjp(g: Tensor, input_meta: TensorMeta, dim: int, start: Any, step: int) -> Tensor:
     d = dim % input_meta.ndim
     return embed_slice(g, input_meta.shape, d, bounds(input_meta.shape[d], start, None)[0], step)
@@ -95,7 +99,8 @@ def slice_dim(
     first, last = bounds(meta.shape[d], start, end)
     shape, strides = list(meta.shape), list(meta.strides)
     shape[d] = (last - first + step - 1) // step
-    strides[d] *= step
+    if type(step) is not int or step < _FAR:
+        strides[d] *= step
     return Geometry(tuple(shape), tuple(strides), first * meta.strides[d])
 
 

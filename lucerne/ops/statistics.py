@@ -218,7 +218,7 @@ def cov(
     rows = input.reshape(1, -1) if input.ndim < 2 else input
     weights = _covariance_weights(rows.shape[1], fweights, aweights)
     total = rows.shape[1] if weights is None else weights.sum()
-    if weights is not None and rows.shape[1] and not rows.is_meta and not bool(total):
+    if weights is not None and not rows.is_meta and not bool(total):
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     average = (rows if weights is None else rows * weights).sum(1) / total
     freedom = _freedom(weights, aweights, total, correction)

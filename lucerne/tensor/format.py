@@ -162,30 +162,32 @@ def _row(values: Array, indent: int, edge: int | None, cells: _Cells) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _nest(values: Array, indent: int, edge: int | None, cells: _Cells) -> str:
-    """Rows in brackets, with a blank line more for every dimension passed."""
-    if values.ndim == 0:
+def _nest(values: Array, shape: Sequence[int], indent: int, edge: int | None, cells: _Cells) -> str:
+    """Rows in brackets, with a blank line more for every dimension passed. Dimensions of size 1
+    may be left out of `values`: NumPy has 64 at most."""
+    if not shape:
         return cells.write(values.item())
-    if values.ndim == 1:
-        return _row(values, indent, edge, cells)
-    size = len(values)
+    if len(shape) == 1:
+        return _row(values.reshape(-1), indent, edge, cells)
+    size, rest = shape[0], shape[1:]
+    rows = values[None] if size == 1 and values.ndim < len(shape) else values
     if edge is None or size <= 2 * edge:
-        parts = [_nest(v, indent + 1, edge, cells) for v in values]
+        parts = [_nest(v, rest, indent + 1, edge, cells) for v in rows]
     else:
-        head = [_nest(values[i], indent + 1, edge, cells) for i in range(edge)]
-        tail = [_nest(values[i], indent + 1, edge, cells) for i in range(size - edge, size)]
+        head = [_nest(rows[i], rest, indent + 1, edge, cells) for i in range(edge)]
+        tail = [_nest(rows[i], rest, indent + 1, edge, cells) for i in range(size - edge, size)]
         parts = [*head, "...", *tail]
-    gap = "," + "\n" * (values.ndim - 1) + " " * (indent + 1)
+    gap = "," + "\n" * (len(shape) - 1) + " " * (indent + 1)
     return "[" + gap.join(parts) + "]"
 
 
-def contents_text(values: Array, indent: int) -> str:
+def contents_text(values: Array, indent: int, shape: Sequence[int] | None = None) -> str:
     """The numbers alone; `indent` is the column of the first bracket."""
     if values.size == 0:
         return "[]"
     edge = OPTIONS.edgeitems if values.size > OPTIONS.threshold else None
     cells = _cells(values if edge is None else _edges(values, edge))
-    return _nest(values, indent, edge, cells)
+    return _nest(values, values.shape if shape is None else shape, indent, edge, cells)
 
 
 def add_suffixes(text: str, suffixes: Sequence[str], indent: int) -> str:
@@ -202,19 +204,20 @@ def add_suffixes(text: str, suffixes: Sequence[str], indent: int) -> str:
 
 
 def _remarks(
-    values: Array, dtype_name: str, is_default_dtype: bool, suffixes: Sequence[str]
-) -> list[str]:
+    values: Array, shape: tuple[int, ...], dtype_name: str, is_default_dtype: bool,
+    suffixes: Sequence[str],
+) -> list[str]:  # fmt: skip
     """Device, size, dtype, then the rest: the order PyTorch keeps."""
     device = [s for s in suffixes if s.startswith("device=")]
     others = [s for s in suffixes if not s.startswith("device=")]
     inferred = values.dtype.kind == "c" or dtype_name in ("torch.int64", "torch.bool")
     if values.size == 0:
         # Without elements nothing hints at the dtype: only the default float goes unsaid.
-        show_size, show_dtype = values.ndim != 1, inferred or not is_default_dtype
+        show_size, show_dtype = len(shape) != 1, inferred or not is_default_dtype
     else:
         hidden = is_default_dtype or dtype_name in ("torch.int64", "torch.bool")
         show_size, show_dtype = OPTIONS.edgeitems == 0, not hidden
-    size = [f"size={values.shape}"] if show_size else []
+    size = [f"size={shape}"] if show_size else []
     dtype = [f"dtype={dtype_name}"] if show_dtype else []
     return [*device, *size, *dtype, *others]
 
@@ -226,14 +229,16 @@ def tensor_text(
     is_default_dtype: bool,
     prefix: str = "tensor(",
     suffixes: Sequence[str] = (),
+    shape: Sequence[int] | None = None,
 ) -> str:
-    """What torch.Tensor's repr shows for these values.
+    """What torch.Tensor's repr shows for these values (of a tensor of `shape`: see `_nest`).
 
     `is_default_dtype` is true for the default float dtype and its complex partner (int64 and bool
     may be given either way); narrow floats come widened.  `suffixes` holds `device=...`,
     `grad_fn=<...>` or `requires_grad=True`; size and dtype are added here where PyTorch adds them.
     """
     values = np.asarray(values)
-    text = prefix + contents_text(values, len(prefix))
-    remarks = _remarks(values, dtype_name, is_default_dtype, suffixes)
+    shape = values.shape if shape is None else tuple(shape)
+    text = prefix + contents_text(values, len(prefix), shape)
+    remarks = _remarks(values, shape, dtype_name, is_default_dtype, suffixes)
     return add_suffixes(text, remarks, len(prefix))

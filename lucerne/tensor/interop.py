@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -73,19 +74,39 @@ def values(t: Any) -> Array:
     return bits(t)
 
 
+_MOST_DIMS = 64
+"""Of a NumPy array."""
+
+
+def _few_dims(t: Any) -> Array:
+    """`values`, of more dimensions than an array has without those of size 1."""
+    if t._meta.ndim > _MOST_DIMS:
+        t = t.detach().reshape([n for n in t._meta.shape if n != 1])
+    return values(t)
+
+
 def item(t: Any) -> Any:
     if t._meta.numel != 1:
         raise RuntimeError(f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar")
-    return values(t).item() if Watch.current is None else _shown(t, "aten::item")
+    return _few_dims(t).item() if Watch.current is None else _shown(t, "aten::item")
 
 
 def _shown(t: Any, name: str) -> Any:
     """The one element, for a profile that shows its reading under a name."""
-    return watched(name, FUNCTION, lambda: values(t).item())
+    return watched(name, FUNCTION, lambda: _few_dims(t).item())
 
 
 def tolist(t: Any) -> Any:
-    return values(t).tolist()
+    if t._meta.ndim <= _MOST_DIMS:
+        return values(t).tolist()
+    flat = iter(_few_dims(t).reshape(-1).tolist())
+    return _nested(flat, tuple(t._meta.shape))
+
+
+def _nested(flat: Iterator[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return next(flat)
+    return [_nested(flat, shape[1:]) for _ in range(shape[0])]
 
 
 def truth(t: Any) -> bool:
@@ -95,7 +116,7 @@ def truth(t: Any) -> bool:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     if dispatch.state.kernel_level:
         dispatch.state.kernel_level[-1].decides(t)
-    return bool(values(t).item() if Watch.current is None else _shown(t, "aten::is_nonzero"))
+    return bool(_few_dims(t).item() if Watch.current is None else _shown(t, "aten::is_nonzero"))
 
 
 def number(t: Any, kind: type) -> Any:
@@ -264,11 +285,12 @@ def represent(t: Any) -> str:
     shown = {defaults.get_default_dtype(), defaults.default_complex(), dt.int64, dt.bool_}
     prefix = "tensor(" if type(t).__name__ in ("Tensor", "Parameter") else f"{type(t).__name__}("
     return text.tensor_text(
-        values(t.detach()),
+        _few_dims(t.detach()),
         dtype_name=name,
         is_default_dtype=meta.dtype in shown,
         prefix=prefix,
         suffixes=suffixes + grad,
+        shape=tuple(meta.shape),
     )
 
 

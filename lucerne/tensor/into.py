@@ -19,6 +19,7 @@ from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, offset_of, same_place
 from lucerne.tensor.observe import Observation, spoil
+from lucerne.tensor.shared import met, shared_dims, way_of
 from lucerne.tensor.storage import FAST, bytes_of
 
 _state = dispatch.state
@@ -166,8 +167,7 @@ def bump(t: Any) -> None:
 
 
 def refuse_internal_overlap(t: Any) -> None:
-    meta = t._meta
-    if meta.numel and any(s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape, strict=True)):
+    if shared_dims(t._meta):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
@@ -233,6 +233,10 @@ def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
     if recorded:
         record.check_in_place(target)
         spoil()
+    elif shared_dims(target._meta) and args[0] is target:
+        way = way_of(op, args)
+        if way is not None:
+            return _over_shared(way, op, args)
     if op.kind == op_.COMPOSITE:
         return _composite_in_place(op, args, target, recorded)
     original = target
@@ -244,6 +248,15 @@ def _in_place(op: Op, args: tuple[Any, ...], target: Any) -> Any:
     _execute_over(op, args, target)
     if node is not None:
         record.rebase(target, node)
+    return target
+
+
+def _over_shared(way: str, op: Op, args: tuple[Any, ...]) -> Any:
+    """An op whose target has elements that are one number in memory."""
+    target = args[0]
+    result = dispatch.entry.run(op, args)
+    check_fits(op, result._meta, target._meta)
+    write(*met(way, op, args, result))
     return target
 
 
