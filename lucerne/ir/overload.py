@@ -12,6 +12,8 @@ from typing import Any
 
 from lucerne.ir.schema import Schema
 
+Told = Schema | Callable[[], Schema] | None
+
 
 class OpOverload:
     """One operator with one schema: what `__torch_dispatch__` is given as `func`.
@@ -24,11 +26,11 @@ class OpOverload:
     """
 
     def __init__(
-        self, packet: OpOverloadPacket, overload: str, schema: Schema | None, call: Any, op: Any
+        self, packet: OpOverloadPacket, overload: str, schema: Told, call: Any, op: Any
     ) -> None:
         self.overloadpacket = packet
         self._overloadname = overload
-        self._schema = schema
+        self._told = schema
         self._call: Callable[..., Any] = call
         self.op = op
         """The entry of the op table that runs, if there is one."""
@@ -39,6 +41,13 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
+
+    @property
+    def _schema(self) -> Schema | None:
+        """What it takes and returns; read when somebody asks, for there are many."""
+        if callable(self._told):
+            self._told = self._told()
+        return self._told
 
     def __repr__(self) -> str:
         return (
@@ -94,7 +103,7 @@ class OpOverloadPacket:
     def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
         return self
 
-    def enter(self, overload: str, schema: Schema | None, call: Any, op: Any = None) -> OpOverload:
+    def enter(self, overload: str, schema: Told, call: Any, op: Any = None) -> OpOverload:
         """Make an overload. An empty name is `default`."""
         made = OpOverload(self, overload or "default", schema, call, op)
         self._overloads[made._overloadname] = made

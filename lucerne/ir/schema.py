@@ -54,11 +54,14 @@ class Argument(NamedTuple):
     alias: str = ""
     """The letter of `Tensor(a)`: memory that may be shared."""
     is_write: bool = False
+    into: str = ""
+    """The star of `Tensor(a -> *)`: what the memory is part of afterwards."""
 
     def __str__(self) -> str:
         kind = str(self.type)
         if self.alias:
-            mark = f"({self.alias}{'!' if self.is_write else ''})"
+            after = f" -> {self.into}" if self.into else ""
+            mark = f"({self.alias}{'!' if self.is_write else ''}{after})"
             kind = self.type.name + mark + kind[len(self.type.name) :]
         named = f"{kind} {self.name}" if self.name else kind
         return named if self.default_value is MISSING else f"{named}={spelled(self.default_value)}"
@@ -115,6 +118,8 @@ def spelled(value: Any) -> str:
         return f'"{value}"'
     if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
         return f"{int(value)}."
+    if isinstance(value, float):
+        return f"{value:.17g}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(spelled(v) for v in value)}]"
     return str(value).rpartition("torch.")[2]
@@ -224,12 +229,12 @@ def _arguments(r: _Reader) -> tuple[Argument, ...]:
 
 
 def _argument(r: _Reader, keyword_only: bool) -> Argument:
-    type, alias, write = _type(r)
+    type, alias, write, into = _type(r)
     name = r.kind("name", "the name of the argument")
     default = _default(r) if r.takes("=") else MISSING
     if default is not MISSING and type.name == "float" and isinstance(default, int):
         default = default if isinstance(default, bool) else float(default)
-    return Argument(name, type, default, keyword_only, alias, write)
+    return Argument(name, type, default, keyword_only, alias, write, into)
 
 
 def _returns(r: _Reader) -> tuple[Argument, ...]:
@@ -244,17 +249,17 @@ def _returns(r: _Reader) -> tuple[Argument, ...]:
 
 
 def _return(r: _Reader) -> Argument:
-    type, alias, write = _type(r)
+    type, alias, write, into = _type(r)
     name = r.kind("name", "a name") if r.here[0] == "name" else ""
-    return Argument(name, type, MISSING, False, alias, write)
+    return Argument(name, type, MISSING, False, alias, write, into)
 
 
-def _type(r: _Reader) -> tuple[Type, str, bool]:
+def _type(r: _Reader) -> tuple[Type, str, bool, str]:
     name = r.kind("name", "a type")
     if name not in NAMES:
         r.at -= 1
         r.fail(f"unknown type specifier: expected one of {', '.join(sorted(NAMES - {'t'}))},")
-    alias, write = _alias(r)
+    alias, write, into = _alias(r)
     before = r.takes("?")
     is_list, size = False, None
     if r.takes("["):
@@ -262,28 +267,30 @@ def _type(r: _Reader) -> tuple[Type, str, bool]:
         if r.here[0] == "number":
             size = int(r.kind("number", "a size"))
         r.expect("]")
-        late_alias, late_write = _alias(r)
-        alias, write = alias or late_alias, write or late_write
+        late = _alias(r)
+        alias, write, into = alias or late[0], write or late[1], into or late[2]
     after = r.takes("?")
     optional = after or (before and not is_list)
-    return Type(name, is_list, optional, size, before and is_list), alias, write
+    return Type(name, is_list, optional, size, before and is_list), alias, write, into
 
 
-def _alias(r: _Reader) -> tuple[str, bool]:
+def _alias(r: _Reader) -> tuple[str, bool, str]:
     """`(a)`, `(a!)`, `(a! -> b)`, `(a|b)`."""
     if r.here[1] != "(" or r.here[0] != "mark":
-        return "", False
+        return "", False, ""
     r.at += 1
-    letter, write = "", False
+    letter, write, into = "", False, ""
     while not r.takes(")"):
         if r.here[0] == "end":
             r.fail("expected ')'")
         if r.here[1] == "!":
             write = True
+        elif r.tokens[r.at - 1][0] == "arrow":
+            into = r.here[1]
         elif not letter:
             letter = r.here[1]
         r.at += 1
-    return letter, write
+    return letter, write, into
 
 
 _WORDS = {"None": None, "True": True, "False": False}

@@ -7,7 +7,9 @@ that is what a `__torch_dispatch__` sees.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lucerne.ir import dispatch
@@ -15,33 +17,10 @@ from lucerne.ir import op as op_
 from lucerne.ir.export import public_names
 from lucerne.ir.op import Op
 from lucerne.ir.overload import OpOverload, OpOverloadPacket, namespace
-from lucerne.ir.schema import Argument, Schema, Type
+from lucerne.ir.schema import Argument, Schema, Type, parse
 from lucerne.ops.softmax import _log_softmax_backward_data as _back_of_log_softmax
 from lucerne.ops.softmax import _softmax_backward_data as _back_of_softmax
 
-_BOTH = ("Tensor", "Scalar")
-_OVERLOADS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"), _BOTH),
-    **dict.fromkeys(("remainder", "fmod"), _BOTH),
-    "floor_divide": ("default", "Scalar"),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "masked_fill", "lerp"), _BOTH),
-    "pow": ("Tensor_Scalar", "Tensor_Tensor", "Scalar"),
-    "sum": ("default", "dim_IntList"),
-    **dict.fromkeys(("mean", "any", "all", "logsumexp", "squeeze"), ("default", "dim")),
-    **dict.fromkeys(("max", "min"), ("default", "dim", "other")),
-    **dict.fromkeys(("var", "std"), ("default", "dim", "correction")),
-    **dict.fromkeys(("transpose", "select", "unbind"), ("int",)),
-    **dict.fromkeys(("slice", "index", "split"), ("Tensor",)),
-    "where": ("self", "Scalar"),
-    "clamp": ("default", "Tensor"),
-    "arange": ("default", "start", "start_step"),
-    "empty": ("memory_format",),
-    "scatter": ("src", "value"),
-    "sort": ("default", "stable"),
-    "fill": _BOTH,
-    "random": ("default", "from", "to"),
-}
-"""Overloads of names that have others than `default`."""
 _SPACES = ("ops.aten", "", "nn.functional", "linalg", "special", "fft")
 
 
@@ -125,25 +104,49 @@ def _function(name: str) -> Callable[..., Any] | None:
     return None
 
 
+@functools.cache
+def _written() -> dict[str, dict[str, str]]:
+    """By name and overload: the schemas that torch has for them."""
+    found: dict[str, dict[str, str]] = {}
+    text = (Path(__file__).parent / "data" / "aten.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        name, _, overload = line.partition("(")[0].partition(".")
+        found.setdefault(name, {})[overload or "default"] = line
+    return found
+
+
 def _supply(name: str) -> OpOverloadPacket | None:
     function = _function(name)
     if function is None:
         return None
     packet = OpOverloadPacket("aten", name)
     packet._call = function
-    base = name[:-1] if name.endswith("_") and not name.startswith("_") else name
-    for overload in (*_OVERLOADS.get(base, ("default",)), "out"):
-        packet.enter(overload, _schema(name, overload, function), function, None)
+    known = _written().get(name)
+    if known is None:  # a name that torch has elsewhere than among these operators
+        for overload in ("default", "out"):
+            packet.enter(overload, _schema(name, overload, function), function)
+        return packet
+    for overload in sorted(known, key=lambda over: over not in _MAIN):
+        schema = functools.partial(parse, f"aten::{known[overload]}")
+        packet.enter(overload, schema, function)
     return packet
 
 
+_MAIN = ("default", "Tensor", "Tensor_Tensor", "int", "input", "dim")
+"""Overloads that calls of an op are, where nothing else is said."""
+
+
+def _main(packet: OpOverloadPacket) -> OpOverload:
+    named = packet.overloads()
+    found: OpOverload = getattr(packet, next((m for m in _MAIN if m in named), named[0]))
+    return found
+
+
 def _schema(name: str, overload: str, function: Any) -> Schema:
-    """What is known of torch's schema: the arguments of the op behind it."""
+    """What can be said of a name that torch has no schema for: the arguments of the op behind."""
     op = getattr(function, "op", None)
     over = "" if overload == "default" else overload
-    written = name.endswith("_") and not name.startswith("_")
-    arguments: tuple[Argument, ...] = (Argument("self", Type("Tensor"), is_write=written,
-                                                alias="a" if written else ""),)  # fmt: skip
+    arguments: tuple[Argument, ...] = (Argument("self", Type("Tensor")),)
     if op is not None:
         kinds = {op_.TENSOR: Type("Tensor"), op_.TENSOR_LIST: Type("Tensor", is_list=True)}
         arguments = tuple(Argument(p.name, kinds.get(p.kind, Type("Scalar"))) for p in op.params)
@@ -291,8 +294,8 @@ def call_of(op: Op, args: tuple[Any, ...], out: Any) -> tuple[OpOverload, tuple[
         name, overload, given, named = make(*args)
         return getattr(getattr(_space, name), overload), given, named
     packet = None if op.internal else _space_or_none(op.name)
-    if packet is not None and "default" in packet.overloads():
-        return packet.default, _shortened(op, args), {}
+    if packet is not None:
+        return _main(packet), _shortened(op, args), {}
     return _internal(op), args, {}
 
 
@@ -312,11 +315,9 @@ def overloads_of(op: Op) -> list[OpOverload]:
         return [call_of(op, (), None)[0]]
     if op.qualified in _CALLS:
         packets = [getattr(_space, name) for name in _OTHERWISE.get(op.name, (op.name,))]
-        return [getattr(p, over) for p in packets for over in p.overloads() if over != "out"]
+        return [getattr(p, over) for p in packets for over in p.overloads() if "out" not in over]
     packet = None if op.internal else _space_or_none(op.name)
-    if packet is None or "default" not in packet.overloads():
-        return [_internal(op)]
-    return [packet.default]
+    return [_internal(op) if packet is None else _main(packet)]
 
 
 def _space_or_none(name: str) -> Any:
