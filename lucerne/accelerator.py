@@ -47,6 +47,8 @@ def current_accelerator(check_available: bool = False) -> Device | None:
 
 def synchronize(device: Any = None) -> None:
     """Wait until the device has done all it was asked for."""
+    if device is not None:
+        _check_index(device)
     wait = getattr(_backend(), "synchronize", None)
     if wait is not None:
         wait()
@@ -59,6 +61,10 @@ def current_device_index() -> int:
 
 def set_device_index(device: Any) -> None:
     """Choose a device by number: there is one of each type, number 0."""
+    _check_index(device)
+
+
+def _check_index(device: Any) -> None:
     index = device if isinstance(device, int) else (Device(device).index or 0)
     if not 0 <= index < len(_backend().devices()):
         raise RuntimeError(f"invalid device ordinal: {index}")

@@ -116,6 +116,8 @@ def assume_constant_result(fn: Any) -> Any:
 
 def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
     """A decorator that changes nothing: there is no graph to put the substitute in."""
+    if not callable(original_fn):
+        raise TypeError(f"substitute_in_graph: a function is expected, not {original_fn!r}")
     return lambda function: function
 
 

@@ -230,6 +230,10 @@ def associative_scan(
     combine_mode: str = "pointwise",
 ) -> Any:
     """All partial results of an associative function along `dim`, as a scan."""
+    if combine_mode not in ("pointwise", "generic"):
+        raise ValueError(
+            f"Combine_mode must either 'pointwise' or 'generic', but got {combine_mode}"
+        )
     leaves: list[Any] = []
     shape = flatten(xs, leaves)
     rows = [x.movedim(dim, 0) for x in leaves]

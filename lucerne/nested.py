@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.tensor import api as lu
 from lucerne.tensor.nested import ops as _ops
 from lucerne.tensor.nested import shapes as _shapes  # noqa: F401
@@ -31,6 +32,8 @@ def nested_tensor(
     >>> nt.values(), nt.offsets()
     (tensor([0., 1., 2., 0., 1.]), tensor([0, 3, 5]))
     """
+    if pin_memory:
+        no_pinned_memory()
     entries = entries_of(tensor_list, "nested_tensor", dtype, device, copy=True)
     jagged = check_layout(layout) is lu.jagged
     return (jagged_from(entries) if jagged else make_list(entries)).requires_grad_(requires_grad)
@@ -62,6 +65,7 @@ def nested_tensor_from_jagged(
         )
     if offsets is None:
         offsets, lengths = offsets_of(lengths), None
+    _check_hints(offsets, lengths, min_seqlen, max_seqlen)
     at = 1 if jagged_dim is None else jagged_dim
     total = values.shape[at - 1]
     if int(offsets[0]) < 0 or int(offsets[-1]) > total or bool((offsets[1:] < offsets[:-1]).any()):
@@ -70,6 +74,21 @@ def nested_tensor_from_jagged(
             f"ragged dimension ({total}), got {offsets.tolist()}"
         )
     return make_jagged(values, Ragged(offsets, lengths), at)
+
+
+def _check_hints(offsets: Any, lengths: Any, least: int | None, most: int | None) -> None:
+    """What a caller says of the lengths of entries must be so: later code relies on it."""
+    if least is None and most is None:
+        return
+    found = offsets.diff() if lengths is None else lengths
+    if found.numel() and (
+        int(found.min()) < (least if least is not None else 0)
+        or (most is not None and int(found.max()) > most)
+    ):
+        raise ValueError(
+            f"nested_tensor_from_jagged(): entries have lengths from {int(found.min())} to "
+            f"{int(found.max())}, which is not within min_seqlen={least} and max_seqlen={most}"
+        )
 
 
 def narrow(tensor: Any, dim: int, start: Any, length: Any, layout: Any = None) -> Any:

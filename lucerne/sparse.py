@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.base import notices
 from lucerne.tensor import api as lu
 from lucerne.tensor.sparse.create import Invariants
 from lucerne.tensor.sparse.create import spdiags as spdiags
@@ -99,6 +100,13 @@ def as_sparse_gradcheck(check: Callable[..., bool]) -> Callable[..., bool]:
 def to_sparse_semi_structured(original_tensor: Any, transposed: bool = False) -> Any:
     """Two of four elements kept, as some accelerators' tensor units read them. No device here has
     such units, so this refuses as torch does without them."""
+    if transposed:
+        notices.warn(
+            "Setting transpose from `to_sparse_semi_structured` is deprecated and will be removed "
+            "in a future release. `SparseSemiStructuredTensor` only support contiguous input "
+            "tensors.",
+            FutureWarning,
+        )
     return SparseSemiStructuredTensor.from_dense(original_tensor)
 
 

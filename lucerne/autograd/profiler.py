@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from lucerne.base.refusals import only
 from lucerne.profiler import profiler as profiles
 from lucerne.profiler.annotation import record_function as record_function
 from lucerne.profiler.events import EventList as EventList
@@ -34,6 +35,7 @@ class profile:
         with_stack: bool = False, with_modules: bool = False, use_kineto: bool = False,
         use_cpu: bool = True, **others: Any,
     ) -> None:  # fmt: skip
+        only("profile", "use_cpu", use_cpu, True, "the processor is all there is to watch")
         self.enabled = enabled
         self._profile = profiles.profile(
             use_cuda=use_cuda or use_device == "cuda", record_shapes=record_shapes,

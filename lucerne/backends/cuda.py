@@ -35,6 +35,10 @@ def is_flash_attention_available() -> bool:
 
 def preferred_linalg_library(backend: Any = None) -> str:
     """Which library of a GPU factors matrices: there is none to choose."""
+    if backend not in (None, "default", "cusolver", "magma"):
+        raise RuntimeError(
+            "Unknown input value. Choose from: default, cusolver, magma, or leave it out"
+        )
     return "default"
 
 

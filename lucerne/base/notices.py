@@ -12,6 +12,8 @@ import warnings
 from lucerne.base.where import is_users
 
 count = 0
+_told: set[str] = set()
+"""What has been said once."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
@@ -25,3 +27,15 @@ def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 
     while frame is not None and not is_users(frame.f_code):
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]
     warnings.warn(message, category, stacklevel=level if frame is not None else stacklevel + 1)
+
+
+def once(message: str) -> None:
+    """`warn` the first time in the process: for what has no meaning on this device."""
+    if message not in _told:
+        _told.add(message)
+        warn(message)
+
+
+def forget() -> None:
+    """Say everything again (tests)."""
+    _told.clear()

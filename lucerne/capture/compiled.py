@@ -21,7 +21,7 @@ from lucerne.capture import faults, ledger, words
 from lucerne.capture.backward import ONE_AT_A_TIME
 from lucerne.capture.entry import MISSED, Entry
 from lucerne.capture.fake import CaptureError
-from lucerne.capture.options import ACTIONS, MODES, Maker, Options
+from lucerne.capture.options import ACTIONS, MODES, UNMEANT, Maker, Options, check_options
 from lucerne.capture.second import Again
 from lucerne.capture.stored.store import HIT, Asked
 from lucerne.capture.tree import flatten
@@ -340,7 +340,11 @@ def compile(
     if mode not in MODES:
         known = ", ".join(repr(m) for m in MODES if m is not None)
         raise ValueError(f"compile: mode is one of {known}, not {mode!r}")
+    if mode in UNMEANT:
+        notices.once(f"compile: mode={mode!r} is the same as 'default' here: {UNMEANT[mode]}")
     chosen = options or {}
+    if maker is None:
+        check_options(chosen)
     off = frozenset(chosen.get("disable", ()))
     if off:
         _making().check_disabled(off)

@@ -126,8 +126,8 @@ def checked(table: Mapping[Any, Any]) -> dict[OpOverload, Function]:
                 f"the decomposition of {key} must be a function of the operator's arguments, not "
                 f"{function!r}"
             )
-        if isinstance(key, OpOverloadPacket):
-            found.update({getattr(key, name): function for name in key.overloads()})
-        else:
+        if isinstance(key, OpOverload):
             found[key] = function
+        else:
+            found.update({getattr(key, name): function for name in key.overloads()})
     return found

@@ -14,7 +14,16 @@ from lucerne.ops.counted_random import counted_draw
 MODES = (
     None, "default", "bitwise", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs",
 )  # fmt: skip
-"""PyTorch's modes mean nothing here: a program is one call, kernels are chosen by their sizes."""
+UNMEANT = {
+    "reduce-overhead": "a compiled program is one call already, there are no launches to save",
+    **dict.fromkeys(
+        ("max-autotune", "max-autotune-no-cudagraphs"),
+        "kernels are chosen by their sizes, nothing is tried out",
+    ),
+}
+"""PyTorch's modes that mean nothing here, and why."""
+KNOWN = ("disable", "memory_budget", "dump", "dump_kernels", "shadow", "shadow_action")
+"""What `compile(options={...})` may hold."""
 ACTIONS = ("warn", "raise")
 """What shadow mode may do about a difference."""
 
@@ -23,6 +32,16 @@ COUNTED_DRAW: Any = counted_draw.op  # type: ignore[attr-defined]
 Maker = Callable[[Graph, dict[int, Any]], Any]
 """From a graph without mutation, and the tensors of inputs (by number) that never change, to what
 runs it: `runner(arguments, numbers, results)`."""
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Refuse an option that nothing reads: a typing error, or one of PyTorch's own compiler."""
+    for name in options:
+        if name not in KNOWN:
+            raise RuntimeError(
+                f"Unexpected optimization option {name}, known options are {list(KNOWN)}. Leave "
+                "out what was meant for another compiler"
+            )
 
 
 class Options:

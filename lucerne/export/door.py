@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic, argument_names, resolve
@@ -31,7 +32,7 @@ def export(
 
     `dynamic_shapes` says which sizes may change, by `Dim`s; all others are those of the example.
     `check`: run both on the example (and at another size if some may change), and refuse if they
-    differ. `strict` and the options after it are PyTorch's and change nothing here.
+    differ. `strict` changes nothing: a program is recorded in one way.
 
     >>> import lucerne as torch
     >>> from lucerne.export import Dim, export
@@ -48,6 +49,15 @@ def export(
         )
     if not isinstance(args, tuple):
         raise TypeError(f"export: args is a tuple of arguments, not a {type(args).__name__}")
+    only(
+        "export", "preserve_module_call_signature", tuple(preserve_module_call_signature), (),
+        "submodules are not part of a program, which is one graph",
+    )  # fmt: skip
+    only(
+        "export", "prefer_deferred_runtime_asserts_over_guards",
+        prefer_deferred_runtime_asserts_over_guards, False,
+        "what was decided by a size must hold in its whole range",
+    )  # fmt: skip
     return export_callable(mod, mod.forward, args, kwargs or {}, dynamic_shapes, check=check)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.base.device import HOST
+from lucerne.base.refusals import only
 from lucerne.export import blueprint as bp
 from lucerne.export import formulas, generators, shapes
 from lucerne.export.errors import ExportError
@@ -57,6 +58,7 @@ def save(
     >>> bool((again(torch.ones(4, 3)) == program.module()(torch.ones(4, 3))).all())
     True
     """
+    only("export.save", "opset_version", opset_version, None, "a file names its own version")
     if not isinstance(ep, ExportedProgram):
         raise TypeError(
             f"The 'ep' parameter must be an instance of 'ExportedProgram', got "
@@ -152,6 +154,10 @@ def load(
     f: Any, *, extra_files: dict[str, Any] | None = None, expected_opset_version: Any = None
 ) -> ExportedProgram:
     """Load what `save` wrote. Whatever the bytes are, the answer is a program or a `LoadError`."""
+    only(
+        "export.load", "expected_opset_version", expected_opset_version, None,
+        "a file names its own version, and one that is not known is refused",
+    )  # fmt: skip
     if hasattr(f, "read"):
         content = f.read()
     else:

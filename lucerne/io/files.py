@@ -56,9 +56,10 @@ def load(
 ) -> Any:
     """Load what `save` (ours or torch's) wrote, without ever running code from the file.
 
-    `weights_only` may be anything: there is no unsafe way. `mmap=True` maps the file instead of
-    reading it. `checksums=False` doesn't read tensors just to compare checksums. `memory_limit` is
-    how many bytes loading may take (default: twice the file and 64 MB).
+    There is no unsafe way: `weights_only=False` loads no more, and the error says so. `mmap=True`
+    maps the file instead of reading it. `checksums=False` doesn't read tensors just to compare
+    checksums. `memory_limit` is how many bytes loading may take (default: twice the file and 64
+    MB).
 
     Raises `LoadError` or a kind of it for whatever is wrong with the file.
 
@@ -87,7 +88,15 @@ def load(
         return safetensors.load_file(f, device, checksums=checksums)
     with open_source(f) as source:
         reader = _Reader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
-        return reader.read()
+        try:
+            return reader.read()
+        except UnsafeFileError as error:
+            if weights_only is not False:
+                raise
+            raise UnsafeFileError(
+                f"{error} weights_only=False does not change that: lucerne.load never runs code "
+                "from a file"
+            ) from None
 
 
 @contextmanager
@@ -291,6 +300,11 @@ def save(
         raise ValueError(
             "save: the format of torch before 1.6 is not written, because it has no checksums. "
             "Leave _use_new_zipfile_serialization out: every torch since 1.6 reads the zip format"
+        )
+    if pickle_module is not None and getattr(pickle_module, "__name__", "") != "pickle":
+        raise ValueError(
+            "save: pickle_module is not used, because Lucerne writes checkpoints with a pickler of "
+            "its own that takes only what can be loaded safely. Leave the argument out"
         )
     pickler = Pickler()
     pickled = pickler.dump(obj)

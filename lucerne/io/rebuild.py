@@ -111,8 +111,7 @@ def unknown_name(module: str, name: str) -> LoadError:
         advice += f" (known: {module}.{close[0]})" if close else ""
     return UnsafeFileError(
         f"Weights only load failed. Unsupported global: GLOBAL {shown} was not an allowed global "
-        f"by default. {advice}. (weights_only=False changes nothing here: lucerne.load never runs "
-        "code from a file.)"
+        f"by default. {advice}."
     )
 
 

@@ -25,6 +25,7 @@ from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import HOST
 from lucerne.base.device import device as Device
+from lucerne.base.refusals import only
 from lucerne.io import atomic
 from lucerne.io.errors import CorruptFileError, UnsafeFileError, UnsupportedFileError
 from lucerne.io.source import FileSource
@@ -209,6 +210,7 @@ def load_file(
 
     A digest, if the file has one, is verified unless `checksums=False`.
     """
+    only("load_file", "backend", backend, "mmap", "files are mapped")
     with FileSource(filename) as source:
         content = source.map()
     return _decode(content, device, checksums)
@@ -359,7 +361,7 @@ def load_model(
     backend: str = "mmap",
 ) -> tuple[list[str], list[str]]:
     """Load what `save_model` saved; the names that are missing or unexpected."""
-    state = load_file(filename, device)
+    state = load_file(filename, device, backend=backend)
     result = model.load_state_dict(state, strict=False)
     own = dict(model.state_dict())
     tied = {name for names in shared_tensors(own) if set(names) & set(state) for name in names}

@@ -10,6 +10,8 @@ import copy
 import types
 from typing import Any
 
+from lucerne.base import notices
+from lucerne.base.refusals import only
 from lucerne.export import blueprint as bp
 from lucerne.export.errors import ExportError
 from lucerne.export.file import load as load_program
@@ -49,6 +51,15 @@ class TracingCheckError(RuntimeError):
     """A trace that gives other results than the function."""
 
 
+def _warn_of_optimize(optimize: Any) -> None:
+    if optimize is not None:
+        notices.warn(
+            "`optimize` is deprecated and has no effect. Use `with "
+            "torch.jit.optimized_execution()` instead",
+            FutureWarning,
+        )
+
+
 def trace(
     func: Any,
     example_inputs: Any = None,
@@ -74,6 +85,7 @@ def trace(
     >>> double(torch.ones(5))
     tensor([2., 2., 2., 2., 2.])
     """
+    _warn_of_optimize(optimize)
     if isinstance(func, (ScriptFunction, TracedModule)):
         return func
     args = example_inputs if example_inputs is not None else ()
@@ -128,6 +140,7 @@ def _tensors(x: Any) -> list[Any]:
 
 def trace_module(mod: Any, inputs: dict[str, Any], optimize: Any = None, **options: Any) -> Any:
     """`trace` of several methods of a module: each becomes a program."""
+    _warn_of_optimize(optimize)
     options.pop("example_inputs_is_kwarg", None)
     found = {
         name: trace(mod if name == "forward" else getattr(mod, name), given, **options)
@@ -165,6 +178,7 @@ def script(
         add2 = torch.ops.arithmetic.add2(x, x);  x = None
         return (add2,)
     """
+    _warn_of_optimize(optimize)
     if isinstance(obj, (ScriptFunction, ScriptModule, type)):
         return obj
     made: Any
@@ -221,6 +235,10 @@ def load(
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
     """A module in eval mode whose parameters are constants, run through the compiler's pipeline."""
+    only(
+        "freeze", "preserved_attrs", list(preserved_attrs or ()), [],
+        "a frozen module is its forward; keep the module itself for the rest",
+    )  # fmt: skip
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "Freezing expects a ScriptModule as input. Please use torch.jit.script or "
@@ -285,6 +303,10 @@ class _Later(ScriptModule):
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     """A frozen module that runs through the compiler's pipeline."""
+    only(
+        "optimize_for_inference", "other_methods", list(other_methods or ()), [],
+        "a frozen module is its forward; freeze a module for each method",
+    )  # fmt: skip
     if isinstance(mod, TracedModule):
         mod.eval()
         return mod.compiled()

@@ -13,6 +13,8 @@ from lucerne.library.definition import DEFAULT, CustomOpDef, defined, forget
 Function = Callable[..., Any]
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
+_ALIASES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+"""All mean the same here: the schema says what is shared and what is written."""
 _OURS = ("aten", "prims", "lucerne")
 """Namespaces that exist from the start."""
 _DEVICES = {
@@ -71,6 +73,10 @@ class Library:
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Define an operator by its schema; kernels come with `impl`."""
+        if alias_analysis not in _ALIASES:
+            raise RuntimeError(
+                f"Invalid alias_analysis type {alias_analysis}: expected one of {_ALIASES}"
+            )
         if self.kind == "IMPL":
             raise RuntimeError(
                 "define() may only be called on a library of the kind DEF or FRAGMENT: "
@@ -233,6 +239,11 @@ def register_fake(
 ) -> Any:  # fmt: skip
     """See `CustomOpDef.register_fake`."""
     found = defined(op)
+    if not allow_override and found.fake_function is not None:
+        raise RuntimeError(
+            f"register_fake: {found._qualname} has a fake impl already; with allow_override=True "
+            "it is replaced"
+        )
     return found.register_fake if func is None else found.register_fake(func)
 
 

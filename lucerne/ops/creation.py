@@ -9,6 +9,7 @@ from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
 from lucerne.base.defaults import DefaultDevice, dtype_of_number, get_default_dtype
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir.convert import as_device, as_int_list, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
@@ -114,7 +115,6 @@ def zeros(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """A tensor of zeros.
 
@@ -123,6 +123,8 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
+    if pin_memory:
+        no_pinned_memory()
     if is_other(layout):
         return SPARSE["empty"](
             shape_given("zeros", args, size), dtype, layout, device, requires_grad
@@ -140,7 +142,6 @@ def ones(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """A tensor of ones.
 
@@ -148,6 +149,8 @@ def ones(
     >>> lucerne.ones(2, dtype=lucerne.int64)
     tensor([1, 1])
     """
+    if pin_memory:
+        no_pinned_memory()
     strided_only("ones", layout)
     return make_filled(shape_given("ones", args, size), 1, dtype, device, requires_grad, None, out)
 
@@ -163,7 +166,6 @@ def full(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """A tensor of one value; its dtype is that of the value unless told.
 
@@ -171,6 +173,8 @@ def full(
     >>> lucerne.full((2,), 7)
     tensor([7, 7])
     """
+    if pin_memory:
+        no_pinned_memory()
     strided_only("full", layout)
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     if dtype is None and out is None:
@@ -190,9 +194,10 @@ def empty(
     requires_grad: bool = False,
     pin_memory: bool = False,
     memory_format: Any = None,
-    names: Any = None,
 ) -> Tensor:
     """A tensor with undefined contents."""
+    if pin_memory:
+        no_pinned_memory()
     shape = shape_given("empty", args, size)
     if is_other(layout):
         return SPARSE["empty"](shape, dtype, layout, device, requires_grad)
@@ -213,6 +218,8 @@ def empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with undefined contents and the given strides."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("empty_strided", layout)
     shape, strides = as_int_list(size), as_int_list(stride)
     if len(shape) != len(strides):
@@ -235,6 +242,8 @@ def empty_permuted(
     pin_memory: bool = False,
 ) -> Tensor:
     """Undefined contents; `physical_layout` lists the dimensions from the outermost in memory."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("empty_permuted", layout)
     shape, order = as_int_list(size), as_int_list(physical_layout)
     if len(shape) != len(order):
@@ -266,6 +275,8 @@ def scalar_tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A number as a 0-dim tensor (of the default float type unless told)."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("scalar_tensor", layout)
     return make_filled((), s, dtype, device, requires_grad)
 
@@ -302,6 +313,8 @@ def zeros_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Zeros in the shape, dtype and memory order of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("zeros_like", layout)
     return full_as(input, 0, dtype, device, requires_grad, memory_format)
 
@@ -318,6 +331,8 @@ def ones_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Ones in the shape, dtype and memory order of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("ones_like", layout)
     return full_as(input, 1, dtype, device, requires_grad, memory_format)
 
@@ -335,6 +350,8 @@ def full_like(
     memory_format: Any = None,
 ) -> Tensor:
     """One value in the shape, dtype and memory order of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("full_like", layout)
     return full_as(input, fill_value, dtype, device, requires_grad, memory_format)
 
@@ -351,6 +368,8 @@ def empty_like(
     memory_format: Any = None,
 ) -> Tensor:
     """Undefined contents in the shape, dtype and memory order of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("empty_like", layout)
     return make_empty(
         tuple(input.shape),
@@ -373,6 +392,8 @@ def new_zeros(
     pin_memory: bool = False,
 ) -> Tensor:
     """Zeros of another size with this tensor's dtype and device."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("new_zeros", layout)
     shape = shape_given("new_zeros", args, size)
     return make_filled(shape, 0, dtype or input.dtype, device or input.device, requires_grad)
@@ -390,6 +411,8 @@ def new_ones(
     pin_memory: bool = False,
 ) -> Tensor:
     """Ones of another size with this tensor's dtype and device."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("new_ones", layout)
     shape = shape_given("new_ones", args, size)
     return make_filled(shape, 1, dtype or input.dtype, device or input.device, requires_grad)
@@ -408,6 +431,8 @@ def new_full(
     pin_memory: bool = False,
 ) -> Tensor:
     """One value in another size with this tensor's dtype and device."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("new_full", layout)
     shape = shape_given("new_full", (size,), None)
     return make_filled(
@@ -427,6 +452,8 @@ def new_empty(
     pin_memory: bool = False,
 ) -> Tensor:
     """Undefined contents in another size with this tensor's dtype and device."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("new_empty", layout)
     shape = shape_given("new_empty", args, size)
     return make_empty(shape, dtype or input.dtype, device or input.device, requires_grad)
@@ -445,6 +472,8 @@ def new_empty_strided(
     pin_memory: bool = False,
 ) -> Tensor:
     """Undefined contents in another size and strides with this tensor's dtype and device."""
+    if pin_memory:
+        no_pinned_memory()
     return empty_strided(
         size,
         stride,

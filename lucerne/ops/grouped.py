@@ -9,6 +9,7 @@ import enum
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base.refusals import only
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.join import cat, stack
@@ -140,6 +141,27 @@ def _describe(name: str, mat: Tensor, scale: Tensor) -> list[str]:
     ]
 
 
+def _no_layouts(where: str, swizzle_a: Any, swizzle_b: Any, contraction_dim: Any) -> None:
+    """Refuse scales that lie in a graphics card's order, and products along other dimensions."""
+    for name, swizzle in (("swizzle_a", swizzle_a), ("swizzle_b", swizzle_b)):
+        given = None if swizzle is None else _only(swizzle)
+        if given is not None and given != SwizzleType.NO_SWIZZLE:
+            raise NotImplementedError(
+                f"{where}: {name}={given} is not supported: scales lie in rows here; undo the "
+                "swizzle, or leave it out"
+            )
+    only(where, "contraction_dim", tuple(contraction_dim), (), "the inner dimensions are summed")
+
+
+def _check_recipes(*recipes: Any) -> None:
+    for recipe in recipes:
+        if recipe not in (ScalingType.TensorWise, ScalingType.RowWise):
+            raise NotImplementedError(
+                f"scaled_mm: expected TensorWise or RowWise scales, got {recipe}; undo the scales "
+                "and use mm for others"
+            )
+
+
 @front(namespace="nn.functional")
 def scaled_mm(
     mat_a: Tensor,
@@ -156,6 +178,8 @@ def scaled_mm(
     use_fast_accum: bool = False,
 ) -> Tensor:
     """The product of two float8 matrices, each with one scale or one for each row (column of b)."""
+    _no_layouts("scaled_mm", swizzle_a, swizzle_b, contraction_dim)
+    _check_recipes(_only(scale_recipe_a), _only(scale_recipe_b))
     scale_a, scale_b = _only(scale_a), _only(scale_b)
     if _kind(mat_a, mat_b, scale_a, scale_b) is None:
         got = _describe("a", mat_a, scale_a) + _describe("b", mat_b, scale_b)
@@ -199,6 +223,7 @@ def scaled_grouped_mm(
     use_fast_accum: bool = False,
 ) -> Tensor:
     """`grouped_mm` of float8 matrices with a scale for each row of a and each column of b."""
+    _no_layouts("scaled_grouped_mm", swizzle_a, swizzle_b, contraction_dim)
     scale_a, scale_b = _only(scale_a), _only(scale_b)
     recipes = (_only(scale_recipe_a), _only(scale_recipe_b))
     if recipes != (ScalingType.RowWise, ScalingType.RowWise):

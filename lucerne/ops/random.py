@@ -12,6 +12,7 @@ from typing import Any
 from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.base import shape as sh
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.base.rng import generator_or_default
 from lucerne.ir import op as op_
 from lucerne.ir.convert import Dtype, Opaque, as_dtype, as_int_list, as_optional_dtype
@@ -236,9 +237,10 @@ def rand(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """Uniform values in [0, 1)."""
+    if pin_memory:
+        no_pinned_memory()
     made = _target(_size(size), dtype, device, layout, out)
     return _finish(made.uniform_(generator=generator), requires_grad)
 
@@ -253,7 +255,6 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """Standard normal values.
 
@@ -262,6 +263,8 @@ def randn(
     >>> lucerne.randn(2)
     tensor([ 1.5410, -0.2934])
     """
+    if pin_memory:
+        no_pinned_memory()
     made = _target(_size(size), dtype, device, layout, out)
     return _finish(made.normal_(generator=generator), requires_grad)
 
@@ -281,6 +284,8 @@ def randint(
     size: Any = None,
 ) -> Tensor:
     """Integers in [low, high)."""
+    if pin_memory:
+        no_pinned_memory()
     given = list(bounds_and_size)
     if size is None:
         size = given.pop() if given and not isinstance(given[-1], int) else ()
@@ -310,6 +315,8 @@ def randperm(
     pin_memory: bool = False,
 ) -> Tensor:
     """A random permutation of 0 .. n-1."""
+    if pin_memory:
+        no_pinned_memory()
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     made = _draw_over(
@@ -341,6 +348,8 @@ def rand_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """Uniform values in the shape of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     made = _like(input, dtype, layout, device, memory_format).uniform_(generator=generator)
     return made.requires_grad_() if requires_grad else made
 
@@ -358,6 +367,8 @@ def randn_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """Standard normal values in the shape of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     made = _like(input, dtype, layout, device, memory_format).normal_(generator=generator)
     return made.requires_grad_() if requires_grad else made
 
@@ -377,6 +388,8 @@ def randint_like(
     pin_memory: bool = False,
 ) -> Tensor:
     """Integers in [low, high) in the shape of `input`."""
+    if pin_memory:
+        no_pinned_memory()
     if high is None:
         low, high = 0, low
     made = _like(input, dtype, layout, device, memory_format).random_(
@@ -400,6 +413,8 @@ def normal(
     requires_grad: bool = False,
 ) -> Tensor:
     """Normal values; mean and std may be tensors, one per element."""
+    if pin_memory:
+        no_pinned_memory()
     mean_t, std_t = hasattr(mean, "_meta"), hasattr(std, "_meta")
     if size is not None or not (mean_t or std_t):
         made = _target(as_int_list(size), dtype, device, layout, out)

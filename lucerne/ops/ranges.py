@@ -8,6 +8,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base.defaults import DefaultDevice, get_default_dtype
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir.convert import as_device, as_int, as_optional_dtype
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
@@ -84,6 +85,8 @@ def arange(
     >>> lucerne.arange(1, 7, 2)
     tensor([1, 3, 5])
     """
+    if pin_memory:
+        no_pinned_memory()
     strided_only("arange", layout)
     start, end, step = _range_arguments("arange", args, start, end, step)
     target = _common_dtype((start, end, step), as_optional_dtype(dtype), out)
@@ -211,6 +214,8 @@ def linspace(
     >>> lucerne.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    if pin_memory:
+        no_pinned_memory()
     strided_only("linspace", layout)
     count = _steps("linspace", start, end, steps)
     target = _spaced_dtype("linspace", (start, end), dtype, out)
@@ -232,6 +237,8 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:
     """`base` to the powers evenly spaced from `start` to `end`."""
+    if pin_memory:
+        no_pinned_memory()
     strided_only("logspace", layout)
     count = _steps("logspace", start, end, steps)
     target = _spaced_dtype("logspace", (start, end), dtype, out)
@@ -264,6 +271,8 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]])
     """
+    if pin_memory:
+        no_pinned_memory()
     strided_only("eye", layout)
     rows = as_int(n)
     cols = rows if m is None else as_int(m)
@@ -307,6 +316,9 @@ def tril_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the lower triangle of a matrix."""
+    strided_only("tril_indices", layout)
+    if pin_memory:
+        no_pinned_memory()
     return _triangle_indices(row, col, offset, dtype, device, True)
 
 
@@ -322,4 +334,7 @@ def triu_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the upper triangle of a matrix."""
+    strided_only("triu_indices", layout)
+    if pin_memory:
+        no_pinned_memory()
     return _triangle_indices(row, col, offset, dtype, device, False)

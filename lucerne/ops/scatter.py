@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,24 @@ def _gather_meta(input: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bo
     return input.like(shape=tuple(index.shape))
 
 
+SPARSE: dict[str, Callable[..., Any]] = {}
+"""How coordinates and values become a sparse tensor; tensor/sparse/create.py fills it."""
+
+
+def _gather_vjp(
+    g: Tensor, dim: int, index: Tensor, sparse_grad: bool, input_meta: TensorMeta
+) -> Tensor:
+    if not sparse_grad:
+        return scatter_fold(zeros_like_meta(input_meta), dim, index, g, "add")
+    return SPARSE["places"](g, sh.wrap_dim(dim, input_meta.ndim), index, tuple(input_meta.shape))
+
+
 @structural(
     checks=op_.VALUES,
     meta=_gather_meta,
     vjp={
-        "input": lambda g, dim, index, input_meta: scatter_fold(
-            zeros_like_meta(input_meta), dim, index, g, "add"
+        "input": lambda g, dim, index, sparse_grad, input_meta: _gather_vjp(
+            g, dim, index, sparse_grad, input_meta
         )
     },
     method=True,
@@ -59,6 +72,8 @@ def _gather_meta(input: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bo
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """The elements at `index` along `dim`: `out[i][j] = input[index[i][j]][j]` for `dim` 0.
+
+    With `sparse_grad` the gradient of `input` is a sparse tensor of the elements that were taken.
 
     >>> import lucerne
     >>> lucerne.gather(lucerne.tensor([[1, 2], [3, 4]]), 1, lucerne.tensor([[0, 0], [1, 0]]))

@@ -71,10 +71,21 @@ def _segment_reduce(
     """Fold consecutive segments along `axis`: "sum", "mean", "max", "min" or "prod"."""
     if reduce not in _EMPTY:
         raise RuntimeError(f"segment_reduce(): unsupported reduction {reduce}")
+    if indices is not None:
+        raise RuntimeError(
+            "segment_reduce(): indices based reduction is not supported yet. Give lengths or "
+            "offsets, or use scatter_reduce"
+        )
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
     given = offsets if lengths is None else lengths
     if given.dtype not in (dt.int64, dt.int32):
         raise RuntimeError("segment_reduce(): lengths and offsets must be int32 or int64")
     sizes = _differences(offsets.tolist()) if lengths is None else lengths.tolist()
-    return _batched(data, sizes, reduce, axis % data.ndim, initial)
+    at = axis % data.ndim
+    if lengths is not None and not unsafe and bool((lengths.sum(-1) != data.shape[at]).any()):
+        raise RuntimeError(
+            "segment_reduce(): Expected all rows of lengths along axis to sum to "
+            "data.size(lengths.dim()-1) when !unsafe."
+        )
+    return _batched(data, sizes, reduce, at, initial)

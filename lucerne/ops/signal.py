@@ -9,6 +9,7 @@ from lucerne.ir.define import composite, front
 from lucerne.ir.dispatch import every_value
 from lucerne.ir.op import Tensor
 from lucerne.ops import complexes, creation, join, padding, ranges
+from lucerne.ops.creation import strided_only
 from lucerne.ops.fft import BY_COUNT, BY_ROOT, UNSCALED, fft_c2c, fft_c2r, fft_r2c, resized
 
 # ---- stft -------------------------------------------------------------------------------------
@@ -285,6 +286,7 @@ def fftfreq(
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the points of `fft`: 0, 1/nd, ..., then the negative ones."""
+    strided_only("fftfreq", layout)
     options = {"dtype": dtype, "device": device}
     made = _frequencies(-(n // 2), n - n // 2, n, d, out, options)
     return _delivered(made.roll(-(n // 2)), out, requires_grad)
@@ -302,6 +304,7 @@ def rfftfreq(
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the points of `rfft`."""
+    strided_only("rfftfreq", layout)
     options = {"dtype": dtype, "device": device}
     made = _frequencies(0, n // 2 + 1, n, d, out, options)
     return _delivered(made, out, requires_grad)

@@ -9,6 +9,7 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base.defaults import get_default_dtype
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops import creation, join, ranges, select, special
@@ -334,6 +335,8 @@ def hamming_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """`alpha - beta * cos`."""
+    if pin_memory:
+        no_pinned_memory()
     options = _old_options("hamming_window", window_length, dtype, layout, device, requires_grad)
     if window_length < 2:
         return _short(window_length, options)
@@ -358,6 +361,8 @@ def hann_window(
     >>> lucerne.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
+    if pin_memory:
+        no_pinned_memory()
     _old_options("hann_window", window_length, dtype, layout, device, requires_grad)
     return hamming_window(
         window_length, periodic, 0.5, 0.5, dtype=dtype, device=device, requires_grad=requires_grad
@@ -376,6 +381,8 @@ def blackman_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """Three cosines that leak little."""
+    if pin_memory:
+        no_pinned_memory()
     options = _old_options("blackman_window", window_length, dtype, layout, device, requires_grad)
     if window_length < 2:
         return _short(window_length, options)
@@ -396,6 +403,8 @@ def bartlett_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """A triangle."""
+    if pin_memory:
+        no_pinned_memory()
     options = _old_options("bartlett_window", window_length, dtype, layout, device, requires_grad)
     if window_length < 2:
         return _short(window_length, options)
@@ -417,6 +426,8 @@ def kaiser_window(
     requires_grad: bool = False,
 ) -> Tensor:
     """Kaiser's window, from a modified Bessel function."""
+    if pin_memory:
+        no_pinned_memory()
     options = _old_options("kaiser_window", window_length, dtype, layout, device, requires_grad)
     if window_length < 2:
         return _short(window_length, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.ir.dispatch import recording
 from lucerne.optim.lists import (
     ListOptimizer,
@@ -92,6 +93,8 @@ def adafactor(
 ) -> None:  # fmt: skip
     """One step of Adafactor over lists of tensors, in place."""
     check_kind(foreach, False)
+    only("adafactor", "grad_scale", grad_scale, None, "give gradients that are unscaled")
+    only("adafactor", "found_inf", found_inf, None, "leave the step out yourself")
     lr = number(lr) if recording() else float(lr)
     count(state_steps)
     for i, given in enumerate(zip(params, grads, strict=True)):

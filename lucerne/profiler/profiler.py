@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lucerne.base import notices
+from lucerne.base.refusals import only
 from lucerne.profiler import chrome, timeline
 from lucerne.profiler.annotation import record_function
 from lucerne.profiler.events import EventList, events_of
@@ -168,6 +169,8 @@ class profile:
         self, enable: bool, activities: Iterable[ProfilerActivity] = ()
     ) -> None:
         """Stop recording for a while, or go on (inside a running profile)."""
+        if ProfilerActivity.CPU not in (list(activities) or [ProfilerActivity.CPU]):
+            return  # there is nothing of other kinds to stop or to go on with
         if enable == (self._recording is not None):
             return
         if not enable:
@@ -273,6 +276,7 @@ class profile:
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Bytes by category over time: a page (`.html`), or numbers (`.json`, `.json.gz`)."""
         self._need_memory("export_memory_timeline")
+        only("export_memory_timeline", "device", device or "cpu", "cpu", "only it is watched")
         stretch = self._done[-1]
         assert stretch.blocks is not None
         timeline.write(path, stretch.blocks, stretch.began, stretch.ended)

@@ -15,6 +15,7 @@ from lucerne.base import shape as sh
 from lucerne.base.defaults import DefaultDevice as DefaultDevice
 from lucerne.base.device import device as Device
 from lucerne.base.numbers import Guarding, Symbolic
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ir.meta import make_meta
@@ -40,6 +41,8 @@ def tensor(
     tensor([[1, 2],
             [3, 4]])
     """
+    if pin_memory:
+        no_pinned_memory()
     if isinstance(data, TensorBase):
         notices.warn(
             "To copy construct from a tensor, it is recommended to use "

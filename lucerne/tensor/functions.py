@@ -10,8 +10,11 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base.defaults import get_default_dtype
+from lucerne.base.device import HOST
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir import symbolic
-from lucerne.ir.convert import as_dtype, as_optional_device, as_optional_dtype
+from lucerne.ir.convert import as_device, as_dtype, as_optional_device, as_optional_dtype
+from lucerne.ops.creation import strided_only
 from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
 from lucerne.tensor.base import TensorBase
@@ -108,6 +111,11 @@ def from_file(
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """A 1-D tensor mapped from a file; with `shared`, writes go to the file (and make it grow)."""
+    if pin_memory:
+        no_pinned_memory()
+    strided_only("from_file", layout)
+    if device is not None and as_device(device).type != HOST:
+        raise RuntimeError(f"from_file: a file is mapped into host memory, not to {device}")
     kind: dt.dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
     need = size * kind.itemsize
     if shared:

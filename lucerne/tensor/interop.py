@@ -415,4 +415,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     t = from_numpy(found)
     if dtype is not None:
         t = t.view(dtype)
-    return t.clone() if copy else t
+    if copy is False and device is not None and Device(device) != t.device:
+        raise ValueError(f"from_dlpack: memory of {t.device} is on {device} only as a copy")
+    moved = t if device is None else t.to(Device(device))
+    return moved.clone() if copy and moved is t else moved

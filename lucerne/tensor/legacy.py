@@ -98,14 +98,15 @@ class TypedStorage:
         self, data: Any = 0, *, wrap_storage: Any = None, dtype: Any = None, device: Any = None
     ) -> None:
         kind = defaults.get_default_dtype() if dtype is None else as_dtype(dtype)
+        where = Device(backends.HOST) if device is None else Device(device)
         if wrap_storage is not None:
             storage = wrap_storage._storage
             meta = make_meta(kind, (bytes_of(storage) // kind.itemsize,), None, storage.device)
             self._flat = make_tensor(storage, 0, meta)
         elif isinstance(data, int):
-            self._flat = new_tensor(make_meta(kind, (data,), None, Device(backends.HOST)))
+            self._flat = new_tensor(make_meta(kind, (data,), None, where))
         else:
-            self._flat = build(data, kind, Device(backends.HOST))
+            self._flat = build(data, kind, where)
 
     @property
     def dtype(self) -> dt.dtype:

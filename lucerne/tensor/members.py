@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from lucerne import backends
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device
 from lucerne.ir.dispatch import state
+from lucerne.ops.creation import strided_only
 from lucerne.tensor import convert
 from lucerne.tensor.sharing import is_shared, share_memory_
 from lucerne.tensor.tensor import Tensor
@@ -25,9 +27,12 @@ def _device_flag(name: str) -> property:
 
 
 def _move_to(name: str) -> Any:
-    def method(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    def method(
+        self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Any:
         """A copy on that device."""
-        return self.to(Device(name) if device is None else Device(device))
+        where = Device(name) if device is None else Device(device)
+        return self.to(where, memory_format=memory_format)
 
     method.__name__ = name
     return method
@@ -35,7 +40,7 @@ def _move_to(name: str) -> Any:
 
 def cpu(self: Any, memory_format: Any = None) -> Any:
     """A copy in host memory; itself when it is there already."""
-    return self.to(Device(backends.HOST))
+    return self.to(Device(backends.HOST), memory_format=memory_format)
 
 
 def is_pinned(self: Any, device: Any = None) -> bool:
@@ -43,9 +48,9 @@ def is_pinned(self: Any, device: Any = None) -> bool:
     return False
 
 
-def pin_memory(self: Any, device: Any = None) -> Any:
-    """Accepted for compatibility: there is no accelerator to pin memory for."""
-    return self
+def pin_memory(self: Any, device: Any = None) -> NoReturn:
+    """Refused, as torch does without an accelerator: no device here wants pinned memory."""
+    no_pinned_memory()
 
 
 TYPE_NAMES = {
@@ -60,7 +65,7 @@ def type_name(self: Any) -> str:
     return f"torch.{TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
 
 
-def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The legacy type name, or a conversion to one: `x.type("torch.LongTensor")`."""
     if dtype is None:
         return type_name(self)
@@ -85,12 +90,12 @@ def module_load(self: Any, other: Any, assign: bool = False) -> Any:
     return other.detach() if assign else self.copy_(other).detach()
 
 
-def new(self: Any, *args: Any, **kwargs: Any) -> Any:
+def new(self: Any, *args: Any, device: Any = None) -> Any:
     """The legacy constructor: sizes, or data, with this tensor's dtype."""
     if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], tuple):
-        return self.new_tensor(args[0])
+        return self.new_tensor(args[0], device=device)
     shape = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-    return self.new_empty(shape if shape or isinstance(shape, Size) else (0,))
+    return self.new_empty(shape if shape or isinstance(shape, Size) else (0,), device=device)
 
 
 def new_tensor(
@@ -100,9 +105,13 @@ def new_tensor(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    **_: Any,
+    layout: Any = None,
+    pin_memory: bool = False,
 ) -> Any:
     """A copy of `data` with this tensor's dtype and device, unless others are given."""
+    strided_only("new_tensor", layout)
+    if pin_memory:
+        no_pinned_memory()
     made = convert.build(data, dtype or self.dtype, as_optional_device(device) or self.device)
     return made.requires_grad_(requires_grad)
 

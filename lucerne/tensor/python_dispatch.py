@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from lucerne.base.defaults import get_default_dtype
 from lucerne.base.device import HOST, device
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir import dispatch
 from lucerne.ir.dispatch import InPlace, Proceed
 from lucerne.ir.meta import make_meta
@@ -54,6 +55,8 @@ def make_wrapper(
     requires_grad: bool = False,
 ) -> Any:
     """A tensor of a class with `__torch_dispatch__`: it has a shape and a dtype, but no bytes."""
+    if pin_memory:
+        no_pinned_memory()
     if not any("__torch_dispatch__" in k.__dict__ for k in cls.__mro__):
         raise RuntimeError(
             f"{cls.__name__} must define __torch_dispatch__ to be used with _make_wrapper_subclass"

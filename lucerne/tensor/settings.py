@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from lucerne import backends
-from lucerne.base import defaults
+from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
 from lucerne.tensor import eager
@@ -140,6 +140,10 @@ def get_num_threads() -> int:
 def set_num_interop_threads(n: int) -> None:
     if n <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
+    notices.once(
+        "set_num_interop_threads: kept, and of no effect: ops run one after the other, each on all "
+        "the threads of set_num_threads()"
+    )
     _Flags.interop_threads = int(n)
 
 

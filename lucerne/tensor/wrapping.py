@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from lucerne.base.where import describe, user_place
 from lucerne.ir.define import fronts
@@ -42,7 +42,7 @@ def here() -> str:
     return f"\n  at {describe(place)}" if place is not None else ""
 
 
-def refuse_other_methods(cls: Any, known: Any, refuse: Callable[[str, Any], Any]) -> None:
+def refuse_other_methods(cls: Any, known: Any, refuse: Callable[[str, Any], NoReturn]) -> None:
     """Let methods that would pick among ops say their own name when they are refused."""
     for front in fronts().values():
         for name in (front.name, *front.aliases):
@@ -51,8 +51,8 @@ def refuse_other_methods(cls: Any, known: Any, refuse: Callable[[str, Any], Any]
                 setattr(cls, name, _refusal(name, refuse))
 
 
-def _refusal(name: str, refuse: Callable[[str, Any], Any]) -> Any:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _refusal(name: str, refuse: Callable[[str, Any], NoReturn]) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         refuse(name, self)
 
     method.__name__ = name

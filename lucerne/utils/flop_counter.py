@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.base import notices
 from lucerne.ir.dispatch import Interpreter, Proceed
 from lucerne.ir.op import Op
 from lucerne.nn.modules.hooks import (
@@ -95,6 +96,8 @@ class FlopCounterMode(Interpreter):
         display: bool = True,
         custom_mapping: dict[Any, Any] | None = None,
     ) -> None:
+        if mods is not None:
+            notices.warn("mods argument is not needed anymore, you can stop passing it")
         self.depth, self.display = depth, display
         self.flop_counts: dict[str, dict[Any, int]] = {}
         self._custom = {**flop_registry, **(custom_mapping or {})}

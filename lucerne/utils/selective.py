@@ -57,18 +57,26 @@ def _bare(t: Tensor) -> Any:
     return make_tensor(t._storage, t._offset, t._meta)
 
 
+class _Kept:
+    """A result, and how often its memory had been written to."""
+
+    def __init__(self, t: Tensor) -> None:
+        self.tensor = _bare(t)
+        self.version = self.tensor._version
+
+
 class _Store(Interpreter):
     """Keeps the results of the kernels of one call."""
 
     level = "kernel"
 
-    def __init__(self, kept: list[Any]) -> None:
-        self.kept = kept
+    def __init__(self, kept: list[Any], may_change: bool = True) -> None:
+        self.kept, self.may_change = kept, may_change
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         result = proceed(op, args, out)
         if out is None and op.kind != "view":
-            self.kept.append(tree_map(lambda t: _bare(t) if isinstance(t, Tensor) else t, result))
+            self.kept.append(tree_map(lambda t: _Kept(t) if isinstance(t, Tensor) else t, result))
         return result
 
 
@@ -78,16 +86,28 @@ class _Give(_Store):
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         if out is not None or op.kind == "view" or not self.kept:
             return proceed(op, args, out)
-        return self.kept.pop(0)
+        return tree_map(self._unchanged, self.kept.pop(0))
+
+    def _unchanged(self, x: Any) -> Any:
+        if not isinstance(x, _Kept):
+            return x
+        if not self.may_change and x.tensor._version != x.version:
+            raise RuntimeError(
+                "Tensor cached during selective activation checkpoint has been mutated. Hint: "
+                "allow_cache_entry_mutation=True lets it have its new values"
+            )
+        return x.tensor
 
 
 class _Pass(Interpreter):
     """Sees the calls of one pass; `kept` goes from the first pass to the second."""
 
-    def __init__(self, policy: Callable[..., Any], kept: dict[str, list[Any]], again: bool) -> None:
+    def __init__(
+        self, policy: Callable[..., Any], kept: dict[str, list[Any]], again: bool, may_change: bool
+    ) -> None:
         self.policy = policy
         self.kept = kept
-        self.again = again
+        self.again, self.may_change = again, may_change
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         if out is not None or op.name in SAC_IGNORED_OPS or not self._keeps(op, args):
@@ -97,7 +117,7 @@ class _Pass(Interpreter):
             calls.append([])
             with _Store(calls[-1]):
                 return proceed(op, args, out)
-        with _Give(calls.pop(0) if calls else []):
+        with _Give(calls.pop(0) if calls else [], self.may_change):
             return proceed(op, args, out)
 
     def _keeps(self, op: Op, args: tuple[Any, ...]) -> bool:
@@ -133,4 +153,5 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     kept: dict[str, list[Any]] = {}
-    return _Pass(policy, kept, again=False), _Pass(policy, kept, again=True)
+    may_change = allow_cache_entry_mutation
+    return _Pass(policy, kept, False, may_change), _Pass(policy, kept, True, may_change)

@@ -220,6 +220,12 @@ def test_options_that_do_not_exist_are_refused() -> None:
         torch.compile(lambda x: x, mode="bitwsie")
     with pytest.raises(ValueError, match="no pass csee to disable"):
         torch.compile(lambda x: x, options={"disable": ["csee"]})
+    with pytest.raises(RuntimeError, match="Unexpected optimization option shadw"):
+        torch.compile(lambda x: x, options={"shadw": 3})
+
+
+@pytest.mark.filterwarnings("ignore:compile. mode=")
+def test_modes_of_torch_compute_the_same() -> None:
     for mode in ("default", "reduce-overhead", "max-autotune"):
         fn = torch.compile(lambda x: x * 2, mode=mode, fullgraph=True)
         assert fn(torch.ones(2)).tolist() == [2.0, 2.0]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.capture.decompositions import Decompositions, warn_of_strangers
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph_module import GraphModule
@@ -40,6 +41,14 @@ def make_fx(
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"tracing_mode must be real, fake or symbolic, received {tracing_mode!r}")
 
+    only(
+        "make_fx", "pre_dispatch", pre_dispatch, False,
+        "it holds what is executed, below autograd; fx.symbolic_trace records what you wrote",
+    )  # fmt: skip
+    only(
+        "make_fx", "record_module_stack", record_module_stack, False,
+        "export keeps the module of each op",
+    )  # fmt: skip
     whole = None
     if decomposition_table is not None:
         warn_of_strangers(decomposition_table, exported=False)

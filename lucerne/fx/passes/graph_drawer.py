@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.fx.drawing import page, svg
 
 
@@ -35,6 +36,8 @@ class FxGraphDrawer:
     """
 
     def __init__(self, graph_module: Any, name: str, **options: Any) -> None:
+        for option, value in options.items():
+            only("FxGraphDrawer", option, value, None, "drawings have one form")
         self._name = name
         self._drawings = {name: Drawing(graph_module, name)}
         for path, child in graph_module.named_modules():

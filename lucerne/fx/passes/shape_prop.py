@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.fx.interpreter import Interpreter
 from lucerne.fx.node import Node, TensorMetadata, map_aggregate
 from lucerne.tensor import api as lu
@@ -33,6 +34,7 @@ class ShapeProp(Interpreter):
     """
 
     def __init__(self, gm: Any, fake_mode: Any = None) -> None:
+        only("ShapeProp", "fake_mode", fake_mode, None, "nodes run on the tensors they are given")
         super().__init__(gm)
 
     def run_node(self, n: Node) -> Any:

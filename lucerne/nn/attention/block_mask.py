@@ -383,7 +383,7 @@ def create_block_mask(
     ██████
     )
     """
-    if compute_dq_write_order:
+    if compute_dq_write_order or not dq_kv_order:
         raise NotImplementedError(
             "create_block_mask: compute_dq_write_order orders writes of a CUDA kernel; there is "
             "none here. Leave it False."

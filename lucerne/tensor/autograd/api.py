@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from lucerne.base import dtype as dt
+from lucerne.base import notices
 from lucerne.base.watch import FUNCTION, watched
 from lucerne.ops.move import filled
 from lucerne.tensor.autograd import records
@@ -185,6 +186,8 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """Accumulate gradients of `tensors` into the leaves they came from (or only into `inputs`)."""
+    if grad_variables is not None:
+        grad_tensors = _renamed(grad_tensors, grad_variables)
     keep = create_graph if retain_graph is None else retain_graph
     plain = isinstance(tensors, TensorBase) and grad_tensors is None and inputs is None
     if plain and not create_graph and _is_real_number(tensors) and records.backward(tensors, keep):
@@ -202,6 +205,17 @@ def backward(
     for t, g in zip(wanted, from_engine, strict=True):
         if g is not None:
             accumulate(t, g)
+
+
+def _renamed(grad_tensors: Any, grad_variables: Any) -> Any:
+    """Gradients that were given by the old name of the argument."""
+    notices.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
+    if grad_tensors is not None:
+        raise RuntimeError(
+            "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+            "`backward()`. Please only use `grad_tensors`."
+        )
+    return grad_variables
 
 
 def _gradients_of(
@@ -245,6 +259,12 @@ def grad(
     >>> torch.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if not only_inputs:
+        notices.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "

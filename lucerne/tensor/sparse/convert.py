@@ -28,6 +28,11 @@ from lucerne.tensor.tensor import Tensor
 
 def dense_of(t: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
     """All elements, those not stored as zeros."""
+    if masked_grad is False:
+        raise NotImplementedError(
+            "to_dense: masked_grad=False is not supported: the gradient of a sparse tensor has "
+            "the elements that are stored. Leave it out, or use to_dense().detach() as a leaf"
+        )
     values = t._values()
     if t.is_sparse:
         made = _coo_dense(t, values)

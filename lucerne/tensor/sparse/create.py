@@ -11,10 +11,13 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
+from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir.convert import as_int_list, as_optional_device, as_optional_dtype
 from lucerne.ops import creation as _creation
 from lucerne.ops import embedding as _embedding
+from lucerne.ops import scatter as _scatter
 from lucerne.ops.join import stack
+from lucerne.ops.ranges import arange
 from lucerne.tensor.convert import as_tensor
 from lucerne.tensor.sparse.kinds import (
     BLOCKED,
@@ -68,6 +71,8 @@ def sparse_coo_tensor(
            values=tensor([3., 4.]),
            size=(3,), nnz=2, layout=torch.sparse_coo)
     """
+    if pin_memory:
+        no_pinned_memory()
     if values is None:
         shape = as_int_list(indices if size is None else size)
         indices, size = as_tensor([[]] * len(shape), dt.int64), shape
@@ -132,6 +137,8 @@ def sparse_compressed_tensor(
 ) -> Any:  # fmt: skip
     """A matrix (with batch dimensions before and dense ones behind) by compressed rows or columns:
     line `i` holds the entries from `compressed_indices[i]` to `compressed_indices[i + 1]`."""
+    if pin_memory:
+        no_pinned_memory()
     if layout not in COMPRESSED:
         shown = "none" if layout is None else SHOWN[layout]
         raise RuntimeError(
@@ -249,6 +256,8 @@ def _constructor(layout: lo.layout, by_rows: bool) -> Any:
         dtype: Any = None, device: Any = None, pin_memory: bool = False,
         requires_grad: bool = False, check_invariants: bool | None = None, **named: Any,
     ) -> Any:  # fmt: skip
+        if pin_memory:
+            no_pinned_memory()
         compressed = named.pop(long, compressed)
         plain = named.pop(short, plain)
         given = named.pop("layout", layout)
@@ -302,6 +311,20 @@ def _some_rows(numbers: Any, rows: Any, shape: Any) -> Any:
     return make_coo(numbers.to(dt.int64).unsqueeze(0), rows, shape, is_sorted=False)
 
 
+def _some_places(values: Any, dim: int, index: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of `gather`: each value at the place it was taken from."""
+    if not shape:
+        return values
+    at = [
+        arange(n, device=index.device).reshape([-1 if k == d else 1 for k in range(index.ndim)])
+        for d, n in enumerate(index.shape)
+    ]
+    at[dim] = index
+    rows = [x.expand(index.shape).reshape(-1) for x in at]
+    return make_coo(stack(rows).to(dt.int64), values.reshape(-1), shape, is_sorted=False)
+
+
+_scatter.SPARSE["places"] = _some_places
 _embedding.SPARSE["rows"] = _some_rows
 _creation.SPARSE["empty"] = _without_elements
 

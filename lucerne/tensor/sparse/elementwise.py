@@ -189,15 +189,25 @@ def to(input: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _typed(dtype: Any) -> Any:
-    return lambda input, **options: to(input, dtype)
+    return lambda input: to(input, dtype)
 
 
 def type_as(input: Any, other: Any) -> Any:
     return to(input, other.dtype)
 
 
-def zeros_like(input: Any, *, dtype: Any = None, **options: Any) -> Any:
+def zeros_like(
+    input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A sparse tensor of that shape that stores nothing."""
+    return _option(_nothing_like(input, dtype), device, requires_grad)
+
+
+def _option(made: Any, device: Any, requires_grad: bool) -> Any:
+    return (made if device is None else to(made, device)).requires_grad_(requires_grad)
+
+
+def _nothing_like(input: Any, dtype: Any) -> Any:
     values = input._vals.new_zeros((0, *input._vals.shape[1:]), dtype=dtype or input.dtype)
     if input.is_sparse:
         index = input._index.new_zeros((input.sparse_dim(), 0))
@@ -226,12 +236,15 @@ def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
     return become(input, to(src.detach(), input.dtype, copy=True))
 
 
-def new_zeros(input: Any, *size: Any, dtype: Any = None, **options: Any) -> Any:
+def new_zeros(
+    input: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
     """A COO tensor of that shape that stores nothing."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     values = input._vals.new_zeros((0,), dtype=dtype or input.dtype)
     index = input._parts()[0].new_zeros((len(shape), 0), dtype=dt.int64)
-    return make_coo(index, values, tuple(shape), is_sorted=True)
+    made = make_coo(index, values, tuple(shape), is_sorted=True)
+    return _option(made, device, requires_grad)
 
 
 def equal(input: Any, other: Any) -> bool:

@@ -54,7 +54,7 @@ def _summed(input: Any, values: Any, dims: tuple[int, ...]) -> Any:
 
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The mean over all elements, those not stored included."""
-    if dim is not None:
+    if dim is not None or keepdim:
         refuse("mean over some dimensions", input)
     return sum(input, dtype=dtype) / input.numel()
 
@@ -63,13 +63,11 @@ def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
     """The norm of all elements."""
-    if (
-        dim is not None
-        and len(tuple(dim if isinstance(dim, (tuple, list)) else [dim])) != input.ndim
-    ):
+    dims = input.ndim if dim is None else len(dim) if isinstance(dim, (tuple, list)) else 1
+    if keepdim or dims != input.ndim:
         refuse("norm over some dimensions", input)
     done = input.coalesce() if input.is_sparse else input
-    return done._values().norm(2 if p in (None, "fro") else p)
+    return done._values().norm(2 if p in (None, "fro") else p, dtype=dtype)
 
 
 def any(input: Any) -> Any:

@@ -166,7 +166,7 @@ class SparseTensor(Tensor, watched=False):
     def tolist(self) -> NoReturn:
         refuse("tolist", self)
 
-    def type(self, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The legacy type name, or a conversion to one."""
         if dtype is not None:
             return OPS["to"](self, self._vals.type(dtype).dtype)

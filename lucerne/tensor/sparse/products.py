@@ -13,7 +13,7 @@ from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad
 from lucerne.tensor.sparse.convert import coo_to_compressed, line_starts, sparse_mask
 from lucerne.tensor.sparse.elementwise import add
-from lucerne.tensor.sparse.kinds import OPS, SHOWN, SparseTensor, make_coo, refuse
+from lucerne.tensor.sparse.kinds import OPS, SHOWN, SparseTensor, become, make_coo, refuse
 from lucerne.tensor.sparse.shapes import transposed
 
 _LOW = (dt.float16, dt.bfloat16)
@@ -231,7 +231,7 @@ def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
     made = make_coo(
         rows.unsqueeze(0), mm(mat1, mat2)[rows], (mat1.shape[0], mat2.shape[1]), is_sorted=True
     )
-    return made
+    return made if out is None else become(out, made)
 
 
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:

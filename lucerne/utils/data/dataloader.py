@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
+from lucerne.base import notices
 from lucerne.utils.data import _utils
 from lucerne.utils.data._utils.collate import default_collate as default_collate
 from lucerne.utils.data._utils.collate import default_convert
@@ -186,6 +187,16 @@ class DataLoader(Generic[T_co]):
         return self._iterator
 
     def _get_iterator(self) -> Any:
+        if self.pin_memory:
+            notices.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device "
+                "pinned memory won't be used."
+            )
+        if self.pin_memory and self.pin_memory_device:
+            notices.warn(
+                "pin_memory_device is deprecated, the current accelerator will be used as the "
+                f"device,ignore pin_memory_device='{self.pin_memory_device}'."
+            )
         if self.num_workers == 0:
             return SingleProcessIterator(self)
         return MultiProcessIterator(self)

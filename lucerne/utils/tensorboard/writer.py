@@ -374,11 +374,11 @@ class SummaryWriter:
         input_to_model: Any = None,
         verbose: bool = False,
         use_strict_trace: bool = True,
-    ) -> None:
+    ) -> NoReturn:
         """Refused: Lucerne has no TorchScript graph to show."""
         _refuse("graphs", "print(model), or watch the ops of a call (docs/interpreters.md)")
 
-    def add_onnx_graph(self, prototxt: Any) -> None:
+    def add_onnx_graph(self, prototxt: Any) -> NoReturn:
         """Refused, as `add_graph`."""
         _refuse("ONNX graphs", "open the file with netron")
 
@@ -389,15 +389,17 @@ class SummaryWriter:
         global_step: Any = None,
         fps: float = 4,
         walltime: float | None = None,
-    ) -> None:
+    ) -> NoReturn:
         """Refused: it would need an encoder of moving pictures."""
         _refuse("videos", "write the frames with add_images")
 
-    def add_image_with_boxes(self, tag: Any, img_tensor: Any, box_tensor: Any, **_: Any) -> None:
+    def add_image_with_boxes(
+        self, tag: Any, img_tensor: Any, box_tensor: Any, **_: Any
+    ) -> NoReturn:
         """Refused: it would need a drawing library."""
         _refuse("boxes", "draw them into the image, or use add_figure with matplotlib")
 
-    def add_mesh(self, tag: Any, vertices: Any, **_: Any) -> None:
+    def add_mesh(self, tag: Any, vertices: Any, **_: Any) -> NoReturn:
         """Refused."""
         _refuse("meshes", "plot them with matplotlib and add_figure")
 

@@ -5,14 +5,28 @@ PyTorch has retired them; they are here for programs that still use them.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
+from lucerne.base import notices
 from lucerne.utils.data.dataset import Dataset, IterableDataset
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
+
+
+def copied(data: Any, what: str) -> Any:
+    """A copy that pipes may write to; the data itself, with a warning, if it can't be copied."""
+    try:
+        return copy.deepcopy(data)
+    except TypeError:
+        notices.warn(
+            f"The input {what} can not be deepcopied, please be aware of in-place modification "
+            "would affect source data."
+        )
+        return data
 
 
 class _Chained:

@@ -7,20 +7,22 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from lucerne.base.refusals import only
 from lucerne.utils.data._utils.collate import default_collate
 from lucerne.utils.data._utils.worker import get_worker_info
 from lucerne.utils.data.datapipes._decorator import functional_datapipe
-from lucerne.utils.data.datapipes.datapipe import DataChunk, IterDataPipe
+from lucerne.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, copied
 
 
 class IterableWrapper(IterDataPipe[Any]):
-    """A pipe from anything that can be iterated."""
+    """A pipe from anything that can be iterated; each pass goes over a copy of it, unless
+    `deepcopy=False`: what later pipes write to items then stays in them."""
 
     def __init__(self, iterable: Iterable[Any], deepcopy: bool = True) -> None:
-        self.iterable = iterable
+        self.iterable, self.deepcopy = iterable, deepcopy
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.iterable)
+        yield from copied(self.iterable, "iterable") if self.deepcopy else self.iterable
 
     def __len__(self) -> int:
         return len(self.iterable)  # type: ignore[arg-type]
@@ -177,6 +179,10 @@ class ShardingFilter(IterDataPipe[Any]):
     """In worker i of n, every n-th item beginning with i."""
 
     def __init__(self, source_datapipe: Any, sharding_group_filter: Any = None) -> None:
+        only(
+            "sharding_filter", "sharding_group_filter", sharding_group_filter, None,
+            "there are no groups of workers, one pool shares the items",
+        )  # fmt: skip
         self.source_datapipe = source_datapipe
 
     def __iter__(self) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.utils.data.datapipes._decorator import functional_datapipe
-from lucerne.utils.data.datapipes.datapipe import DataChunk, MapDataPipe
+from lucerne.utils.data.datapipes.datapipe import DataChunk, MapDataPipe, copied
 from lucerne.utils.data.dataset import ConcatDataset
 
 
@@ -14,7 +14,7 @@ class SequenceWrapper(MapDataPipe[Any]):
     """A pipe from a sequence or mapping."""
 
     def __init__(self, sequence: Any, deepcopy: bool = True) -> None:
-        self.sequence = sequence
+        self.sequence = copied(sequence, "sequence") if deepcopy else sequence
 
     def __getitem__(self, index: Any) -> Any:
         return self.sequence[index]

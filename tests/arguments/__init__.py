@@ -1,0 +1,1 @@
+"""Nothing is accepted and ignored: a walk over every public signature."""

@@ -1,0 +1,88 @@
+"""Parameters that nothing reads, and why that is right: `name:parameter`, `*` for any text.
+
+`UNMEANT` are arguments that users may give: docs/porting.md says of each that it has no meaning
+here. `FORMS` are parameters of functions that somebody else calls with a fixed list of arguments.
+"""
+
+from __future__ import annotations
+
+Rows = list[tuple[str, tuple[str, ...]]]
+
+UNMEANT: Rows = [
+    ("work on the host is done when a call returns: there is nothing to wait for", (
+        "*:non_blocking", "lucerne.streams.Event.[rw]*:stream",
+        "lucerne.streams.Stream.wait_*", "lucerne.cpu.Event.*:stream", "lucerne.cpu.Stream.wait_*",
+        "lucerne.Tensor.record_stream:stream", "lucerne.streams.Event.__init__:blocking",
+        "lucerne.streams.Event.__init__:interprocess", "lucerne.cpu.synchronize:device",
+    )),
+    ("there is one host, and one generator for all devices", (
+        "lucerne.cpu.current_stream:device", "lucerne.cpu.set_device:device",
+        "lucerne.random.fork_rng:devices", "lucerne.random.fork_rng:device_type",
+        "lucerne.nn.parallel.data_parallel.DataParallel.__init__:device_ids",
+        "lucerne.nn.parallel.parallel_apply:devices",
+    )),
+    ("there is no such device: it has no generators, no memory and no library", (
+        "lucerne.*:seed", "lucerne.cuda.*:device", "lucerne.accelerator.*:device_index",
+        "lucerne.accelerator.current_accelerator:check_available",
+        "lucerne.backends.cudnn.is_acceptable:tensor",
+        "lucerne.backends.mps.is_macos_or_newer:m*or",
+        "lucerne.cuda.is_bf16_supported:including_emulation",
+        "lucerne.utils.checkpoint.set_device_states:states", "lucerne.*_norm:cudnn_enable*",
+    )),
+    ("no device wants pinned memory", (
+        "lucerne.Tensor.is_pinned:device", "lucerne.tensor.autograd.graph.save_on_cpu.*",
+    )),
+    ("a hint about speed: the result is the same, and it is computed in one way", (
+        "*:foreach", "*:fused", "*:has_complex", "*:has_sparse_grad", "lucerne.isin:assume_unique",
+        "*.scaled*_mm:use_fast_accum", "*.flex_attention:kernel_options",
+        "*.create_block_mask:_compile", "lucerne.nn.functional.linear_cross_entropy:options",
+        "lucerne.jit.freeze:optimize_numerics", "lucerne.jit.set_fusion_strategy:strategy",
+        "lucerne.jit.enable_onednn_fusion:enabled", "lucerne.jit.run_frozen_optimizations:*",
+        "*.profile.__init__:post_processing_timeout_s", "*.profile.__init__:use_kineto",
+    )),
+    ("what it asks for is always so", (
+        "lucerne.Tensor.topk:sorted", "lucerne.Tensor.unique:sorted",
+        "lucerne.Tensor.argsort:stable", "lucerne.fx.graph.Graph.find_nodes:sort",
+        "*max_pool1d_with_indices:return_indices", "lucerne.Tensor.to_dense:masked_grad",
+        "*.ExportedProgram.module:check_guards", "*.SparseTensor.is_contiguous:memory_format",
+        "*.make_fx:_allow_non_fake_inputs", "*.key_averages:group_by_overload_name",
+    )),
+    ("conjugates and negatives are computed at once, never left as a flag", (
+        "lucerne.is_conj:input", "lucerne.is_neg:input",
+    )),
+    ("programs are recorded in one way, and what runs is Python", (
+        "lucerne.export.export:strict", "lucerne.jit.trace:strict", "lucerne.jit.*:_*",
+        "lucerne.jit.ignore:kwargs", "lucerne.jit.annotate:the_type", "lucerne.jit.Attribute:type",
+        "lucerne.compiler.substitute_in_graph:options",
+    )),
+    ("files are written in one form, which every reader takes", (
+        "*.save:pickle_protocol", "lucerne.save:_disable_byteorder_record",
+    )),
+    ("what is registered stays as long as the operator does", (
+        "lucerne.library.*:lib", "lucerne.library.*:_stacklevel",
+    )),
+    ("ignored by PyTorch too", (
+        "lucerne.nn.modules.linear.Identity.__init__:*", "*.split_module:root_m",
+        "*.add_pr_curve_raw:weights", "*.infer_schema:tags", "lucerne.Tensor.expand:implicit",
+        "lucerne.expand_copy:implicit", "*:enable_df_api_tracing", "*.normalize*:*arg_types",
+        "lucerne.random.fork_rng:_*",
+    )),
+    ("text for people, who may read it without", (
+        "*.print_readable:colored", "lucerne.profiler.itt.*", "*._Marks.__init__:record_shapes",
+    )),
+]  # fmt: skip
+
+FORMS: Rows = [
+    ("methods that subclasses override, and what they get", (
+        "lucerne.ir.dispatch.Interpreter.*", "lucerne.tensor.overrides.FunctionMode.run:proceed",
+        "lucerne.fx.interpreter.*", "lucerne.fx._symbolic_trace.Tracer.*",
+        "lucerne.fx.passes.infra.*", "lucerne.tensor.autograd.node.Node.*",
+        "lucerne.nn.utils.prune.*", "*.initialize_parameters:*", "*.log_abs_det_jacobian:*",
+        "*.backward:ctx",
+    )),
+    ("hooks, which modules call with all they know", (
+        "lucerne.nn.utils.spectral_norm.*", "lucerne.nn.utils.weight_norm.*",
+    )),
+    ("a mask of the form that is asked for: it lets everything pass", ("*.noop_mask:*",)),
+    ("`__new__` is given what `__init__` reads", ("lucerne.fx.graph_module.*.__new__:*",)),
+]  # fmt: skip
