@@ -86,3 +86,18 @@ FORMS: Rows = [
     ("a mask of the form that is asked for: it lets everything pass", ("*.noop_mask:*",)),
     ("`__new__` is given what `__init__` reads", ("lucerne.fx.graph_module.*.__new__:*",)),
 ]  # fmt: skip
+
+KEPT: Rows = [
+    ("for users to read", (
+        "PHWithMeta:ph_key", "SelectiveCheckpointContext:is_recompute",
+        "SelectiveCheckpointContext:op_output", "BlockMask:*",
+    )),
+    ("the host's streams are done at once: there is nothing to put first", ("Stream:priority",)),
+    ("there is one process, and one host", (
+        "SyncBatchNorm:process_group", "DataParallel:output_device",
+    )),
+    ("kept and not read by PyTorch either", (
+        "PassManager:suppress_check_failures", "functional_datapipe:enable_df_api_tracing",
+    )),
+]  # fmt: skip
+"""Arguments of constructors, `Class:parameter`, that are only kept in an attribute."""

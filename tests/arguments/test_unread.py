@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.arguments.table import FORMS, UNMEANT
+from tests.arguments.kept import only_kept, package
+from tests.arguments.table import FORMS, KEPT, UNMEANT
 from tests.arguments.walk import Signature, public_modules, signatures, unread
 
 PORTING = Path(__file__).parents[2] / "docs" / "porting.md"
@@ -58,6 +59,34 @@ def test_what_has_no_meaning_is_documented() -> None:
     assert not silent, f"docs/porting.md says nothing of {sorted(silent)}"
 
 
+@functools.cache
+def kept() -> list[str]:
+    return only_kept(package(PORTING.parents[1] / "lucerne"))
+
+
+def test_no_argument_is_kept_for_nobody() -> None:
+    patterns = [p for _, patterns in KEPT for p in patterns]
+    loose = [x for x in kept() if not any(fnmatchcase(x, p) for p in patterns)]
+    assert not loose, f"nothing reads the attributes that keep {loose}: see the test above"
+    assert all(any(fnmatchcase(x, p) for x in kept()) for p in patterns)
+
+
+KEEPERS = [
+    ("self.x = x", ["A:x"]),
+    ("self.x, self.y = x, 1", ["A:x"]),
+    ("self.x = x\n        print(self.x)", []),
+    ("self.x = x\n        print(x)", []),
+    ("self.x = x + 1", []),
+]
+
+
+@pytest.mark.parametrize(("body", "want"), KEEPERS)
+def test_planted_keepers_are_found(body: str, want: list[str]) -> None:
+    text = f"class A:\n    def __init__(self, x):\n        {body}\n"
+    assert only_kept({"nn/a.py": text}) == want
+    assert only_kept({"ir/a.py": text}) == []
+
+
 # ---- the walk itself ----------------------------------------------------------------------------
 
 
@@ -71,7 +100,7 @@ def ignores(a: Any, b: int = 2, *, c: bool = False) -> Any:
 
 def deletes(a: Any, b: int = 2) -> Any:
     del b
-    return a
+    return a + 1
 
 
 def throws_away(a: Any, b: int, c: int) -> Any:
@@ -93,8 +122,6 @@ def looks_at_all(a: Any, b: int) -> Any:
 
 def refuses(a: Any) -> NoReturn:
     raise NotImplementedError
-
-    return a
 
 
 @functools.wraps(ignores)
