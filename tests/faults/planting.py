@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from lucerne.capture.fake import CaptureError
 from lucerne.capture.lazy.programs import Programs
 from lucerne.capture.segments import Segmented
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
+from lucerne.ir import index_maps
 
 PACKAGE = str(Path(lucerne.__file__).parent) + "/"
 HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
@@ -46,11 +48,11 @@ PUTS_BACK = {
     "capture/decisions.py": "restore",
     "capture/recorder.py": "changed_histories",
     "capture/words.py": "",
-    "backends/cpu/loops/account.py": "",
 }
 """Not planted in, by file (empty: all of it): what puts the state back or tells of the error. It is
-the net under the rope. (The accounts of fused loops are the verifier's, which tests switch on: it
-warns for itself.)"""
+the net under the rope."""
+VERIFIER = index_maps.holds.__code__
+"""Asks whether fused loops are right, which tests switch on: it warns for itself."""
 
 
 def _name(code: CodeType) -> str:
@@ -71,7 +73,7 @@ def is_point(code: CodeType) -> bool:
 def is_making() -> bool:
     """Whether something is being made now."""
     frame: Any = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and frame.f_code is not VERIFIER:
         if frame.f_code in MAKERS:
             return True
         frame = frame.f_back
@@ -112,13 +114,19 @@ def planted(code: CodeType, error: type[BaseException]) -> Iterator[Callable[[],
         twin.__kwdefaults__ = f.__kwdefaults__
         keys.append(f"__planted_{id(f)}")
         f.__globals__[keys[-1]] = twin, reached, kind
-        f.__code__ = _raising(code, keys[-1])
+        _give_code(f, _raising(code, keys[-1]))
     try:
         yield lambda: count[0]
     finally:
         for f, key in zip(functions, keys, strict=True):
-            f.__code__ = code
+            _give_code(f, code)
             del f.__globals__[key]
+
+
+def _give_code(f: FunctionType, code: CodeType) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a generator: 3.13 warns
+        f.__code__ = code
 
 
 def _raising(code: CodeType, key: str) -> CodeType:
