@@ -63,13 +63,13 @@ def adaptive_avg_pool(input: Tensor, size: IntList) -> Tensor:
     return x
 
 
-def _check(input: Tensor, n: int, size: sh.Shape, name: str) -> None:
+def _check(input: Tensor, n: int, name: str, channels: bool) -> None:
+    """`channels`: each image of a batch must have some."""
     if input.ndim not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(input.shape)}"
         )
-    first = input.ndim - n - 1
-    for d in range(first, input.ndim):
+    for d in range(1 if channels else input.ndim - n, input.ndim):
         if input.shape[d] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
@@ -105,7 +105,9 @@ def _means(n: int, input: Tensor, output_size: Any) -> Tensor:
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
             f"{{{', '.join(map(str, size))}}}"
         )
-    _check(input, n, size, name)
+    if not input.numel() and set(size) == {1} and n < input.ndim <= n + 2:
+        return input.mean(tuple(range(-n, 0)), keepdim=True)
+    _check(input, n, name, channels=n == 3)
     if input.dtype.category < dt.FLOAT:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
     batched = input.ndim == n + 2
@@ -194,7 +196,7 @@ def _maxima(n: int, input: Tensor, output_size: Any, return_indices: bool) -> An
             f"Trying to create tensor with negative dimension {min(size)}: "
             f"{[*input.shape[:-n], *size]}"
         )
-    _check(input, n, size, name)
+    _check(input, n, name, channels=True)
     if input.dtype.category < dt.FLOAT:
         raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(input.dtype)}'")
     batched = input.ndim == n + 2

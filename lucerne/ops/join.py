@@ -86,11 +86,17 @@ def cat(tensors: Any, dim: int = 0, *, axis: Any = None, out: Any = None) -> Ten
         )
     # A 1-D tensor without elements joins anything, as in old code that grows lists from nothing.
     real = [t for t in given if t.ndim != 1 or t.shape[0]] or [given[0]]
-    if real[0].ndim == 1 and any(t.requires_grad for t in given):
-        real = list(given)  # each gets its gradient, be it empty
     d = sh.wrap_dim(dim, real[0].ndim)
+    if len(real) < len(given) and any(t.requires_grad for t in given):
+        real = _with_empty(given, real[0], d)  # each gets its gradient, be it empty
     _check_overlap(given, out)
     return cat_same([t if t.dtype is dtype else cast(t, dtype) for t in real], d, out=out)
+
+
+def _with_empty(given: tuple[Any, ...], like: Any, dim: int) -> list[Any]:
+    """The parts, those without elements with as many dimensions as the others."""
+    none = tuple(0 if d == dim else n for d, n in enumerate(like.shape))
+    return [t if t.ndim != 1 or t.shape[0] else t.reshape(none) for t in given]
 
 
 def _check_parts(given: tuple[Any, ...]) -> None:

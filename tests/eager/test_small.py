@@ -32,10 +32,19 @@ def _mean(t: Any, dtype: str = "float32") -> Any:
     return (t.arange(12.0).reshape(3, 4).t() + 1).to(getattr(t, dtype))
 
 
-def _cat(t: Any) -> Any:
+def _cat(t: Any, dim: int = 0, *shape: int) -> Any:
     part = t.empty(0, requires_grad=True)
-    t.cat([part, t.ones(2, 2).reshape(-1).requires_grad_()]).sum().backward()
-    return part.grad
+    other = t.ones(shape or (4,)).requires_grad_()
+    t.cat([part, other, part, other], dim).sum().backward()
+    return t.cat([part.grad, other.grad.reshape(-1)])
+
+
+def _pooled(t: Any, kind: str, size: int, *shape: int) -> Any:
+    return getattr(t.nn.functional, f"adaptive_{kind}")(t.ones(shape), size)
+
+
+def _drawn(t: Any, dtype: str, count: int) -> Any:
+    return _seeded(t, lambda t: t.multinomial(_mean(t, dtype), count))
 
 
 ROWS: dict[str, Call] = {
@@ -86,6 +95,16 @@ ROWS: dict[str, Call] = {
     "a bool to a bool": lambda t: t.tensor([True, False]) ** True,
     "a bool to false": lambda t: t.tensor([True, False]) ** False,
     "cat with an empty part": _cat,
+    "cat with an empty part beside rows": lambda t: _cat(t, 0, 2, 2),
+    "cat with an empty part beside columns": lambda t: _cat(t, 1, 2, 3),
+    "multinomial of permuted bfloat16": lambda t: _drawn(t, "bfloat16", 2),
+    "multinomial of permuted float32": lambda t: _drawn(t, "float32", 3),
+    "one of permuted float64": lambda t: _drawn(t, "float64", 1),
+    "means of no channels": lambda t: _pooled(t, "avg_pool2d", 2, 1, 0, 4, 4),
+    "means of no channels, one image": lambda t: _pooled(t, "avg_pool3d", 2, 0, 4, 4, 4),
+    "one mean of no channels": lambda t: _pooled(t, "avg_pool3d", 1, 2, 0, 4, 4, 4),
+    "one mean of no pixels": lambda t: _pooled(t, "avg_pool2d", 1, 1, 2, 0, 0),
+    "maxima of no channels": lambda t: _pooled(t, "max_pool2d", 2, 0, 4, 4),
 }
 
 
