@@ -92,6 +92,8 @@ def _load(name: str) -> Backend:
         made: Backend = forks.import_module(f"lucerne.backends.{name}").make()
         return made
     point = _entry_points().get(name)
+    if point is None and name == META:
+        raise NoBackendError("tensors on the device 'meta' have no bytes: no backend computes them")
     if point is None:
         known = ", ".join(sorted({*_registered, *_IN_TREE, *_entry_points(), META}))
         raise NoBackendError(

@@ -15,6 +15,7 @@ import numpy as np
 from lucerne.backends import control
 from lucerne.backends.api import Buffer, Executable, TensorState
 from lucerne.backends.missing_rules import executable as with_fallback
+from lucerne.backends.registry import on_host
 from lucerne.base.watch import PROGRAM, Watch
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values
@@ -33,17 +34,20 @@ class StepError(NotImplementedError):
 class Bytes:
     """A storage, as executables see it."""
 
-    __slots__ = ("address", "buffer", "nbytes", "version")
+    __slots__ = ("address", "backend", "buffer", "nbytes", "version")
 
-    def __init__(self, buffer: Buffer, nbytes: int, address: int) -> None:
+    def __init__(self, buffer: Buffer, nbytes: int, address: int, backend: Any = None) -> None:
+        """`backend`: whose memory it is, for those who look into it from the host."""
         self.buffer, self.nbytes, self.address = buffer, nbytes, address
-        self.version = 0
+        self.backend, self.version = backend, 0
 
     def data_ptr(self) -> int:
         return self.address if self.nbytes else 0
 
     def host(self) -> np.ndarray[Any, Any]:
-        return np.asarray(self.buffer)
+        return (
+            np.asarray(self.buffer) if self.backend is None else on_host(self.backend, self.buffer)
+        )
 
 
 class Spot:

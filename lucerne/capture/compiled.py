@@ -53,6 +53,12 @@ def device_of(things: Iterable[Any]) -> str:
     return ""
 
 
+def is_without_bytes(things: Iterable[Any]) -> bool:
+    """Whether there are tensors, and none of them has bytes: nothing can be compiled for them."""
+    found = [t._meta.device.type for t in things if isinstance(t, TensorBase)]
+    return bool(found) and all(name == backends.META for name in found)
+
+
 class Compiled:
     """A function with its compiled versions."""
 
@@ -138,6 +144,8 @@ class Compiled:
         ends = self.given_up is not None and not self.is_full
         if entry is not None or self.segmented is not None or ends:
             return entry
+        if is_without_bytes([*leaves, *getattr(self.fn, "parameters", tuple)()]):
+            return None
         with ONE_AT_A_TIME:
             found: Any = (
                 self.versions.find(leaves, shape)

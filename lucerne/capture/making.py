@@ -291,6 +291,9 @@ def failed(compiled: Any, error: Exception) -> Exception | None:
     if isinstance(error, CaptureError | MutationError):
         _break(compiled, error)
         return None
+    if isinstance(error, backends.NoBackendError) and not compiled.options.fullgraph:
+        compiled.give_up(str(error))
+        return None
     return None if isinstance(error, NotYetError) else error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -235,3 +236,19 @@ def test_out_of_tree_backends() -> None:
     assert "mine" in torch.compiler.list_backends()
     torch.compile(lambda x: (x + 1) * 2, backend="mine", fullgraph=True)(torch.ones(3))
     assert len(mine.compiled) == 2
+
+
+def test_tensors_without_bytes_run_as_they_are() -> None:
+    """There is nothing to compute, so nothing is compiled, and nobody is told of an error."""
+    layer = nn.Linear(3, 4, device="meta")
+    x = torch.ones(2, 3, device="meta")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for f in (torch.compile(layer), torch.compile(lambda x: layer(x) * 2, fullgraph=True)):
+            y = f(x)
+            assert (y.shape, y.device.type, y.requires_grad) == ((2, 4), "meta", True)
+            y.sum().backward()
+    assert layer.weight.grad.shape == (4, 3)
+    made = torch.compile(lambda: torch.ones(3, device="meta") * 2)
+    with pytest.warns(UserWarning, match="runs uncompiled: tensors on the device 'meta' have no"):
+        assert made().shape == (3,)

@@ -270,6 +270,27 @@ def test_lbfgs_evaluates_the_same_points(search: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: _step_of(t, t.ones(3, requires_grad=True)),
+        lambda t: t.optim.SparseAdam([t.ones(2).to_sparse().requires_grad_()]),
+    ],
+)
+def test_sparse_adam_refuses_in_torchs_words(call: Any) -> None:
+    told = []
+    for t in (lu, torch):
+        with pytest.raises((RuntimeError, ValueError)) as error:
+            call(t)
+        told.append((error.type, str(error.value)))
+    assert told[0] == told[1]
+
+
+def _step_of(t: Any, x: Any) -> None:
+    x.sum().backward()
+    t.optim.SparseAdam([x]).step()
+
+
+@pytest.mark.parametrize(
     ("name", "options"),
     [
         ("SparseAdam", {"lr": 0.1}),

@@ -24,6 +24,7 @@ from lucerne.ops.move import cast, copy, uninitialized
 from lucerne.tensor.autograd.record import call_body
 from lucerne.tensor.base import TensorBase, new_tensor
 from lucerne.tensor.eager import body_of
+from lucerne.tensor.interop import assign
 from lucerne.tensor.interop import bits as bits_of
 from lucerne.tensor.trace import traced
 from lucerne.transforms import interpret
@@ -209,7 +210,7 @@ def tensor_of_held(x: Any) -> Any:
         return x
     meta: TensorMeta = x._meta
     made = new_tensor(meta)
-    bits_of(made)[...] = x.array
+    assign(made, x.array)
     return made
 
 

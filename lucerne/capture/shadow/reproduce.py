@@ -76,9 +76,11 @@ def in_memory(x: Any, backend: Any) -> Any:
     meta = x._meta
     nbytes = max(meta.span * meta.dtype.itemsize, 1)
     buffer = backend.allocate(nbytes)
-    made = Spot(meta, Bytes(buffer, nbytes, backend.address(buffer)), 0)
-    if meta.numel:
-        elements(made)[...] = x.array
+    made = Spot(meta, Bytes(buffer, nbytes, backend.address(buffer), backend), 0)
+    if meta.numel:  # by way of the host: the memory may be the backend's own
+        flat = np.zeros(nbytes, np.uint8)
+        np.ndarray(tuple(meta.shape), meta.dtype.storage, flat, 0, meta.byte_strides)[...] = x.array
+        backends.write(backend, buffer, 0, flat)
     return made
 
 

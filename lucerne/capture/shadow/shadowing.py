@@ -141,7 +141,7 @@ class Shadow:
         if not self.entry.key:
             yield
             return
-        key = new_key()
+        key = new_key(self.entry.key[0].thing)
         with Counted(key):
             yield
 

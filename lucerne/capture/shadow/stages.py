@@ -58,11 +58,12 @@ def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
     """All graphs of a captured call. `key`: whether its random numbers are counted."""
     recorded = _with_outputs(captured.graph, captured.roots)
     functional = functionalize(captured.graph, captured.roots, captured.fresh)
+    sources = list(captured.sources)
     if key:  # on both sides, so that both draw the same numbers
         recorded = count_draws(recorded, default_generator)[0]
-        functional = count_draws(functional, default_generator)[0]
+        functional, drawn = count_draws(functional, default_generator)
+        sources.append(Source(KEY, thing=None if drawn is None else drawn.meta.device))
     stages = [(FUNCTIONALIZE, functional)]
-    sources = [*captured.sources, *([Source(KEY)] if key else [])]
     made = Rebuilt(sources, recorded, stages)
     if captured.gradients:
         _cut(made, captured, options)

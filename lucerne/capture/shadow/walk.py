@@ -56,7 +56,7 @@ class Walk:
         self.generators = generators
         nbytes = max(program.arena, 1)
         buffer = backend.allocate(nbytes)
-        self._arena = Bytes(buffer, nbytes, backend.address(buffer))
+        self._arena = Bytes(buffer, nbytes, backend.address(buffer), backend)
         self._made: dict[Value, tuple[Any, int]] = {}
         """What was made as each value in memory, and by which step."""
         self.units = _units_of(program, lowering)
