@@ -192,3 +192,18 @@ def test_what_a_checkpoint_keeps_may_not_change(allowed: bool) -> None:
     else:
         with pytest.raises(RuntimeError, match="has been mutated"):
             y.sum().backward()
+
+
+STREAMS: list[tuple[str, Callable[[Any], Any]]] = [
+    ("equal", lambda t: t.Stream() == t.Stream()),
+    ("hash", lambda t: len({t.Stream(), t.Stream()})),
+    ("text", lambda t: repr(t.Stream())),
+    ("number", lambda t: t.Stream().stream_id),
+    ("device", lambda t: str(t.Stream().device)),
+]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "see"), STREAMS, ids=[name for name, _ in STREAMS])
+def test_streams_of_the_host_are_torchs(name: str, see: Callable[[Any], Any]) -> None:
+    assert see(lu) == see(pytest.importorskip("torch"))
