@@ -48,7 +48,7 @@ ONE_KERNEL: dict[str, tuple[Any, ...]] = {
     ),
     "distance_of": (_t(*PLANE),),
     "distance_slope": (_t(*PLANE), _t(*PLANE)),
-    "linear_taps": (_t(2, 1, 5), lucerne.tensor([[0.0], [1.0]]), lucerne.tensor(3.0)),
+    "linear_taps": (_t(2, 1, 5), lucerne.tensor([[0.0], [1.0]]), lucerne.tensor(3.0), True),
     "linear_slope": (_t(2, 2, 5), _t(2, 2, 5, whole=2), lucerne.tensor([[0.0], [1.0]])),
     "crossed_taps": (
         _t(2, 2, 1, 5, whole=2), _t(2, 1, 2, 5, whole=2), _t(2, 2, 1, 5), _t(2, 1, 2, 5),
