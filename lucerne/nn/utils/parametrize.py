@@ -7,8 +7,8 @@ The layer's `weight` becomes a property that gives `f(original)`. The original i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ContextDecorator
 from typing import Any, ClassVar
 
 from lucerne.base import process
@@ -28,13 +28,16 @@ class _Cache:
 process.switches += [(_Cache, "depth"), (_Cache, "values")]
 
 
-@contextmanager
-def cached() -> Iterator[None]:
-    """Inside, each parametrised tensor is computed once."""
-    _Cache.depth += 1
-    try:
-        yield
-    finally:
+class cached(ContextDecorator):
+    """Inside, each parametrised tensor is computed once.
+
+    (No generator: one that a trace has entered and let go would leave when it is collected.)
+    """
+
+    def __enter__(self) -> None:
+        _Cache.depth += 1
+
+    def __exit__(self, *error: object) -> None:
         _Cache.depth -= 1
         if not _Cache.depth:
             _Cache.values = {}
