@@ -15,6 +15,8 @@ from tests.arguments.kept import only_kept, package
 from tests.arguments.table import FORMS, KEPT, UNMEANT
 from tests.arguments.walk import Signature, public_modules, signatures, unread
 
+pytest.importorskip("tensorboard", reason="the walk goes through modules of the extras too")
+
 PORTING = Path(__file__).parents[2] / "docs" / "porting.md"
 PATTERNS = [pattern for _, patterns in (*UNMEANT, *FORMS) for pattern in patterns]
 
