@@ -23,6 +23,40 @@ def _eager_backward(torch: Any) -> Call:
     return lambda: (a * b).sum().backward()
 
 
+def _several(*makers: Callable[[Any], Call]) -> Callable[[Any], Call]:
+    """One call of each."""
+
+    def make(torch: Any) -> Call:
+        calls = [maker(torch) for maker in makers]
+        return lambda: [call() for call in calls]
+
+    return make
+
+
+_made = _several(
+    lambda torch: lambda: torch.zeros(4),
+    lambda torch: lambda: torch.zeros(4, dtype=torch.int64),
+    lambda torch: lambda: torch.full((4,), 2),
+    lambda torch: lambda: torch.arange(4),
+)
+
+
+def _with_numbers(torch: Any) -> Call:
+    x, f = torch.arange(4), torch.ones(4)
+    mask = x > 1
+    return lambda: (x + 1, x.clamp(0, 3), f * 2, f.masked_fill(mask, 0.5), x.masked_fill(mask, 3))
+
+
+def _inference(torch: Any) -> Call:
+    x, parts = torch.ones(2, 4), [torch.ones(4) for _ in range(8)]
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return x.argmax(-1), x.amax(-1), x[:1], torch.cat(parts)
+
+    return call
+
+
 def _compiled(torch: Any) -> Call:
     fn, x = torch.compile(lambda x: x * 2 + 1), torch.ones(4)
     return lambda: fn(x)
@@ -74,6 +108,9 @@ CALLS: dict[str, Callable[[Any], Call]] = {
     "eager a + b": _eager,
     "eager a * b, recorded": _eager_recorded,
     "eager backward": _eager_backward,
+    "eager zeros, full, arange": _made,
+    "eager ops with numbers": _with_numbers,
+    "eager ops in inference mode": _inference,
     "compiled call": _compiled,
     "compiled call, keywords": _compiled_keywords,
     "compiled call, 48 modules": _guards,

@@ -16,6 +16,7 @@ from lucerne.base.numbers import GivenFloat
 ITSELF = frozenset((int, str, bytes, type(None), dtype, device))
 """Types whose values stand for themselves: equal ones are the same, and no other type's are equal
 to them (what equals an int is not of these types, and does not stand for itself)."""
+_BOOLS = ((bool, False), (bool, True))
 _pack = struct.Struct("d").pack
 
 
@@ -31,6 +32,8 @@ def exact(a: Any) -> Any:
     kind = type(a)
     if kind in ITSELF:
         return a
+    if kind is bool:
+        return _BOOLS[a]
     if kind is tuple:
         return tuple([x if type(x) in ITSELF else exact(x) for x in a])
     if isinstance(a, GivenFloat):  # what is made for a key holds for this value only

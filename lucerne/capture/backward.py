@@ -58,12 +58,18 @@ class Joint:
     tell: Callable[[Exception, str], None] = _nobody
     """What hears of errors that are ours (`faults.Teller`)."""
 
+    def __post_init__(self) -> None:
+        self.launch: Any = getattr(self.runner, "launch", None)
+        """Runs the pass by one call of machine code, or says None; None: there is no such."""
+
     def computed(self, saved: Sequence[Any], numbers: Any, grads: Sequence[Any]) -> list[Any]:
         """The gradients."""
         joint, grads = self.for_tangents(grads)
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
-        results = [new_tensor(meta) for meta in joint.result_metas]
-        joint.runner([*saved, *given], numbers, results)
+        results = None if joint.launch is None else joint.launch((), (*saved, *given), numbers)
+        if results is None:
+            results = [new_tensor(meta) for meta in joint.result_metas]
+            joint.runner([*saved, *given], numbers, results)
         return [None if x is None else _left(x, results) for x in joint.gradients]
 
     def for_tangents(self, grads: Sequence[Any]) -> tuple[Joint, Sequence[Any]]:
@@ -237,13 +243,13 @@ def _laid_out(g: Any, meta: TensorMeta) -> Any:
     return made
 
 
-def _left(x: Any, results: list[Any]) -> Any:
+def _left(x: Any, results: Sequence[Any]) -> Any:
     if type(x) is wrappers.Wrapped:
         return rebuild(x.shape, iter([_tensor(part, results) for part in x.parts]))
     return _tensor(x, results)
 
 
-def _tensor(x: Outcome, results: list[Any]) -> Any:
+def _tensor(x: Outcome, results: Sequence[Any]) -> Any:
     base = results[x.index]
     if x.meta is base._meta and not x.offset:
         return base

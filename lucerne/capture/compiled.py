@@ -100,6 +100,8 @@ class Compiled:
                 found = latest.quick(args)
             except Exception as error:
                 return self._raised(latest, args, kwargs, error)
+            if found is MISSED and self.given_up is None:
+                found = self._other_quick(latest, args)
             if found is not MISSED:
                 return found
         if (self.given_up is not None or seen) and not self._is_for_versions():
@@ -128,6 +130,20 @@ class Compiled:
             return entry.shadow(args, kwargs, leaves)
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
+
+    def _other_quick(self, latest: Entry, args: tuple[Any, ...]) -> Any:
+        """`Entry.quick` of the versions for tensors like these, but for the one that was asked."""
+        for entry in self.versions.alike(args):
+            if entry.flat == len(args) and entry is not latest:
+                try:
+                    found = entry.quick(args)
+                except Exception as error:
+                    return self._raised(entry, args, {}, error)
+                if found is not MISSED:
+                    self.latest = entry
+                    self.versions.use(entry)
+                    return found
+        return MISSED
 
     def _is_for_versions(self) -> bool:
         """Asked of a call in special circumstances. A checkpoint computes again what an earlier

@@ -121,6 +121,11 @@ class Guards:
         now = circumstances()
         if now != self.circumstances:
             return f"grad mode, inference, autocast, default dtype or device changed: {now}"
+        found = self._other_argument(leaves, sizes)
+        return self._surroundings(leaves, sizes) if found is None else found
+
+    def _other_argument(self, leaves: Sequence[Any], sizes: bool) -> str | None:
+        """Which argument is not as it was; None: all are, and numbers are where they are read."""
         for k, meta, needs_grad, kind in self.tensors:
             x: Any = leaves[k]
             if type(x) is not kind:
@@ -143,7 +148,19 @@ class Guards:
             if type(leaves[k]) is not kind:
                 return f"argument {k} is {leaves[k]!r}, it was a number ({kind.__name__})"
             holder[name] = leaves[k]
-        return self._surroundings(leaves, sizes)
+        return None
+
+    def hold(self, leaves: Sequence[Any], shape: Any) -> bool:
+        """Whether there is no failure. The surroundings are asked by `unchanged` as long as that
+        says yes."""
+        if shape != self.shape or self._other_argument(leaves, True) is not None:
+            return False
+        if self.covered or self.read_grads or not self.unchanged():
+            return self.failure(leaves, shape) is None
+        for fact in self.free:
+            if not fact.holds(leaves):
+                return False
+        return self.sharing is None or _sharing(leaves) == self.sharing
 
     def _surroundings(self, leaves: Sequence[Any], sizes: bool) -> str | None:
         if self.sharing is not None and _sharing(leaves) != self.sharing:
@@ -280,6 +297,11 @@ class Entry:
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
         outcomes = [x for x in captured.leaves if type(x) is Outcome]
+        self.with_history = [
+            (k, x)
+            for k, x in enumerate(captured.leaves)
+            if type(x) is Outcome and (x.used_up or (x.is_leaf and not x.of_input))
+        ]
         self.inferred = sorted({x.index for x in outcomes if x.inference and not x.of_input})
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
         self.returns_result = (
@@ -379,20 +401,24 @@ class Entry:
         self.calls += 1
         if self.returns_result:
             return results[0]
-        return self._finish(leaves, (*self.held, *second), results)
+        return self._finish(leaves, (*self.held, *second), results, undo)
 
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""
         self.calls += 1
-        undo = Undo(self.cleared, leaves, bool(self.key))
+        undo = Undo(self.cleared, leaves, bool(self.key)) if self.cleared or self.key else None
         arguments = [tensor_of(s, leaves) for s in self.sources]
-        undo.clear()
+        if undo is not None:
+            undo.clear()
         try:
             results = self._run(arguments)
         except BaseException:
-            undo()
+            if undo is not None:
+                undo()
             raise
-        return self._finish(leaves, arguments, results, given)
+        if self.returns_result:
+            return results[0]
+        return self._finish(leaves, arguments, results, undo, given)
 
     def _run(self, arguments: Sequence[Any]) -> Any:
         numbers = tuple([x.now() for x in self.numbers])
@@ -412,6 +438,7 @@ class Entry:
         leaves: Sequence[Any],
         arguments: Sequence[Any],
         results: Sequence[Any],
+        undo: Undo | None = None,
         given: Any = None,
     ) -> Any:
         captured = self.captured
@@ -421,15 +448,16 @@ class Entry:
         for k in self.inferred:
             results[k]._storage.inference = True
         made = _Results(leaves, arguments, results)
-        for effect in captured.effects:
-            if effect.outcome is not None:
-                state_of(tensor_of(effect.owner, leaves)).grad = made.left(effect.outcome)
+        if undo is not None:
+            for effect, (state, _) in zip(captured.effects, undo.cleared, strict=True):
+                if effect.outcome is not None:
+                    state.grad = made.left(effect.outcome)
         out = [made.tensor(x) if type(x) is Outcome else x for x in captured.leaves]
-        for x, t in zip(captured.leaves, out, strict=True):
-            if type(x) is Outcome and x.is_leaf and not x.of_input:
-                t._auto = AutogradState(requires_grad=True)
-            if type(x) is Outcome and x.used_up:
-                used_up(t, x.used_up)
+        for k, x in self.with_history:
+            if x.is_leaf and not x.of_input:
+                out[k]._auto = AutogradState(requires_grad=True)
+            if x.used_up:
+                used_up(out[k], x.used_up)
         if self.joint is not None:
             inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
             saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
@@ -508,8 +536,16 @@ class _Results:
 
     def tensor(self, x: Outcome) -> Any:
         found = self.made.get(id(x))
-        if found is None:
-            found = self.made[id(x)] = self._tensor(x)
+        if found is not None:
+            return found
+        if x.itself is not None:
+            found = tensor_of(x.itself, self.leaves)
+        else:
+            found = self._of_input(x) if x.of_input else self._of_result(x)
+            if x.subclass is not None:
+                found.__class__ = x.subclass[0]
+                found.__dict__.update(x.subclass[1])
+        self.made[id(x)] = found
         return found
 
     def left(self, x: Any) -> Any:
@@ -518,22 +554,15 @@ class _Results:
             return rebuild(x.shape, map(self.tensor, x.parts))
         return self.tensor(x)
 
-    def _tensor(self, x: Outcome) -> Any:
-        if x.itself is not None:
-            return tensor_of(x.itself, self.leaves)
-        made = self._plain(x)
-        if x.subclass is not None:
-            made.__class__ = x.subclass[0]
-            made.__dict__.update(x.subclass[1])
-        return made
-
-    def _plain(self, x: Outcome) -> Any:
-        base = (self.arguments if x.of_input else self.results)[x.index]
-        if not x.of_input and x.meta is base._meta and not x.offset and x.index not in self.handed:
-            self.handed.add(x.index)
+    def _of_result(self, x: Outcome) -> Any:
+        base, handed = self.results[x.index], self.handed
+        if x.meta is base._meta and not x.offset and x.index not in handed:
+            handed.add(x.index)
             return base
-        if not x.of_input:
-            return make_tensor(base._storage, x.offset, x.meta)
+        return make_tensor(base._storage, x.offset, x.meta)
+
+    def _of_input(self, x: Outcome) -> Any:
+        base = self.arguments[x.index]
         apart = x.tangent is not None and not base._needs_grad  # (all of an argument's memory)
         if x.detached:
             base = base.detach()

@@ -7,9 +7,10 @@ from dataclasses import fields, is_dataclass
 from operator import is_
 from typing import Any
 
-from lucerne.tensor.base import TensorBase
+from lucerne.tensor.base import TensorBase, plain_types
 
 LEAF = "."
+_PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 class Kept:
@@ -78,6 +79,9 @@ def keeping(tree: Any, is_old: Callable[[Any], Kept | None]) -> Any:
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Append the leaves to a list; returns the shape of the tree, which can be compared."""
     kind = type(tree)
+    if kind in plain_types or kind in _PLAIN:
+        leaves.append(tree)
+        return LEAF
     if kind is tuple or kind is list:
         return kind, tuple([flatten(x, leaves) for x in tree])
     if isinstance(tree, dict):

@@ -30,11 +30,15 @@ class Versions:
     def find(self, leaves: Sequence[Any], shape: Any) -> Entry | None:
         """A version that may be used for these leaves."""
         for entry in self._found.get(key_of(leaves), ()):
-            if entry.guards.failure(leaves, shape) is None and entry.fits(leaves):
-                if entry in self._recent:
-                    self._recent.move_to_end(entry)
+            if entry.guards.hold(leaves, shape) and entry.fits(leaves):
+                self.use(entry)
                 return entry
         return None
+
+    def use(self, entry: Entry) -> None:
+        """Note that it was used just now."""
+        if entry in self._recent:
+            self._recent.move_to_end(entry)
 
     def alike(self, leaves: Sequence[Any]) -> Sequence[Entry]:
         """Versions for tensors of the same metas, whatever else they ask for."""

@@ -133,7 +133,7 @@ def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
     key: list[Any] = [op]
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t":
-            key.append(a._meta if isinstance(a, TensorBase) else type(a))
+            key.append(a._meta if type(a) in plain_types or isinstance(a, TensorBase) else type(a))
         elif kind == "s":
             key.append(a if type(a) in ITSELF else exact(a))
         elif kind == "n":
@@ -197,8 +197,6 @@ class KernelPlan(Plan):
         self.flat = op_.TENSOR_LIST not in op.kinds
         self.whole = self.flat and len(self.slots) == len(args)
         self.checks = has_scalars_to_check(op, metas[0].dtype)
-        if self.checks:
-            self.native = False
         self.device = metas[0].device
         self.on_host = FAST is not None and self.device.type == backends.HOST
         self.sizes = [(starting_at(m, 0), plain(m.span * m.dtype.itemsize)) for m in metas]
@@ -460,7 +458,10 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         if _state.inference and stack:  # one node of a graph: nothing inside has marked it
             _mark_inference(result, args)
         return result
-    result = _run_recorded(op, args)
+    if stack or _state.grad_enabled or overrides.dispatching:
+        result = _run_recorded(op, args)
+    else:
+        result = plan_for(op, args).run(args)
     if _state.inference and op.kind != op_.VIEW:
         _mark_inference(result)
     return result
@@ -468,6 +469,9 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 def _mark_inference(result: Any, args: tuple[Any, ...] = ()) -> None:
     """Memory made in inference mode may never become part of a graph; `args`: whose is older."""
+    if not args and isinstance(result, TensorBase):
+        result._storage.inference = True
+        return
     old = {id(a._storage) for a in args if isinstance(a, TensorBase)}
     for r in result if isinstance(result, tuple) else (result,):
         if isinstance(r, TensorBase) and id(r._storage) not in old:
@@ -477,9 +481,10 @@ def _mark_inference(result: Any, args: tuple[Any, ...] = ()) -> None:
 def is_plain_call(op: Op, args: tuple[Any, ...]) -> bool:
     """Whether all tensors of a call are of types that override nothing."""
     for kind, a in zip(op.kinds, args, strict=True):
-        if kind == "t" and type(a) not in plain_types and type(a) not in _NUMBERS:
-            return False
-        if kind == "l" and (
+        if kind == "t":
+            if type(a) not in plain_types and type(a) not in _NUMBERS:
+                return False
+        elif kind == "l" and (
             type(a) is not tuple or any(type(x) not in plain_types and x is not None for x in a)
         ):
             return False

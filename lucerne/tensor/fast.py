@@ -57,7 +57,7 @@ def _native_plan(op: Op, args: tuple[Any, ...], plan: Any, *, records: bool = Tr
         execute = getattr(execute, "when_recorded", None)
     if execute is None or plan.device.type != HOST:
         return None
-    inputs = _inputs(op, args, execute.numbers)
+    inputs = _inputs(op, args, execute.numbers, _range_code(plan))
     if inputs is None:
         return None
     flags, derivable = _recording(op, args, plan.metas) if records else (0, 0)
@@ -104,8 +104,21 @@ def _view(op: Op, args: tuple[Any, ...], plan: Any) -> Any:
     return FAST.view_plan(op, len(args), meta, delta, steps, derivable, masks)
 
 
-def _inputs(op: Op, args: tuple[Any, ...], letters: str) -> list[tuple[int, int, int, str]] | None:
-    """How the kernel's inputs are found among the arguments."""
+def _range_code(plan: Any) -> int | None:
+    """Which Python ints the result's type holds, as the engine asks it: a width in bits, below 0
+    of unsigned types (whose small negative numbers wrap), 0: all that have 64. None: any will do.
+    """
+    if not plan.checks:
+        return None
+    dtype = plan.metas[0].dtype
+    bits = 8 * dtype.itemsize
+    return 0 if bits == 64 else bits if dtype.is_signed else -bits
+
+
+def _inputs(
+    op: Op, args: tuple[Any, ...], letters: str, ints: int | None
+) -> list[tuple[int, int, int, str]] | None:
+    """How the kernel's inputs are found among the arguments; `ints`: see `_range_code`."""
     left = iter(letters)
     found: list[tuple[int, int, int, str]] = []
     for i, (kind, a) in enumerate(zip(op.kinds, args, strict=True)):
@@ -116,7 +129,11 @@ def _inputs(op: Op, args: tuple[Any, ...], letters: str) -> list[tuple[int, int,
             if isinstance(a, TensorBase):
                 found.append((i, -1, a._meta.dtype.itemsize, "t"))
             else:
-                found.append((i, -1, 0, next(left, "?")))
+                letter = next(left, "?")
+                if ints is None or kind != op_.SCALAR:
+                    found.append((i, -1, 0, letter))
+                else:
+                    found.append((i, -1, ints, letter if letter == "i" else "?"))
     fits = next(left, None) is None and all(f[3] in "tfic" for f in found)
     return found if fits else None
 

@@ -180,7 +180,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a returned view begins at the start", ENTRY,
            "return make_tensor(base._storage, x.offset, x.meta)", "return make_tensor(base._storage, 0, x.meta)"),
     Mutant("two outcomes are one object", ENTRY,
-           "and not x.offset and x.index not in self.handed:", "and not x.offset:"),
+           "and not x.offset and x.index not in handed:", "and not x.offset:"),
     Mutant("gradients are not set", ENTRY,
            "if effect.outcome is not None:", "if effect.outcome is not None and effect.outcome.of_input:"),
     Mutant("arguments that share memory are apart", TRACE,

@@ -101,3 +101,23 @@ def test_compiled_code_refuses_them_too() -> None:
     ):
         with pytest.raises((OverflowError, RuntimeError), match=r"too big|without overflow"):
             lucerne.compile(f)(x)
+
+
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_ranges_in_the_fast_path(dtype: str) -> None:
+    """The machine code has its own comparison: at each bound, after calls that fit."""
+
+    def outcome(t: Any, value: int) -> Any:
+        try:
+            return t.full((2,), value, dtype=getattr(t, dtype)).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    for _ in range(4):
+        outcome(lucerne, 1)
+    for bits in (7, 8, 15, 16, 31, 32, 62):
+        for value in (s * (1 << bits) + k for s in (1, -1) for k in (-1, 0, 1)):
+            assert outcome(lucerne, value) == outcome(torch, value), value

@@ -8,8 +8,8 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import notices
-from lucerne.base.watch import FUNCTION, watched
-from lucerne.ops.move import filled
+from lucerne.base.watch import FUNCTION, Watch, watched
+from lucerne.ir.dispatch import state as dispatch_state
 from lucerne.tensor.autograd import records
 from lucerne.tensor.autograd.engine import run_backward
 from lucerne.tensor.autograd.hooks import RemovableHandle
@@ -155,8 +155,9 @@ def root_gradient(t: Any, g: Any) -> Any:
                 "grad can be implicitly created only for real scalar outputs but got "
                 + repr(t._meta.dtype)
             )
-        given = tuple(t._meta.shape), 1, t._meta.dtype, t._meta.device, None
-        return watched("aten::ones_like", FUNCTION, partial(filled, *given))
+        if Watch.current is None and not dispatch_state.seen:
+            return records.one(t._meta).clone()  # hooks may write to it
+        return watched("aten::ones_like", FUNCTION, partial(records.one.__wrapped__, t._meta))
     if not isinstance(g, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if g._meta.shape != t._meta.shape:

@@ -73,12 +73,12 @@ def backward(t: Any, keep_graph: bool) -> bool:
     grad_before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, False
     try:
         # While a function is captured, tensors don't outlive it: none may be kept for all.
-        one = _one.__wrapped__ if dispatch_state.kernel_level else _one
+        start = one.__wrapped__ if dispatch_state.kernel_level else one
         if Watch.current is None:
-            flow.arrive(root, one(t._meta))
+            flow.arrive(root, start(t._meta))
             _run(flow, keep_graph, flow.order)
         else:
-            flow.arrive(root, watched("aten::ones_like", FUNCTION, partial(one, t._meta)))
+            flow.arrive(root, watched("aten::ones_like", FUNCTION, partial(start, t._meta)))
             _run_watched(flow, keep_graph)
     finally:
         dispatch_state.grad_enabled = grad_before
@@ -89,7 +89,7 @@ def backward(t: Any, keep_graph: bool) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _one(meta: TensorMeta) -> Any:
+def one(meta: TensorMeta) -> Any:
     """The gradient a scalar starts with. Formulas don't write to what arrives: one serves all."""
     return filled(tuple(meta.shape), 1, meta.dtype, meta.device, None)
 
@@ -136,7 +136,11 @@ def walk(roots: Sequence[Record], nodes: bool = False, used: bool = False) -> li
         if top[VERSIONS] is RELEASED and not used:
             return None
         order.append(top)
-        stack.extend(records_in(top[AUTOS]))
+        for auto in top[AUTOS]:
+            if type(auto) is list:
+                stack.append(auto[0] if len(auto) == PART else auto)
+            elif type(auto) is tuple:
+                stack.extend(records_in(auto))
     order.sort(key=_number)
     return order
 
@@ -216,6 +220,13 @@ def _run(flow: Flow, keep_graph: bool, order: list[Record]) -> None:
                 g = gradients(record[OP], g, record[META])
             if seen:
                 dispatch_state.backward_of = record[PLACE]
+            if len(wanted) == 1 and Watch.current is None:  # the commonest case
+                flow.deliver(
+                    record, wanted[0], parts_of(record, g, *steps[0]), steps[0][2][0][1] or 0
+                )
+                if not keep_graph:
+                    release(record)
+                continue
             # Gradients are given in the order of the arguments, when all are there.
             made = [(step, parts_of(record, g, *step)) for step in steps]
             places = [(i, parts, part or 0) for step, parts in made for i, part in step[2]]

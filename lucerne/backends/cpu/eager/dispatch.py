@@ -134,9 +134,23 @@ def _write_fill(m: Module) -> None:
                 bad = f.call("number", I64, [x, letter, f.at(block, number_at, I64)])
                 with f.if_(f.compare("ne", bad, 0)):
                     f.ret(f.constant(1))
+                bits = word(f, d, 2)
+                with (
+                    f.if_(f.compare("ne", bits, 0)),
+                    f.if_(f.call("outside", I1, [word(f, block, number_at), bits])),
+                ):
+                    f.ret(f.constant(1))
                 t.give(pointer_at + 0, number_at + 2)
             loop.next(*t.results)
         f.ret(f.constant(0))
+    # outside(value, bits): whether integers of so many bits do not hold it (see P.DESCRIPTORS)
+    with m.function("outside", [("value", I64), ("bits", I64)], I1, internal=True) as f:
+        value, bits = f.args
+        with f.if_(bits > 0):
+            left = 64 - bits
+            f.ret(f.compare("ne", f.bits("ashr", value << left, left), value))
+        size = f.select(value < 0, 0 - value, value)
+        f.ret(f.compare("ne", f.bits("lshr", size, 0 - bits), 0))
     params = [("x", PTR), ("letter", I64), ("place", PTR)]
     with m.function("number", params, I64, internal=True) as f:
         x, letter, place = f.args

@@ -30,7 +30,9 @@ SAVE_MASKS = 28
 """For each set of arguments that need a gradient (a mask): which arguments backward reads."""
 MAX_GRAD_ARGUMENTS = 4
 DESCRIPTORS = SAVE_MASKS + (1 << MAX_GRAD_ARGUMENTS)
-"""Per input of the kernel: argument number, place in the list (-1: none), item size, letter."""
+"""Per input of the kernel: argument number, place in the list (-1: none), item size, letter. Of a
+number in place of the size: the width of the integers it must be one of, in bits, below 0 if they
+have no sign (then small negative numbers wrap); 0: any that fits a word."""
 DESCRIPTOR_WORDS = 4
 
 RECORDS, VIEW, POINTWISE, SEVERAL, ONLY_RECORDED = 1, 2, 4, 8, 16
@@ -69,8 +71,8 @@ def kernel_plan(
 ) -> NativePlan | None:
     """The words of a plan that runs `kernel`, or None when it does not fit the dispatcher.
 
-    `inputs`: per tensor or number the kernel reads: argument, place in a list or -1, item size,
-    letter ("t" for tensors).
+    `inputs`: per tensor or number the kernel reads: argument, place in a list or -1, item size (of
+    a number: which it may be, see DESCRIPTORS), letter ("t" for tensors).
     """
     if len(metas) > MAX_OUTPUTS or kernel.words > MAX_WORDS or not metas:
         return None

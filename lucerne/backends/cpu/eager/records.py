@@ -20,6 +20,8 @@ from lucerne.backends.cpu.emit.builder import I1, I32, I64, PTR, VOID, Function,
 from lucerne.backends.cpu.emit.types import I8
 
 LINE_CACHE = 64
+PLACE_CACHE = 256
+"""How many places of the users' calls are kept as objects; the last one made in a slot stays."""
 ODD = 1 << 41
 """Bit of `grad_mask`: an argument that only the complete path may record."""
 
@@ -308,11 +310,45 @@ def _place(f: Function, tuple: Value, index: Value, item: Value) -> None:
     f.store(item, f.at(f.at(tuple, TUPLE_ITEMS), index, I64), align=8)
 
 
+def _write_place_at(m: Module) -> None:
+    """`place_at(frame, code)`: (code, line) of a frame; takes the reference to the code. Python
+    finds a line by reading the table of lines from its beginning, so pairs are kept by code and
+    instruction. A pair holds its code: while it is kept, no other code has that address."""
+    m.variable("kept_places", f"[{PLACE_CACHE * 2} x i64]")
+    with m.function("place_at", [("frame", PTR), ("code", PTR)], PTR, internal=True) as f:
+        frame, code = f.args
+        at = f.convert("sext", f.call("PyFrame_GetLasti", I32, [frame]), I64)
+        mixed = f.bits("xor", f.bits("lshr", address(f, code), 5), f.bits("lshr", at, 1))
+        slot = f.at(f.symbol("kept_places"), (mixed & (PLACE_CACHE - 1)) * 16)
+        kept = f.load(PTR, slot, align=8)
+        with (
+            f.if_(not_null(f, kept)),
+            f.if_(f.compare("eq", f.load(I64, f.at(slot, 8), align=8), at)),
+            f.if_(f.compare("eq", f.load(PTR, f.at(kept, TUPLE_ITEMS), align=8), code)),
+        ):
+            drop(f, code)
+            take(f, kept)
+            f.ret(kept)
+        line = f.call("PyFrame_GetLineNumber", I32, [frame])
+        number = f.call("PyLong_FromLongLong", PTR, [f.convert("sext", line, I64)])
+        pair = f.call("PyTuple_New", PTR, [2])
+        with f.if_(any_of(f, is_null(f, number), is_null(f, pair))):
+            f.ret(f.zero(PTR))
+        f.store(code, f.at(pair, TUPLE_ITEMS), align=8)
+        f.store(number, f.at(pair, TUPLE_ITEMS + 8), align=8)
+        take(f, pair)
+        f.store(pair, slot, align=8)
+        f.store(at, f.at(slot, 8), align=8)
+        drop(f, kept)
+        f.ret(pair)
+
+
 def _write_user_line(m: Module) -> None:
     """`user_line()`: (code, line) of the caller when its code is known to be the user's, else what
     the Python function says. Known code objects stand in a small table, put there by Python."""
     m.variable("user_codes", f"[{LINE_CACHE} x ptr]", shown=True)
     m.variable("record_lines", "i64", "1", shown=True)
+    _write_place_at(m)
     with m.function("user_line", [], PTR, internal=True) as f:
         wanted = f.load(I64, f.symbol("record_lines"), align=8)
         frame = f.call("PyEval_GetFrame", PTR, [])
@@ -324,12 +360,7 @@ def _write_user_line(m: Module) -> None:
         slot = f.bits("lshr", address(f, code), 5) & (LINE_CACHE - 1)
         mine = f.load(PTR, f.at(f.symbol("user_codes"), slot * 8), align=8)
         with f.if_(f.compare("eq", mine, code)):
-            line = f.call("PyFrame_GetLineNumber", I32, [frame])
-            number = f.call("PyLong_FromLongLong", PTR, [f.convert("sext", line, I64)])
-            pair = f.call("PyTuple_New", PTR, [2])
-            f.store(code, f.at(pair, TUPLE_ITEMS), align=8)
-            f.store(number, f.at(pair, TUPLE_ITEMS + 8), align=8)
-            f.ret(pair)
+            f.ret(f.call("place_at", PTR, [frame, code]))
         drop(f, code)
         f.ret(call_python(f, known(f, "user_place")))
 

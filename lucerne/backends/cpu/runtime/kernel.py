@@ -26,6 +26,7 @@ class Kernel:
     """How to run one compiled function on tensors."""
 
     __slots__ = (
+        "_block",
         "call",
         "entry",
         "extra",
@@ -58,24 +59,26 @@ class Kernel:
         """Memory that `extra` points at (tables), alive as long as the kernel is."""
         self.call = _CALL(entry)
         self.words = outputs + tensors + 1 + 2 * len(numbers) + len(self.extra)
+        self._block = ctypes.c_int64 * self.words
 
     def block(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, Any]:
         """The filled block of a call, and what must be kept alive while it runs."""
-        words = (ctypes.c_int64 * self.words)()
-        tensors = [x for x in inputs if hasattr(x, "_meta")]
-        values = [x for x in inputs if not hasattr(x, "_meta")]
-        at = 0
-        for t in (*outputs, *tensors):
-            words[at] = address_of(t)
-            at += 1
+        found: list[Any] = [address_of(t) for t in outputs]
+        values = []
+        for x in inputs:
+            if hasattr(x, "_meta"):
+                found.append(address_of(x))
+            else:
+                values.append(x)
         space = memory.Block(self.workspace) if self.workspace else None
-        if space is not None:
-            words[at] = space.address
-        at += 1
+        found.append(0 if space is None else space.address)
         for letter, v in zip(self.numbers, values, strict=True):
-            words[at : at + 2] = list(encode_number(letter, v))
-            at += 2
-        words[at:] = list(self.extra)
+            found += encode_number(letter, v)
+        found += self.extra
+        if len(found) != self.words:
+            raise ValueError(f"a kernel of {self.words} words was given {len(found)}")
+        words = self._block()
+        words[:] = found
         return words, space
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
