@@ -11,3 +11,5 @@ tables: list[dict[Any, Any]] = []
 """Hooks of all modules and of all optimizers."""
 switches: list[tuple[Any, str]] = []
 """(owner, attribute) of switches."""
+stacks: list[tuple[Any, str]] = []
+"""(owner, attribute) of lists that `with` blocks push something on."""

@@ -22,8 +22,6 @@ from lucerne.ir import dispatch
 from lucerne.tensor.autocast import Thread
 from lucerne.tensor.autograd.node import anomaly
 from lucerne.tensor.autograd.saved import hooks
-from lucerne.tensor.forward.dual import _entered as dual_levels
-from lucerne.tensor.forward.level import switch as forward_switch
 from lucerne.tensor.observe import Observation
 from lucerne.tensor.settings import _Flags, get_num_threads, set_num_threads
 
@@ -33,7 +31,7 @@ _SINGLE: tuple[tuple[Any, str], ...] = (
     (_state, "asked_grad"), (_state, "inference"), (_state, "cast"), (_state, "special"),
     (_state, "overrides_enabled"), (_state, "backward_of"), (_state, "_grad_enabled"),
     (hooks, "disabled"), (anomaly, "enabled"), (anomaly, "check_nan"),
-    (DefaultDevice, "value"), (forward_switch, "on"),
+    (DefaultDevice, "value"),
     (_Flags, "deterministic"), (_Flags, "warn_only"), (_Flags, "matmul_precision"),
     (_Flags, "warn_always"), (_Flags, "interop_threads"),
 )  # fmt: skip
@@ -44,7 +42,7 @@ def _stacks() -> list[list[Any]]:
     """What `with` blocks push something on."""
     return [
         _state.call_level, _state.kernel_level, _state.forward, hooks.stack, entered,
-        dual_levels.levels,
+        *[getattr(owner, name) for owner, name in process.stacks],
     ]  # fmt: skip
 
 

@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucerne.capture.captured import Captured, Outcome
-from lucerne.capture.trace import without_hooks
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import state
 from lucerne.tensor import autocast
-from lucerne.tensor.autograd.engine import run_backward
+from lucerne.tensor.autograd.engine import run_backward, without_hooks
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.autograd.node import Edge, gradient_edge, zeros_for
 from lucerne.tensor.random_api import default_generator

@@ -8,8 +8,8 @@ gradients, its backward pass is recorded too (the joint graph).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from lucerne.base.given_ints import GivenInt
@@ -48,7 +48,7 @@ from lucerne.capture.sources import (
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir.graph import Value
 from lucerne.ir.meta import TensorMeta
-from lucerne.tensor.autograd.engine import gradient_parts, run_backward
+from lucerne.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne.tensor.autograd.node import Edge, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of, plain_types
@@ -709,19 +709,6 @@ def _with_gradients(tensors: Iterable[Any]) -> Iterator[Any]:
 
 def _has_hooks(t: Any) -> bool:
     return t._auto is not None and bool(t._auto.hooks or t._auto.post_hooks)
-
-
-@contextmanager
-def without_hooks(edges: Sequence[Edge]) -> Iterator[None]:
-    """Hooks of tensors from outside see their gradients when those arrive there, not before."""
-    hooks = [(node, node.tensor_hooks) for node in {edge[0] for edge in edges}]
-    for node, _ in hooks:
-        node.tensor_hooks = None
-    try:
-        yield
-    finally:
-        for node, found in hooks:
-            node.tensor_hooks = found
 
 
 def _dense(meta: TensorMeta) -> TensorMeta:

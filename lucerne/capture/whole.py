@@ -18,13 +18,12 @@ from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.meta import TensorMeta, plain_meta
 from lucerne.ir.op import Op
 from lucerne.ops.control import NAMES as CONTROL
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.eager import body_of, metas_of
 from lucerne.tensor.trace import traced
-from lucerne.transforms.generalize import plain_meta
 
 
 class Body(NamedTuple):

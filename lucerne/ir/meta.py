@@ -14,7 +14,7 @@ from lucerne.base.device import device as Device
 from lucerne.base.device import settled
 from lucerne.base.dtype import dtype as DType
 from lucerne.base.numbers import GivenFloat, Guarding, Symbolic
-from lucerne.ir.symbolic import SymFloat, SymInt, is_symbolic
+from lucerne.ir.symbolic import SymFloat, SymInt, is_symbolic, plain
 
 
 class TensorMeta:
@@ -133,6 +133,14 @@ def _symbolic_meta(
 
 def _key(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([(n.expr, n.hint) if type(n) is SymInt else n for n in numbers])
+
+
+def plain_meta(meta: Any) -> Any:
+    """A meta as it was in the trace, without expressions."""
+    if not isinstance(meta, TensorMeta):
+        return meta
+    shape, strides = (tuple([plain(n) for n in x]) for x in (meta.shape, meta.strides))
+    return make_meta(meta.dtype, shape, strides, meta.device)
 
 
 def starting_at(meta: TensorMeta, start: Any) -> TensorMeta:

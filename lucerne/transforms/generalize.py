@@ -16,7 +16,7 @@ from lucerne.base.exact import exact
 from lucerne.base.numbers import Guarding
 from lucerne.base.shape import Size
 from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.meta import TensorMeta, make_meta, plain_meta
 from lucerne.ir.symbolic import is_symbolic, number_at, plain
 from lucerne.ir.symbols import FORMULAS, SMALLEST, Guard
 from lucerne.transforms.rewrite import result_metas
@@ -271,14 +271,6 @@ def meta_formula(meta: Any) -> Any:
     if not isinstance(meta, TensorMeta) or not is_symbolic((*meta.shape, *meta.strides)):
         return None
     return formula_of(tuple(meta.shape)), formula_of(meta.strides)
-
-
-def plain_meta(meta: Any) -> Any:
-    """A meta as it was in the trace, without expressions."""
-    if not isinstance(meta, TensorMeta):
-        return meta
-    shape, strides = (tuple([plain(n) for n in x]) for x in (meta.shape, meta.strides))
-    return make_meta(meta.dtype, shape, strides, meta.device)
 
 
 def plain_thing(x: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lucerne.base.watch import BACKWARD, Watch
@@ -256,6 +257,19 @@ def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:
             found.add(node)
             stack.extend(parents.get(node, ()))
     return found
+
+
+@contextmanager
+def without_hooks(edges: Iterable[Edge]) -> Iterator[None]:
+    """Hooks of tensors from outside see their gradients when those arrive there, not before."""
+    hooks = [(node, node.tensor_hooks) for node in {edge[0] for edge in edges}]
+    for node, _ in hooks:
+        node.tensor_hooks = None
+    try:
+        yield
+    finally:
+        for node, found in hooks:
+            node.tensor_hooks = found
 
 
 def run_backward(

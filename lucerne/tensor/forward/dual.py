@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
+from lucerne.base import process
 from lucerne.tensor.autograd.modes import Switch
 from lucerne.tensor.forward.level import ForwardLevel, check_tangent, fresh_alias, switch
 
@@ -17,6 +18,7 @@ class _Entered(threading.local):
 
 
 _entered = _Entered()
+process.stacks.append((_entered, "levels"))
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -20,6 +20,7 @@ from typing import Any
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
+from lucerne.base import process
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_back
@@ -52,6 +53,7 @@ class _Switch(threading.local):
 
 
 switch = _Switch()
+process.switches.append((switch, "on"))
 
 
 class _Memory:

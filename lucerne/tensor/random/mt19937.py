@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.base.forks import once
 from lucerne.base.memory import array_over
 from lucerne.tensor.random.kinds import U8, U32, U64, Array
 
@@ -28,11 +29,18 @@ class Mersenne:
     """
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
-        self._words = np.random.RandomState(seed & 0xFFFFFFFF)
-        uint32 = np.dtype(np.uint32)
-        self._memory: U32 = array_over(self._address, (_WORDS + 1,), uint32, None, self._words)
-        """The state itself: to take it by `get_state` costs 300 times as much."""
         self.seed(seed)
+
+    @once
+    def _words(self) -> np.random.RandomState:
+        """Made when it is first asked for: loading NumPy's generators is part of no import."""
+        return np.random.RandomState(self.initial_seed & 0xFFFFFFFF)
+
+    @once
+    def _memory(self) -> U32:
+        """The state itself: to take it by `get_state` costs 300 times as much."""
+        uint32 = np.dtype(np.uint32)
+        return array_over(self._address, (_WORDS + 1,), uint32, None, self._words)
 
     def seed(self, seed: int) -> None:
         """Restart; negative seeds wrap to 64 bits, and only the low 32 bits reach the words."""
@@ -40,7 +48,8 @@ class Mersenne:
         self.cached_normal: float | None = None
         self._float_cache: tuple[float, bool] = (0.0, False)
         self._untouched = True  # PyTorch tells a fresh block from a used-up one, NumPy does not
-        self._words.seed(self.initial_seed & 0xFFFFFFFF)  # a new RandomState takes 50 times as long
+        if "_words" in self.__dict__:  # a new one takes 50 times as long
+            self._words.seed(self.initial_seed & 0xFFFFFFFF)
 
     def words32(self, n: int) -> U32:
         """The next `n` 32-bit words."""
