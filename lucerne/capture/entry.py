@@ -348,7 +348,9 @@ class Entry:
         ]
         expect = getattr(self.runner, "expect", None)
         if expect is not None:
-            expect(self.flags)
+            classes = {k: kind for k, *_, kind in self.guards.tensors}
+            kinds = [classes.get(s.index) if s.kind == ARGUMENT else None for s in self.sources]
+            expect(self.flags, kinds=kinds)
 
     def is_repeatable(self, error: Exception) -> bool:
         """Whether a call that has raised leaves nothing behind: then the function may run instead.

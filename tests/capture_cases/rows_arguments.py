@@ -60,6 +60,7 @@ args("result strides", "return (a*2).stride(), a.clone().stride(), a.contiguous(
 args("input dtypes", "return a*2+1, a.sum(), a/2, a.float().mean()", [f"f(torch.ones(3,dtype=torch.{d}))" for d in ("float32", "float64", "int32", "int64", "bool", "uint8", "bfloat16", "float16", "complex64")], sig="a", tol=1e-3)
 args("input requires_grad", "return (a*b).sum()", ["f(torch.ones(3),torch.ones(3))", "f(torch.ones(3,requires_grad=True),torch.ones(3))", "f(torch.ones(3),torch.ones(3,requires_grad=True))", "f(nn.Parameter(torch.ones(3)),torch.ones(3))"], sig="a,b")
 args("input parameter type", "return (x*2 if isinstance(a,nn.Parameter) else x*3), type(a).__name__", ["f(torch.ones(3))", "f(nn.Parameter(torch.ones(3)))", "f(nn.Parameter(torch.ones(3),requires_grad=False))"], sig="a")
+args("input parameter type after a plain one", "return (x*2 if isinstance(a,nn.Parameter) else x*3), type(a).__name__", ["f(torch.ones(3))", "f(nn.Parameter(torch.ones(3),requires_grad=False))", "f(torch.ones(3))", "f(torch.ones(4))", "f(nn.Parameter(torch.ones(3),requires_grad=False))"], sig="a")
 args("sparse input", "return a@torch.ones(3,1)", ["f(torch.eye(3))", "f(torch.eye(3).to_sparse())", "f(torch.eye(3).to_sparse_csr())", "f(torch.eye(3)*2)"], sig="a")
 args("numpy input", "return torch.as_tensor(a)*2", ["f(np.ones(3))", "f(np.ones(3)*2)", "f(np.ones(3,'float32')*4)", "f(np.arange(4))", "f([1,2])", "f(3.)"], sig="a")
 args("numpy scalar input", "return x*a", ["f(np.float32(1))", "f(np.float32(2))", "f(np.float64(2))", "f(np.int32(7))", "f(np.float16(7))"], sig="a")

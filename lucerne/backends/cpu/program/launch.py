@@ -60,7 +60,11 @@ def _write_admit(m: Module) -> None:
         with f.loop(0, field(f, items, VAR_SIZE, I64)) as loop:
             x = _item(f, items, loop.index)
             record = f.at(table, loop.index * (S.ARGUMENT_WORDS * 8))
-            with f.if_(_not(f, f.call("is_tensor", I1, [type_of(f, x)]))):
+            kind = type_of(f, x)
+            with f.if_(_not(f, f.call("is_tensor", I1, [kind]))):
+                f.ret(f.constant(False, I1))
+            wanted = word(f, record, S.ARGUMENT_CLASS, PTR)
+            with f.if_(not_null(f, wanted)), f.if_(f.compare("ne", kind, wanted)):
                 f.ret(f.constant(False, I1))
             meta = word(f, record, S.ARGUMENT_META, PTR)
             with f.if_(f.compare("ne", field(f, x, Tensor.META), meta)):

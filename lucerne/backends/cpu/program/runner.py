@@ -183,19 +183,23 @@ class NativeRunner:
         self,
         requires_grad: Sequence[bool | None] | None = None,
         groups: Sequence[int] | None = None,
+        kinds: Sequence[type | None] | None = None,
     ) -> None:
         """What `launch` asks of the arguments besides their metas.
 
         `requires_grad`: of each argument, None: either. `groups`: arguments that may share memory
-        though one of them is written have the same number, not 0; others may not.
+        though one of them is written have the same number, not 0; others may not. `kinds`: the
+        class of each (who gives it keeps it), None: any class of plain tensors.
         """
         arguments = self.program.arguments
         wanted = [None] * len(arguments) if requires_grad is None else list(requires_grad)
         of_group = [0] * len(arguments) if groups is None else list(groups)
+        classes = [0 if x is None else id(x) for x in kinds or [None] * len(arguments)]
         writes = [int(i in self.program.written) for i in range(len(arguments))]
+        given = zip(arguments, wanted, writes, classes, strict=True)
         records = [
-            (id(meta), meta.dtype.itemsize, 2 if grad is None else int(grad), write)
-            for meta, grad, write in zip(arguments, wanted, writes, strict=True)
+            (id(meta), meta.dtype.itemsize, 2 if grad is None else int(grad), write, kind)
+            for meta, grad, write, kind in given
         ]
         for at, name, words in (
             (S.ARGUMENT_TABLE, "arguments", [w for record in records for w in record]),

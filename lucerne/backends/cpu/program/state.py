@@ -37,8 +37,11 @@ PATCH_WORDS = 2
 SEGMENT_FIRST, SEGMENT_LAST, SEGMENT_RELEASE, SEGMENT_HOST, SEGMENT_WORDS = range(5)
 """Steps first..last-1 run in machine code, without Python's lock if RELEASE; then step HOST (if
 not -1) by Python."""
-ARGUMENT_META, ARGUMENT_SIZE, ARGUMENT_GRAD, ARGUMENT_WRITTEN, ARGUMENT_WORDS = range(5)
-"""Meta, bytes of an element, whether it needs a gradient (2: either), whether it is written."""
+(
+    ARGUMENT_META, ARGUMENT_SIZE, ARGUMENT_GRAD, ARGUMENT_WRITTEN, ARGUMENT_CLASS, ARGUMENT_WORDS,
+) = range(6)  # fmt: skip
+"""Meta, bytes of an element, whether it needs a gradient (2: either), whether it is written, its
+class (0: any)."""
 RESULT_META, RESULT_BYTES, RESULT_WORDS = range(3)
 NUMBER_INDEX, NUMBER_LETTER, NUMBER_PLACE, NUMBER_WORDS = range(4)
 (
