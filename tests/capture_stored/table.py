@@ -758,3 +758,41 @@ def resumed_step() -> Any:
 
     c = compiled(step)
     return [c(x()).detach(), c(x()).detach(), *net.parameters()]
+
+
+# ---- modules of the user's in containers of ours -----------------------------------------------
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, a: Any) -> Any:
+        torch.is_tensor(0)
+        return self.inner(a).relu()
+
+
+class Listed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Own(), Own()])
+        self.named = nn.ModuleDict({"one": Own(), "two": nn.Sequential(Own(), nn.ReLU())})
+
+    def forward(self, a: Any) -> Any:
+        torch.is_tensor(0)
+        for block in self.blocks:
+            a = block(a)
+        for name, block in self.named.items():
+            a = block(a) * len(name)
+        return a
+
+
+@row
+def own_modules_in_sequential() -> Any:
+    return [compiled(nn.Sequential(Own(), nn.Sequential(Own(), nn.Tanh())))(x())]
+
+
+@row
+def own_modules_in_lists_and_dicts() -> Any:
+    return [compiled(Listed())(x())]

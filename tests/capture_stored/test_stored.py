@@ -24,6 +24,7 @@ from tests.capture_stored.edits import EDITS
 Patch = pytest.MonkeyPatch
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = (
+    "own_modules_in_sequential", "own_modules_in_lists_and_dicts",
     "keyword_arguments", "dataclass_argument", "results_of_all_kinds", "in_place", "two_sizes",
     "keeps_a_tensor", "backward_from_outside", "dropout", "check_that_holds", "autocast_outside",
     "step_sgd_momentum", "step_with_a_schedule", "function_looked_up_by_name",

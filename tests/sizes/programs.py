@@ -96,7 +96,8 @@ STATEMENTS = (
     "T = T + sum(counts)",
     "T = T * [R, S][I % 2]",
     "T = T + {I: 1.0, J: 2.0}[J]",
-    "try: T = T / (10 // (I - 6))\n    except ZeroDivisionError: T = T - 1",
+    # (by 0 a tensor is multiplied, not divided: that would show the sign of a rounding error)
+    "try: T = T * (10 // (I - 6))\n    except ZeroDivisionError: T = T - 1",
 )
 HELPERS = (
     "def helper(k):\n    return k * 2 if k < 9 else k - 4\n",

@@ -113,6 +113,8 @@ class _Stores:
         number = self.world.attributes.get(id(store))
         if number is not None:
             return ["attributes", number]
+        if id(store) in self.world.members:
+            return ["members", *self.world.members[id(store)]]
         if isinstance(store, dict) and isinstance(store.get("__name__"), str):
             module = sys.modules.get(store["__name__"])
             if module is not None and module.__dict__ is store:
@@ -140,4 +142,6 @@ def _store(name: list[Any], world: World) -> Any:
         return InClass(thing, None if more[0] is None else world.things[more[0]])
     if kind == "cell":
         return thing.__closure__[more[0]]
+    if kind == "members":
+        return thing.__dict__[more[0]]
     return thing.__dict__ if kind == "attributes" else thing

@@ -105,6 +105,8 @@ class World:
         """By id of code: what it reads that the text does not describe."""
         self.attributes: dict[int, int] = {}
         """By id of the dict of an object's attributes: the number of the object."""
+        self.members: dict[int, tuple[int, str]] = {}
+        """By id of a dict of a module's parts: the number of the module, and the dict's name."""
         self._text: list[str] = []
         self._numbers: dict[int, int] = {}
         self._memories: dict[int, int] = {}
@@ -250,6 +252,7 @@ class World:
                 raise UnstorableError(f"{name_of(at)} has hooks ({name})")
             self._say(repr(name))
             if name in ("_parameters", "_buffers", "_modules"):
+                self.members[id(x)] = self._numbers[id(m)], name
                 self._fields(x.items(), at)
             else:
                 self.see(x, (at, f".{name}"))
