@@ -20,15 +20,10 @@ from lucerne.capture.stored import artifacts, store
 from tests.capture_stored import proofs, race
 from tests.capture_stored.bench import HELD, MEGABYTE, Bench, given, other, subject
 from tests.capture_stored.edits import EDITS
+from tests.capture_stored.table import ROWS
 
 Patch = pytest.MonkeyPatch
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = (
-    "own_modules_in_sequential", "own_modules_in_lists_and_dicts",
-    "keyword_arguments", "dataclass_argument", "results_of_all_kinds", "in_place", "two_sizes",
-    "keeps_a_tensor", "backward_from_outside", "dropout", "check_that_holds", "autocast_outside",
-    "step_sgd_momentum", "step_with_a_schedule", "function_looked_up_by_name",
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -62,8 +57,9 @@ def verdict(first: dict[str, Any], second: dict[str, Any]) -> str:
 
 
 def test_next_process_finds_what_the_first_has_stored(tmp_path: Path) -> None:
-    first, second = run(QUICK, tmp_path), run(QUICK, tmp_path)
-    wrong = {name: verdict(first[name], second[name]) for name in QUICK}
+    names = tuple(ROWS)
+    first, second = run(names, tmp_path), run(names, tmp_path)
+    wrong = {name: verdict(first[name], second[name]) for name in names}
     assert {name: text for name, text in wrong.items() if text} == {}
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from lucerne.base.numbers import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
 from lucerne.capture.captured import Captured, Effect, Outcome
-from lucerne.capture.looked import GRADIENT_IS, Fact
+from lucerne.capture.looked import GRADIENT_IS, HAS, IS, LAYOUT, Fact
 from lucerne.capture.reach import Reach, is_optimizer
-from lucerne.capture.slots import PLAIN, Slot
+from lucerne.capture.slots import MISSING, PLAIN, Slot
 from lucerne.capture.sources import (
     ARGUMENT,
     CONSTANT,
@@ -162,10 +162,18 @@ class CaptureWriter(Writer):
         return made
 
     def _fact(self, fact: Fact) -> Any:
-        """That there is no gradient yet is told; other things tie a program to its process."""
-        if fact.kind != GRADIENT_IS or fact.value is not None:
-            raise UnstorableError(f"it depends on this: {fact}")
-        return self.source(fact.source)
+        """As the reader makes it; a gradient that is there ties a program to its process."""
+        told = [fact.kind, self.source(fact.source)]
+        if fact.kind == IS and fact.other is not None:
+            return [*told, self.source(fact.other), bool(fact.value)]
+        if fact.kind == LAYOUT:
+            meta, offset, needs_grad = fact.value
+            return [*told, self.meta(meta), offset, needs_grad]
+        if fact.kind == HAS and fact.value is MISSING:
+            return [*told, fact.name]
+        if fact.kind == GRADIENT_IS and fact.value is None:
+            return told
+        raise UnstorableError(f"it depends on this: {fact}")
 
     # ---- sources -------------------------------------------------------------------------------
 
@@ -263,13 +271,11 @@ class CaptureWriter(Writer):
             return None
         found = self._outcomes.get(id(x))
         if found is None:
-            if x.inference:
-                raise UnstorableError("it makes a tensor in inference mode, inside")
             found = self._outcomes[id(x)] = len(self.outcomes)
             itself = None if x.itself is None else self.source(x.itself)
             self.outcomes.append(
                 [x.of_input, x.index, x.offset, self.meta(x.meta), itself, x.requires_grad,
-                 x.is_leaf, x.used_up, x.tangent, x.view_of, x.detached, x.feeds]
+                 x.is_leaf, x.used_up, x.tangent, x.view_of, x.detached, x.feeds, x.inference]
             )  # fmt: skip
         return found
 
@@ -339,7 +345,7 @@ class CaptureReader(Reader):
                 for kind, x in data["leaves"]
             ],
             effects=[Effect(self.source(*s), found(k)) for s, k in data["effects"]],
-            facts=[Fact(GRADIENT_IS, self.source(*s), None) for s in data["facts"]],
+            facts=[self._fact(*f) for f in data["facts"]],
             uses=[self._use(*u) for u in data["uses"]],
             gradients=[found(k) for k in data["gradients"]],
             wanted=[self.source(*s) for s in data["wanted"]],
@@ -347,6 +353,16 @@ class CaptureReader(Reader):
             checks=[(k, _raises(name, text)) for k, (name, text) in data["checks"]],
             covered=[(self.source(*a), self.source(*b), m, n) for a, b, m, n in data["covered"]],
         )
+
+    def _fact(self, kind: str, source: Any, *more: Any) -> Fact:
+        of = self.source(*source)
+        if kind == IS:
+            other, value = more
+            return Fact(IS, of, bool(value), self.source(*other))
+        if kind == LAYOUT:
+            meta, offset, needs_grad = more
+            return Fact(LAYOUT, of, (self.metas[meta], int(offset), bool(needs_grad)))
+        return Fact(HAS, of, MISSING, name=more[0]) if kind == HAS else Fact(GRADIENT_IS, of, None)
 
     def set_attributes(self, data: Any) -> None:
         """What capturing would have set."""
@@ -422,9 +438,9 @@ class CaptureReader(Reader):
         self, of_input: bool, index: int, offset: int, meta: int, itself: Any, *more: Any
     ) -> Outcome:
         source = None if itself is None else self.source(*itself)
-        *more_facts, detached, feeds = more
+        *more_facts, detached, feeds, inference = more
         made = Outcome(of_input, index, offset, self.metas[meta], source, *more_facts)
-        made.detached, made.feeds = detached, feeds
+        made.detached, made.feeds, made.inference = detached, feeds, inference
         return made
 
     def _use(self, text: str, kind: str, *rest: Any) -> Use:

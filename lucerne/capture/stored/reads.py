@@ -16,6 +16,7 @@ from lucerne.capture.slots import PLAIN, Table, alike
 from lucerne.capture.stored.captures import class_named
 from lucerne.capture.stored.programs import Reader, StaleError, Writer
 from lucerne.capture.stored.world import UnstorableError, World
+from lucerne.ir import results
 
 
 def written(reach: Reach, world: World, writer: Writer) -> Any:
@@ -97,11 +98,19 @@ class _Stores:
             if isinstance(f, types.FunctionType)
             for k, cell in enumerate(f.__closure__ or ())
         }
+        self.scopes = {
+            id(f.__globals__): ["globals", number]
+            for number, f in enumerate(world.things)
+            if isinstance(f, types.FunctionType)
+        }
+        """Of functions that are in no module (`__new__` of a named tuple)."""
 
     def name(self, store: Any) -> list[Any]:
         if type(store) is InClass:
             if is_known_home(store.kind.__module__) and store.after is None:
                 return ["library", store.kind.__module__, store.kind.__qualname__]
+            if results.types().get(store.kind.__name__) is store.kind and store.after is None:
+                return ["results", store.kind.__name__]
             after = None if store.after is None else _number(store.after, self.world)
             return ["class", _number(store.kind, self.world), after]
         if type(store) is Asked:
@@ -119,7 +128,7 @@ class _Stores:
             module = sys.modules.get(store["__name__"])
             if module is not None and module.__dict__ is store:
                 return ["scope", store["__name__"]]
-        return ["thing", _number(store, self.world)]
+        return self.scopes.get(id(store)) or ["thing", _number(store, self.world)]
 
 
 def _store(name: list[Any], world: World) -> Any:
@@ -137,7 +146,13 @@ def _store(name: list[Any], world: World) -> Any:
         if found is None:
             raise StaleError(f"{at}.{more[0]} is not there")
         return InClass(found)
+    if kind == "results":
+        if at not in results.types():
+            raise StaleError(f"there are no results {at}")
+        return InClass(results.types()[at])
     thing = world.things[at]
+    if kind == "globals":
+        return thing.__globals__
     if kind == "class":
         return InClass(thing, None if more[0] is None else world.things[more[0]])
     if kind == "cell":

@@ -228,7 +228,8 @@ class Asked:
             reads.restore(data["reads"], reach, world, reader)
             reach.refresh()
             guards = Guards(self.leaves, self.shape, captured, reach)
-        if not all(use.holds() for use in captured.uses):
+        facts = all(fact.holds(self.leaves) for fact in captured.facts)
+        if not facts or not all(use.holds() for use in captured.uses):
             raise StaleError("what it takes for granted is not so")
         runner = self._runner(program, stages)
         key = [Source(KEY)] if data["key"] else []
