@@ -25,7 +25,8 @@ class _Cache:
     values: ClassVar[dict[tuple[int, str], Any]] = {}
 
 
-process.switches += [(_Cache, "depth"), (_Cache, "values")]
+process.switches.append((_Cache, "depth"))
+process.tables.append(_Cache.values)
 
 
 class cached(ContextDecorator):
@@ -40,7 +41,7 @@ class cached(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         _Cache.depth -= 1
         if not _Cache.depth:
-            _Cache.values = {}
+            _Cache.values.clear()
 
 
 def _register_parameter_or_buffer(module: Any, name: str, tensor: Any) -> None:
