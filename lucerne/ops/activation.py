@@ -418,7 +418,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @composite(internal=True, opmath=True, out=False)
 def hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardswish passes back of a gradient."""
-    middle = choose(input < 3, g * (input / 3 + 0.5), g)
+    middle = choose(input >= 3, g, g * (input / 3 + 0.5))  # (of NaN it is NaN)
     return choose(input <= -3, 0, middle)
 
 

@@ -388,7 +388,7 @@ def _clamped_log(x: Tensor) -> Tensor:
         "input": lambda g, input, target: (
             g * (input - target) / ((1 - input) * input).clamp(min=1e-12)
         ),
-        "target": lambda g, input: g * (_log_rest(input) - _clamped_log(input)),
+        "target": lambda g, input: g * ((-input).log1p() - input.log()),
     },
     out=False,
 )

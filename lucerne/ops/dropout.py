@@ -13,6 +13,7 @@ from lucerne.ir.define import front
 from lucerne.ir.op import Tensor
 from lucerne.ops.move import preserved_strides
 from lucerne.ops.random import draw
+from lucerne.ops.select import choose
 
 # Constants of SELU: alpha dropout sets elements to the value SELU tends to at minus infinity.
 _SATURATION = 1.7580993408473766
@@ -223,7 +224,7 @@ def torch_rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     low = input <= 0
     if not training:
-        return input * low.logical_not() + input * ((lower + upper) / 2) * low
+        return choose(low, input * ((lower + upper) / 2), input)
     count = int(low.sum().item())
     draws = input.new_empty((count,), dtype=dt.float64).uniform_(lower, upper, generator=generator)
     kind = input.dtype.compute

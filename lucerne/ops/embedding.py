@@ -17,6 +17,7 @@ from lucerne.ops.join import cat
 from lucerne.ops.move import filled
 from lucerne.ops.ranges import arange
 from lucerne.ops.scatter import scatter_fold, scatter_reduce_op, spread
+from lucerne.ops.select import choose
 from lucerne.ops.sparse_products import csr_times_dense, row_numbers
 
 
@@ -177,6 +178,19 @@ def bag_sums(weight: Tensor, indices: Tensor, starts: Tensor, values: Tensor | N
     return csr_times_dense(starts, indices, values, weight)
 
 
+def _largest(nothing: Tensor, bags: Tensor, rows: Tensor) -> Tensor:
+    """The maxima of bags. Of equal ones the first has the gradient, as in torch."""
+    where, count = bags.unsqueeze(1).expand(rows.shape), rows.shape[0]
+    top = scatter_reduce_op(nothing, 0, where, rows.detach(), "amax", False)
+    if not count:
+        return top
+    numbers = arange(count, device=rows.device).unsqueeze(1)
+    at = choose(rows.detach() == index_nd(top, (bags,)), numbers, count)
+    none = filled(tuple(nothing.shape), count, dt.int64, rows.device, None)
+    first = scatter_reduce_op(none, 0, where, at, "amin", True)
+    return choose(first < count, rows.gather(0, first.clamp(max=count - 1)), top)
+
+
 @composite(checks=op_.VALUES, internal=True, name="embedding_bag_rows", opmath=True, out=False)
 def bag_rows(
     weight: Tensor,
@@ -193,8 +207,7 @@ def bag_rows(
     shape = (bag_count, weight.shape[1])
     nothing = filled(shape, 0, weight.dtype, weight.device, None)
     if mode == "max":
-        where = bags.unsqueeze(1).expand(rows.shape)
-        return scatter_reduce_op(nothing, 0, where, rows, "amax", False)
+        return _largest(nothing, bags, rows)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     total = index_put_nd(nothing, (bags,), rows, True)

@@ -350,9 +350,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"{out}"
         )
     batch = tuple(input1.shape[:-1])
-    rows = input1.reshape(math.prod(batch), left)
-    half = (rows @ weight.permute(1, 0, 2).reshape(left, out * right)).reshape(-1, out, right)
-    result = (half * input2.reshape(-1, 1, right)).sum(-1).reshape(*batch, out).to(input1.dtype)
+    count = math.prod(batch)
+    rows = input1.reshape(count, left)
+    half = (rows @ weight.permute(1, 0, 2).reshape(left, out * right)).reshape(count, out, right)
+    result = (half * input2.reshape(count, 1, right)).sum(-1)
+    result = result.reshape(*batch, out).to(input1.dtype)
     return result if bias is None else result + bias
 
 

@@ -112,6 +112,8 @@ def _folded(size: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
         return size.sum(dim, keepdim)
     if ord == 2:
         return without_folded(root_of_squares(size, dim), reduced_dims(dim, size.ndim), keepdim)
+    if not size.ndim or all(size.shape[d] == 1 for d in reduced_dims(dim, size.ndim)):
+        return size.sum(dim, keepdim)  # a power of one number need not fit
     return size.pow(ord).sum(dim, keepdim).pow(1 / ord)
 
 

@@ -272,10 +272,15 @@ def copied(input: Tensor) -> Tensor:
     return input
 
 
+def _before(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
+    """What `nextafter` passes back: nothing where it has arrived."""
+    return choose(input == other, 0, g)
+
+
 @pointwise(
     internal=True,
     numbers="none",
-    vjp={"input": lambda g: g, "other": flat},
+    vjp={"input": _before, "other": flat},
     oracle=np.nextafter,
 )
 def next_wide(input: Tensor, other: Tensor) -> Tensor:
@@ -284,7 +289,7 @@ def next_wide(input: Tensor, other: Tensor) -> Tensor:
     return s.nextafter(input, other)
 
 
-@composite(internal=True, vjp={"input": lambda g: g, "other": flat})
+@composite(internal=True, vjp={"input": _before, "other": flat})
 def next_narrow(input: Tensor, other: Tensor) -> Tensor:
     """`nextafter` of 16-bit floats: their bits, read as integers, are in the order of size."""
     common = promote.result_type([input._meta, other._meta])

@@ -7,6 +7,7 @@ from typing import Any
 
 import lucerne.ir.special  # noqa: F401 - enters the formulas that bodies call
 from lucerne.base import dtype as dt
+from lucerne.base.numeric import finfo
 from lucerne.ir.define import composite, front, pointwise
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
@@ -218,7 +219,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
-    total = lgamma(input)
+    total = lgamma(input + 0)  # (as in torch, where -0.0 is taken for 0.0 by this)
     for j in range(1, p):
         total = total + lgamma(input - j / 2)
     return total + p * (p - 1) / 4 * math.log(math.pi)
@@ -316,9 +317,9 @@ def i1(input: Tensor) -> Tensor:
 
 
 def _i1e_gradient(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
-    safe = choose(input == 0, 1.0, input)
-    slope = i0e(input) - y * (sign(input) + 1 / safe)
-    return choose(input == 0, g * 0.5, g * slope)
+    tiny = input.abs() <= finfo(input.dtype).eps  # 1 / x would not fit
+    slope = i0e(input) - y * (sign(input) + 1 / choose(tiny, 1.0, input))
+    return choose(tiny, g * 0.5, g * slope)
 
 
 @pointwise(promote="float", vjp={"input": _i1e_gradient}, namespace="special")

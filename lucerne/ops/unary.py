@@ -362,7 +362,7 @@ def _sinc_gradient(g: Tensor, input: Tensor) -> Tensor:
     scaled = input * math.pi
     squared = scaled * scaled
     slope = g * conj_of((scaled * scaled.cos() - scaled.sin()) / squared * math.pi)
-    return choose(input == 0, 0.0, slope)
+    return choose(squared == 0, 0.0, slope)  # the square of a small number is nothing
 
 
 @pointwise(

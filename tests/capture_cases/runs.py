@@ -234,7 +234,8 @@ class World:
                 found = eval(compile(call, f"<{self.name}.call>", "eval"), self.space)
             return "returned", snapshot(found)
         except Exception as error:
-            return "raised", type(error).__name__, str(error).split("\n")[0][:200]
+            text = str(error).replace(f"{self.name}.", "")  # (from 3.13 on Python tells the module)
+            return "raised", type(error).__name__, text.split("\n")[0][:200]
 
     def _variables(self) -> Iterator[tuple[str, Any]]:
         for name, value in list(self.space.items()):

@@ -62,10 +62,10 @@ def _run_all(
         return
     for label, sample in samples:
         with quiet(), values.sample(label) as record:
-            _run_one(context, dtype, sample, record, strides)
+            run_sample(context, dtype, sample, record, strides)
 
 
-def _run_one(
+def run_sample(
     context: Context, dtype: torch.dtype, sample: Any, record: Sample, strides: Tally | None
 ) -> None:
     entry, bridge = context.entry, context.bridge

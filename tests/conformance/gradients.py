@@ -31,7 +31,7 @@ def check_gradients(context: Context) -> list[Tally]:
     dtype = torch.float32
     tally = context.tally("M2", dtype)
     samples = catalog.samples(context.entry, dtype, grad=True, limit=context.limits.samples)
-    return _run_all(context, samples, tally, _first_order)
+    return _run_all(context, samples, tally, first_order)
 
 
 def check_complex_gradients(context: Context) -> list[Tally]:
@@ -39,7 +39,7 @@ def check_complex_gradients(context: Context) -> list[Tally]:
     tally = context.tally("M2c", torch.complex64)
     limit = context.limits.samples
     samples = catalog.samples(context.entry, torch.complex64, grad=True, limit=limit)
-    _run_all(context, samples, tally, _first_order)
+    _run_all(context, samples, tally, first_order)
     if not context.entry.op.supports_gradgrad:
         return [tally]
     return [tally, *_twice(context, "M8c", torch.complex128)]
@@ -69,7 +69,7 @@ def _run_all(context: Context, samples: catalog.Sampled, tally: Tally, check: An
     return [tally]
 
 
-def _first_order(context: Context, sample: Any, record: Sample) -> None:
+def first_order(context: Context, sample: Any, record: Sample) -> None:
     seed = number_of(record.label)
     dtype = getattr(torch, record.tally.dtype)
     truth = float64_truth(sample, lambda wide: _truth(context, wide, seed), dtype)

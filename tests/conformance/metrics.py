@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import torch
 
-from tests.conformance import catalog, errors, forward, gradients, own_cases, training, variants
+from tests.conformance import (
+    catalog,
+    errors,
+    forward,
+    gradients,
+    own_cases,
+    sweep,
+    training,
+    variants,
+)
 from tests.conformance.bridge import Bridge
 from tests.conformance.catalog import Entry
 from tests.conformance.context import Context, Limits
@@ -77,6 +86,8 @@ RUNS = {
     "out": Run(_has_out, variants.check_out),
     "errors": Run(_has_errors, errors.check_errors),
     "double backward": Run(_has_double_backward, gradients.check_double_backward),
+    "layouts": Run(_every, sweep.check_layouts),
+    "values": Run(_every, sweep.check_values),
     "own": Run(_none),  # a table of our own instead of op_db entries
     **{name: Run(_none) for name in training.RUNS},  # classes instead of op_db entries
 }
@@ -95,6 +106,8 @@ METRICS = {
         Metric("M7", "strides", "forward"),
         Metric("M8", "double backward", "double backward"),
         Metric("M8c", "complex double backward", "complex gradients"),
+        Metric("M11", "odd layouts and sizes", "layouts"),
+        Metric("M11v", "odd values", "values"),
         Metric("own", "own cases", "own"),
         Metric("M9", "modules", "modules"),
         Metric("M9e", "modules, errors: raised and type", "modules"),

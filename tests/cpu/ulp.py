@@ -67,6 +67,23 @@ def _gelu_tanh(x: Array) -> Array:
     return x * _sigmoid(2 * inner)
 
 
+def _erfinv(x: Array) -> Array:
+    """By Halley's steps from a guess, on `erfc` where x is near 1: what is left there is exact."""
+    size = np.abs(x)
+    inside = size < 1
+    p = np.where(inside, size, 0.0)
+    w = -np.log((1 - p) * (1 + p))
+    y = np.where(w < 5, p * (0.886 + 0.23 * w), np.sqrt(w))
+    erf, erfc = _elementwise(math.erf), _elementwise(math.erfc)
+    for _ in range(6):
+        error = np.where(p < 0.5, erf(y) - p, (1 - p) - erfc(y))
+        step = error / (2 / math.sqrt(math.pi) * np.exp(-y * y))
+        y = y - step / (1 + y * step)
+    y = np.where(p < 1e-9, p * (math.sqrt(math.pi) / 2), y)
+    ends = np.where(size == 1, np.inf, np.nan)
+    return np.copysign(np.where(inside, y, ends), x)
+
+
 ROWS = (
     Row("exp", s.exp, np.exp, 1.0),
     Row("exp2", s.exp2, np.exp2, 1.0),
@@ -89,6 +106,7 @@ ROWS = (
     Row("atanh", s.atanh, np.arctanh, 1.0),
     Row("erf", s.erf, _elementwise(math.erf), 1.0),
     Row("erfc", s.erfc, _elementwise(math.erfc), 2.5),
+    Row("erfinv", s.erfinv, _erfinv, 1.75),
     Row("rsqrt", s.rsqrt, lambda x: 1 / np.sqrt(x), 1.5),
     Row("sigmoid", s.sigmoid, _sigmoid, 2.5),
     Row("silu", s.silu, lambda x: x * _sigmoid(x), 2.5),

@@ -1,0 +1,71 @@
+"""Values and sizes at the edge, as torch has them: rows that the sweep (M11) has found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lucerne
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+INF, NAN = math.inf, math.nan
+
+
+def _gradients(t: Any, fn: Callable[..., Any], *values: Any) -> Any:
+    """The result, and the gradients to all that it is made of."""
+    given = [t.tensor(v, requires_grad=True) for v in values]
+    found = fn(*given)
+    grads = t.autograd.grad(found.sum(), given, allow_unused=True)
+    return found, *[g for g in grads if g is not None]
+
+
+def _bag(t: Any, weight: Any) -> Any:
+    return t.nn.functional.embedding_bag(t.tensor([[0, 1, 2, 1], [2, 2, 0, 0]]), weight, mode="max")
+
+
+ROWS: dict[str, Callable[[Any], Any]] = {
+    "sinc": lambda t: _gradients(t, t.sinc, [1e-42, -1e-30, 0.0, 0.5]),
+    "mvlgamma": lambda t: _gradients(t, lambda x: t.mvlgamma(x, 1), [-0.0, 0.0, 1.5]),
+    "nextafter": lambda t: _gradients(t, t.nextafter, [1.0, 3.0, INF], [2.0, 3.0, 1.0]),
+    "rrelu": lambda t: t.nn.functional.rrelu(t.tensor([INF, -INF, 1.0, -1.0])),
+    "bce": lambda t: _gradients(
+        t, t.nn.functional.binary_cross_entropy, [0.0, 1.0, 0.3], [0.0, 1.0, 0.5]
+    ),
+    "i1e": lambda t: _gradients(t, t.special.i1e, [1e-42, -1e-38, 0.0, 1e-9, 2.0]),
+    "vector_norm": lambda t: t.linalg.vector_norm(t.tensor([[1e30], [-1e25]]), ord=6, dim=1),
+    "norm of a number": lambda t: t.linalg.vector_norm(t.tensor(-1e30), ord=3),
+    "maxima that are equal": lambda t: _gradients(
+        t, lambda w: _bag(t, w), [[1.0, 2.0], [1.0, -1.0], [0.5, 2.0]]
+    ),
+    "bilinear of nothing": lambda t: t.nn.functional.bilinear(
+        t.ones(0, 2), t.ones(0, 3), t.ones(4, 2, 3)
+    ),
+    "margins of nothing": lambda t: t.nn.functional.multi_margin_loss(
+        t.ones(0, 3), t.ones(0, dtype=t.int64)
+    ),
+    "labels of nothing": lambda t: t.nn.functional.multilabel_margin_loss(
+        t.ones(0, 3), t.ones(0, 3, dtype=t.int64)
+    ),
+}
+
+
+def _plain(x: Any) -> Any:
+    return [_plain(y) for y in x] if isinstance(x, tuple) else x.detach().double().numpy()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_as_torch_has_them(name: str) -> None:
+    found, expected = _plain(ROWS[name](lucerne)), _plain(ROWS[name](torch))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def test_nan_spreads_through_hardswish() -> None:
+    """(torch's answer depends on where in a vector the element lies.)"""
+    _, grad = _gradients(lucerne, lucerne.nn.functional.hardswish, [NAN, -4.0, 4.0])
+    assert math.isnan(float(grad[0]))
+    assert grad[1:].tolist() == [0.0, 1.0]
