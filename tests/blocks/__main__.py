@@ -39,7 +39,9 @@ def main() -> int:
             trial.run(options.every, options.seed)
         calls, wrong = calls + trial.calls, wrong + len(trial.differences)
         worst = max(worst, trial.worst)
-        bad += [name] * bool(trial.differences)
+        never = trial.raised == trial.calls  # then nothing was compared
+        wrong += never
+        bad += [name] * bool(trial.differences or never)
         notes = " ".join(sorted(trial.breaks)) + " given up" * trial.given_up
         seconds = time.perf_counter() - began
         print(

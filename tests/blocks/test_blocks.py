@@ -54,6 +54,13 @@ def test_both_packages_have_the_blocks() -> None:
     assert list(found("torch")) == list(BLOCKS)
 
 
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_runs(name: str) -> None:
+    """Where eager raises as well, nothing is compared."""
+    trial = Trial(lucerne, BLOCKS[name])
+    assert trial.wanted(False, "plain", trial.row.shapes[0]).error is None
+
+
 def test_there_are_blocks() -> None:
     assert len(BLOCKS) >= 60
     for name, made in BLOCKS.items():

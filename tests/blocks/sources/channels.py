@@ -298,9 +298,9 @@ class GeM(nn.Module):
 class FiLM(nn.Module):
     def __init__(self, d=12):
         super().__init__()
-        self.to = nn.Linear(d, 2 * d)
+        self.project = nn.Linear(d, 2 * d)
         self.body = nn.Linear(d, d)
 
     def forward(self, x):
-        scale, shift = self.to(F.silu(x)).chunk(2, dim=-1)
+        scale, shift = self.project(F.silu(x)).chunk(2, dim=-1)
         return self.body(x) * (1 + scale) + shift

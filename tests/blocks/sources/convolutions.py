@@ -320,10 +320,10 @@ class StyleConv(nn.Module):
 class AdaIN(nn.Module):
     def __init__(self, c=4):
         super().__init__()
-        self.to = nn.Linear(c, 2 * c)
+        self.project = nn.Linear(c, 2 * c)
 
     def forward(self, x):
-        style = self.to(x.amax((2, 3)))
+        style = self.project(x.amax((2, 3)))
         scale, shift = style[:, :, None, None].chunk(2, 1)
         mean = x.mean((2, 3), keepdim=True)
         std = x.var((2, 3), keepdim=True, unbiased=False).add(1e-3).sqrt()
