@@ -496,7 +496,8 @@ def _as_float(x: Any) -> Any:
 def _extreme(of: Callable[..., Expr], native: Any) -> Any:
     def run(*args: Any) -> Any:
         given = args[0] if len(args) == 1 else args
-        if type(given) in (tuple, list) and given and all(map(_is_integer, given)):
+        integers = type(given) in (tuple, list) and given and all(map(_is_integer, given))
+        if integers and bool not in map(type, given):  # (the least may be False, which is no 0)
             given = [_plain_operand(x) for x in given]
             return made(native(map(plain, given)), of(*map(expr, given)))
         return native(*args)

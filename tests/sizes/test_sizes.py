@@ -45,6 +45,7 @@ ROWS: dict[str, tuple[Callable[..., Any], int | None]] = {
     "scaled": (lambda x, y: x / math.sqrt(x.size(0)) * x.numel() ** -0.5, 2),
     "ceil": (lambda x, y: F.pad(x, (0, 3 * math.ceil(len(x) / 3) - len(x))).view(-1, 3).sum(1), 3),
     "min": (lambda x, y: x[: min(x.size(0), 10)], 2),
+    "min with a bool": (lambda x, y: (x * 2, min(len(x), len(x) == 4), max(0, len(x) < 9)), 6),
     "bits": (lambda x, y: x * (x.size(0) & 3) + (x.size(0) >> 1), 2),
     "last": (lambda x, y: x[-1] * x[len(x) // 2 :], 3),
     "a loop": (lambda x, y: sum(x[i] for i in range(x.size(0))), None),
