@@ -133,7 +133,7 @@ def plan_for(op: Op, args: tuple[Any, ...]) -> Plan:
     key: list[Any] = [op]
     for kind, a in zip(op.kinds, args, strict=True):
         if kind == "t":
-            key.append(a._meta if type(a) in plain_types or isinstance(a, TensorBase) else type(a))
+            key.append(a._meta if isinstance(a, TensorBase) else type(a))
         elif kind == "s":
             key.append(a if type(a) in ITSELF else exact(a))
         elif kind == "n":

@@ -110,7 +110,7 @@ class _Stores:
             if is_known_home(store.kind.__module__) and store.after is None:
                 return ["library", store.kind.__module__, store.kind.__qualname__]
             if results.types().get(store.kind.__name__) is store.kind and store.after is None:
-                return ["results", store.kind.__name__]
+                return ["library", "results", store.kind.__name__]
             after = None if store.after is None else _number(store.after, self.world)
             return ["class", _number(store.kind, self.world), after]
         if type(store) is Asked:
@@ -146,10 +146,6 @@ def _store(name: list[Any], world: World) -> Any:
         if found is None:
             raise StaleError(f"{at}.{more[0]} is not there")
         return InClass(found)
-    if kind == "results":
-        if at not in results.types():
-            raise StaleError(f"there are no results {at}")
-        return InClass(results.types()[at])
     thing = world.things[at]
     if kind == "globals":
         return thing.__globals__

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne.base import forks
 from lucerne.base.forks import once
 from lucerne.base.memory import array_over
 from lucerne.tensor.random.kinds import U8, U32, U64, Array
@@ -15,6 +16,7 @@ from lucerne.tensor.random.kinds import U8, U32, U64, Array
 DEFAULT_SEED = 67280421310721  # the seed of a new torch.Generator
 STATE_SIZE = 5056
 _WORDS = 624
+_MAKING = forks.rlock()
 # seed, words left, seeded flag, next word; the words; 0, cached normal, 0, cache flag; and the
 # float32 cache that no CPU draw of PyTorch fills.
 _HEAD = struct.Struct("<QiiQ")
@@ -33,8 +35,15 @@ class Mersenne:
 
     @once
     def _words(self) -> np.random.RandomState:
-        """Made when it is first asked for: loading NumPy's generators is part of no import."""
-        return np.random.RandomState(self.initial_seed & 0xFFFFFFFF)
+        """Made when it is first asked for: loading NumPy's generators is part of no import. One for
+        all threads, and with the last seed: two that draw first must not both begin the sequence.
+        """
+        with _MAKING:
+            found: np.random.RandomState | None = self.__dict__.get("_words")
+            if found is None:
+                found = np.random.RandomState(self.initial_seed & 0xFFFFFFFF)
+                self.__dict__["_words"] = found
+            return found
 
     @once
     def _memory(self) -> U32:
@@ -44,12 +53,13 @@ class Mersenne:
 
     def seed(self, seed: int) -> None:
         """Restart; negative seeds wrap to 64 bits, and only the low 32 bits reach the words."""
-        self.initial_seed = seed % 2**64
         self.cached_normal: float | None = None
         self._float_cache: tuple[float, bool] = (0.0, False)
         self._untouched = True  # PyTorch tells a fresh block from a used-up one, NumPy does not
-        if "_words" in self.__dict__:  # a new one takes 50 times as long
-            self._words.seed(self.initial_seed & 0xFFFFFFFF)
+        with _MAKING:
+            self.initial_seed = seed % 2**64
+            if "_words" in self.__dict__:  # a new one takes 50 times as long
+                self._words.seed(self.initial_seed & 0xFFFFFFFF)
 
     def words32(self, n: int) -> U32:
         """The next `n` 32-bit words."""
