@@ -233,12 +233,7 @@ def multi_margin_loss(
         loss = loss * weight.gather(0, classes).reshape(-1, 1)
     nothing = filled((), 0, rows.dtype, rows.device, None).expand(right.shape)
     each = scatter_fold(loss, 1, right, nothing, "set").sum(1) / rows.shape[1]
-    return _reduced(each.reshape(target.shape) if reduction == "none" else each, reduction)
-
-
-def _reduced(each: Tensor, reduction: str) -> Tensor:
-    """The mean of nothing is 0, as in torch's kernels of these losses."""
-    return reduced(each, "sum" if reduction == "mean" and not each.numel() else reduction)
+    return reduced(each.reshape(target.shape) if reduction == "none" else each, reduction)
 
 
 def _check_multi(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
@@ -285,4 +280,4 @@ def multilabel_margin_loss(
     gap = _above_zero(1 - rows.gather(1, safe).unsqueeze(2) + rows.unsqueeze(1))
     counted = listed.to(dt.bool_).unsqueeze(2) & ~is_label.unsqueeze(1)
     each = gap.masked_fill(~counted, 0).sum((1, 2)) / rows.shape[1]
-    return _reduced(each if input.ndim == 2 else each.reshape(()), reduction)
+    return reduced(each if input.ndim == 2 else each.reshape(()), reduction)
