@@ -184,21 +184,28 @@ class Point:
 class Glue(Plain):
     """Between parts: everything as Python does it, but it stops where an op comes."""
 
-    def __init__(self, frames: list[Frame], tell: Callable[[Break], None], told: set[Any]) -> None:
-        """`told`: places that were told of already; so most calls don't make the texts."""
-        self.frames, self.tell, self.told = frames, tell, told
+    def __init__(self, frames: list[Frame], segmented: Segmented) -> None:
+        self.frames, self.segmented = frames, segmented
+        self.told = segmented.places
 
     def _tell(self, kind: str, name: Callable[[], str]) -> None:
         place = user_place(self.frames)
         at = None if place is None else (id(place[0]), place[1], kind)
         if at not in self.told:
-            self.tell(breaks.made(kind, place, name()))
+            self.segmented.tell_break(breaks.made(kind, place, name()))
             self.told.add(at)
 
     def decide_call(
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Decision | Stop:
         """Enter user code; stop before ops."""
+        try:
+            return self._decided(fn, args)
+        except Exception as error:  # the call is made as Python makes it
+            self.segmented.fault_between(error)
+            return NATIVE
+
+    def _decided(self, fn: Any, args: Sequence[Any]) -> Decision | Stop:
         foreign = breaks.is_foreign(fn) and not is_ours(fn)
         if foreign:
             self._tell(breaks.kind_of_call(fn), lambda: breaks.name_of(fn))
@@ -215,7 +222,10 @@ class Glue(Plain):
 
     def before_branch(self, value: Any) -> Stop | None:
         if isinstance(value, TensorBase):
-            self._tell("branch", lambda: _ASKED)
+            try:
+                self._tell("branch", lambda: _ASKED)
+            except Exception as error:
+                self.segmented.fault_between(error)
         return None
 
 
@@ -250,7 +260,8 @@ class Segmented:
         self.refused = ""
         """Why the machine can't run the function."""
         self._kept: list[Any] = []
-        self._places: set[Any] = set()
+        self.places: set[Any] = set()
+        """Where breaks were told of already, so that most calls don't make the texts."""
         self._faults: list[tuple[Point | None, Exception]] = []
         """Parts that could not be made in the call that goes on, for a reason that is ours or the
         function's own: which, is known at its end."""
@@ -277,7 +288,7 @@ class Segmented:
 
     def run(self, frames: list[Frame]) -> Any:
         """What the function returns; its frames run until they end."""
-        machine = Machine(Glue(frames, self._told, self._places))
+        machine = Machine(Glue(frames, self))
         mine, self._faults = self._faults, []
         try:
             found = self._run(frames, machine)
@@ -337,21 +348,20 @@ class Segmented:
             return None
         part, entry, leaves, objects = found
         structure = part.structure
-        watched = entry.shadow is not None
+        watched, replayed = entry.shadow is not None, False
         try:
             out = entry.shadow(tuple(leaves), {}, leaves) if watched else entry.run(leaves)
             builder = Builder(out, objects, frames, machine)
-            if not structure.effects:
-                return self._after(structure, builder, frames)
+            replayed = bool(structure.effects)
+            for effect in structure.effects:
+                replay(effect, builder)
+            return self._after(structure, builder, frames)
         except Exception as error:
-            if not entry.is_repeatable(error) or structure.effects:
+            if replayed or not entry.is_repeatable(error):
                 raise
             self._fault(point, frames, error, None)
             point.parts.remove(part)
             return None
-        for effect in structure.effects:
-            replay(effect, builder)
-        return self._after(structure, builder, frames)
 
     @staticmethod
     def _after(structure: Structure, builder: Builder, frames: list[Frame]) -> Any:
@@ -371,6 +381,12 @@ class Segmented:
             raise CaptureError(f"compiling a part raised {faults.in_words(error)}") from error
         point.refused = breaks.made("internal error", user_place(frames), faults.in_words(error))
         self._faults.append((point, error))
+
+    def fault_between(self, error: Exception) -> None:
+        """Something between parts has raised that was not the function's own doing."""
+        if faults.goes_through(error) or isinstance(error, BreakError):
+            raise error
+        self._faults.append((None, error))
 
     def _find(self, point: Point, frames: list[Frame]) -> Any:
         for part in point.parts:
@@ -428,7 +444,7 @@ class Segmented:
             if len(apart) > known:  # the next trace ends where that code is handed over
                 return self._anew(point, frames)
             point.refused = found.found.at(user_place(frames))
-            self._told(point.refused)
+            self.tell_break(point.refused)
             return None
 
     def _found_anew(self, point: Point, frames: list[Frame]) -> Any:
@@ -436,14 +452,14 @@ class Segmented:
             known, tracer = self._discover(point, frames)
         except (CaptureError, MutationError) as found:
             point.refused = breaks.of_error(found, user_place(frames), "this part")
-            self._told(point.refused)
+            self.tell_break(point.refused)
             return None
         if tracer is None:
             return None
         if tracer.suspect is not None:
             self._faults.append((None, tracer.suspect))
         if tracer.broke is not None:
-            self._told(tracer.broke)
+            self.tell_break(tracer.broke)
         if not tracer.cut:
             point.refused = tracer.broke or breaks.made(
                 "not captured", user_place(frames), "nothing is computed before Python goes on"
@@ -455,7 +471,7 @@ class Segmented:
             raise
         except (CaptureError, MutationError) as error:
             point.refused = breaks.of_error(error, user_place(frames), "this part")
-            self._told(point.refused)
+            self.tell_break(point.refused)
             return None
         finally:
             tracer.reads.let_go()
@@ -473,7 +489,7 @@ class Segmented:
         assert first is not None
         raise first
 
-    def _told(self, found: Break) -> None:
+    def tell_break(self, found: Break) -> None:
         """A break was found: it is noted, or (`fullgraph`) an error."""
         if found.kind == "iterator" and found.reason.startswith("the loop"):
             return  # of our own making: a loop that began before the part

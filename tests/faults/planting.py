@@ -17,7 +17,7 @@ from lucerne.capture.backward import Joint
 from lucerne.capture.compiled import Compiled
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.lazy.programs import Programs
-from lucerne.capture.segments import Segmented
+from lucerne.capture.segments import Glue, Segmented
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
 from lucerne.ir import index_maps
 
@@ -31,10 +31,12 @@ MAKERS: tuple[CodeType, ...] = tuple(
     f.__code__
     for f in (
         Compiled._version, Segmented._anew, Segmented._instance, Joint.for_tangents,
-        Programs._tried, Shadow._compared, PartShadow._compared,
+        Programs._tried, Shadow._compared, PartShadow._compared, Glue.decide_call,
+        Glue.before_branch,
     )
 )  # fmt: skip
-"""Where making something begins. What runs outside of them is a program, not the compiler."""
+"""Where making something begins, or asking what comes between two parts. What runs outside of them
+is a program, not the compiler."""
 PUTS_BACK = {
     "capture/faults.py": "",
     "capture/trace.py": "restore",

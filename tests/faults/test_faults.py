@@ -60,15 +60,21 @@ STAGES = {
     "ledger": "lucerne.capture.ledger:note",
     "joint": "lucerne.capture.making:Building._backward",
 }
+BETWEEN_PARTS = {
+    "a call": "lucerne.capture.segments:Glue._decided",
+    "a branch": "lucerne.capture.segments:Glue._tell",
+    "finding a part": "lucerne.capture.segments:Segmented._found_anew",
+}
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", [*STAGES, *BETWEEN_PARTS])
 def test_every_stage(stage: str) -> None:
-    module, _, name = STAGES[stage].partition(":")
+    module, _, name = {**STAGES, **BETWEEN_PARTS}[stage].partition(":")
     found: Any = __import__(module, fromlist=["x"])
     for part in name.split("."):
         found = getattr(found, part)
-    program = next(p for p in PROGRAMS if p.name == "gradients")
+    wanted = "parts" if stage in BETWEEN_PARTS else "gradients"
+    program = next(p for p in PROGRAMS if p.name == wanted)
     outcome = checked(program, found.__code__, ERRORS[len(stage) % (len(ERRORS) - 1)], 0)
     assert outcome.fired
     assert not outcome.problems, str(outcome)
