@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lucerne.backends.cpu.machine import LlvmScalar, NotTaken
-from lucerne.backends.reference.machine import MACHINE, special
+from lucerne.backends.reference.machine import MACHINE
+from lucerne.backends.reference.optional import scipy
 from lucerne.base import dtype as dt
 from lucerne.ir.scalar import REQUIRED, Value, s
 from tests.cpu.lanes import over_lanes
@@ -119,7 +122,7 @@ def test_instructions_agree_with_numpy(name: str, dtype: dt.dtype, count: int, l
     if name in UNLIKE_AT_INFINITY:
         args = [np.where(np.isinf(args[0]), 2.5, args[0]).astype(dtype.storage)]
     instruction = getattr(s, name)
-    if name in STANDING_IN and dtype is dt.float64 and special is None:
+    if name in STANDING_IN and dtype is dt.float64 and scipy("special") is None:
         pytest.skip("without SciPy the oracle's float64 stand-in is rougher than the engine")
     try:
         want = np.asarray(instruction(*[Value(MACHINE, a) for a in args]).raw)
@@ -194,3 +197,14 @@ def test_the_least_integer_by_minus_one_does_not_trap() -> None:
         minus = np.full(20, -1, dtype.storage)
         assert (over_lanes(s.floor_div_int, [dtype] * 2, dtype)(least, minus) == least).all()
         assert not over_lanes(s.fmod, [dtype] * 2, dtype)(least, minus).any()
+
+
+def test_a_compile_does_not_load_scipy() -> None:
+    """Constants are folded by this machine, and loading SciPy takes longer than a small compile."""
+    text = (
+        "import sys, lucerne as torch\n"
+        "f = torch.compile(lambda x: (x @ x).relu() * torch.arange(4).exp() + torch.eye(4))\n"
+        "f(torch.ones(4, 4))\n"
+        "sys.exit('scipy' in sys.modules)\n"
+    )
+    assert not subprocess.run([sys.executable, "-c", text], check=False).returncode

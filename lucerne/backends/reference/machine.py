@@ -10,13 +10,9 @@ import numpy as np
 
 import lucerne.ir.special  # noqa: F401 - enters its formulas
 from lucerne.backends.reference import codec
+from lucerne.backends.reference.optional import scipy
 from lucerne.base import dtype as dt
 from lucerne.ir.scalar import Scalar, Value
-
-try:
-    from scipy import special
-except ImportError:  # SciPy is optional: required instructions have slow stand-ins
-    special = None
 
 
 def elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -27,6 +23,17 @@ def elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:
         x = np.asarray(x)
         kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
         return np.asarray(ufunc(x)).astype(kind)
+
+    return run
+
+
+def _special(name: str, slow: Callable[[float], float]) -> Callable[[Any], Any]:
+    """SciPy's function, or a slow one of a single float."""
+    stand_in = elementwise(slow)
+
+    def run(x: Any) -> Any:
+        special = scipy("special")
+        return stand_in(x) if special is None else getattr(special, name)(x)
 
     return run
 
@@ -104,14 +111,9 @@ class NumpyScalar(Scalar):
     real = instruction(np.real)
     imag = instruction(np.imag)
     conj = instruction(np.conjugate)
-    if special is not None:
-        erf = instruction(special.erf)
-        erfc = instruction(special.erfc)
-        lgamma = instruction(special.gammaln)
-    else:
-        erf = instruction(elementwise(math.erf))
-        erfc = instruction(elementwise(math.erfc))
-        lgamma = instruction(elementwise(_lgamma))
+    erf = instruction(_special("erf", math.erf))
+    erfc = instruction(_special("erfc", math.erfc))
+    lgamma = instruction(_special("gammaln", _lgamma))
 
     sub = instruction(np.subtract)
     neg = instruction(np.negative)

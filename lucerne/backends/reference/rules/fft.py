@@ -6,12 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lucerne.backends.reference.optional import scipy
 from lucerne.backends.reference.table import rule
-
-try:
-    from scipy import fft as transforms
-except ImportError:
-    transforms = np.fft
 
 Array = np.ndarray[Any, Any]
 Norm = Literal["backward", "ortho", "forward"]
@@ -21,19 +17,23 @@ _FORWARD: tuple[Norm, ...] = ("backward", "ortho", "forward")
 _INVERSE: tuple[Norm, ...] = ("forward", "ortho", "backward")
 
 
+def _transforms() -> Any:
+    return scipy("fft") or np.fft
+
+
 @rule("fft_c2c")
 def fft_c2c(input: Array, dim: Any, scale: int, forward: bool) -> Array:
     if forward:
-        return transforms.fftn(input, axes=dim, norm=_FORWARD[scale])
-    return transforms.ifftn(input, axes=dim, norm=_INVERSE[scale])
+        return _transforms().fftn(input, axes=dim, norm=_FORWARD[scale])
+    return _transforms().ifftn(input, axes=dim, norm=_INVERSE[scale])
 
 
 @rule("fft_r2c")
 def fft_r2c(input: Array, dim: Any, scale: int) -> Array:
-    return transforms.rfftn(input, axes=dim, norm=_FORWARD[scale])
+    return _transforms().rfftn(input, axes=dim, norm=_FORWARD[scale])
 
 
 @rule("fft_c2r")
 def fft_c2r(input: Array, dim: Any, scale: int, size: int) -> Array:
     sizes = [input.shape[d] for d in dim[:-1]]
-    return transforms.irfftn(input, s=[*sizes, size], axes=dim, norm=_INVERSE[scale])
+    return _transforms().irfftn(input, s=[*sizes, size], axes=dim, norm=_INVERSE[scale])

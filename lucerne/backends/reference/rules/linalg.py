@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.reference import lapack
+from lucerne.backends.reference.optional import scipy
 from lucerne.backends.reference.table import rule
 from lucerne.base.errors import LinAlgError
-
-try:
-    from scipy.linalg.blas import get_blas_funcs as _get_blas
-    from scipy.linalg.lapack import get_lapack_funcs as _get_lapack
-except ImportError:
-    _get_blas = _get_lapack = None
 
 Array = np.ndarray[Any, Any]
 
@@ -23,6 +18,15 @@ Array = np.ndarray[Any, Any]
 def stacked(x: Array, tail: int = 2) -> Array:
     """All leading dimensions as one."""
     return x.reshape((int(np.prod(x.shape[: x.ndim - tail])), *x.shape[x.ndim - tail :]))
+
+
+def _has_lapack() -> bool:
+    return scipy("lapack") is not None
+
+
+def _lapack(name: str, a: Array) -> Any:
+    """LAPACK's routine of this name for the dtype of `a`."""
+    return scipy("lapack").get_lapack_funcs(name, (a,))
 
 
 def flipped(x: Array) -> Array:
@@ -42,8 +46,9 @@ def tri_solve(A: Array, B: Array, upper: bool, left: bool, unitriangular: bool) 
     if not b.size:
         return np.zeros((*batch, *B.shape[-2:]), B.dtype)
     with np.errstate(all="ignore"):
-        if _get_blas is not None and len(a) <= a.shape[-1]:
-            trsm = _get_blas("trsm", (a,))
+        blas = scipy("blas")
+        if blas is not None and len(a) <= a.shape[-1]:
+            trsm = blas.get_blas_funcs("trsm", (a,))
             found = [_solved(trsm, x, y, upper, unitriangular) for x, y in zip(a, b, strict=True)]
             made = found[0][None] if len(found) == 1 else np.stack(found)
         else:
@@ -117,8 +122,8 @@ def lu_packed(input: Array) -> tuple[Array, Array, Array]:
     *batch, m, n = input.shape
     k = min(m, n)
     a = stacked(input)
-    if _get_lapack is not None and 0 < len(a) <= k:
-        getrf = _get_lapack("getrf", (a,))
+    if _has_lapack() and 0 < len(a) <= k:
+        getrf = _lapack("getrf", a)
         found = [getrf(x) for x in a]
         packed = found[0][0][None] if len(found) == 1 else np.stack([f[0] for f in found])
         pivots = np.stack([f[1] for f in found]) + 1
@@ -173,8 +178,8 @@ def _qr_single(a: Array, complete: bool) -> tuple[Array, Array]:
     m, n = a.shape
     k = m if complete else min(m, n)
     room = 64 * max(m, n)  # for blocks of columns
-    packed, factors, _, _ = _get_lapack("geqrf", (a,))(a, lwork=room)
-    make = _get_lapack("ungqr" if a.dtype.kind == "c" else "orgqr", (a,))
+    packed, factors, _, _ = _lapack("geqrf", a)(a, lwork=room)
+    make = _lapack("ungqr" if a.dtype.kind == "c" else "orgqr", a)
     columns = np.zeros((m, k), a.dtype, order="F")
     columns[:, : min(n, k)] = packed[:, : min(n, k)]
     return make(columns, factors, lwork=room, overwrite_a=1)[0], np.triu(packed[:k])
@@ -182,7 +187,7 @@ def _qr_single(a: Array, complete: bool) -> tuple[Array, Array]:
 
 @rule("qr_factors")
 def qr_factors(input: Array, complete: bool) -> tuple[Array, Array]:
-    if _get_lapack is not None and input.ndim == 2 and input.size and lapack.single(input):
+    if _has_lapack() and input.ndim == 2 and input.size and lapack.single(input):
         return _qr_single(input, complete)
     q, r = np.linalg.qr(input, "complete" if complete else "reduced")
     if complete and not input.shape[-1]:
@@ -268,9 +273,9 @@ def svd_factors(input: Array, full: bool, vectors: bool) -> tuple[Array, Array, 
 
 def _symmetric(name: str, a: Array, hermitian: bool) -> Any:
     """LAPACK's routine for symmetric (sy) or complex Hermitian (he) matrices."""
-    if _get_lapack is None:
+    if not _has_lapack():
         raise RuntimeError("LDL factorisations need SciPy: pip install scipy")
-    return _get_lapack(f"{'he' if hermitian and a.dtype.kind == 'c' else 'sy'}{name}", (a,))
+    return _lapack(f"{'he' if hermitian and a.dtype.kind == 'c' else 'sy'}{name}", a)
 
 
 @rule("ldl_packed")
