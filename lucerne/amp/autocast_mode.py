@@ -15,7 +15,7 @@ _SUPPORTED = (lu.bfloat16, lu.float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether `autocast` knows such devices; on this machine only "cpu" does anything."""
+    """Whether `autocast` knows such devices. It converts on those that are there."""
     state._checked(device_type)
     return True
 
@@ -56,13 +56,14 @@ class autocast:
         self._enabled = bool(enabled) and self._is_possible(bool(enabled))
 
     def _is_possible(self, enabled: bool) -> bool:
-        if self.device == "cuda":
+        if self.device == "cuda" and not state.is_there("cuda"):
             notices.warn("CUDA is not available or torch_xla is imported. Disabling autocast.")
             return False
-        if self.device == "cpu" and self.fast_dtype not in _SUPPORTED:
+        if state.is_there(self.device) and self.fast_dtype not in _SUPPORTED:
+            name = self.device.upper()
             notices.warn(
-                "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
-                "CPU Autocast only supports dtypes of torch.bfloat16, torch.float16 currently."
+                f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                f"{name} Autocast only supports dtypes of torch.bfloat16, torch.float16 currently."
             )
             return False
         return enabled

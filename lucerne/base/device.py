@@ -90,6 +90,11 @@ def set_known_types(check: Callable[[str], bool]) -> None:
     _is_known_type = check
 
 
+def is_known_type(device_type: str) -> bool:
+    """Whether there is a backend of this name."""
+    return _is_known_type is not None and _is_known_type(device_type)
+
+
 _count_of: Callable[[str], int] | None = None
 
 

@@ -46,7 +46,7 @@ def circumstances() -> tuple[Any, ...]:
     return (
         _state.grad_enabled,
         _state.inference,
-        None if cast is None else cast.number,
+        None if cast is None else cast.setting,
         defaults.get_default_dtype(),
         defaults.DefaultDevice.get(),
     )

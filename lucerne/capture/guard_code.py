@@ -72,12 +72,12 @@ def written(
 
 def _switches(circumstances: tuple[Any, ...], scope: dict[str, Any]) -> list[str]:
     grad, inference, cast, dtype, device = circumstances
-    scope["dtype"], scope["device"] = dtype, device
+    scope["dtype"], scope["device"], scope["setting"] = dtype, device, cast
     scope["chosen"] = None if device.type == HOST and device.index is None else device
     cast_is = (
         "switches['cast'] is not None"
         if cast is None
-        else f"(cast := switches['cast']) is None or cast.number != {cast!r}"
+        else "(cast := switches['cast']) is None or cast.setting != setting"
     )
     return [
         "if changes.count != reach.seen_changes: return False",

@@ -22,11 +22,14 @@ from lucerne.ir.op import Op
 class Cast(Protocol):
     """Converts inputs of ops by their name: what mixed precision installs (`State.set_cast`).
 
-    Calls remembered while it is on are apart from those remembered without (`number`, from 1 to
-    7), so nothing that needs no conversion leaves the fast path.
+    Calls on the host that are remembered while it is on are apart from those remembered without
+    (`number`, up to 7; 0: it converts nothing there), so nothing that needs no conversion leaves
+    the fast path.
     """
 
     number: int
+    setting: tuple[Any, ...]
+    """All that it converts to: two with the same setting do the same."""
     ops: dict[Op, Any]
     """The ops it wants to see."""
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lucerne.base import dtype as dt
-from lucerne.base.device import HOST
+from lucerne.base.device import HOST, is_known_type
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.convert import as_dtype
@@ -24,12 +24,15 @@ from lucerne.tensor import autocast_lists as lists
 from lucerne.tensor.base import TensorBase
 
 _state = dispatch.state
-_ORDER = (dt.bfloat16, dt.float16)
-"""The dtypes autocast lowers to on the CPU; a Converter's number is the place here and one."""
-_LOW = frozenset(_ORDER)
+_LOW = (dt.bfloat16, dt.float16)
+"""The dtypes autocast lowers to; a Converter's number is the host's place here and one."""
 _FRONTS = {name: policy for policy, names in lists.FRONTS.items() for name in names}
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "ipu", "maia", "privateuseone")
-"""The device types one may ask about; only the first is there."""
+"""torch's device types, which one may ask about whether they are there or not."""
+
+Setting = tuple[tuple[str, dt.dtype], ...]
+"""Device types for which autocast is on, and what each lowers to."""
+Snapshot = tuple[dict[str, bool], dict[str, dt.dtype], bool]
 
 
 @functools.cache
@@ -52,9 +55,11 @@ def policies() -> dict[Op, Any]:
 class Converter:
     """Runs listed ops on converted inputs; keeps the converted parameters until told otherwise."""
 
-    def __init__(self, lower: dt.dtype) -> None:
-        self.lower = lower
-        self.number = _ORDER.index(lower) + 1
+    def __init__(self, lower: Setting) -> None:
+        self.setting = tuple([(kind, dtype.name) for kind, dtype in lower])
+        self.lower = dict(lower)
+        # Machine code remembers calls on the host alone: other devices are nothing to it.
+        self.number = _LOW.index(self.lower[HOST]) + 1 if HOST in self.lower else 0
         self.ops = policies()
         self.kept: dict[tuple[int, bool], tuple[Any, int, Any]] = {}
 
@@ -65,13 +70,13 @@ class Converter:
             if not applies(args):
                 return NotImplemented
         if policy == "lower":
-            given = self._converted(args, self.lower)
+            given = self._converted(args, None)
         elif policy == "full":
             given = self._converted(args, dt.float32)
         elif policy == "promote":
-            given = self._converted(args, _widest(args))
+            given = self._converted(args, self._widest(args))
         elif policy == "promote state":
-            given = self._converted(args, _widest(args[:2]))
+            given = self._converted(args, self._widest(args[:2]))
         else:
             given = args
         unchanged = all(a is b for a, b in zip(given, args, strict=True))
@@ -90,11 +95,12 @@ class Converter:
         if policy is None:
             return args, kwargs
         names, values = tuple(kwargs), tuple(kwargs.values())
-        dtype = self.lower if policy == "lower" else dt.float32
+        dtype = None if policy == "lower" else dt.float32
         converted = self._converted((*args, *values), dtype)
         return converted[: len(args)], dict(zip(names, converted[len(args) :], strict=True))
 
-    def _converted(self, args: tuple[Any, ...], dtype: dt.dtype) -> tuple[Any, ...]:
+    def _converted(self, args: tuple[Any, ...], dtype: dt.dtype | None) -> tuple[Any, ...]:
+        """The arguments in a dtype; None: in the one that their device lowers to."""
         return tuple(
             self._one(a, dtype)
             if isinstance(a, TensorBase)
@@ -104,12 +110,16 @@ class Converter:
             for a in args
         )
 
-    def _one(self, x: Any, dtype: dt.dtype) -> Any:
-        if not _is_eligible(x) or x._meta.dtype is dtype:
+    def _one(self, x: Any, dtype: dt.dtype | None) -> Any:
+        if not self._is_eligible(x):
+            return x
+        lower = self.lower[x._meta.device.type]
+        dtype = dtype or lower
+        if x._meta.dtype is dtype:
             return x
         auto = x._auto
         keeps = (
-            dtype is self.lower
+            dtype is lower
             and x._meta.dtype is dt.float32
             and Thread.now.cache
             and auto is not None
@@ -117,43 +127,45 @@ class Converter:
             and auto.grad_fn is None
             and x._view is None
         )
-        return self._kept(x) if keeps else x.to(dtype)
+        return self._kept(x, lower) if keeps else x.to(dtype)
 
-    def _kept(self, x: Any) -> Any:
+    def _kept(self, x: Any, lower: dt.dtype) -> Any:
         """The converted form of a parameter, made once for all its uses."""
         key = (id(x), _state.grad_enabled)
         found = self.kept.get(key)
         version = x._storage.version
         if found is None or found[0] is not x or found[1] != version:
-            found = self.kept[key] = (x, version, x.to(self.lower))
+            found = self.kept[key] = (x, version, x.to(lower))
         return found[2]
 
+    def _is_eligible(self, x: Any) -> bool:
+        if not isinstance(x, TensorBase):
+            return False
+        meta = x._meta
+        wanted = meta.dtype.category == dt.FLOAT and meta.dtype is not dt.float64
+        return wanted and meta.device.type in self.lower
 
-def _is_eligible(x: Any) -> bool:
-    if not isinstance(x, TensorBase):
-        return False
-    meta = x._meta
-    wanted = meta.dtype.category == dt.FLOAT and meta.dtype is not dt.float64
-    return wanted and meta.device.type == HOST
-
-
-def _widest(args: tuple[Any, ...]) -> dt.dtype:
-    """The dtype of a call that promotes: float32 if one input has it."""
-    found: dt.dtype | None = None
-    for a in args:
-        for x in a if type(a) is tuple else (a,):
-            if not _is_eligible(x):
-                continue
-            kind = x._meta.dtype
-            found = kind if found is None or found is kind else dt.float32
-    return found or dt.float32
+    def _widest(self, args: tuple[Any, ...]) -> dt.dtype:
+        """The dtype of a call that promotes: float32 if one input has it."""
+        found: dt.dtype | None = None
+        for a in args:
+            for x in a if type(a) is tuple else (a,):
+                if not self._is_eligible(x):
+                    continue
+                kind = x._meta.dtype
+                found = kind if found is None or found is kind else dt.float32
+        return found or dt.float32
 
 
 # ---- the state of the thread ------------------------------------------------------------------
 
 
 class Thread(threading.local):
-    """What is switched on in this thread, by device type; how deep contexts are nested."""
+    """What is switched on in this thread, by device type; how deep contexts are nested.
+
+    What was switched off again, or is set to what it is without setting, is not in the tables: two
+    states that do the same are equal, and a trace that entered a context has changed nothing.
+    """
 
     now: Thread
 
@@ -162,13 +174,14 @@ class Thread(threading.local):
         self.dtypes: dict[str, dt.dtype] = {}
         self.cache = True
         self.nesting = 0
-        self.converters: dict[dt.dtype, Converter] = {}
+        self.converters: dict[Setting, Converter] = {}
 
     def apply(self) -> None:
         """Make the dispatch follow."""
-        lower = get_autocast_dtype("cpu")
+        found = [(k, get_autocast_dtype(k)) for k in sorted(self.enabled) if is_there(k)]
+        lower = tuple([(kind, dtype) for kind, dtype in found if dtype in _LOW])
         cast = None
-        if self.enabled.get("cpu") and lower in _LOW:
+        if lower:
             if lower not in self.converters:
                 self.converters[lower] = Converter(lower)
             cast = self.converters[lower]
@@ -179,8 +192,13 @@ class Thread(threading.local):
 Thread.now = Thread()
 
 
+def is_there(device_type: str) -> bool:
+    """Whether such a device is the host or has a backend: others convert nothing."""
+    return device_type == HOST or is_known_type(device_type)
+
+
 def _checked(device_type: str) -> str:
-    if device_type not in DEVICES:
+    if device_type not in DEVICES and not is_there(device_type):
         raise RuntimeError(
             f"Expected one of {', '.join(DEVICES)} device type at start of device string: "
             f"{device_type}"
@@ -196,18 +214,29 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     """Switch autocast on or off for a device type; with one argument for "cuda", as in PyTorch."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
-    Thread.now.enabled[_checked(device_type)] = bool(enabled)
+    if enabled:
+        Thread.now.enabled[_checked(device_type)] = True
+    else:
+        Thread.now.enabled.pop(_checked(device_type), None)
     Thread.now.apply()
 
 
 def get_autocast_dtype(device_type: str) -> dt.dtype:
     """What autocast lowers to."""
-    known = Thread.now.dtypes.get(_checked(device_type))
-    return known or (dt.bfloat16 if device_type in ("cpu", "xla", "hpu") else dt.float16)
+    return Thread.now.dtypes.get(_checked(device_type)) or _lowers_to(device_type)
+
+
+def _lowers_to(device_type: str) -> dt.dtype:
+    """What autocast lowers to if nobody says otherwise."""
+    return dt.bfloat16 if device_type in ("cpu", "xla", "hpu") else dt.float16
 
 
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
-    Thread.now.dtypes[_checked(device_type)] = as_dtype(dtype)
+    dtype, kind = as_dtype(dtype), _checked(device_type)
+    if dtype is _lowers_to(kind):
+        Thread.now.dtypes.pop(kind, None)
+    else:
+        Thread.now.dtypes[kind] = dtype
     Thread.now.apply()
 
 
@@ -236,13 +265,14 @@ def autocast_decrement_nesting() -> int:
     return Thread.now.nesting
 
 
-def snapshot() -> tuple[bool, dt.dtype, bool]:
-    """How autocast is set on the CPU, to be set so again (`restored`)."""
-    return is_autocast_enabled("cpu"), get_autocast_dtype("cpu"), Thread.now.cache
+def snapshot() -> Snapshot:
+    """How autocast is set, to be set so again (`restored`)."""
+    now = Thread.now
+    return dict(now.enabled), dict(now.dtypes), now.cache
 
 
 @contextmanager
-def restored(state: tuple[bool, dt.dtype, bool]) -> Iterator[None]:
+def restored(state: Snapshot) -> Iterator[None]:
     """Autocast as it was, for what is computed again in a backward pass."""
     before = snapshot()
     _set(state)
@@ -255,9 +285,11 @@ def restored(state: tuple[bool, dt.dtype, bool]) -> Iterator[None]:
         _set(before)
 
 
-def _set(state: tuple[bool, dt.dtype, bool]) -> None:
-    Thread.now.enabled["cpu"], Thread.now.dtypes["cpu"], Thread.now.cache = state
-    Thread.now.apply()
+def _set(state: Snapshot) -> None:
+    now = Thread.now
+    enabled, dtypes, now.cache = state
+    now.enabled, now.dtypes = dict(enabled), dict(dtypes)
+    now.apply()
 
 
 def is_autocast_cpu_enabled() -> bool:

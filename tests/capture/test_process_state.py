@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +19,6 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-import lucerne.backends.reference  # now: SciPy adds to the filters of warnings
 from lucerne import nn
 from lucerne.base import device as devices
 from lucerne.base.numbers import _watch
@@ -229,6 +229,23 @@ def test_nothing_is_left(block: str, point: str) -> None:
         warnings.simplefilter("ignore")
         want = left_by(program(block, point))
         assert left_by(torch.compile(program(block, point)), point == "breaks") == want
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_first_use_in_a_thread_is_no_change(block: str) -> None:
+    """A switch that was never touched equals one that is back where it was: a fresh process (here
+    a fresh thread, whose switches are as new) has no break that the next one has not."""
+
+    def breaks() -> list[str]:
+        fn = torch.compile(program(block, "succeeds"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fn(torch.ones(3, requires_grad=True))
+        return [b.kind for b in fn.breaks]
+
+    known = [breaks(), breaks()][1]
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(breaks).result() == known
 
 
 @pytest.mark.parametrize("point", ["succeeds", "breaks", "raises"])
