@@ -24,7 +24,7 @@ from lucerne.capture.recorder import Recorder
 from lucerne.capture.sources import ARGUMENT, GRADIENT, HELD, TANGENT, Source
 from lucerne.capture.trace import Capture, Tracing, Whole
 from lucerne.ir.graph import Graph
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.meta import TensorMeta, make_meta, with_flip
 from lucerne.ir.symbolic import Guards, SymInt, guarding, plain
 from lucerne.ir.symbols import symbol
 from lucerne.tensor.base import TensorBase
@@ -60,7 +60,7 @@ class Symbols:
             SymInt(int(n), self.exprs[leaf, d]) if (leaf, d) in self.exprs else n
             for d, n in enumerate(meta.shape)
         )
-        return make_meta(meta.dtype, shape, _strides(meta, shape), meta.device)
+        return make_meta(meta.dtype, shape, _strides(meta, shape), meta.device, meta.flipped)
 
 
 def _strides(meta: TensorMeta, shape: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -166,7 +166,8 @@ class Sized:
         metas = []
         for v, s in zip(self.template.graph.inputs, self.captured.sources, strict=True):
             t = _given(s, leaves)
-            metas.append(t._meta if t is not None else None if s.kind == TANGENT else v.meta)
+            memory = v.meta if t is None else with_flip(t._meta, False)
+            metas.append(None if t is None and s.kind == TANGENT else memory)
         sizes = self.template.bind(metas)
         if sizes is None:
             return None

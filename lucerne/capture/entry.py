@@ -30,7 +30,8 @@ from lucerne.capture.sources import (
 from lucerne.capture.sources import tensor_of as tensor_of
 from lucerne.capture.tree import LEAF, Kept, rebuild
 from lucerne.ir import dispatch
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.meta import TensorMeta, with_flip
+from lucerne.ops.complexes import flip_view
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
@@ -316,6 +317,7 @@ class Entry:
         )
         """Whether the first result as it is, and nothing else, is what a call leaves behind."""
         self.kept = any(type(x) is Kept for x in captured.leaves)
+        self.metas = self._metas()
         self.flat = self._flat()
         self._tell_runner()
 
@@ -328,8 +330,22 @@ class Entry:
         rest = guards.values or guards.read_grads or unread
         rest = rest or guards.given or guards.wrapped is not None
         shares = guards.shares or guards.covered
+        rest = rest or any(m.flipped for m in self.metas)  # (machine code has those of a program)
         usable = plain and not rest and self.launch is not None and not shares
         return len(leaves) if usable else -1
+
+    def _metas(self) -> list[TensorMeta]:
+        """Of the tensors that are given to the program, which reads their memory as it is."""
+        flipped = {k for k, meta, *_ in self.guards.tensors if meta.flipped}
+        return [
+            with_flip(v.meta, s.index in flipped)
+            if s.kind == ARGUMENT
+            else with_flip(v.meta, s.thing._meta.flipped)
+            if s.kind == HELD
+            else v.meta
+            for v, s in zip(self.captured.graph.inputs, self.captured.sources, strict=True)
+            if s.kind in _GIVEN
+        ]
 
     def _tell_runner(self) -> None:
         flags = {k: grad for k, _, grad, _ in self.guards.tensors}
@@ -340,11 +356,6 @@ class Entry:
             if s.kind == HELD
             else None
             for s in self.sources
-        ]
-        self.metas = [
-            v.meta
-            for v, s in zip(self.captured.graph.inputs, self.captured.sources, strict=True)
-            if s.kind in _GIVEN
         ]
         expect = getattr(self.runner, "expect", None)
         if expect is not None:
@@ -490,9 +501,7 @@ class Entry:
                 if id(x) not in made:
                     start = results[x.index]._offset + x.offset
                     with set_grad_enabled(True):
-                        made[id(x)] = out[x.view_of].as_strided(
-                            tuple(x.meta.shape), x.meta.strides, start
-                        )
+                        made[id(x)] = _viewed(out[x.view_of], x.meta, start)
                 out[k] = made[id(x)]
 
     def _raise_if_wrong(self, out: Sequence[Any]) -> None:
@@ -576,4 +585,9 @@ class _Results:
             start = base._offset * base._meta.dtype.itemsize // x.meta.dtype.itemsize
             return make_tensor(base._storage, start + x.offset, x.meta)
         with set_grad_enabled(_state.grad_enabled and not x.is_leaf):
-            return base.as_strided(tuple(x.meta.shape), x.meta.strides, base._offset + x.offset)
+            return _viewed(base, x.meta, base._offset + x.offset)
+
+
+def _viewed(base: Any, meta: TensorMeta, start: int) -> Any:
+    made = base.as_strided(tuple(meta.shape), meta.strides, start)
+    return made if made._meta.flipped == meta.flipped else flip_view(made)

@@ -72,6 +72,8 @@ class Family:
                 continue
             if have.dtype is not meta.dtype or have.ndim != meta.ndim:
                 return None
+            if have.flipped is not meta.flipped:
+                return None
             for d, (n, m) in enumerate(zip(have.shape, meta.shape, strict=True)):
                 if n != m:
                     if min(n, m) < SMALLEST or have.device != meta.device:

@@ -24,7 +24,7 @@ from lucerne.ir import mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta
+from lucerne.ir.meta import NUMBER_METAS, TensorMeta, with_flip
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as
 from lucerne.ops.scalars import check_scalars, has_scalars_to_check
@@ -96,7 +96,7 @@ class Recorder(Interpreter):
 
     def input(self, t: Any) -> Value:
         """Make a tensor an input of the graph."""
-        value = self.graph.input(t._meta)
+        value = self.graph.input(with_flip(t._meta, False))
         self.known_inputs.add(value)
         self.outside.append(t)
         self.met.append(t)
@@ -249,7 +249,7 @@ class Recorder(Interpreter):
         if not is_fake(t) and not is_view:
             self._join(t)
         base, first = known
-        meta = t._meta
+        meta = with_flip(t._meta, False)
         at = offset_of(t) - offset_of(first)
         if meta.dtype is not first._meta.dtype:
             raise CaptureError("one memory is read as tensors of different types")
@@ -293,6 +293,11 @@ class Recorder(Interpreter):
         if overrides.dispatching and python_dispatch.wanted(args):
             return False
         return self.whole(op, args)
+
+    def aliased(self, made: Any, source: Any, detached: bool) -> Any:
+        if source._meta.flipped:
+            self.value(source)  # what was there is met, not only its memory as it is
+        return made
 
     def made(self, tensor: Any) -> None:
         self.constants.add(self.input(tensor))
@@ -453,7 +458,8 @@ class Recorder(Interpreter):
 
 
 def _place(t: Any) -> Any:
-    return id(t._storage.buffer), t._offset, t._meta
+    """Of elements in memory: a tensor and its conjugate are one value."""
+    return id(t._storage.buffer), t._offset, with_flip(t._meta, False)
 
 
 def fills_memory(t: Any) -> bool:

@@ -36,6 +36,23 @@ class SubRecorder(Recorder):
 
     knows_values = False
 
+    def __init__(self, whole: Any) -> None:
+        super().__init__(whole)
+        self._flipped: list[Any] = []
+        """Conjugates and negated views that were made inside: a branch is given values."""
+
+    def aliased(self, made: Any, source: Any, detached: bool) -> Any:
+        if source._meta.flipped and not any(source is x for x in self._flipped):
+            raise CaptureError(
+                "a branch reads a conjugate or negated view from outside: give it a copy "
+                "(resolve_conj(), resolve_neg())"
+            )
+        if made._meta.flipped:
+            self._flipped.append(made)
+            if not source._meta.flipped:
+                self.value(source)
+        return made
+
     def _other_reading(self, t: Any, is_view: bool) -> Value:
         known = self._roots.get(id(t._storage.buffer))
         if known is not None and known[0] not in self.known_inputs:

@@ -47,7 +47,7 @@ from lucerne.capture.sources import (
 )
 from lucerne.capture.tree import flatten, rebuild
 from lucerne.ir.graph import Value
-from lucerne.ir.meta import TensorMeta
+from lucerne.ir.meta import TensorMeta, with_flip
 from lucerne.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne.tensor.autograd.node import Edge, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState
@@ -712,4 +712,4 @@ def _has_hooks(t: Any) -> bool:
 
 
 def _dense(meta: TensorMeta) -> TensorMeta:
-    return meta if meta.is_dense else meta.like(shape=tuple(meta.shape))
+    return with_flip(meta, False) if meta.is_dense else meta.like(shape=tuple(meta.shape))

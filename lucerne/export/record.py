@@ -24,11 +24,12 @@ from lucerne.export.errors import ExportError
 from lucerne.export.ranges import check_guards, exceptions, fixed_roots, ranges_of, symbols_of
 from lucerne.export.whole import Explicit
 from lucerne.ir.graph import Graph, Value
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne.ir.meta import TensorMeta, make_meta, with_flip
 from lucerne.ir.symbolic import Guards
 from lucerne.ir.symbols import FORMULAS, SMALLEST
 from lucerne.nn.modules.module import Module
 from lucerne.tensor import api as lu
+from lucerne.tensor import flips
 from lucerne.tensor.base import TensorBase
 from lucerne.transforms.functionalize import MutationError
 from lucerne.transforms.generalize import Template, first_difference, formula_of, generalize
@@ -45,9 +46,10 @@ class _Forward(Capture):
         return [], []
 
     def _read_off(self, result: Any, uses: Any) -> Captured:
-        made = super()._read_off(result, uses)
         leaves: list[Any] = []
-        flatten(result, leaves)
+        shape = flatten(result, leaves)
+        leaves = [flips.computed(x) for x in leaves]  # a program's values are what is in memory
+        made = super()._read_off(rebuild(shape, iter(leaves)), uses)
         self.returned = [self.recorder.value(x) for x in leaves if isinstance(x, TensorBase)]
         self.count = len(leaves)
         flags = [self.recorder.value(flag) for flag, _ in self.recorder.checks]
@@ -174,6 +176,11 @@ class Recording:
         if source.kind not in (HELD, CONSTANT):
             raise ExportError(f"export: {_WHY.get(source.kind, source.kind)}")
         t = source.thing
+        if t._meta.flipped:
+            raise ExportError(
+                "export: the module holds a conjugate or negated view; keep a copy of its own "
+                "(resolve_conj(), resolve_neg())"
+            )
         kind, target, persistent = named.get(id(t), (bp.CONSTANT, "", False))
         if not target:
             target = f"lifted_tensor_{sum(k[0] == bp.CONSTANT for k in self.tensors)}"
@@ -337,6 +344,7 @@ def _ordered(graph: Graph, order: list[int]) -> Graph:
 
 
 def _resized(meta: TensorMeta, leaf: int, sizes: Mapping[Any, int]) -> TensorMeta:
+    meta = with_flip(meta, False)
     shape = tuple(sizes.get((leaf, d), int(n)) for d, n in enumerate(meta.shape))
     if not meta.is_dense:  # calls give such tensors in another layout, and so does this one
         return make_meta(meta.dtype, shape, None, meta.device)

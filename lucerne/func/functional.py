@@ -16,6 +16,7 @@ from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_inside
 from lucerne.ir.op import Op
+from lucerne.ops.complexes import flip_view
 from lucerne.ops.control import put_in
 from lucerne.ops.move import copy, put_region
 from lucerne.tensor.base import TensorBase, offset_of
@@ -132,6 +133,10 @@ class Functionalizing(Interpreter):
         if _place(target) == _place(memory.base):
             memory.value = result
             return
+        if (
+            target._meta.flipped is not memory.base._meta.flipped
+        ):  # (it is written as it lies there)
+            result = flip_view(result)
         meta, offset = target._meta, offset_of(target) - offset_of(memory.base)
         shape = tuple(meta.shape)
         recorded = _state.grad_enabled and (memory.value.requires_grad or result.requires_grad)

@@ -315,9 +315,11 @@ class Pickler:
         held = Written(lambda p: p.storage(t._storage, typed, meta.dtype))
         hooks = Written(lambda p: p.call("collections", "OrderedDict"))
         args = (held, t._offset, shape, strides, requires_grad, hooks)
+        bit = "conj" if meta.dtype.category == dt.COMPLEX else "neg"
+        extra = ({bit: True},) if meta.flipped else ()
         if typed is None:
-            return "_rebuild_tensor_v3", (*args, meta.dtype)
-        return "_rebuild_tensor_v2", args
+            return "_rebuild_tensor_v3", (*args, meta.dtype, *extra)
+        return "_rebuild_tensor_v2", (*args, *extra)
 
     def sparse_tensor(self, obj: Any) -> None:
         """By layout, indices, values and size; a parameter holds one."""

@@ -33,6 +33,7 @@ from lucerne.io.storages import (
 from lucerne.ir.meta import make_meta
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
+from lucerne.tensor import flips
 from lucerne.tensor.base import new_tensor
 from lucerne.tensor.legacy import TypedStorage
 from lucerne.tensor.untyped import UntypedStorage
@@ -163,10 +164,12 @@ def _finish(made: Any, requires_grad: Any, hooks: Any, extra: Any) -> Any:
         bits = type(extra) is dict and set(extra) <= {"conj", "neg"}
         if not bits or not all(type(bit) is bool for bit in extra.values()):
             raise UnsupportedFileError("a tensor has metadata that Lucerne does not know")
-        if extra.get("conj"):
-            made = made.conj().resolve_conj()
-        if extra.get("neg"):
+        if extra.get("neg") and made.is_complex():
             made = made.neg()
+        elif extra.get("neg"):
+            made = flips.alias(made, True)
+        if extra.get("conj") and made.is_complex():
+            made = flips.alias(made, True)
     return _with_grad(made) if requires_grad else made
 
 

@@ -33,6 +33,7 @@ from lucerne.io.storages import MAX_SIZE, move
 from lucerne.ir.meta import make_meta
 from lucerne.tensor import api as lu
 from lucerne.tensor.base import make_tensor
+from lucerne.tensor.interop import resolved
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.untyped import UntypedStorage
 
@@ -180,7 +181,7 @@ def shared_tensors(tensors: dict[str, Any]) -> list[list[str]]:
 
 def _dense_bytes(t: Any) -> Array:
     """The elements in order, as bytes."""
-    dense = t.detach().cpu().contiguous()
+    dense = resolved(t.cpu()).contiguous()
     start = dense._offset * dense.itemsize
     return np.asarray(dense._storage.host()[start : start + dense.nbytes]) if dense.nbytes else (
         np.empty(0, np.uint8)

@@ -142,14 +142,23 @@ def _entry(kind: str, fields: dict[str, Any], meta: Callable[[Op], Function] | N
 
 
 class Geometry:
-    """What a view reads: another shape and strides over the same storage, from another offset."""
+    """What a view reads: another shape and strides over the same storage, from another offset.
 
-    __slots__ = ("dtype", "offset", "shape", "strides")
+    `flipped`: see TensorMeta; None: as the source.
+    """
+
+    __slots__ = ("dtype", "flipped", "offset", "shape", "strides")
 
     def __init__(
-        self, shape: sh.Shape, strides: sh.Shape, offset: int = 0, dtype: dt.dtype | None = None
+        self,
+        shape: sh.Shape,
+        strides: sh.Shape,
+        offset: int = 0,
+        dtype: dt.dtype | None = None,
+        flipped: bool | None = None,
     ) -> None:
         self.shape, self.strides, self.offset, self.dtype = shape, strides, offset, dtype
+        self.flipped = flipped
 
 
 @functools.cache

@@ -21,8 +21,8 @@ class TensorMeta:
     """dtype, shape, strides and device of a tensor, with what follows from them."""
 
     __slots__ = (
-        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "ndim", "numel", "shape",
-        "span", "start", "strides",
+        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "flipped", "ndim", "numel",
+        "shape", "span", "start", "strides",
     )  # fmt: skip
 
     dtype: DType
@@ -38,12 +38,17 @@ class TensorMeta:
     start: Any
     """Of a view in a trace with symbolic sizes whose offset follows from them: that offset (the
     tensor has its value in the trace); else None."""
+    flipped: bool
+    """Whether the memory holds the conjugates of the elements (of real ones: their negatives):
+    torch's conj and neg bits. Only views propagate it; kernels and graphs never see it."""
 
     def __repr__(self) -> str:
-        return f"TensorMeta({self.dtype}, {list(self.shape)}, {list(self.strides)}, {self.device})"
+        flip = ", flipped" if self.flipped else ""
+        strides = list(self.strides)
+        return f"TensorMeta({self.dtype}, {list(self.shape)}, {strides}, {self.device}{flip})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return make_meta, (self.dtype, tuple(self.shape), self.strides, self.device)
+        return make_meta, (self.dtype, tuple(self.shape), self.strides, self.device, self.flipped)
 
     @property
     def is_dense(self) -> bool:
@@ -56,7 +61,8 @@ class TensorMeta:
         strides: sh.Shape | None = None,
         device: Device | None = None,
     ) -> TensorMeta:
-        """A meta that differs in the given fields; new shapes are contiguous unless told."""
+        """A meta that differs in the given fields; new shapes are contiguous unless told. It is
+        that of other memory, which holds its elements as they are."""
         if shape is None:
             shape = self.shape
             strides = self.strides if strides is None else strides
@@ -87,27 +93,48 @@ _METAS: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDictiona
 
 
 def make_meta(
-    dtype: DType, shape: sh.Shape, strides: sh.Shape | None, device: Device
+    dtype: DType,
+    shape: sh.Shape,
+    strides: sh.Shape | None,
+    device: Device,
+    flipped: bool = False,
 ) -> TensorMeta:
     """The one TensorMeta with these fields (contiguous when `strides` is None)."""
     if strides is None:
         strides = sh.contiguous_strides(shape)
     if Guarding.count and (is_symbolic(shape) or is_symbolic(strides)):
-        return _symbolic_meta(dtype, tuple(shape), tuple(strides), settled(device), None)
-    key = (dtype, tuple(shape), strides, device)
+        return _symbolic_meta(dtype, tuple(shape), tuple(strides), settled(device), None, flipped)
+    key = (dtype, tuple(shape), strides, device, flipped)
     found = _METAS.get(key)
     if found is None and device.index is not None and settled(device) is not device:
-        return make_meta(dtype, shape, strides, settled(device))
+        return make_meta(dtype, shape, strides, settled(device), flipped)
     if found is None:
-        found = _METAS[key] = _filled(dtype, shape, strides, device, None)
+        found = _METAS[key] = _filled(dtype, shape, strides, device, None, flipped)
     return found
 
 
+def with_flip(meta: TensorMeta, flipped: bool) -> TensorMeta:
+    """The meta of a tensor over the same elements of memory, read as they are or flipped."""
+    if meta.flipped == flipped:
+        return meta
+    shape, strides = tuple(meta.shape), meta.strides
+    if meta.start is not None:
+        return _symbolic_meta(meta.dtype, shape, strides, meta.device, meta.start, flipped)
+    return make_meta(meta.dtype, shape, strides, meta.device, flipped)
+
+
+class Flips:
+    """Whether there ever was a flipped meta: until then nobody has to look for one."""
+
+    met = False
+
+
 def _filled(
-    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any
+    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any, flipped: bool
 ) -> TensorMeta:
+    Flips.met = Flips.met or flipped
     found = TensorMeta()
-    found.dtype, found.device, found.start = dtype, device, start
+    found.dtype, found.device, found.start, found.flipped = dtype, device, start, flipped
     found.shape, found.strides = sh.Size(shape), tuple(strides)
     found.ndim, found.numel = len(found.shape), sh.numel(shape)
     found.contiguous = sh.is_contiguous(shape, strides)
@@ -120,13 +147,13 @@ _SYMBOLIC: weakref.WeakValueDictionary[Any, TensorMeta] = weakref.WeakValueDicti
 
 
 def _symbolic_meta(
-    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any
+    dtype: DType, shape: sh.Shape, strides: sh.Shape, device: Device, start: Any, flipped: bool
 ) -> TensorMeta:
     """The one meta with these expressions, in traces where they have these values."""
-    key = (dtype, _key(shape), _key(strides), device, _key((start,)))
+    key = (dtype, _key(shape), _key(strides), device, _key((start,)), flipped)
     found = _SYMBOLIC.get(key)
     if found is None:
-        found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start)
+        found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start, flipped)
         found.shape = sh.SymbolicSize(shape)
     return found
 
@@ -140,7 +167,7 @@ def plain_meta(meta: Any) -> Any:
     if not isinstance(meta, TensorMeta):
         return meta
     shape, strides = (tuple([plain(n) for n in x]) for x in (meta.shape, meta.strides))
-    return make_meta(meta.dtype, shape, strides, meta.device)
+    return make_meta(meta.dtype, shape, strides, meta.device, meta.flipped)
 
 
 def starting_at(meta: TensorMeta, start: Any) -> TensorMeta:
@@ -150,8 +177,8 @@ def starting_at(meta: TensorMeta, start: Any) -> TensorMeta:
     kept = start if isinstance(start, Symbolic) else None
     shape, strides = tuple(meta.shape), meta.strides
     if kept is None:
-        return make_meta(meta.dtype, shape, strides, meta.device)
-    return _symbolic_meta(meta.dtype, shape, strides, meta.device, kept)
+        return make_meta(meta.dtype, shape, strides, meta.device, meta.flipped)
+    return _symbolic_meta(meta.dtype, shape, strides, meta.device, kept, meta.flipped)
 
 
 def _span(meta: TensorMeta) -> int:

@@ -22,7 +22,7 @@ def meta_text(meta: Any) -> str:
             text += f"{{{', '.join(map(str, meta.strides))}}}"
         if str(meta.device) != HOST:
             text += f"@{meta.device}"
-        return text
+        return text + " flipped" if meta.flipped else text
     return meta.__name__ if isinstance(meta, type) else "object"
 
 

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts. Conjugates are computed at once, never lazily."""
+"""Complex numbers, their parts and their conjugates, which are views (see TensorMeta.flipped)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
+from lucerne.base import layout as lo
 from lucerne.ir.define import Geometry, composite, front, pointwise, view
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Tensor
 from lucerne.ir.scalar import s
 from lucerne.ops.checks import is_complex, need_tensors, zeros_of
+from lucerne.ops.move import clone_as
 from lucerne.ops.select import choose
 
 
-def _part(meta: TensorMeta, offset: int) -> Geometry:
+def _part(meta: TensorMeta, offset: int, flipped: bool) -> Geometry:
     """Every other number of the memory that holds complex elements."""
     strides = tuple(2 * n for n in meta.strides)
-    return Geometry(tuple(meta.shape), strides, offset, meta.dtype.to_real())
+    return Geometry(tuple(meta.shape), strides, offset, meta.dtype.to_real(), flipped)
 
 
 @view(internal=True, vjp={"input": lambda g: complex(g, zeros_of(g._meta))})
 def real_part(input: Tensor) -> Any:
     """The real parts, in place."""
-    return _part(input, 0)
+    return _part(input, 0, False)
 
 
 @view(internal=True, vjp={"input": lambda g: complex(zeros_of(g._meta), g)})
 def imag_part(input: Tensor) -> Any:
-    """The imaginary parts, in place."""
-    return _part(input, 1)
+    """The imaginary parts, in place: of a conjugate, the negatives of what is in memory."""
+    return _part(input, 1, input.flipped)
 
 
 @front()
@@ -59,6 +61,12 @@ def view_as_real(input: Tensor) -> Any:
     meta: TensorMeta = input
     if meta.dtype.category != dt.COMPLEX:
         raise RuntimeError("view_as_real is only supported for complex tensors")
+    if meta.flipped:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate "
+            "tensor so you can view it as real, use self.resolve_conj(); however, be warned that "
+            "the resulting tensor will NOT alias the original."
+        )
     strides = tuple(2 * n for n in meta.strides)
     return Geometry((*meta.shape, 2), (*strides, 1), 0, meta.dtype.to_real())
 
@@ -80,6 +88,11 @@ def view_as_complex(input: Tensor) -> Any:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
     if any(n % 2 for n in meta.strides[:-1]):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    if meta.flipped:
+        raise RuntimeError(
+            "view_as_complex doesn't work on tensors with the negative bit set. Use "
+            "self.resolve_neg(), which is a copy."
+        )
     strides = tuple(n // 2 for n in meta.strides[:-1])
     return Geometry(tuple(meta.shape[:-1]), strides, 0, meta.dtype.to_complex())
 
@@ -174,34 +187,48 @@ def conj_physical(input: Tensor, *, out: Any = None) -> Tensor:
     return conjugate(input, out=out) if is_complex(input) or out is not None else input
 
 
+@view(internal=True, vjp={"input": lambda g: conjugate(g) if is_complex(g) else -g})
+def flip_view(input: Tensor) -> Any:
+    """The conjugates (of real elements: the negatives) of a memory, or its elements again."""
+    return Geometry(tuple(input.shape), input.strides, flipped=not input.flipped)
+
+
 @front(method=True)
 def conj(input: Tensor) -> Tensor:
-    """The conjugate; a real tensor itself."""
-    return conjugate(input) if is_complex(input) else input
+    """The conjugate, as a view; a real tensor itself.
+
+    >>> import lucerne
+    >>> z = lucerne.tensor([1 + 2j])
+    >>> z.conj().mul_(2)
+    tensor([2.-4.j])
+    >>> z
+    tensor([2.+4.j])
+    """
+    return flip_view(input) if is_complex(input) else input
 
 
 @front(method=True)
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself: conjugates are never lazy here."""
-    return input
+    """A copy if the tensor is a conjugate view, else the tensor itself."""
+    return clone_as(input, lo.preserve_format) if is_conj(input) else input
 
 
 @front(method=True)
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself: negation is never lazy here."""
-    return input
+    """A copy if the tensor is a negated view, else the tensor itself."""
+    return clone_as(input, lo.preserve_format) if is_neg(input) else input
 
 
 @front(method=True)
 def is_conj(input: Tensor) -> bool:
-    """False: conjugates are never lazy here."""
-    return False
+    """Whether the memory holds the conjugates of the elements."""
+    return bool(input._meta.flipped) and is_complex(input)
 
 
 @front(method=True)
 def is_neg(input: Tensor) -> bool:
-    """False: negation is never lazy here."""
-    return False
+    """Whether the memory holds the negatives of the elements (`z.conj().imag`)."""
+    return bool(input._meta.flipped) and not is_complex(input)
 
 
 def _angle_gradient(g: Tensor, input: Tensor) -> Tensor:

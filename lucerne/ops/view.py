@@ -48,6 +48,13 @@ def view_shape(input: Tensor, size: IntList) -> Any:
 def view_dtype(input: Tensor, dtype: Dtype) -> Any:
     """The same bytes read as another dtype."""
     meta: TensorMeta = input
+    if meta.flipped:
+        kind = "conjugate view tensors" if meta.dtype.category == dt.COMPLEX else (
+            "tensors with negative bit set"
+        )  # fmt: skip
+        raise RuntimeError(
+            f"torch.Tensor.view is not supported for {kind} when converting to a different dtype."
+        )
     have, want = meta.dtype.itemsize, dtype.itemsize
     if have == want:
         return Geometry(tuple(meta.shape), meta.strides, 0, dtype)

@@ -65,8 +65,9 @@ _RENAMED = {
     "squared_error": "mse_loss", "cross_entropy_classes": "cross_entropy_loss",
     "cross_entropy_any": "cross_entropy_loss", "binary_cross_entropy_elements":
     "binary_cross_entropy", "isclose_within": "isclose", "real_part": "real", "imag_part": "imag",
-    "complex_of": "complex", "polar_of": "polar", "conjugate": "conj", "view_copy_dtype":
-    "view_copy", "max_all": "max", "min_all": "min", "max_dim": "max", "min_dim": "min",
+    "complex_of": "complex", "polar_of": "polar", "conjugate": "conj_physical",
+    "flip_view": "conj", "view_copy_dtype": "view_copy", "max_all": "max", "min_all": "min",
+    "max_dim": "max", "min_dim": "min",
     "aminmax_dim": "aminmax", "sort_along": "sort", "order_along": "argsort", "top_positions":
     "topk", "binary_search": "searchsorted", "search_rows": "searchsorted", "contained": "isin",
     "cholesky_factor": "linalg_cholesky_ex", "lu_packed": "linalg_lu_factor_ex", "qr_factors":

@@ -114,9 +114,7 @@ from lucerne.tensor.quantized import quantize_per_tensor as quantize_per_tensor
 from lucerne.tensor.quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from lucerne.tensor.queries import _assert as _assert
 from lucerne.tensor.queries import get_device as get_device
-from lucerne.tensor.queries import is_conj as is_conj
 from lucerne.tensor.queries import is_inference as is_inference
-from lucerne.tensor.queries import is_neg as is_neg
 from lucerne.tensor.queries import is_nonzero as is_nonzero
 from lucerne.tensor.queries import is_same_size as is_same_size
 from lucerne.tensor.queries import is_signed as is_signed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lucerne import backends
 from lucerne.base.numbers import Guarding
-from lucerne.ir.meta import TensorMeta, starting_at
+from lucerne.ir.meta import TensorMeta, starting_at, with_flip
 from lucerne.ir.symbolic import plain
 from lucerne.tensor.storage import FAST, Storage
 
@@ -68,11 +68,21 @@ class Maker:
         return t
 
 
+class Plans:
+    """Late-bound `plan_for` and kin: plans are made above the modules that ask for them."""
+
+    get: Any = None
+    fused: Any = None
+    """The plan of a composite that its device takes whole, or None."""
+
+
 make_tensor: Any = Maker.make if FAST is None else FAST.make_tensor
 
 
 def new_tensor(meta: TensorMeta) -> Any:
     """A tensor on fresh bytes, contents undefined."""
+    if meta.flipped:
+        meta = with_flip(meta, False)
     nbytes = meta.span * meta.dtype.itemsize
     if type(nbytes) is not int:
         nbytes, meta = plain(nbytes), starting_at(meta, 0)

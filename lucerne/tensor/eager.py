@@ -26,12 +26,12 @@ from lucerne.ir.op import Op
 from lucerne.ir.symbolic import SymFloat, SymInt, plain
 from lucerne.ops import aten
 from lucerne.ops.scalars import check_int, check_scalars, has_scalars_to_check
-from lucerne.tensor import fast, overrides, python_dispatch
+from lucerne.tensor import fast, flips, overrides, python_dispatch
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.names import is_named
 from lucerne.tensor.autograd.state import AutogradState, ViewState
-from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
-from lucerne.tensor.into import InPlace, Plans, run_into
+from lucerne.tensor.base import Plans, TensorBase, make_tensor, new_tensor, plain_types
+from lucerne.tensor.into import InPlace, run_into
 from lucerne.tensor.observe import Observation, spoil
 from lucerne.tensor.storage import FAST, Storage
 from lucerne.tensor.trace import traced
@@ -325,6 +325,21 @@ class DataPlan(Plan):
         return t
 
 
+class FlippedPlan(Plan):
+    """A call with an argument that reads its memory flipped: that is computed first."""
+
+    __slots__ = ("metas", "op")
+
+    def __init__(self, op: Op) -> None:
+        self.native = False
+        self.op = op
+        self.metas = (None,)  # no kernel of it may write over a tensor
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        args = flips.computed(args)
+        return plan_for(self.op, args).run(args)
+
+
 class HostPlan(Plan):
     """A custom op: its Python function makes the results."""
 
@@ -360,6 +375,8 @@ def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
     metas = metas_of(op, args)
     if op.kind == op_.VIEW:
         return _view_plan(op, metas)
+    if flips.among(args):
+        return FlippedPlan(op)
     if op.data_dependent:
         return DataPlan(op, args, _first_meta(metas).device)
     assert op.meta is not None, f"{op.name} has no meta function"
@@ -382,7 +399,13 @@ def _view_plan(op: Op, metas: tuple[Any, ...]) -> ViewPlan:
     source: TensorMeta = metas[0]
     parts = [
         (
-            make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device),
+            make_meta(
+                g.dtype or source.dtype,
+                tuple(g.shape),
+                tuple(g.strides),
+                source.device,
+                source.flipped if g.flipped is None else g.flipped,
+            ),
             g.offset,
         )
         for g in geometries
@@ -441,7 +464,7 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     stack = _state.kernel_level
     if stack and out is None and _state.cast is None and not _state.inference:
         quick = stack[-1].quick
-        if quick is not None:
+        if quick is not None and not flips.concern(op, args):
             result = quick(op, args)
             if result is not NotImplemented:
                 return result
@@ -510,12 +533,19 @@ def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 def _run_recorded(op: Op, args: tuple[Any, ...]) -> Any:
     if _state.kernel_level:
-        result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
+        result = _run_seen(op, args)
     else:
         result = _run_plan(op, args, None)
     if _state.grad_enabled and record.needs_grad(op, args):
         record.record(op, args, result)
     return result
+
+
+def _run_seen(op: Op, args: tuple[Any, ...]) -> Any:
+    """A call as interpreters below autograd see it."""
+    if flips.concern(op, args) and not (overrides.dispatching and python_dispatch.wanted(args)):
+        return flips.seen(op, args, _run_plan)
+    return dispatch.through(_state.kernel_level, op, args, None, _run_plan)
 
 
 def _run_plan(op: Op, args: tuple[Any, ...], out: Any) -> Any:
@@ -533,7 +563,7 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     recorded = _state.grad_enabled and record.needs_grad(op, args)
     whole = not recorded or op.explicit
     if _state.kernel_level and whole and _state.kernel_level[-1].takes(op, args):
-        result = dispatch.through(_state.kernel_level, op, args, None, _run_plan)
+        result = _run_seen(op, args)
         if recorded:
             record.record(op, args, result)
         return result
@@ -626,7 +656,8 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
     tensors = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
     devices = {x._meta.device for x in tensors if isinstance(x, TensorBase)}
     target = next(iter(devices), None)
-    if len(devices) == 1 and target is not None and target.type != backends.META:
+    usual = len(devices) == 1 and not flips.among(args)
+    if usual and target is not None and target.type != backends.META:
         backend = backends.get(target.type)
         claims = getattr(backend, "fuses", None)
         if claims is not None and claims(op):

@@ -67,11 +67,20 @@ def _bits(t: Any) -> Array:
     return np.ndarray(meta.shape, storage, flat, t._offset * storage.itemsize, meta.byte_strides)
 
 
+def resolved(t: Any) -> Any:
+    """The tensor without its conj or neg bit."""
+    return t.detach().resolve_conj().resolve_neg()
+
+
+def _lazy_bit(t: Any) -> str:
+    return "conjugate" if t._meta.dtype.category == dt.COMPLEX else "negative"
+
+
 def values(t: Any) -> Array:
     """The tensor's elements as NumPy values; types NumPy lacks are widened."""
     if not t._meta.dtype.native:
         t = cast(t.detach(), t._meta.dtype.compute)
-    return bits(t)
+    return bits(resolved(t) if t._meta.flipped else t)
 
 
 _MOST_DIMS = 64
@@ -141,7 +150,7 @@ def index(t: Any) -> int:
 def to_numpy(t: Any, force: bool = False) -> Array:
     """A NumPy array over the same memory."""
     if force:
-        t = t.detach().cpu()
+        t = resolved(t.cpu())
     if dispatch.state.grad_enabled and requires_grad(t):
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
@@ -150,6 +159,12 @@ def to_numpy(t: Any, force: bool = False) -> Array:
         raise TypeError(
             f"can't convert {t._meta.device} device type tensor to numpy. Use Tensor.cpu() to copy "
             "the tensor to host memory first."
+        )
+    if t._meta.flipped:
+        bit = _lazy_bit(t)
+        raise RuntimeError(
+            f"Can't call numpy() on Tensor that has {bit} bit set. Use "
+            f"tensor.resolve_{'conj' if bit == 'conjugate' else 'neg'}().numpy() instead."
         )
     if not t._meta.dtype.native:
         raise TypeError(f"Got unsupported ScalarType {dt.cxx_name(t._meta.dtype)}")
@@ -317,8 +332,10 @@ def deepcopy_tensor(t: Any, memo: dict[int, Any]) -> Any:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    storage = copy_storage(t._storage, memo)
-    made = make_tensor(storage, t._offset, t._meta)
+    if t._meta.flipped:
+        made = resolved(t)
+    else:
+        made = make_tensor(copy_storage(t._storage, memo), t._offset, t._meta)
     if type(t) is not type(made):
         made = made.as_subclass(type(t))
     memo[id(t)] = made
@@ -346,14 +363,22 @@ def reduce_tensor(t: Any) -> Any:
     """
     meta: TensorMeta = t._meta
     place = (t._offset, meta.dtype, tuple(meta.shape), meta.strides, requires_grad(t))
-    return rebuild_tensor, (type(t), t._storage, *place), t.__dict__ or None
+    flip = (True,) if meta.flipped else ()
+    return rebuild_tensor, (type(t), t._storage, *place, *flip), t.__dict__ or None
 
 
 def rebuild_tensor(
-    cls: type, storage: Storage, offset: int, dtype: dt.dtype, shape: Any, strides: Any, grad: bool
+    cls: type,
+    storage: Storage,
+    offset: int,
+    dtype: dt.dtype,
+    shape: Any,
+    strides: Any,
+    grad: bool,
+    flipped: bool = False,
 ) -> Any:
     """Make the tensor that `reduce_tensor` described."""
-    meta = make_meta(dtype, tuple(shape), tuple(strides), storage.device)
+    meta = make_meta(dtype, tuple(shape), tuple(strides), storage.device, flipped)
     if offset < 0 or any(n < 0 for n in (*meta.shape, *meta.strides)):
         raise ValueError(f"tensor pickle: bad geometry {meta} at {offset}")
     if meta.numel and (offset + meta.span) * dtype.itemsize > storage.nbytes:
@@ -371,6 +396,8 @@ def to_dlpack_capsule(t: Any, **options: Any) -> Any:
     """Hand the memory of a host tensor over through NumPy's exporter."""
     if requires_grad(t):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if t._meta.flipped:
+        raise BufferError(f"Can't export tensors with the {_lazy_bit(t)} bit set")
     options.pop("stream", None)
     if t._meta.dtype in dlpack.CODES:
         return dlpack.name_type(bits(t).__dlpack__(**options), t._meta.dtype)

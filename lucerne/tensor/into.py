@@ -12,12 +12,13 @@ from lucerne.base.where import user_place
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace as InPlace
+from lucerne.ir.meta import with_flip
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as, copy
-from lucerne.tensor import fast
+from lucerne.tensor import fast, flips
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
-from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, offset_of, same_place
+from lucerne.tensor.base import Plans, TensorBase, make_tensor, new_tensor, offset_of, same_place
 from lucerne.tensor.observe import Observation, spoil
 from lucerne.tensor.shared import met, shared_dims, way_of
 from lucerne.tensor.storage import FAST, bytes_of
@@ -119,7 +120,7 @@ def set_geometry(t: Any, meta: Any) -> None:
     need = (offset_of(t) + meta.span) * meta.dtype.itemsize
     if need > bytes_of(t._storage):
         t._storage.resize(need)
-    t._meta = meta
+    t._meta = with_flip(meta, t._meta.flipped)
     t._array = None
 
 
@@ -132,21 +133,13 @@ def write(target: Any, source: Any) -> None:
     bump(target)
 
 
-class Plans:
-    """Late-bound `plan_for` and kin: plans are made above this module."""
-
-    get: Any = None
-    fused: Any = None
-    """The plan of a composite that its device takes whole, or None."""
-
-
 def plan_copy(target: Any, source: Any) -> None:
     """Convert and broadcast `source` straight into the memory of `target`."""
-    args = (target, source)
+    args = flips.to_copy(target, source)
     if _state.kernel_level:
-        dispatch.through(_state.kernel_level, _copy, args, InPlace(target), _copy_now)
+        dispatch.through(_state.kernel_level, _copy, args, InPlace(args[0]), _copy_now)
     else:
-        Plans.get(_copy, args).run_into(args, [target])
+        _copy_now(_copy, args)
 
 
 def _copy_now(op: Op, args: tuple[Any, ...], out: Any = None) -> None:

@@ -11,6 +11,7 @@ from lucerne.base.refusals import no_pinned_memory
 from lucerne.base.shape import Size
 from lucerne.ir.convert import as_optional_device
 from lucerne.ir.dispatch import state
+from lucerne.ir.meta import with_flip
 from lucerne.ops.creation import strided_only
 from lucerne.tensor import convert
 from lucerne.tensor.sharing import is_shared, share_memory_
@@ -167,11 +168,13 @@ def set_(
         source = self.new_empty((0,))
     handle = source._storage
     if isinstance(source, Tensor) and size is None:
-        self._storage, self._offset, self._meta = handle, source._offset, source._meta
+        meta = with_flip(source._meta, self._meta.flipped)
+        self._storage, self._offset, self._meta = handle, source._offset, meta
     else:
         shape = tuple(size) if size is not None else (handle.nbytes // self._meta.dtype.itemsize,)
         strides = None if stride is None else tuple(stride)
         meta = _placed(self._meta, shape, strides, storage_offset, handle.nbytes)
+        meta = with_flip(meta, self._meta.flipped)
         self._storage, self._offset, self._meta = handle, storage_offset, meta
     self._array = None
     return self
@@ -193,7 +196,6 @@ def install() -> None:
         if fn.__name__ not in Tensor.__dict__:
             setattr(Tensor, fn.__name__, fn)
     Tensor.type = type_  # type: ignore[attr-defined]
-    Tensor.is_conj = Tensor.is_neg = lambda self: False  # type: ignore[attr-defined]
     Tensor.name = property(lambda self: None)  # type: ignore[attr-defined]
     Tensor.grad_dtype = property(lambda self: self._meta.dtype)  # type: ignore[attr-defined]
     Tensor.volatile = property(lambda self: False)  # type: ignore[attr-defined]

@@ -40,16 +40,6 @@ def is_same_size(input: Any, other: Any) -> bool:
     return bool(input._meta.shape == other._meta.shape)
 
 
-def is_conj(input: Any) -> bool:
-    """Always False: conjugates are computed at once here, never left as a flag."""
-    return False
-
-
-def is_neg(input: Any) -> bool:
-    """Always False: see `is_conj`."""
-    return False
-
-
 def is_inference(input: Any) -> bool:
     return bool(input.is_inference())
 

@@ -28,7 +28,8 @@ def to_device(input: Tensor, device: Device) -> Tensor:
         if device.type != backends.META:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         return new_tensor(meta)
-    dense = input if input._meta.is_dense else clone_as(input, lo.contiguous_format)
+    as_it_is = input._meta.is_dense and not input._meta.flipped
+    dense = input if as_it_is else clone_as(input, lo.contiguous_format)
     meta = dense._meta.like(device=device)
     nbytes = meta.numel * meta.dtype.itemsize
     start = dense._offset * meta.dtype.itemsize

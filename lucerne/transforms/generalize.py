@@ -217,6 +217,7 @@ def meta_at(like: Any, formula: Any, sizes: Mapping[str, int]) -> Any:
         tuple([number_at(n, sizes) for n in shape]),
         tuple([number_at(n, sizes) for n in strides]),
         like.device,
+        like.flipped,
     )
 
 

@@ -47,9 +47,6 @@ UNMEANT: Rows = [
         "*.ExportedProgram.module:check_guards", "*.SparseTensor.is_contiguous:memory_format",
         "*.make_fx:_allow_non_fake_inputs", "*.key_averages:group_by_overload_name",
     )),
-    ("conjugates and negatives are computed at once, never left as a flag", (
-        "lucerne.is_conj:input", "lucerne.is_neg:input",
-    )),
     ("programs are recorded in one way, and what runs is Python", (
         "lucerne.export.export:strict", "lucerne.jit.trace:strict", "lucerne.jit.*:_*",
         "lucerne.jit.ignore:kwargs", "lucerne.jit.annotate:the_type", "lucerne.jit.Attribute:type",

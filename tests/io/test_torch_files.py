@@ -105,14 +105,17 @@ def test_what_we_do_not_read_is_said_clearly(legacy: bool) -> None:
                 lucerne.load(stream)
 
 
-def test_conjugate_and_negative_views_become_values() -> None:
+def test_conjugate_and_negative_views() -> None:
     x = torch.complex(torch.arange(3.0), torch.ones(3))
     stream = io.BytesIO()
-    torch.save([x.conj(), torch._neg_view(torch.arange(3.0))], stream)
+    torch.save([x.conj(), torch._neg_view(torch.arange(3.0)), torch._neg_view(x)], stream)
     stream.seek(0)
-    conj, neg = lucerne.load(stream)
+    conj, neg, both = lucerne.load(stream)
     assert conj.tolist() == x.conj().tolist()
+    assert conj.is_conj()
     assert neg.tolist() == [-0.0, -1.0, -2.0]
+    assert neg.is_neg()
+    assert both.tolist() == (-x).tolist()
 
 
 def test_torchscript_is_refused(tmp_path: Path) -> None:

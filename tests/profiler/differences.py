@@ -7,7 +7,7 @@ _ENGINE = "autograd::engine::evaluate_function: "
 UNSEEN = {
     "aten::broadcast_tensors": "losses broadcast inside their op here, not before it",
     "aten::detach": "no op: a tensor over the same memory, which nothing has to run for",
-    "aten::resolve_conj": "conjugation is done at once here, so there is nothing to resolve",
+    "aten::resolve_conj": "no op: what is no conjugate is the tensor itself",
     "aten::resolve_neg": "the same",
     _ENGINE + "LogSoftmaxBackward0": "cross_entropy has one derivative here, not two in a row",
     _ENGINE + "TBackward0": "linear takes the weight as it is: no transpose to go back through",

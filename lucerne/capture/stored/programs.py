@@ -66,7 +66,7 @@ class Writer:
             if found is None:
                 found = self._metas[meta] = len(self.metas)
                 shape, strides = list(map(int, meta.shape)), list(map(int, meta.strides))
-                self.metas.append([meta.dtype.name, shape, strides, str(meta.device)])
+                self.metas.append([meta.dtype.name, shape, strides, str(meta.device), meta.flipped])
             return found
         if isinstance(meta, NumberMeta):
             return f"any {meta.kind.__name__}"
@@ -220,8 +220,10 @@ class Reader:
         for graph in data["graphs"]:  # those inside of others come before them
             self._graphs.append(self._graph(*graph))
 
-    def _meta(self, dtype: str, shape: list[int], strides: list[int], place: str) -> TensorMeta:
-        return make_meta(_DTYPES[dtype], tuple(shape), tuple(strides), device(place))
+    def _meta(
+        self, dtype: str, shape: list[int], strides: list[int], place: str, flipped: bool
+    ) -> TensorMeta:
+        return make_meta(_DTYPES[dtype], tuple(shape), tuple(strides), device(place), flipped)
 
     def meta(self, x: Any) -> Any:
         if type(x) is int:

@@ -14,6 +14,7 @@ from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op
+from lucerne.ops.complexes import flip_view
 from lucerne.ops.creation import empty_strided
 from lucerne.ops.move import cast, copy
 from lucerne.ops.slicing import strided_view
@@ -288,7 +289,8 @@ class BatchLevel(Level):
         if batched:
             shape = (value._meta.shape[0], *shape)
             strides = (value._meta.strides[0], *strides)
-        return Batch(strided_view(value, shape, strides, offset), batched)
+        value = strided_view(value, shape, strides, offset)
+        return Batch(value if want.flipped == meta.flipped else flip_view(value), batched)
 
     def function(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], recorded: bool

@@ -23,7 +23,8 @@ _SPELLED = {
     "ConstantPadNd0", "conv": "Convolution0", "lerp_number": "Lerp0", "lerp_tensor": "Lerp1",
     "split_with_sizes": "Split0", "complex_of": "Complex0", "round_even": "Round0",
     "round_decimals": "Round1", "nn.functional.one_hot": "OneHot0", "polygamma_of": "Polygamma0",
-    "conjugate": "Conj0", "ops.aten.slice": "Slice0", "solve_unchecked": "LinalgSolveEx0",
+    "conjugate": "ConjPhysical0", "flip_view": "Conj0", "ops.aten.slice": "Slice0",
+    "solve_unchecked": "LinalgSolveEx0",
     "solve_checked": "LinalgSolveEx0", "inverse_checked": "LinalgInvEx0",
     "cholesky_checked": "LinalgCholeskyEx0", "lu_checked": "LinalgLuFactorEx0",
     "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":

@@ -128,7 +128,7 @@ def _is_plain(t: Any, meta: TensorMeta) -> bool:
     """Whether stacking is copying bytes: like the first one, on the host, without history."""
     mine = t._meta
     alike = mine is meta or (mine.shape == meta.shape and mine.dtype is meta.dtype)
-    if not alike or type(t) is not lu.Tensor or meta.device.type != backends.HOST:
+    if not alike or mine.flipped or type(t) is not lu.Tensor or meta.device.type != backends.HOST:
         return False
     return t.layout is lu.strided and not t.requires_grad
 
