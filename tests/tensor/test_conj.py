@@ -321,6 +321,11 @@ def test_gradients(name: str, conj: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
+def test_differences_of_a_conjugate() -> None:
+    x = matrix(lucerne).conj().detach().requires_grad_()
+    assert lucerne.autograd.gradcheck(lambda q: q * q.conj() * q, (x,))
+
+
 def test_history() -> None:
     def row(t: Any) -> Any:
         z = matrix(t).requires_grad_()

@@ -240,6 +240,8 @@ def _numerical(func: Fn, args: tuple[Any, ...], x: Any, eps: float, count: int) 
         for k in range(n):
             at = np.unravel_index(k // _components(x), place.shape) if place.ndim else ()
             step = eps if _components(x) == 1 or k % 2 == 0 else eps * 1j
+            if x._meta.flipped:  # in memory are the conjugates, or the negatives
+                step = step.conjugate() if _components(x) == 2 else -step
             original = place[at].copy()
             put(at, original + step)
             plus = [_flat_real(o).copy() for o in _outputs(func(*args))]
