@@ -96,6 +96,13 @@ class Scalar:
     def log10(self, x: Any) -> Any:
         return self.div(self.log(x), math.log(10.0))
 
+    def sin_pi(self, x: Any) -> Any:
+        """`sin(pi x)`: whole turns are taken off before pi is multiplied."""
+        whole = self.round(x)
+        half = self.mul(whole, 0.5)
+        sine = self.sin(self.mul(self.sub(x, whole), math.pi))
+        return self.where(self.eq(half, self.trunc(half)), sine, self.neg(sine))
+
     def sinh(self, x: Any) -> Any:
         u = self.expm1(x)
         return self.div(self.add(u, self.div(u, self.add(u, 1))), 2)
@@ -139,6 +146,21 @@ class Scalar:
         cube = self.mul(self.mul(self.mul(x, x), x), 0.044715)
         inner = self.mul(self.add(x, cube), math.sqrt(2 / math.pi))
         return self.mul(self.mul(x, 0.5), self.add(1, self.tanh(inner)))
+
+    def logaddexp(self, a: Any, b: Any) -> Any:
+        return self._log_sum(a, b, self.log1p(self.exp(self._gap(a, b))))
+
+    def logaddexp2(self, a: Any, b: Any) -> Any:
+        tail = self.log1p(self.exp2(self._gap(a, b)))
+        return self._log_sum(a, b, self.mul(tail, 1 / math.log(2.0)))
+
+    def _gap(self, a: Any, b: Any) -> Any:
+        return self.neg(self.abs(self.sub(a, b)))
+
+    def _log_sum(self, a: Any, b: Any, tail: Any) -> Any:
+        """The larger and a correction; equal infinities stay as they are."""
+        same = self.bit_and(self.eq(a, b), self.is_inf(a))
+        return self.where(same, a, self.add(self.maximum(a, b), tail))
 
     def erfc(self, x: Any) -> Any:
         return self.sub(1, self.erf(x))

@@ -187,7 +187,7 @@ def trigamma(x: Any) -> Any:
     square = 1.0 / (y * y)
     series = polynomial(square, [1.0, *_BERNOULLI[:8]])
     total = s.where(s.is_inf(y), 0.0, total + series / y + square * 0.5)
-    turned = math.pi / s.sin(x * math.pi)
+    turned = math.pi / s.sin_pi(x)
     return s.where(low, turned * turned - total, total)
 
 
@@ -396,8 +396,11 @@ def _waves(order: int, x: Any) -> tuple[Any, Any]:
     z = 8.0 / x
     t = 2 * z * z - 1
     p, q = chebyshev(t, p_table), z * chebyshev(t, q_table)
-    angle = x - (2 * order + 1) * math.pi / 4
-    cos, sin, size = s.cos(angle), s.sin(angle), s.sqrt(2 / math.pi / x)
+    # The angle is x less (2 order + 1) pi / 4, by the sines' sum: the difference would lose it.
+    along, across = s.cos(x), s.sin(x)
+    plus, minus = along + across, across - along
+    cos, sin = (minus, -plus) if order else (plus, minus)
+    size = s.sqrt(1 / math.pi / x)
     return size * (p * cos - q * sin), size * (p * sin + q * cos)
 
 

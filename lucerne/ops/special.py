@@ -162,7 +162,13 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     refuse(input, "logit_cpu", dt.COMPLEX)
     if eps is not None:
         input = s.where(input < eps, eps, s.where(input > 1 - eps, 1 - eps, input))
-    return s.log(input / (1 - input))
+    rest = 1 - input
+    odds = input / rest
+    # Near 1 the logarithm is as small as what the quotient (and `rest`) lost: that is added, over
+    # `input`, which counts around 1/2 alone. There 4 * rest is 1 / input.
+    lost = s.mul_add(-odds, rest, input) - odds * ((1 - rest) - input)
+    near = (input > 0.25) & (input < 0.75)
+    return s.log(odds) + s.where(near, lost * rest * 4, 0.0)
 
 
 # ---- gamma --------------------------------------------------------------------------------------

@@ -18,6 +18,10 @@ _POWERS = {dt.float32: (-100, 100, 90, -100), dt.float64: (-900, 900, 800, -900)
 squares are not, so that they are."""
 _NEAR = {dt.float32: 2.0**-16, dt.float64: 2.0**-70}
 """A variance less than this times the squared mean is not exact if the mean is rounded."""
+_EXACT = {dt.float32: dt.float64, dt.complex64: dt.complex128}
+_MANY = 1 << 16
+"""What such a variance of many numbers is summed in. They have few digits, and squares of few
+digits end in 0, 1, 4 or 9 sixteenths, which sums in the same type round down more often than up."""
 
 
 def squared(x: Tensor) -> Tensor:
@@ -57,9 +61,12 @@ def root_of_squares(x: Tensor, dim: Any) -> Tensor:
 def centred_squares(wide: Tensor, dim: Any) -> Tensor:
     """The sum over `dim`, which stays at size one, of squared distances from the mean."""
     mean, away, total = _about_mean(wide, dim)
-    slip = choose(_is_near(total, mean, wide, dim), away, 0).sum(dim, True)
-    found = _corrected(total, slip, wide, dim)
-    return total.where(total == float("inf"), found)  # not inf - inf
+    near = _is_near(total, mean, wide, dim)
+    exact = _exact(away, dim)
+    again = total if exact is away else choose(near, squared(exact), 0).sum(dim, True)
+    slip = choose(near, exact, 0).sum(dim, True)
+    near = near & (total != float("inf"))  # not inf - inf
+    return choose(near, _corrected(again, slip, wide, dim).to(total.dtype), total)
 
 
 def root_of_centred_squares(wide: Tensor, dim: Any, freedom: float) -> Tensor:
@@ -67,9 +74,9 @@ def root_of_centred_squares(wide: Tensor, dim: Any, freedom: float) -> Tensor:
     mean, away, total = _about_mean(wide, dim)
     units = _Units(total)
     rare = units.odd | _is_near(total, mean, wide, dim)
-    scaled = away * units.unit
+    scaled = _exact(away * units.unit, dim)
     again, slip = (choose(rare, x, 0).sum(dim, True) for x in (squared(scaled), scaled))
-    found = _corrected(choose(rare, again, total), slip, wide, dim)
+    found = choose(rare, _corrected(again, slip, wide, dim).to(total.dtype), total)
     return (found / freedom).sqrt() * units.back
 
 
@@ -77,6 +84,11 @@ def _about_mean(wide: Tensor, dim: Any) -> tuple[Tensor, Tensor, Tensor]:
     mean = wide.mean(dim, True)
     away = wide - mean
     return mean, away, squared(away).sum(dim, True)
+
+
+def _exact(away: Tensor, dim: Any) -> Tensor:
+    few = folded_count(away.shape, dim) < _MANY
+    return away if few else away.to(_EXACT.get(away.dtype, away.dtype))
 
 
 def _is_near(total: Tensor, mean: Tensor, wide: Tensor, dim: Any) -> Tensor:

@@ -375,13 +375,8 @@ def _sinc_gradient(g: Tensor, input: Tensor) -> Tensor:
 def sinc(input: Tensor) -> Tensor:
     """`sin(pi x) / (pi x)`, and 1 at zero."""
     scaled = input * math.pi
-    return s.where(input == 0, 1.0, s.sin(scaled) / scaled)
-
-
-def _logsum(a: Any, b: Any, log1p: Any, exp: Any) -> Any:
-    """The larger plus a correction; equal infinities stay as they are."""
-    larger, gap = s.maximum(a, b), s.abs(a - b)
-    return s.where((a == b) & s.is_inf(a), a, larger + log1p(exp(-gap)))
+    sine = s.sin(scaled) if input.dtype.category == dt.COMPLEX else s.sin_pi(input)
+    return s.where(input == 0, 1.0, sine / scaled)
 
 
 def _complex_logsum(a: Any, b: Any) -> Any:
@@ -407,7 +402,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     refuse(input, "logaddexp_cpu", dt.INTEGER, dt.BOOL)
     if input.dtype.category == dt.COMPLEX:
         return _complex_logsum(input, other)
-    return _logsum(input, other, s.log1p, s.exp)
+    return s.logaddexp(input, other)
 
 
 @pointwise(
@@ -422,7 +417,7 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """`log2(2 ** input + 2 ** other)` without overflow."""
     refuse(input, "logaddexp2_cpu", dt.INTEGER, dt.BOOL, dt.COMPLEX)
-    return _logsum(input, other, lambda x: s.log1p(x) / math.log(2.0), s.exp2)
+    return s.logaddexp2(input, other)
 
 
 for _name, _function in (("tanh", tanh), ("sigmoid", sigmoid)):

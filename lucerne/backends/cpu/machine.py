@@ -41,11 +41,11 @@ def _function(name: str) -> Any:
 def _fused(name: str) -> Any:
     """An instruction that is a formula of others, unless there is code for it."""
 
-    def instruction(self: LlvmScalar, x: Any) -> Num:
-        (num,) = self._floats(x)
-        if num.im is None and is_written(name, num.re.type.element):
-            return self._real(name, num)
-        return self._composed(name, num)
+    def instruction(self: LlvmScalar, *operands: Any) -> Num:
+        nums = self._floats(*operands)
+        if nums[0].im is None and is_written(name, nums[0].re.type.element):
+            return self._real(name, *nums)
+        return self._composed(name, *nums)
 
     instruction.__name__ = name
     return instruction
@@ -445,6 +445,7 @@ class LlvmScalar(Lanes, Scalar):
     def hypot(self, a: Any, b: Any) -> Num:
         return self._real("hypot", a, b)
 
+    sin_pi, logaddexp, logaddexp2 = map(_fused, ("sin_pi", "logaddexp", "logaddexp2"))
     sigmoid, silu = map(_fused, ("sigmoid", "silu"))
     gelu, gelu_tanh = map(_fused, ("gelu", "gelu_tanh"))
 

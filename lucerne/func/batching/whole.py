@@ -26,7 +26,7 @@ def _of_one_shape(call: Call) -> bool:
 
 @whole(
     "tanh_gradient", "sigmoid_gradient", "relu_gradient", "gelu_gradient", "silu_gradient",
-    "nn.functional.softsign", "nn.functional.tanhshrink", "binary_cross_entropy_elements",
+    "nn.functional.softsign", "binary_cross_entropy_elements",
     when=_of_one_shape,
 )  # fmt: skip
 def each_element(call: Call) -> Any:

@@ -59,11 +59,11 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
         for e in program.exprs
         if isinstance(e, Fold) and e.is_position
     )
-    long = layout.fold_size >= LONG
+    long = [layout.fold_size >= count for count in LONG.values()]
     full = tuple(schedule.is_full(e) for e in program.exprs)
     loops = (layout.way, layout.lanes, layout.unroll, len(layout.kept), len(layout.folded))
     even = [layout.starts_even(k) for k, m in enumerate(layout.operands) if m.slot == NOWHERE]
-    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, long, *even)
+    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, *long, *even)
     return "rows", describe(program), layout.classes(), loops, how, kept, full
 
 

@@ -7,6 +7,7 @@ results of different blocks: `merge` of two states, where the first one comes fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from lucerne.backends.cpu.emit.builder import F64, I1, I8, I32, I64, Function, Type, Value
@@ -16,8 +17,9 @@ from lucerne.backends.cpu.math.storage import COMPUTED
 from lucerne.base import dtype as dt
 
 State = list[Value]
-LONG = 1 << 16
-"""Folds of so many float32 numbers are summed up in float64."""
+LONG = {"add": 1 << 16, "mul": 1 << 7}
+"""Folds of so many float32 numbers end in float64: sums block by block, products (whose roundings
+all add up, and which float64 makes no slower) from the beginning."""
 
 
 class Monoid:
@@ -251,7 +253,7 @@ def monoid(how: str, dtype: dt.dtype, count: int) -> Monoid:
 
 def in_blocks(how: str, dtype: dt.dtype, count: int) -> Monoid:
     """The same for loops that fold in blocks."""
-    if how in ("add", "mul") and dtype is dt.float32 and count >= LONG:
+    if dtype is dt.float32 and count >= LONG.get(how, math.inf):
         return Long(dtype, how)
     return monoid(how, dtype, count)
 

@@ -1,4 +1,4 @@
-"""sin and cos in float32, by the nearest of 32 points of the circle.
+"""sin, cos and sin(pi x) in float32; the first two by the nearest of 32 points of the circle.
 
 sin(p + d) = S + (C sin d - S (1 - cos d)), where S and C, the sine and cosine of the point p, are
 looked up. d is the argument less n / 32 of a turn, known to twice the digits of float32.
@@ -13,7 +13,7 @@ from lucerne.backends.cpu.emit.target import HOST
 from lucerne.backends.cpu.math import wide
 from lucerne.backends.cpu.math.integer import any_lane
 from lucerne.backends.cpu.math.piecewise import by_sixteen, permuted_two
-from lucerne.backends.cpu.math.vector import absolute, rounded
+from lucerne.backends.cpu.math.vector import absolute, nearest, polynomial, rounded
 
 _ROUNDER = 1.5 * 2.0**23  # added, it leaves the whole part in the low bits
 _STEP = math.pi / 16
@@ -74,3 +74,27 @@ def _near(f: Function, x: Value, quarters: int) -> Value:
     small = f.fma(cosine, bend, f.fma(sine, fall, sine_low))
     found = sine + f.fma(cosine, d, small)
     return found if quarters else f.select(f.compare("eq", x, 0.0), x, found)
+
+
+# ---- in half turns ------------------------------------------------------------------------------
+
+_HALF_TURNS = (
+    -0.006766618229448795, 0.0818888321518898, -0.5992177128791809, 2.5501604080200195,
+    -5.167712688446045,
+)  # fmt: skip
+"""Of (sin(pi r) / r - pi) / (r r) for |r| up to 1/2: a minimax fit of the sine's relative error
+(2 ** -32), rounded to float32 one by one."""
+_PI_REST = math.pi - rounded(math.pi)
+
+
+def sin_pi(f: Function, x: Value) -> Value:
+    """sin(pi x) = sin(pi r), turned over for odd n, with n the nearest whole number and r = x - n:
+    the difference is exact, however large x is."""
+    n = nearest(f, x)
+    r = x - n
+    square = r * r
+    rest = f.fma(polynomial(f, square, _HALF_TURNS), square, _PI_REST)
+    found = f.fma(r, rest, r * math.pi)
+    half = n * 0.5
+    even = f.compare("eq", f.intrinsic("llvm.trunc", x.type, [half]), half)
+    return f.select(even, found, -found)

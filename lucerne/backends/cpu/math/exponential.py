@@ -53,6 +53,22 @@ def expm1_near(f: Function, r: Value) -> Value:
     return f.fma(polynomial(f, r, _EXP), r * r, r)
 
 
+def reduced_parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
+    """(r, low, n) with x = r + low + n ln 2: as `reduced`, with what r lost in rounding."""
+    n = nearest(f, x * math.log2(math.e))
+    exact = f.fma(n, -_LN2_HIGH, x)
+    r = f.fma(n, -_LN2_LOW, exact)
+    return r, f.fma(n, -_LN2_LOW, exact - r), n
+
+
+def expm1_parts(f: Function, r: Value, low: Value) -> tuple[Value, Value]:
+    """e ** (r + low) - 1 and what it lost in rounding."""
+    rest = polynomial(f, r, _EXP) * (r * r)
+    rest = rest + f.fma(low, r + rest, low)
+    found = r + rest
+    return found, rest - (found - r)
+
+
 def exp2(f: Function, x: Value) -> Value:
     """2 ** x: the whole part is exact, the fraction goes by e ** (r ln 2)."""
     keep = f.compare("uge", x, -150.0)

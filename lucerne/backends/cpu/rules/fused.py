@@ -22,7 +22,7 @@ FUSED = frozenset((
     "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss",
     "nn.functional.huber_loss", "nn.functional.poisson_nll_loss", "nn.functional.kl_div",
     "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
-    "nn.functional.softsign", "nn.functional.tanhshrink", "relu_gradient", "gelu_gradient",
+    "nn.functional.softsign", "relu_gradient", "gelu_gradient",
     "silu_gradient", "tanh_gradient", "sigmoid_gradient", "known_norm", "squared_error",
     "leaky_relu_gradient", "hardtanh_gradient", "elu_gradient", "mish_gradient",
     "softplus_gradient", "logsigmoid_gradient", "hardsigmoid_gradient", "hardswish_gradient",
