@@ -129,13 +129,16 @@ def stored_inputs(dtype: dt.dtype, step: int) -> Array:
     return np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(dtype.storage)
 
 
-def measure(got: Array, truth: Array, inputs: Array, digits: int, least: float) -> Errors:
-    """The errors of `got` against float64 `truth`, in units of a type with so many digits whose
-    least positive number is `least`."""
+def unit_of(truth: Array, dtype: dt.dtype) -> Array:
+    """The unit of the last place of a type at float64 numbers."""
+    _, exponent = np.frexp(truth)
+    return np.maximum(np.ldexp(1.0, exponent - dtype.digits), _LIMITS[dtype])
+
+
+def measure(got: Array, truth: Array, inputs: Array, dtype: dt.dtype) -> Errors:
+    """The errors of `got` against float64 `truth`, in units of a type."""
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(truth)
-        unit = np.maximum(np.ldexp(1.0, exponent - digits), least)
-        off = np.abs(got.astype(np.float64) - truth) / unit
+        off = np.abs(got.astype(np.float64) - truth) / unit_of(truth, dtype)
     finite = np.isfinite(got) & np.isfinite(truth)
     wrong = ~finite & ~((got == truth) | (np.isnan(got) & np.isnan(truth)))
     wrong |= (truth == 0) & (got == 0) & (np.signbit(got) != np.signbit(truth))
@@ -182,7 +185,7 @@ def _sweep_part(row: Row, dtype: dt.dtype, run: Any, stored: Array) -> Errors:
         found = codec.widen(run(stored), dtype).astype(np.float64)
         inputs = codec.widen(stored, dtype).astype(np.float64)
         truth = _overflowed(row.truth(inputs), dtype)
-    return measure(found, truth, inputs, dtype.digits, _LIMITS[dtype])
+    return measure(found, truth, inputs, dtype)
 
 
 def bound_of(row: Row, dtype: dt.dtype) -> float:

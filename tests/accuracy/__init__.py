@@ -1,0 +1,1 @@
+"""How exact float32 functions are, ours beside torch's (`python -m tests.accuracy`)."""
