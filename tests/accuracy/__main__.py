@@ -4,7 +4,7 @@ Every function at `--values` numbers in each of ten ranges of exponents, in unit
 against float64 and mpmath. A row passes if no error is above 4 units, or above what half a unit of
 its operands changes where that is more, and none above 4 times torch's (or one unit).
 
-    python -m tests.accuracy                              # all of it: about an hour
+    python -m tests.accuracy                              # all of it: about twenty minutes
     python -m tests.accuracy --values 2000 --only lgamma  # one function, range by range
     python -m tests.accuracy --page accuracy.html
 """
