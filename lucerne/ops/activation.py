@@ -396,7 +396,7 @@ of tanh cut at 19: right to 2e-16 below 3 / 2. All terms are positive: nothing c
 
 
 @pointwise(internal=True, vjp={"input": lambda g, input: g * tanh(input) * tanh(input)})
-def tanhshrink_op(input: Tensor) -> Tensor:
+def less_tanh(input: Tensor) -> Tensor:
     """`x - tanh(x)`, with all digits where both are nearly the same."""
     near = s.abs(input) < 1.5
     x = s.where(near, input, 0.0)
@@ -413,7 +413,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     """`x - tanh(x)`."""
     if input.dtype.category != dt.FLOAT:
         return input - tanh(input)
-    return tanhshrink_op(input)
+    return less_tanh(input)
 
 
 # ---- pieces of lines ----------------------------------------------------------------------------

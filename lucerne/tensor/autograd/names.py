@@ -31,7 +31,7 @@ _SPELLED = {
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
     "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",
     "layer_norm_rows": "NativeLayerNorm0", "channel_norm": "NativeBatchNorm0",
-    "running_sum": "Cumsum0", "squared_error": "MseLoss0",
+    "running_sum": "Cumsum0", "squared_error": "MseLoss0", "less_tanh": "Sub0",
 }  # fmt: skip
 
 
