@@ -31,7 +31,7 @@ from lucerne.capture.sources import tensor_of as tensor_of
 from lucerne.capture.tree import LEAF, Kept, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta, with_flip
-from lucerne.ops.complexes import flip_view
+from lucerne.ops.complexes import flip_view, view_as_complex, view_as_real
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
@@ -499,9 +499,10 @@ class Entry:
         for k, x in enumerate(self.captured.leaves):
             if type(x) is Outcome and x.view_of is not None:
                 if id(x) not in made:
-                    start = results[x.index]._offset + x.offset
                     with set_grad_enabled(True):
-                        made[id(x)] = _viewed(out[x.view_of], x.meta, start)
+                        made[id(x)] = _viewed(
+                            out[x.view_of], x.meta, results[x.index]._offset, x.offset
+                        )
                 out[k] = made[id(x)]
 
     def _raise_if_wrong(self, out: Sequence[Any]) -> None:
@@ -585,9 +586,19 @@ class _Results:
             start = base._offset * base._meta.dtype.itemsize // x.meta.dtype.itemsize
             return make_tensor(base._storage, start + x.offset, x.meta)
         with set_grad_enabled(_state.grad_enabled and not x.is_leaf):
-            return _viewed(base, x.meta, base._offset + x.offset)
+            return _viewed(base, x.meta, base._offset, x.offset)
 
 
-def _viewed(base: Any, meta: TensorMeta, start: int) -> Any:
-    made = base.as_strided(tuple(meta.shape), meta.strides, start)
+def _viewed(base: Any, meta: TensorMeta, first: int, offset: int) -> Any:
+    """A view with a history. `first` is where the memory begins that `offset` counts from, in
+    elements of the base."""
+    shape, strides = tuple(meta.shape), meta.strides
+    if meta.dtype is base._meta.dtype:
+        made = base.as_strided(shape, strides, first + offset)
+    elif meta.dtype is base._meta.dtype.to_real():  # .real, .imag
+        memory = flip_view(base) if base._meta.flipped else base
+        made = view_as_real(memory).as_strided(shape, strides, 2 * first + offset)
+    else:
+        pairs = (*[2 * n for n in strides], 1)
+        made = view_as_complex(base.as_strided((*shape, 2), pairs, first + 2 * offset))
     return made if made._meta.flipped == meta.flipped else flip_view(made)

@@ -15,8 +15,9 @@ from lucerne.func.arguments import map_tensors
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_inside
+from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
-from lucerne.ops.complexes import flip_view
+from lucerne.ops.complexes import flip_view, resolve_conj, view_as_complex, view_as_real
 from lucerne.ops.control import put_in
 from lucerne.ops.move import copy, put_region
 from lucerne.tensor.base import TensorBase, offset_of
@@ -133,15 +134,30 @@ class Functionalizing(Interpreter):
         if _place(target) == _place(memory.base):
             memory.value = result
             return
-        if (
-            target._meta.flipped is not memory.base._meta.flipped
-        ):  # (it is written as it lies there)
-            result = flip_view(result)
-        meta, offset = target._meta, offset_of(target) - offset_of(memory.base)
-        shape = tuple(meta.shape)
-        recorded = _state.grad_enabled and (memory.value.requires_grad or result.requires_grad)
-        put = put_in if recorded else put_region
-        memory.value = put(memory.value, result, shape, meta.strides, offset)
+        whole, part = memory.base._meta, target._meta
+        offset = offset_of(target) - offset_of(memory.base)
+        if part.dtype is whole.dtype:
+            if part.flipped is not whole.flipped:  # (it is written as it lies there)
+                result = flip_view(result)
+            memory.value = _put(memory.value, result, part, offset)
+            return
+        if part.dtype is not whole.dtype.to_real():
+            raise NotImplementedError(
+                f"functionalize: {op.name} writes through a {part.dtype} view of a {whole.dtype} "
+                "tensor. Write to the tensor itself, or to its .real or .imag"
+            )
+        offset = offset_of(target) - 2 * offset_of(memory.base)
+        if offset % 2 and part.flipped is not whole.flipped:  # (real parts are never flipped)
+            result = -result
+        parts = view_as_real(resolve_conj(memory.value))
+        memory.value = view_as_complex(_put(parts, result, part, offset))
+
+
+def _put(value: Any, result: Any, part: TensorMeta, offset: int) -> Any:
+    """A value with other elements where a view has its own."""
+    recorded = _state.grad_enabled and (value.requires_grad or result.requires_grad)
+    put = put_in if recorded else put_region
+    return put(value, result, tuple(part.shape), part.strides, offset)
 
 
 def _place(t: Any) -> tuple[int, Any]:
