@@ -130,6 +130,17 @@ def _check_places(
         n, k, s, p, d, m = row
         need(min(k, s, d) >= 1 and min(p, m) >= 0 and max(k, s, p, d) <= _LARGEST, text)
         need(m == 0 or ((m - 1) * s - p < n and 2 * p <= (k - 1) * d + 1), text)
+        need(m == 0 or k == bounded_window(n, k, p, d), text)
+
+
+def bounded_window(n: int, kernel: int, padding: int, dilation: int) -> int:
+    """A window as long as it matters: what would begin behind the end of any input is cut off, so
+    that nobody walks over a billion elements that are not there."""
+    if kernel <= _USUAL:
+        return kernel
+    reaching = (n + padding - 1) // dilation + 1
+    half = (2 * padding - 1 + dilation - 1) // dilation + 1  # (padding is half of it at most)
+    return max(1, min(kernel, max(reaching, half)))
 
 
 def bounded_steps(size: sh.Shape, stride: sh.Shape) -> sh.Shape:
@@ -211,6 +222,7 @@ def _max_pools(
     )
     check_size(input, size, name)
     batched = input.ndim == n + 2
+    kernel = tuple(map(bounded_window, input.shape[-n:], kernel, pad, gaps))
     values, indices = max_pool(
         input if batched else input.unsqueeze(0), kernel, bounded_steps(size, step), pad, gaps, size
     )
@@ -487,6 +499,9 @@ def _avg_pools(
     batched = input.ndim == n + 2
     x = input if batched else input.unsqueeze(0)
     x = x.contiguous(memory_format=suggested(x._meta))
+    kernel = tuple(
+        bounded_window(*row, 1) for row in zip(input.shape[-n:], kernel, pad, strict=True)
+    )
     result = avg_pool(x, kernel, step, pad, counts, divisor_override)
     return result if batched else result.squeeze(0)
 

@@ -14,15 +14,17 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
 from lucerne.ir.results import named
 from lucerne.ops import join
-from lucerne.ops.checks import conj_of
+from lucerne.ops.checks import conj_of, need
 
 POSITIONS = ("argmax", "argmin")
+MODES = (*POSITIONS, "add", "mul", "logaddexp")
 
 
 def _scan_meta(
     input: TensorMeta, dim: int, mode: str, reverse: bool, dtype: dt.dtype | None
 ) -> TensorMeta:
     sh.wrap_dim(dim, input.ndim)
+    need(mode in MODES, lambda: f"a scan by {mode!r}, which is none of {', '.join(MODES)}")
     if mode in POSITIONS:
         return make_meta(dt.int64, tuple(input.shape), None, input.device)
     strides = sh.elementwise_strides(tuple(input.shape), ((tuple(input.shape), input.strides),))

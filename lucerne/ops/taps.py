@@ -16,6 +16,7 @@ from lucerne.base import shape as sh
 from lucerne.ir.define import composite
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Tensor
+from lucerne.ops.checks import need
 
 Array = np.ndarray[Any, Any]
 Taps = list[tuple[Array, Array | None]]
@@ -170,9 +171,18 @@ def axis_taps(
     ]
 
 
+def _check_resample(input: TensorMeta, size: Any, mode: str, scales: Any) -> None:
+    spatial = input.ndim - 2
+    need(
+        mode in _MODES and len(size) == len(scales) == spatial,
+        lambda: f"resampling {list(input.shape)} to {list(size)} by {mode!r}, scales {scales}",
+    )
+
+
 def _resample_meta(
     input: TensorMeta, size: Any, mode: str, align_corners: bool, scales: Any
 ) -> TensorMeta:
+    _check_resample(input, size, mode, scales)
     shape = (*input.shape[:2], *size)
     strides = sh.format_strides(shape, sh.suggested_format(input.shape, input.strides))
     return make_meta(input.dtype, shape, strides, input.device)
@@ -181,6 +191,7 @@ def _resample_meta(
 def _back_meta(
     input: TensorMeta, size: Any, mode: str, align_corners: bool, scales: Any
 ) -> TensorMeta:
+    _check_resample(input, size, mode, scales)
     return make_meta(input.dtype, (*input.shape[:2], *size), None, input.device)
 
 

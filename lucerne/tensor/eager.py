@@ -205,6 +205,7 @@ class KernelPlan(Plan):
         if self.device.type != backends.META:
             backend = backends.get(self.device.type)
             self.allocate = backend.allocate
+            _check_room(self.sizes)
             given = metas_of(op, args)
             _check_memory(given)
             if execute is None:
@@ -420,6 +421,19 @@ def _check_memory(metas: tuple[Any, ...]) -> None:
             _check_memory(m)
         elif isinstance(m, TensorMeta) and m.device.type == backends.META:
             raise RuntimeError("Tensor on device meta is not on the expected device cpu!")
+
+
+def _check_room(sizes: list[tuple[TensorMeta, int]]) -> None:
+    """So many bytes must be a number that machines count with."""
+    for meta, nbytes in sizes:
+        if nbytes > _MOST_BYTES:
+            raise RuntimeError(
+                f"Storage size calculation overflowed with sizes={list(meta.shape)} and "
+                f"strides={list(meta.strides)}"
+            )
+
+
+_MOST_BYTES = (1 << 63) - 1
 
 
 def metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 import lucerne
+from lucerne.ops.pool import max_pool
+from lucerne.ops.scan import scan
+from lucerne.ops.taps import resample
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -42,6 +45,15 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "maxima that are equal": lambda t: _gradients(
         t, lambda w: _bag(t, w), [[1.0, 2.0], [1.0, -1.0], [0.5, 2.0]]
     ),
+    "maxima of windows longer than the input": lambda t: _gradients(
+        t, lambda x: t.nn.functional.max_pool1d(x, 40, 50, 18, ceil_mode=True), [[[1.0, 3.0, 2.0]]]
+    ),
+    "means of windows longer than the input": lambda t: _gradients(
+        t, lambda x: t.nn.functional.avg_pool1d(x, 40, 3, 19, ceil_mode=True), [[[1.0, 3.0, 2.0]]]
+    ),
+    "dilated windows longer than the input": lambda t: t.nn.functional.max_pool2d(
+        t.arange(24.0).view(1, 1, 4, 6), (17, 2), (60, 1), (4, 0), (3, 2), ceil_mode=True
+    ),
     "bilinear of nothing": lambda t: t.nn.functional.bilinear(
         t.ones(0, 2), t.ones(0, 3), t.ones(4, 2, 3)
     ),
@@ -74,3 +86,23 @@ def test_margins_of_nothing(loss: str, target: tuple[int, ...]) -> None:
     given = lucerne.ones(0, 3), lucerne.ones(target, dtype=lucerne.int64)
     assert math.isnan(float(fn(*given)))
     assert float(fn(*given, reduction="sum")) == 0.0
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "a scan": lambda: scan(lucerne.ones(3), 0, "mul!", False, None),
+    "a mode of resampling": lambda: resample(lucerne.ones(1, 1, 3), (4,), "line", False, (None,)),
+    "too many scales": lambda: resample(lucerne.ones(1, 1, 3), (4,), "linear", False, (1.0, 1.0)),
+    "a window behind the end": lambda: max_pool(
+        lucerne.ones(1, 1, 5), (10**9,), (1,), (0,), (1,), (1,)
+    ),
+    "more bytes than there are numbers": lambda: lucerne.nn.functional.pad(
+        lucerne.ones(4), (0, 2**62)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_before_machine_code(name: str) -> None:
+    """Found by forged files: ops of the inside, called with what no public function would give."""
+    with pytest.raises(RuntimeError, match=r"scan by|resampling|windows of|overflowed"):
+        REFUSED[name]()

@@ -347,6 +347,7 @@ def _write_memory(m: Module) -> None:
 def _write_refusal(m: Module) -> None:
     # refuse_room(nbytes): raise that there is no memory; null
     with m.function("refuse_room", [("nbytes", I64)], PTR, internal=True) as f:
+        f.call("PyErr_Clear", VOID, [])  # (of a number of bytes that is none of ours)
         wanted = f.call("PyLong_FromLongLong", PTR, [f.args[0]])
         with f.if_(not_null(f, wanted)):
             drop(f, call_python(f, known(f, "no_room"), wanted))
