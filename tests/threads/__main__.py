@@ -14,6 +14,7 @@ def main() -> int:
     parser.add_argument("what", choices=("adding", "forking"))
     parser.add_argument("--passes", type=int, default=10_000, help="of each thread")
     parser.add_argument("--forks", type=int, default=500, help="beside every mix of busy threads")
+    parser.add_argument("--mix", default="", help="of forking: one mix alone, as compiling+eager")
     given = parser.parse_args()
     wrong = 0
     if given.what == "adding":
@@ -27,7 +28,7 @@ def main() -> int:
                 flush=True,
             )
     else:
-        for mix in forking.mixes():
+        for mix in [tuple(given.mix.split("+"))] if given.mix else forking.mixes():
             began = time.monotonic()
             hung, failed = forking.hangs(mix, given.forks)
             wrong += hung + failed

@@ -27,7 +27,7 @@ def _compiling() -> Callable[[], Any]:
     numbers = itertools.count(1)
 
     def one() -> None:
-        k = next(numbers)
+        k = next(numbers) % 500  # machine code stays: a fork of gigabytes takes a second
         lucerne.compile(lambda x: (x.sin() * k).sum(0))(lucerne.ones(2, 1 + k % 50))
 
     return one
