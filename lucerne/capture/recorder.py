@@ -35,7 +35,7 @@ from lucerne.tensor.eager import metas_of
 from lucerne.tensor.sparse.kinds import SparseTensor
 from lucerne.tensor.storage import bytes_of
 
-_AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
+AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
 
 
@@ -254,7 +254,7 @@ class Recorder(Interpreter):
         if meta.dtype is not first._meta.dtype:
             raise CaptureError("one memory is read as tensors of different types")
         args = (base, tuple(meta.shape), meta.strides, at)
-        return self._node(_AS_STRIDED, args, [meta])[0]
+        return self._node(AS_STRIDED, args, [meta])[0]
 
     def _join(self, t: Any) -> None:
         """A tensor from outside lies in the memory of another one."""

@@ -31,7 +31,7 @@ from lucerne.capture.fake import (
 from lucerne.capture.looked import IS, Fact, Looked, Owner, gradient_of, has_history
 from lucerne.capture.process_state import quiet
 from lucerne.capture.reach import Reach
-from lucerne.capture.recorder import Recorder
+from lucerne.capture.recorder import AS_STRIDED, Recorder
 from lucerne.capture.slots import Slot, States, counts_of, put_back, stored
 from lucerne.capture.sources import (
     ARGUMENT,
@@ -46,7 +46,7 @@ from lucerne.capture.sources import (
     Source,
 )
 from lucerne.capture.tree import flatten, rebuild
-from lucerne.ir.graph import Value
+from lucerne.ir.graph import Node, Value
 from lucerne.ir.meta import TensorMeta, with_flip
 from lucerne.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne.tensor.autograd.node import Edge, gradient_edge
@@ -334,7 +334,8 @@ class Capture:
         leaves += [flag for flag, _ in recorder.checks]
         effects = self._effects()
         outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
-        _note_views(leaves, outcomes)
+        if _note_views(leaves, outcomes):
+            self._check_inside()
         wanted, gradients = self._differentiate(leaves, outcomes)
         tangents = {id(t): k for k, t in enumerate(self._tangents)}
         sources = []
@@ -422,6 +423,8 @@ class Capture:
         if of_input and itself is None and t._needs_grad and _overlaps(first._meta):
             # A view is made again by its strides, whose derivative can't tell such elements apart.
             raise CaptureError("a view of an expanded argument that needs a gradient is returned")
+        if of_input and itself is None and t._needs_grad:
+            self._check_inside()
         if of_input and t._meta.dtype is not first._meta.dtype and t._needs_grad:
             raise CaptureError("a view with another dtype of an argument is returned")
         is_leaf = t._needs_grad and (t._auto is None or t._auto.grad_fn is None)
@@ -430,6 +433,12 @@ class Capture:
             inference=t._storage.inference,
             detached=of_input and itself is None and not self._is_view_of(t, first),
         )  # fmt: skip
+
+    def _check_inside(self) -> None:
+        """A view made again is one step from its base. That has the gradient of the steps that the
+        function took only if none of them read elements that the step before had left out."""
+        if any(_reads_beside(node) for node in self.recorder.graph.nodes):
+            raise CaptureError("a view is returned that as_strided() made of more than its input")
 
     def _is_view_of(self, t: Any, first: Any) -> bool:
         """Whether a tensor in the memory of an input shares its history (not `x.t().detach()`)."""
@@ -683,8 +692,18 @@ def _held_first(captured: Captured) -> None:
             x.index = place[x.index]
 
 
-def _note_views(leaves: list[Any], outcomes: list[Any]) -> None:
-    """A view that is left beside the tensor it is a view of has no history of its own."""
+def _reads_beside(node: Node) -> bool:
+    """Whether raw strides may read other elements of the memory than those of their input."""
+    if node.op is not AS_STRIDED:
+        return False
+    source, out = node.args[0].meta, node.outputs[0].meta
+    start = node.args[3]
+    return not (source.is_dense and start >= 0 and start + out.span <= source.numel)
+
+
+def _note_views(leaves: list[Any], outcomes: list[Any]) -> bool:
+    """A view that is left beside the tensor it is a view of has no history of its own. Whether
+    there are any."""
     bases = {
         id(t): k
         for k, (t, x) in enumerate(zip(leaves, outcomes, strict=True))
@@ -693,6 +712,7 @@ def _note_views(leaves: list[Any], outcomes: list[Any]) -> None:
     for t, x in zip(leaves, outcomes, strict=True):
         if type(x) is Outcome and x.requires_grad and not x.of_input and t._view is not None:
             x.view_of = bases.get(id(t._view.base))
+    return any(type(x) is Outcome and x.view_of is not None for x in outcomes)
 
 
 def _overlaps(meta: TensorMeta) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lucerne.io.errors import CorruptFileError
@@ -16,12 +17,40 @@ _COUNTED = frozenset(b"UTXBC\x8c\x8d\x8e\x8a\x8b\x96")
 _TEXT = frozenset(b"X\x8c\x8d")
 _LINES = {**dict.fromkeys(b"FILSVPpg", 1), **dict.fromkeys(b"ci", 2)}
 """Instructions followed by lines of text."""
+_STOP, _LONG_BINGET = 46, 106
+_SHORT = frozenset(range(256))
+"""The numbers that BINGET can recall."""
 
 
-def _steps(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Instruction, and where its operand (or the bytes it counts) begins and ends."""
+def _quiet() -> re.Pattern[bytes]:
+    """A run of instructions that neither count, nor end by a line, nor stop, nor LONG_BINGET.
+
+    The pattern walks over millions of them in C: a file can't make the scan slow.
+    """
+    heard = {*_COUNTED, *_LINES, _STOP, _LONG_BINGET}
+    by_size: dict[int, bytes] = {}
+    for code in range(256):
+        if code not in heard:
+            size = _FIXED.get(code, 0)
+            by_size[size] = by_size.get(size, b"") + re.escape(bytes([code]))
+    kinds = [b"[%s].{%d}" % (codes, size) for size, codes in by_size.items()]
+    return re.compile(b"(?s:%s)*+" % b"|".join(kinds))
+
+
+_QUIET = _quiet()
+
+
+def _steps(data: bytes, quiet: bool = True) -> Iterator[tuple[int, int, int]]:
+    """Instruction, and where its operand (or the bytes it counts) begins and ends.
+
+    Without `quiet` those of `_QUIET` are left out.
+    """
     at, end = 0, len(data)
     while at < end:
+        if not quiet:
+            at = _QUIET.match(data, at).end()  # type: ignore[union-attr]  # matches nothing, too
+            if at == end:
+                break
         code = data[at]
         at += 1
         if code in _LINES:
@@ -38,7 +67,7 @@ def _steps(data: bytes) -> Iterator[tuple[int, int, int]]:
             count = int.from_bytes(data[start:at], "little")
             start, at = at, at + count
         yield code, start, at
-        if code == 46:  # STOP
+        if code == _STOP:
             return
     raise CorruptFileError("the pickle ends without its STOP instruction")
 
@@ -59,13 +88,11 @@ def global_names(data: bytes) -> list[tuple[str, str]]:
 
 
 def recalled(data: bytes) -> frozenset[int] | None:
-    """Numbers of the noted values that are used again (None: the pickle is damaged)."""
-    found = set()
+    """Numbers of the noted values that may be used again (None: the pickle is damaged)."""
+    found = set(_SHORT)  # so few that looking for each would cost more than it saves
     try:
-        for code, start, end in _steps(data):
-            if code == 104:  # BINGET
-                found.add(data[start] if start < len(data) else 0)
-            elif code == 106:  # LONG_BINGET
+        for code, start, end in _steps(data, quiet=False):
+            if code == _LONG_BINGET:
                 found.add(int.from_bytes(data[start:end], "little"))
     except CorruptFileError:
         return None

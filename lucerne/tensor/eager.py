@@ -231,7 +231,13 @@ class KernelPlan(Plan):
                 for meta, nbytes in self.sizes
             ]
         if self.execute is not None:
-            self.execute(args if self.whole else self.inputs(args), outs)
+            try:
+                self.execute(args if self.whole else self.inputs(args), outs)
+            except NotImplementedError:
+                metas_of(
+                    self.op, args
+                )  # as in the first call: a number that fits nowhere goes first
+                raise
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def run_into(self, args: tuple[Any, ...], outs: list[Any]) -> None:

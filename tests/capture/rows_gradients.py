@@ -202,6 +202,33 @@ def a_view_with_history_is_returned() -> Scene:
     return Scene(lambda y: y[0], [(y,)], watched={"x": x}, after=after)
 
 
+def _beyond(fn: Any) -> Scene:
+    """A view that reads elements which the view it was made of had left out: they get nothing."""
+    after = lambda k, r: (r[-1] if isinstance(r, tuple) else r).sin().sum().backward()  # noqa: E731
+    return Scene(fn, [(data(2, 2, 2, grad=True),)], after=after, fallback="more than its input")
+
+
+@row
+def a_view_reads_beyond_the_one_before() -> Scene:
+    return _beyond(lambda x: x[0, 0].as_strided((2, 2), (1, 1)))
+
+
+@row
+def a_view_reads_all_from_the_first_element() -> Scene:
+    return _beyond(lambda x: x[:1, :1, :1].as_strided((2, 2, 2), (4, 2, 1)))
+
+
+@row
+def a_view_reads_beyond_beside_its_base() -> Scene:
+    return _beyond(lambda x: (y := x * 2, y[0].as_strided((2, 3), (1, 2))))
+
+
+@row
+def a_view_by_strides_of_all_elements() -> Scene:
+    after = lambda k, r: r.sin().sum().backward()  # noqa: E731
+    return Scene(lambda x: x.as_strided((2, 2), (1, 1)), [(data(2, 4, grad=True),)], after=after)
+
+
 @row
 def detached_views_of_a_parameter() -> Scene:
     w = data(3, 3, grad=True)

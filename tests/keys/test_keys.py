@@ -17,7 +17,8 @@ SAMPLE = (
     ("clamp min", "int64"), ("clamp min", "float32"), ("add_", "int64"), ("or", "int64"),
     ("floor_divide", "int64"), ("remainder", "int64"), ("copysign", "float32"), ("pad", "int64"),
     ("index", "int64"), ("sum", "float32"), ("narrow", "float32"), ("tril", "float32"),
-    ("softmax", "float32"), ("nan_to_num", "float32"), ("std", "float64"), ("arange", "float32"),
+    ("and", "float32"), ("softmax", "float32"), ("nan_to_num", "float32"), ("std", "float64"),
+    ("arange", "float32"),
 )  # fmt: skip
 
 
