@@ -55,7 +55,7 @@ def root_of_squares(x: Tensor, dim: Any) -> Tensor:
         return total.sqrt()
     units = _Units(total)
     again = choose(units.odd, squared(x * units.unit), 0).sum(dim, True)
-    return choose(units.odd, again, total).sqrt() * units.back
+    return choose(units.odd, again.sqrt() * units.back, total.sqrt())
 
 
 def centred_squares(wide: Tensor, dim: Any) -> Tensor:
@@ -76,8 +76,8 @@ def root_of_centred_squares(wide: Tensor, dim: Any, freedom: float) -> Tensor:
     rare = units.odd | _is_near(total, mean, wide, dim)
     scaled = _exact(away * units.unit, dim)
     again, slip = (choose(rare, x, 0).sum(dim, True) for x in (squared(scaled), scaled))
-    found = choose(rare, _corrected(again, slip, wide, dim).to(total.dtype), total)
-    return (found / freedom).sqrt() * units.back
+    found = _corrected(again, slip, wide, dim).to(total.dtype)
+    return choose(rare, (found / freedom).sqrt() * units.back, (total / freedom).sqrt())
 
 
 def _about_mean(wide: Tensor, dim: Any) -> tuple[Tensor, Tensor, Tensor]:

@@ -42,6 +42,7 @@ _MOST_SPLITS = 64
 _CHUNK_WORK = 8000.0
 """Nanoseconds that one chunk should take at least."""
 _MOST_CHUNKS = 64
+_FEW_VECTORS = 16
 _SCRATCH_BYTES = 1 << 17
 """Values that a later pass needs again are kept if a unit has no more of them than this."""
 
@@ -168,16 +169,15 @@ class Layout:
     def _unroll(self) -> int:
         """Vectors per round: enough to hide latencies, fewer where code is long."""
         program = self.program
-        heavy = sum(is_heavy(e) for e in program.exprs)
-        points = sum(
-            isinstance(e, Point) and (not program.folds or bool(e.axes & program.folded))
-            for e in program.exprs
-        )
+        inside = _inside(program)
+        heavy = any(is_heavy(e) for e in inside)
+        points = sum(isinstance(e, Point) for e in inside)
         if self.way == ACROSS:
             simple = 8 if program.folds and points < 2 else 4
-        else:
-            simple = 4
-        return 2 if heavy or points > 6 else simple
+        else:  # of a short row the folds of the vectors, at its end, count as much as the row
+            vectors = self.fold_size // self.lanes
+            simple = 4 if vectors > _FEW_VECTORS else 2 if vectors > _FEW_VECTORS // 4 else 1
+        return min(2, simple) if heavy or points > 6 else simple
 
     def _split(self) -> tuple[int, int]:
         """Pieces of the outermost folded loop, and the size of one."""
@@ -199,7 +199,7 @@ class Layout:
         """About how many nanoseconds the whole takes on one core."""
         per_unit = self.fold_size * (1 if self.way == ALONG else self.width)
         cost = 0.05 * len(self.operands) + sum(
-            0.5 if is_heavy(e) else 0.03 for e in self.program.exprs if isinstance(e, (Point, Fold))
+            0.5 if is_heavy(e) else 0.03 for e in self.program.usual if isinstance(e, (Point, Fold))
         )
         return self.units * (per_unit * cost + 20.0)
 
@@ -247,16 +247,23 @@ def is_heavy(e: Expr) -> bool:
 
 
 def _lanes(program: Program) -> int:
-    """Lanes of a vector: by the widest type that folds and results compute in."""
-    types = [f.compute for f in program.folds] or [r.expr.dtype.compute for r in program.results]
+    """Lanes of a vector: by the widest type that folds and results compute in, row by row."""
+    folds = [e for e in program.usual if isinstance(e, Fold)]
+    types = [f.compute for f in folds] or [r.expr.dtype.compute for r in program.results]
     floats = [
-        e.dtype.compute for e in program.exprs
+        e.dtype.compute for e in _inside(program)
         if not isinstance(e, Number) and e.dtype.category in (dt.FLOAT, dt.COMPLEX)
     ]  # fmt: skip
+    floats += [f.compute for f in folds if f.compute.category in (dt.FLOAT, dt.COMPLEX)]
     size = max(t.to_real().itemsize for t in (floats or types))
-    if not floats and any(f.is_position for f in program.folds):
+    if not floats and any(f.is_position for f in folds):
         size = max(size, 4)
     return max(2, VECTOR_BYTES // size)
+
+
+def _inside(program: Program) -> list[Expr]:
+    """What every row computes element by element."""
+    return [e for e in program.usual if not program.folds or e.axes & program.folded]
 
 
 __all__ = ["ACROSS", "ALONG", "Convert", "Layout", "Loop", "is_heavy"]

@@ -67,21 +67,22 @@ class Schedule:
         return any(a is not None and a.root in self.program.folded for a in r.memory.dims)
 
     def only_when(self, walk: Pass) -> Expr | None:
-        """Without which nothing has to be walked: every fold is a sum of `where(c, x, 0)`, with
-        the same condition `c` for all of a unit (it asks for a rare correction, say)."""
+        """Without which nothing has to be walked: every fold has this condition."""
         if walk.results or walk.keeps or not walk.folds:
             return None
-        found = {self._condition(f) for f in walk.folds}
+        found = {self.program.condition(f) for f in walk.folds}
         return found.pop() if len(found) == 1 else None
 
-    def _condition(self, fold: Fold) -> Expr | None:
-        chosen = fold.source
-        if fold.how != "add" or not isinstance(chosen, Point) or chosen.op.name != "choose":
+    @property
+    def rare(self) -> tuple[int, Expr] | None:
+        """The pass from which on nothing has to be walked without a condition, and that."""
+        needed = [self.only_when(walk) for walk in self.passes]
+        first = next((p for p, c in enumerate(needed) if c is not None), None)
+        if first is None or len(set(needed[first:])) > 1:
             return None
-        condition, _, otherwise = chosen.args
-        nothing = isinstance(otherwise, Number) and otherwise.baked and otherwise.value == 0
-        still = isinstance(condition, Expr) and not self.is_full(condition)
-        return condition if nothing and still else None
+        condition = needed[first]
+        assert condition is not None
+        return first, condition
 
     def walk(self, roots: list[Expr], kept: set[Expr]) -> list[Expr]:
         """Everything that computing `roots` visits, not looking into rows and kept values."""

@@ -230,6 +230,32 @@ class Program:
         self._check_axes_apart()
         self.folds = [e for e in self.exprs if isinstance(e, Fold)]
         self.folded = self._folded_axes()
+        self.usual = self._usual()
+        """The expressions that no condition for a whole row is needed to compute."""
+
+    def condition(self, fold: Fold) -> Expr | None:
+        """Without which a fold is nought: a sum of `where(c, x, 0)` with one `c` for all of a row
+        (it asks for a rare correction, say)."""
+        chosen = fold.source
+        if fold.how != "add" or not isinstance(chosen, Point) or chosen.op.name != "choose":
+            return None
+        condition, _, otherwise = chosen.args
+        nothing = isinstance(otherwise, Number) and otherwise.baked and otherwise.value == 0
+        still = isinstance(condition, Expr) and not condition.axes & self.folded
+        return condition if nothing and still else None
+
+    def _usual(self) -> list[Expr]:
+        found: set[Expr] = set()
+        left = [r.expr for r in self.results]
+        while left:
+            e = left.pop()
+            needed = self.condition(e) if isinstance(e, Fold) else None
+            if needed is not None:
+                left.append(needed)
+            elif e not in found:
+                found.add(e)
+                left += e.parts()
+        return [e for e in self.exprs if e in found]
 
     @property
     def seen(self) -> dict[int, Seen]:

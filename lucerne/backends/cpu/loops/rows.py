@@ -13,7 +13,7 @@ from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, 
 from lucerne.backends.cpu.loops.frame import Frame, Words
 from lucerne.backends.cpu.loops.layout import ALONG
 from lucerne.backends.cpu.loops.passes import Schedule
-from lucerne.backends.cpu.loops.program import Fold
+from lucerne.backends.cpu.loops.program import Expr, Fold
 from lucerne.backends.cpu.loops.reduce import restore, save
 from lucerne.backends.cpu.loops.unit import Unit, run_together
 
@@ -110,8 +110,11 @@ def _at_row(frame: Frame, row: Value) -> list[Value]:
 
 def _write_split(m: Module, schedule: Schedule, words: Words) -> None:
     """Long folds: every pass is a job of its own over pieces, combined before the next one."""
-    for number in range(len(schedule.passes)):
+    for number, walk in enumerate(schedule.passes):
         _write_piece(m, schedule, words, number)
+        needed = schedule.only_when(walk)
+        if needed is not None:
+            _write_question(m, schedule, words, number, needed)
     with m.function("combine", [("block", PTR), ("pass", I64)], internal=True) as f:
         _combine_all(f, schedule, words)
     with m.function("rows", [("block", PTR)], internal=True) as f:
@@ -125,14 +128,45 @@ def _write_split(m: Module, schedule: Schedule, words: Words) -> None:
             _each_part(frame, loop.index, finish)
     with m.function("entry", [("block", PTR)], I64) as f:
         (block,) = f.args
-        for number in range(len(schedule.passes)):
-            chunks = f.word(block, words.at["chunks"])
-            f.call("lucerne_pfor", VOID, [f.symbol(f"piece{number}"), block, chunks])
-            if schedule.passes[number].folds:
-                f.call("combine", VOID, [block, number])
+        for number, walk in enumerate(schedule.passes):
+            if schedule.only_when(walk) is None:
+                _run_pieces(f, schedule, words, number)
+                continue
+            with f.if_(f.call(f"needed{number}", I64, [block]) > 0):
+                _run_pieces(f, schedule, words, number)
         if schedule.row_results:
             f.call("rows", VOID, [block])
         f.ret(0)
+
+
+def _run_pieces(f: Function, schedule: Schedule, words: Words, number: int) -> None:
+    block = f.args[0]
+    chunks = f.word(block, words.at["chunks"])
+    f.call("lucerne_pfor", VOID, [f.symbol(f"piece{number}"), block, chunks])
+    if schedule.passes[number].folds:
+        f.call("combine", VOID, [block, number])
+
+
+def _write_question(
+    m: Module, schedule: Schedule, words: Words, number: int, condition: Expr
+) -> None:
+    """Whether any unit needs a pass; its folds are what they are without it."""
+    with m.function(f"needed{number}", [("block", PTR)], I64, internal=True) as f:
+        answer = f.stack(8)
+        f.store(f.constant(0), answer)
+        frame = Frame(f, schedule, words, f.args[0])
+        with f.loop(0, frame["units"]) as loop:
+
+            def ask(unit: Unit, shift: Value) -> None:
+                _restore_stats(unit, loop.index, shift, number)
+                for u, states in enumerate(unit.untouched(schedule.passes[number])):
+                    for fold, state in zip(schedule.passes[number].folds, states, strict=True):
+                        save(f, state, _slots(unit, "stat", fold, loop.index, shift, u))
+                with f.if_(unit.is_anywhere(condition)):
+                    f.store(f.constant(1), answer)
+
+            _each_part(frame, loop.index, ask)
+        f.ret(f.load(I64, answer))
 
 
 def _write_piece(m: Module, schedule: Schedule, words: Words, number: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import I32, I64, Value
@@ -14,7 +16,7 @@ from lucerne.backends.cpu.loops.program import NOWHERE, Convert, Expr, Load, Num
 from lucerne.backends.cpu.loops.reduce import Position, State, advance, chosen
 from lucerne.backends.cpu.loops.words import two_vectors
 from lucerne.backends.cpu.machine import LlvmScalar
-from lucerne.backends.cpu.math.number import NotTaken, Num
+from lucerne.backends.cpu.math.number import NotTaken, Num, constant
 from lucerne.base import dtype as dt
 
 _BLOCK_ROUNDS = 64
@@ -45,6 +47,15 @@ class Unit:
         self.fold_loops = list(range(kept, kept + folded))
 
     # ---- values --------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> tuple[list[dict[Any, Num]], dict[Any, Num], dict[Any, Num]]:
+        """The values that were made so far, outside of loops."""
+        return [dict(row) for row in self.rows], dict(self.row_words), dict(self.spread)
+
+    @known.setter
+    def known(self, values: tuple[list[dict[Any, Num]], dict[Any, Num], dict[Any, Num]]) -> None:
+        self.rows, self.row_words, self.spread = values
 
     @property
     def row_machine(self) -> LlvmScalar:
@@ -205,6 +216,20 @@ class Unit:
             found = self.frame.monoids[fold].value(self.f, state)
             self.rows[u][fold] = self.row_machine.to(found, fold.dtype.compute)
 
+    def leave_out(self, condition: Expr, walks: list[Pass]) -> None:
+        """Go on without walks, where the condition for them is known not to hold."""
+        lanes = 1 if self.along else self.layout.lanes
+        for known in self.rows:
+            known[condition] = constant(self.f, False, dt.bool_, lanes)
+        for walk in walks:
+            for u, states in enumerate(self.untouched(walk)):
+                self.finish(walk, states, u)
+
+    def untouched(self, walk: Pass) -> list[list[State]]:
+        """The states of a pass that walked over nothing."""
+        lanes = 1 if self.along else self.layout.lanes
+        return [self._starts(walk, lanes) for _ in range(self.count)]
+
     def write_rows(self) -> None:
         results = self.schedule.row_results
         # A result may lie over an input: everything is computed before anything is stored.
@@ -227,12 +252,11 @@ class Unit:
         needed = self.schedule.only_when(walk)
         if needed is None:
             return self._walked(walk, start, stop)
-        with self.f.if_(self._is_anywhere(needed)) as branch:
+        with self.f.if_(self.is_anywhere(needed)) as branch:
             states = self._walked(walk, start, stop)
             branch.give(*_flat(states))
         with branch.else_():
-            lanes = 1 if self.along else self.layout.lanes
-            branch.give(*_flat([self._starts(walk, lanes) for _ in states]))
+            branch.give(*_flat(self.untouched(walk)))
         return _shaped(branch.results, states)
 
     def _walked(self, walk: Pass, start: Value, stop: Value) -> list[list[State]]:
@@ -253,7 +277,7 @@ class Unit:
             ]
         ]
 
-    def _is_anywhere(self, condition: Expr) -> Value:
+    def is_anywhere(self, condition: Expr) -> Value:
         """Whether a condition holds in the unit, which has one value of it for each column."""
         found = None
         for u in range(self.count):
@@ -456,13 +480,48 @@ class Unit:
 
 
 def run_together(units: list[Unit]) -> None:
-    """All passes of some units side by side, then the results that have one value per unit."""
+    """All passes of some units side by side, then the results that have one value per unit.
+
+    What only a rare unit needs is code apart: the others have neither its walks nor its choices.
+    """
     first = units[0]
-    for number, walk in enumerate(first.schedule.passes):
+    f, schedule = first.f, first.schedule
+    count = len(schedule.passes)
+    if schedule.rare is None:
+        _run_passes(units, range(count))
+        _write_all_rows(units)
+        return
+    number, condition = schedule.rare
+    _run_passes(units, range(number))
+    anywhere = [unit.is_anywhere(condition) for unit in units]
+    with f.if_(functools.reduce(lambda a, b: f.bits("or", a, b), anywhere)) as rare, _scope(units):
+        _run_passes(units, range(number, count))
+        _write_all_rows(units)
+    with rare.else_(), _scope(units):
+        for unit in units:
+            unit.leave_out(condition, schedule.passes[number:])
+        _write_all_rows(units)
+
+
+@contextlib.contextmanager
+def _scope(units: list[Unit]) -> Iterator[None]:
+    """One side of a branch: what is known only inside is forgotten at its end."""
+    before = [unit.known for unit in units]
+    yield
+    for unit, known in zip(units, before, strict=True):
+        unit.known = known
+
+
+def _run_passes(units: list[Unit], numbers: range) -> None:
+    for number in numbers:
+        walk = units[0].schedule.passes[number]
         for unit in units:
             states = unit.run_pass(number, walk, unit.f.constant(0), unit.frame_size(0))
             for u, per_fold in enumerate(states):
                 unit.finish(walk, per_fold, u)
+
+
+def _write_all_rows(units: list[Unit]) -> None:
     for unit in units:
         unit.write_rows()
 
