@@ -2,7 +2,7 @@
 
 PYTHON ?= python
 
-.PHONY: check test conformance conformance-full bench fmt
+.PHONY: check test nightly conformance conformance-full bench fmt
 
 # What must hold before a change is shown to anyone: seconds, not minutes.
 check:
@@ -14,6 +14,10 @@ check:
 # Everything except the full conformance tier and other nightly tests.
 test:
 	$(PYTHON) -m pytest -n auto -m "not nightly" tests
+
+# All of them. PYTHON=python3.13 (or another): its tests of numbers as well, which .ci/run leaves out.
+nightly:
+	$(PYTHON) -m pytest -n auto tests
 
 # PyTorch's own op tests against Lucerne: the tier that fits in a change, and all of it.
 conformance:

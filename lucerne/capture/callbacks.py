@@ -26,6 +26,7 @@ import numpy as np
 from lucerne.base.numbers import Use, note
 from lucerne.base.where import is_users
 from lucerne.capture import breaks
+from lucerne.capture.birth import Birth
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.calls import native
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
@@ -42,7 +43,7 @@ from lucerne.capture.decisions import (
     stop_for,
 )
 from lucerne.capture.fake import CaptureError
-from lucerne.capture.heap import Birth, is_iterator
+from lucerne.capture.heap import is_iterator
 from lucerne.capture.natives import Natives
 from lucerne.capture.places import is_known_home
 from lucerne.capture.reach import is_module

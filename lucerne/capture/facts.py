@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne.capture.arrays import MOST_BYTES, contents, size_of
+from lucerne.capture.birth import Birth
 from lucerne.capture.bytecode.targets import find_in_class, python_function
-from lucerne.capture.heap import Birth
 from lucerne.capture.places import LATER, Asked, InClass, Place, is_known_home
 from lucerne.capture.slots import MISSING, PLAIN
 from lucerne.tensor.base import TensorBase
@@ -39,14 +39,16 @@ class Facts:
     another one may come with the next: of those only the class counts.
 
     >>> from lucerne.capture.facts import Facts
-    >>> from lucerne.capture.heap import Birth
-    >>> facts, scope = Facts(Birth(lambda x: True)), {}
+    >>> from lucerne.capture.birth import Birth
+    >>> birth, scope = Birth(lambda x: True), {}
+    >>> facts = Facts(birth)
     >>> facts.builtin(scope, "len")
     >>> [str(place) for place in facts.held()]  # that the scope has none, and what Python's is
     ['len', 'len']
     >>> scope["len"] = max
     >>> len(facts.held())
     1
+    >>> birth.end()
     """
 
     def __init__(self, birth: Birth, passing: Callable[[Any], bool] | None = None) -> None:

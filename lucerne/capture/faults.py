@@ -8,7 +8,6 @@ where it came from. What is meant to be raised goes through: see `goes_through`.
 
 from __future__ import annotations
 
-import gc
 import weakref
 from dataclasses import dataclass
 from os.path import relpath
@@ -16,6 +15,7 @@ from typing import Any
 
 from lucerne.base import notices, sources
 from lucerne.base.where import describe, place_of_error
+from lucerne.capture.birth import Birth
 from lucerne.capture.fake import CaptureError
 from lucerne.capture.process_state import ProcessState
 from lucerne.tensor.random.generator import default_generator
@@ -135,12 +135,12 @@ class Before:
     def __init__(self) -> None:
         self.state = ProcessState()
         self.random = default_generator._engine.mark()
-        self.frozen = gc.get_freeze_count()
+        self.holder = Birth.holder
 
     def put_back(self) -> None:
         """Everything as it was."""
         self.state.restore()
         with default_generator.lock:
             default_generator._engine.rewind(self.random)
-        if gc.get_freeze_count() > self.frozen:  # (`heap.Birth`)
-            gc.unfreeze()
+        if Birth.holder is not None and Birth.holder is not self.holder:
+            Birth.holder.end()

@@ -9,7 +9,6 @@ part is traced, and `Birth` tells what was made meanwhile (`writing` makes that 
 from __future__ import annotations
 
 import functools
-import gc
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -202,55 +201,3 @@ class Swap:
         for put in reversed(self._undo):
             put()
         self._undo.clear()
-
-
-# ---- what is new --------------------------------------------------------------------------------
-
-
-_FROZEN_AT_START = gc.get_freeze_count()
-"""Python 3.12 begins with some objects set aside; more than these are the user's own doing."""
-
-
-class Birth:
-    """Tells objects that were made since from those that were there before.
-
-    Python's collector is asked: what it knew before is set aside (`gc.freeze`), so that only new
-    objects are left among those it lists.
-    """
-
-    def __init__(self, known: Callable[[Any], bool]) -> None:
-        self.known = known
-        """Whether an object is known to be old: for those the collector does not look after."""
-        self.made: dict[int, Any] = {}
-        """Dicts that the machine has seen being made."""
-        self._young: set[int] = set()
-        self._old: dict[int, Any] = {}
-        self._frozen = gc.get_freeze_count() <= _FROZEN_AT_START
-        if self._frozen:
-            gc.freeze()
-        else:
-            self._old = {id(x): x for x in gc.get_objects()}
-
-    def end(self) -> None:
-        """Let the collector look after all objects again."""
-        if self._frozen:
-            gc.unfreeze()
-            self._frozen = False
-
-    def is_new(self, x: Any) -> bool:
-        """Whether it was made since."""
-        if self.known(x):
-            return False
-        if not gc.is_tracked(x):
-            # The collector leaves dicts of plain values alone: they are new if the machine says so.
-            # It never looks after our public functions (`torch.where`), which modules make once.
-            return id(x) in self.made if type(x) is dict else type(x).__module__ != "lucerne"
-        at = id(x)
-        if at in self._old:
-            return False
-        if at not in self._young:
-            self._young = set(map(id, gc.get_objects()))
-            if at not in self._young:
-                self._old[at] = x
-                return False
-        return True

@@ -25,10 +25,11 @@ from typing import Any
 
 from lucerne.base.where import is_users
 from lucerne.capture import breaks
+from lucerne.capture.birth import Birth
 from lucerne.capture.bytecode.hooks import Stop, is_entered
 from lucerne.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne.capture.decisions import is_ours, may_call_back
-from lucerne.capture.heap import Birth, is_plain
+from lucerne.capture.heap import is_plain
 from lucerne.capture.noted import calls_users
 from lucerne.capture.scalars import by_value, for_ops, plain_number
 from lucerne.capture.watch import handler_that_does_more

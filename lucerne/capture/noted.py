@@ -20,12 +20,13 @@ from typing import Any
 
 from lucerne.base.where import is_users
 from lucerne.capture.arrays import ARRAYS, base_of
+from lucerne.capture.birth import Birth
 from lucerne.capture.bytecode.frame import UNSET, Frame
 from lucerne.capture.bytecode.hooks import NOTHING, Access, is_entered
 from lucerne.capture.bytecode.targets import find_in_class
 from lucerne.capture.decisions import calls_user_code, large_array
 from lucerne.capture.facts import Facts
-from lucerne.capture.heap import Birth, is_plain
+from lucerne.capture.heap import is_plain
 from lucerne.capture.liveness import slots_of
 from lucerne.capture.places import KNOWN_HOMES, Place
 from lucerne.capture.reach import CLOSED, is_module, is_optimizer, parts_of_module

@@ -18,6 +18,7 @@ from typing import Any
 
 from lucerne.base.seen import Seen
 from lucerne.capture import breaks
+from lucerne.capture.birth import Birth
 from lucerne.capture.breaks import Break, BreakError
 from lucerne.capture.bytecode.binding import more_keywords
 from lucerne.capture.bytecode.frame import Frame
@@ -44,7 +45,7 @@ from lucerne.capture.decisions import (
     writes_array,
 )
 from lucerne.capture.fake import CaptureError, is_fake
-from lucerne.capture.heap import Birth, is_fixed, is_iterator, is_plain
+from lucerne.capture.heap import is_fixed, is_iterator, is_plain
 from lucerne.capture.looked import REFUSED, Looked
 from lucerne.capture.natives import Natives
 from lucerne.capture.noted import Arguments, Noted

@@ -14,6 +14,7 @@ from typing import Any
 
 from lucerne.capture import breaks, faults
 from lucerne.capture.arrays import ARRAYS
+from lucerne.capture.birth import Birth
 from lucerne.capture.breaks import Break
 from lucerne.capture.bytecode.frame import Frame, Link
 from lucerne.capture.bytecode.hooks import (
@@ -49,7 +50,7 @@ from lucerne.capture.decisions import (
 from lucerne.capture.effects import Journal
 from lucerne.capture.facts import Facts
 from lucerne.capture.fake import CaptureError, NotYetError, is_fake
-from lucerne.capture.heap import Birth, Roots, Swap, is_fixed, is_iterator, is_plain, values_of
+from lucerne.capture.heap import Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.liveness import slots_of
 from lucerne.capture.looked import REFUSED, Looked
 from lucerne.capture.natives import Natives

@@ -61,7 +61,17 @@ def samples(op: Any) -> Any:
         yield BRIDGE.carry_sample(sample)
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: f"{op.name}-{op.variant_test_name}")
+def rows(ops: list[Any]) -> list[Any]:
+    """Some of them daily, all of them at night."""
+    return [
+        pytest.param(
+            op, id=f"{op.name}-{op.variant_test_name}", marks=[pytest.mark.nightly] * bool(k % 5)
+        )
+        for k, op in enumerate(ops)
+    ]
+
+
+@pytest.mark.parametrize("op", rows(OPS))
 def test_operands(op: Any) -> None:
     if op.name in (*REFUSED, *PLACED) or "empty" in op.name:
         pytest.skip("refused, or it depends on the memory")
@@ -80,7 +90,7 @@ IN_PLACE = [
 ]
 
 
-@pytest.mark.parametrize("op", IN_PLACE, ids=lambda op: f"{op.name}-{op.variant_test_name}")
+@pytest.mark.parametrize("op", rows(IN_PLACE))
 def test_targets(op: Any) -> None:
     fn = BRIDGE.resolve_inplace(SimpleNamespace(op=op))
     for x in samples(op):

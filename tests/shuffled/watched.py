@@ -26,6 +26,7 @@ SWITCHES = (
 _NOT_OURS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")
 """Variables of the environment that pytest and torch set for themselves."""
 _FOLDERS_NOT_OURS = os.path.join("setuptools", "_vendor")
+_FROZEN_AT_START = gc.get_freeze_count()
 _COUNTS = ("count", "number", "epoch", "serial", "stamp", "version", "age", "seen", "used")
 """Parts of names of numbers that only ever grow."""
 
@@ -50,6 +51,7 @@ def _of_python() -> Iterator[tuple[str, object]]:
     yield "sys.meta_path", tuple(map(_named, sys.meta_path))
     yield "the recursion limit", sys.getrecursionlimit()
     yield "the collector is on", gc.isenabled()
+    yield "objects are set aside", gc.get_freeze_count() > _FROZEN_AT_START
     yield "locale", locale.setlocale(locale.LC_ALL)
     yield "the trace function", _named(sys.gettrace())
     yield "the profile function", _named(sys.getprofile())
