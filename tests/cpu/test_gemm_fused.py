@@ -339,6 +339,17 @@ def test_views_that_only_cut_the_result_anew(seen: Shape, other: Shape) -> None:
     assert_same_bits(g.ends(h, y, g.call("relu", h)))
 
 
+@pytest.mark.parametrize("seen", [(120, 1, 24), (1, 120, 24), (120, 24, 1), (120, 24)], ids=str)
+def test_a_view_of_what_was_read_before(seen: Shape) -> None:
+    """The product and a view of it are one load; the account of the loops names both."""
+    g = Build()
+    h = g.product(g.input((120, 40)), g.input((40, 24)))
+    y = g.call("mul", h, g.input((24,)))
+    graph = g.ends(y, g.call("mul", g.call("view", h, seen), g.input(seen)))
+    assert CpuBackend().fuse(graph) is not None
+    assert_same_bits(graph)
+
+
 def test_strided_operands() -> None:
     """Rows with gaps, an operand that is a part of a larger one, an expanded one."""
     for dtype in TYPES[:2]:

@@ -265,7 +265,9 @@ class Program:
     @property
     def read_from_memory(self) -> set[int]:
         """Those that are inputs or views of inputs."""
-        return self._sources.keys() & self._seen.keys()
+        found = self._sources.keys() & self._seen.keys()
+        loaded = {id(self._seen[v]) for v in found}
+        return found | {v for v, (seen, _, _) in self._views.items() if id(seen) in loaded}
 
     def _check_axes_apart(self) -> None:
         """A turn of the loops has one index for each axis: a value that has an axis twice (`v` of
