@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.examples.curves import APART, apart, both_ways, compilable
+from tests.examples.curves import APART, NEEDS, apart, both_ways, compilable
 
 
 def check(name: str, how: str, steps: int) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"examples/{name} reads data from that package")
     plain, compiled = both_ways(name, how, steps)
     assert apart(compiled, plain) <= APART.get(name, 0.0)
     assert len(plain["losses"]) == steps
