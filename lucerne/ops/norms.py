@@ -12,18 +12,19 @@ from lucerne.ir.convert import IntList
 from lucerne.ir.define import composite, front, reduced_dims
 from lucerne.ir.op import Tensor
 from lucerne.ops import matrix_functions
-from lucerne.ops.checks import zeros_of
 from lucerne.ops.reduce import restore
 from lucerne.ops.squares import root_of_squares, without_folded
 
 INF = math.inf
 
 
-def _norm_grad(g: Tensor, y: Tensor, input: Tensor, ord: float, dim: Any, keepdim: bool) -> Tensor:
+def _norm_grad(
+    g: Tensor, y: Tensor, input: Tensor, ord: float, dim: Any, keepdim: bool
+) -> Tensor | None:
     """Gradient of `(sum |x|^p)^(1/p)`; zero where the norm is zero."""
-    g, y = (restore(t, dim, keepdim, input._meta) for t in (g, y))
     if ord == 0:
-        return zeros_of(input._meta)
+        return None  # a count, which has none (as torch says it: not one of noughts)
+    g, y = (restore(t, dim, keepdim, input._meta) for t in (g, y))
     if ord == 1:
         return input.sgn() * g
     if ord == 2:
