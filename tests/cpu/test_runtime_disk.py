@@ -20,6 +20,7 @@ from lucerne.backends.cpu.runtime import code, disk
 from lucerne.backends.cpu.runtime.image import PAGE
 from lucerne.base import sources
 from lucerne.base.config import config
+from tests.support.pace import fastest, slowness
 
 MEGABYTE = 1 << 20
 Patch = pytest.MonkeyPatch
@@ -71,12 +72,7 @@ def test_folder_and_files_are_private(bench: Bench) -> None:
 
 def test_a_hit_is_quick(bench: Bench) -> None:
     bench.ask(1)
-    times = []
-    for _ in range(50):
-        start = time.perf_counter()
-        bench.ask(1)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.0005
+    assert fastest(lambda: bench.ask(1), 50) < 0.0005 * slowness()
     assert bench.written == 1
 
 

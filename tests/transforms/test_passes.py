@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +22,7 @@ from lucerne.transforms.rewrite import (
     result_metas,
     users,
 )
+from tests.support.pace import fastest, slowness
 from tests.transforms.test_simplify import F64, I64, Make
 from tests.transforms.tracing import (
     CPU,
@@ -328,21 +326,6 @@ def test_passes_are_fast() -> None:
     graph = traced(big, meta(4, 8), meta(4, 8), *[meta(8, 8)] * count, grad=range(2, count + 2))
     assert len(graph.nodes) > 2500
     new = dead.run(cse.run(fold.run(simplify.run(graph))))
-    # Twice the bound: this may run beside others.
-    assert _fastest(lambda: dead.run(cse.run(fold.run(simplify.run(graph))))) < 0.3
-    assert _fastest(lambda: partition.split(new, 1, [new.inputs[1]], budget=0.5)) < 0.6
-
-
-def _fastest(work: Callable[[], Any]) -> float:
-    """The shortest of three, without the collector: in a process that has run thousands of tests
-    one collection walks all that they left, which takes seconds and is not this work's."""
-    best = float("inf")
-    gc.disable()
-    try:
-        for _ in range(3):
-            began = time.thread_time()
-            work()
-            best = min(best, time.thread_time() - began)
-    finally:
-        gc.enable()
-    return best
+    slow = slowness()
+    assert fastest(lambda: dead.run(cse.run(fold.run(simplify.run(graph))))) < 0.3 * slow
+    assert fastest(lambda: partition.split(new, 1, [new.inputs[1]], budget=0.5)) < 0.6 * slow
