@@ -27,7 +27,7 @@ from tests.compiler.wide import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-PROGRAMS, PART = 500, 25
+PROGRAMS, PART, DAILY = 500, 25, 250
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,13 @@ def _one_thread() -> object:
     torch.set_num_threads(before[1])
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, PART))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(k, marks=[] if k < DAILY else [pytest.mark.nightly])
+        for k in range(0, PROGRAMS, PART)
+    ],
+)
 def test_random_programs(first: int) -> None:
     """Every eighth one with other sizes and layouts too, and again in the bitwise mode.
 

@@ -58,13 +58,16 @@ def test_no_reference_is_lost_or_kept(name: str) -> None:
     watched = [True, False, float, int, tuple, torch.Tensor, a._meta, type(a._storage)]
     for _ in range(5):
         CALLS[name](a, x)
-    while gc.collect():  # what other tests have left: finalizers free more
-        continue
-    before = [sys.getrefcount(w) for w in watched]
-    for _ in range(300):
-        CALLS[name](a, x)
-    gc.collect()
-    drift = [sys.getrefcount(w) - b for w, b in zip(watched, before, strict=True)]
+    gc.collect(0)
+    gc.freeze()  # what other tests have left is not freed meanwhile
+    try:
+        before = [sys.getrefcount(w) for w in watched]
+        for _ in range(300):
+            CALLS[name](a, x)
+        gc.collect()
+        drift = [sys.getrefcount(w) - b for w, b in zip(watched, before, strict=True)]
+    finally:
+        gc.unfreeze()
     assert all(abs(d) < 100 for d in drift), drift
 
 
