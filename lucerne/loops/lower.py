@@ -245,6 +245,23 @@ class Lowering:
         return self.placing.program()
 
 
+def _stays_at_its_index(low: Lowering, unit: Unit) -> bool:
+    """Whether what a unit reads is read at the index at which it writes: its ops go element by
+    element, and none reads what another made in another order (`t` of it), for then all that this
+    was made of is read in that order too, and not as its own strides say."""
+    made = {v for node in unit.nodes for v in node.outputs}
+    for node in unit.nodes:
+        if not is_elementwise(node):
+            return False
+        for v in values_in(node.args):
+            base, start = low.base.get(v, (v, 0))
+            if v is base or base not in made:
+                continue
+            if start or not (v.meta.contiguous and base.meta.contiguous):
+                return False
+    return True
+
+
 def _halves(nodes: list[Node]) -> list[list[Node]]:
     """A heavy op and the rest, or two halves."""
     for k, node in enumerate(nodes):
@@ -379,7 +396,7 @@ class _Placing:
         if unit.nodes[-1].op.qualified in UPDATES:  # behind a heavy op, which reads none of it
             before = (v for node in unit.nodes[:-1] for v in values_in(node.args))
             return alike and old not in (low._base(v) for v in before)
-        return alike and all(is_elementwise(n) for n in unit.nodes)
+        return alike and _stays_at_its_index(low, unit)
 
     def _reads_of(self, at: int, unit: Unit) -> dict[Value, list[Value]]:
         """What a unit reads of each value in memory: itself, or views of it."""
@@ -431,7 +448,7 @@ class _Placing:
             args = unit.nodes[0].args
             which = low.over_operand[unit.nodes[0].op.qualified]
             return [_reads_base(low, a, old) for a in args].count(True) == 1 and args[which] is v
-        return all(is_elementwise(n) for n in unit.nodes)
+        return _stays_at_its_index(low, unit)
 
     def _continues(self, at: int, unit: Unit) -> bool:
         """Whether a region can be put into the memory of the old value, which nobody needs."""
