@@ -4,7 +4,7 @@
     python -m tests.pairs --trees 0:50000          # trees by their seeds
     python -m tests.pairs --pairs 0:3000 --around vmap --base "3x2x1x1"
 
-Programs have numbers, so a run can go on where another ended. A child process does some hundred at
+Programs have numbers, so a run can go on where another ended. A child process does a thousand at
 a time: one that crashes is told like any other.
 """
 
@@ -23,7 +23,7 @@ from tests.pairs.check import AROUND, LEFT_OUT, RAISES, RIGHT, UNSTEADY, WRONG, 
 from tests.pairs.functions import functions
 from tests.pairs.programs import BASES, Program, pair_count, pairs, tree
 
-_PART = 300
+_PART = 1000
 
 
 def _range(text: str) -> range:

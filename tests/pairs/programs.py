@@ -101,6 +101,11 @@ class Tree:
         return f"{self.what}({self.parts[0]})" if self.parts else self.what
 
     @property
+    def names(self) -> set[str]:
+        """What it is made of."""
+        return {self.what}.union(*(p.names for p in self.parts))
+
+    @property
     def depth(self) -> int:
         return 1 + max((p.depth for p in self.parts), default=-1)
 
@@ -132,8 +137,11 @@ def tree(seed: int, made: dict[str, Function]) -> Program:
             found = more
             grown.append(more)
 
+    # no more than it uses: a trace looks at all that a function can reach
+    used = {name: made[name] for name in found.names if name in made}
+
     def call(x: Any) -> Any:
-        return found.value(x, made, {})
+        return found.value(x, used, {})
 
     return Program(f"tree {seed}: {found}", call, base)
 
