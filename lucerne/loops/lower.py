@@ -22,6 +22,7 @@ from lucerne.loops.check import check_values
 from lucerne.loops.group import Fusion, Grouping, is_elementwise, values_in
 from lucerne.loops.memory import Room, Spare, plan
 from lucerne.loops.notes import Notes
+from lucerne.loops.overlap import check_overlaps
 from lucerne.loops.updates import apart
 from lucerne.ops.move import copy, put_region, uninitialized
 
@@ -346,6 +347,8 @@ class _Placing:
                 low.notes.units.append((len(self.steps), unit.nodes, unit.reads))
             self._emit(unit)
         self._finish(updated, saved)
+        if config.verify_fusion:
+            check_overlaps(self.steps, {*low.over_operand, *UPDATES, *SCATTERS})
         return Program(
             arguments=tuple(v.meta for v in self.arguments),
             results=tuple(v.meta for v in self.graph.outputs),

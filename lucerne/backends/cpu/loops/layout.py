@@ -43,7 +43,7 @@ _CHUNK_WORK = 8000.0
 """Nanoseconds that one chunk should take at least."""
 _MOST_CHUNKS = 64
 _FEW_VECTORS = 16
-_SCRATCH_BYTES = 1 << 17
+SCRATCH_BYTES = 1 << 17
 """Values that a later pass needs again are kept if a unit has no more of them than this."""
 
 
@@ -213,9 +213,13 @@ class Layout:
 
     def may_keep(self, dtypes: list[dt.dtype]) -> bool:
         """Whether a unit's values of these dtypes may be kept from one pass to the next."""
-        width = 1 if self.way == ALONG else self.width
-        need = self.fold_size * width * sum(d.compute.itemsize for d in dtypes)
-        return self.splits == 1 and need <= _SCRATCH_BYTES
+        if self.way == ALONG:  # every row of a unit begins with a vector of its own
+            row = self.folded[-1].size
+            elements = self.fold_size // max(row, 1) * -(-row // self.lanes) * self.lanes
+        else:
+            elements = self.fold_size * self.width
+        need = elements * sum(d.compute.itemsize for d in dtypes)
+        return self.splits == 1 and need <= SCRATCH_BYTES
 
     def step_class(self, k: int, loop: Loop) -> str:
         """How operand `k` moves along a loop: not at all, element by element, or with a stride."""

@@ -11,14 +11,11 @@ from collections.abc import Callable
 
 from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.loops.frame import Frame, Words
-from lucerne.backends.cpu.loops.layout import ALONG
+from lucerne.backends.cpu.loops.layout import ALONG, SCRATCH_BYTES
 from lucerne.backends.cpu.loops.passes import Schedule
 from lucerne.backends.cpu.loops.program import Expr, Fold
 from lucerne.backends.cpu.loops.reduce import restore, save
 from lucerne.backends.cpu.loops.unit import Unit, run_together
-
-_STACK_BYTES = (1 << 17) + 1024
-"""Scratch memory of a task: what `Layout.may_keep` allows, and a vector at the end."""
 
 
 def write(m: Module, schedule: Schedule, words: Words) -> None:
@@ -35,7 +32,7 @@ def _write_whole(m: Module, schedule: Schedule, words: Words) -> None:
         block, chunk, _ = f.args
         frame = Frame(f, schedule, words, block)
         if schedule.in_scratch:
-            frame.scratch = f.stack(_STACK_BYTES)
+            frame.scratch = f.stack(SCRATCH_BYTES)
         start = chunk * frame["chunk"]
         stop = f.minimum(start + frame["chunk"], frame["units"])
         if schedule.pairs:

@@ -42,6 +42,8 @@ class Unit:
         """Which of the vectors of a round is written."""
         self.spread: dict[Any, Num] = {}
         """When lanes run along: those values in every lane, made before a pass."""
+        self.scratch_row = self.f.constant(0)
+        """When lanes run along: where the values of this row that are kept begin, in elements."""
         kept, folded = len(self.layout.kept), len(self.layout.folded)
         self.vector_loop = kept + folded - 1 if self.along else kept - 1
         self.fold_loops = list(range(kept, kept + folded))
@@ -363,7 +365,10 @@ class Unit:
         f, lanes, unroll = self.f, self.layout.lanes, self.layout.unroll
         step = lanes * unroll
         whole = start + ((stop - start) & -step)
-        base = position * self.frame_size(len(self.fold_loops) - 1)
+        size = self.frame_size(len(self.fold_loops) - 1)
+        base = position * size
+        if self.schedule.in_scratch:
+            self.scratch_row = position * ((size + (lanes - 1)) & -lanes)
 
         def round_(index: Value, inner: list[list[State]]) -> list[list[State]]:
             self.pass_words = {}
@@ -617,8 +622,8 @@ class _Spot:
         width = unit.layout.lanes
         if self.index is None:  # position by position, all columns of the strip
             at = (self.base * (unit.count * count) + (self.u * count + slot)) * width
-        else:  # vector by vector, interleaved when several values are kept
-            at = (self.base + self.index) * count + slot * width
+        else:  # vector by vector, those of several values side by side: a row is whole vectors
+            at = (unit.scratch_row + self.index) * count + slot * width
         return f.at(unit.frame.scratch, at * e.dtype.compute.itemsize)
 
 
