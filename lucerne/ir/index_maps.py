@@ -132,7 +132,7 @@ class _Check:
         """An op has its operands at its own index: the last dimensions go along the same axes."""
         for out in node.outputs:
             dims = self._dims(out)
-            for v in _read_by(node):
+            for v in read_by(node):
                 own = self._dims(v)
                 _need(len(own) <= len(dims), f"{v} has more dimensions than {out}")
                 for a, b in zip(reversed(own), reversed(dims), strict=False):
@@ -174,7 +174,7 @@ class _Check:
         """The axes of what ops read, and make for somebody. A view of a view has some that nobody
         goes along, and so has what is made to be written over (the target of a `copy`)."""
         ops = [node for node in self.graph.nodes if node.op.kind != op_.VIEW]
-        values = [*(v for node in ops for v in _read_by(node)), *self.graph.outputs]
+        values = [*(v for node in ops for v in read_by(node)), *self.graph.outputs]
         wanted = {self.base[v.index][0] for v in values}
         values += [v for node in ops for v in node.outputs if v.index in wanted]
         return {a for v in values for a in _some(self._dims(v))}
@@ -183,17 +183,18 @@ class _Check:
         """What ops read of the inputs, themselves or through views."""
         for node in self.graph.nodes:
             if node.op.kind != op_.VIEW:
-                for v in _read_by(node):
+                for v in read_by(node):
                     if self.base[v.index][0] in self.inputs:
                         yield v
 
 
-def _read_by(node: Node) -> list[Value]:
-    """The tensors whose elements an op reads."""
+def read_by(node: Node) -> list[Value]:
+    """The tensors whose elements an op reads, those in lists too."""
     args = node.args[1:] if node.op.qualified == "copy" else node.args
     if node.op.qualified in ("filled", "counted_draw"):
         return []  # made from numbers
-    return [a for a in args if type(a) is Value and isinstance(a.meta, TensorMeta)]
+    found = [v for a in args for v in (a if type(a) is tuple else (a,))]
+    return [v for v in found if type(v) is Value and isinstance(v.meta, TensorMeta)]
 
 
 def _some(dims: Sequence[int | None]) -> list[int]:

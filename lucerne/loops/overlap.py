@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph, Value
+from lucerne.ir.index_maps import read_by
 from lucerne.ir.lifetimes import ProgramError, bytes_of
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.program import Place, Step
-from lucerne.loops.group import is_elementwise, squeezed, values_in
+from lucerne.loops.group import is_elementwise, squeezed
 
 _NONE, _SEVERAL = -1, -2
 """Instead of a turn: nothing is written over what it was read from; several turns write there."""
@@ -59,16 +60,9 @@ def _read(step: Step) -> list[Place]:
     """The places whose elements a step reads: not the target of a copy."""
     of = dict(zip(step.graph.inputs, step.inputs, strict=True))
     base = _bases(step.graph)
-    found = [base[v][0] for node in step.graph.nodes for v in _operands(node)]
+    ops = [node for node in step.graph.nodes if node.op.kind != op_.VIEW]
+    found = [base[v][0] for node in ops for v in read_by(node)]
     return [of[v] for v in dict.fromkeys(found) if type(of.get(v)) is Place]
-
-
-def _operands(node: Node) -> list[Value]:
-    """The tensors whose elements an op reads."""
-    if node.op.kind == op_.VIEW:
-        return []
-    args = node.args[1:] if node.op.qualified == "copy" else node.args
-    return [v for v in values_in(args) if isinstance(v.meta, TensorMeta)]
 
 
 def _bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
@@ -145,7 +139,7 @@ def _follow(step: Step) -> None:
 
     for node in step.graph.nodes:
         if node.op.kind != op_.VIEW:
-            parts = [read(v) for v in _operands(node)]
+            parts = [read(v) for v in read_by(node)]
             for v in node.outputs:
                 made_of, at = _joined(v.meta, parts), _addresses(v.meta, 0)
                 written[v] = np.full(bytes_of(v.meta), _NONE, np.int64)

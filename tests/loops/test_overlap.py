@@ -109,3 +109,15 @@ def test_a_rule_that_looks_at_ops_alone_is_found(monkeypatch: pytest.MonkeyPatch
 
 def test_the_rule_as_it_is_passes() -> None:
     assert not [text for name in TURNED for text in _heard(name)]
+
+
+def test_draws_are_made_of_numbers() -> None:
+    """Their operand says where in the stream they are: it is no element of theirs."""
+
+    def fn(x: Any) -> Any:
+        y = (x @ x).relu()
+        return torch.nn.functional.dropout(y * torch.rand_like(y)) * 2 + torch.randn_like(y)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.compile(fn)(torch.randn(4, 4)).shape == (4, 4)
