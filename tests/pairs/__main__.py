@@ -3,6 +3,7 @@
     python -m tests.pairs                          # all pairs, forward and gradient
     python -m tests.pairs --trees 0:50000          # trees by their seeds
     python -m tests.pairs --pairs 0:3000 --around vmap --base "3x2x1x1"
+    python -m tests.pairs --trees 0:5000 --wide    # longer rows that are parts of others
 
 Programs have numbers, so a run can go on where another ended. A child process does a thousand at
 a time: one that crashes is told like any other.
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from lucerne.base.config import config
 from tests.pairs.check import AROUND, LEFT_OUT, RAISES, RIGHT, UNSTEADY, WRONG, checked
 from tests.pairs.functions import functions
-from tests.pairs.programs import BASES, Program, pair_count, pairs, tree
+from tests.pairs.programs import BASES, WIDE, Program, pair_count, pairs, tree
 
 _PART = 1000
 
@@ -35,7 +36,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.pairs", description=__doc__)
     made.add_argument("--pairs", type=_range, help=f"first:last of {pair_count()}")
     made.add_argument("--trees", type=_range, help="first:last seed")
-    made.add_argument("--base", default="4x6", choices=list(BASES), help="what x is, of pairs")
+    made.add_argument("--wide", action="store_true", help="trees of longer rows, not side by side")
+    made.add_argument("--base", default="4x6", choices=[*BASES, *WIDE], help="what x is, of pairs")
     made.add_argument("--around", default="", choices=list(AROUND), help="how calls are made")
     made.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     made.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -47,7 +49,7 @@ def programs(options: argparse.Namespace) -> Iterator[Program]:
         yield from pairs(options.pairs, options.base)
     made = functions()
     for seed in options.trees or ():
-        yield tree(seed, made)
+        yield tree(seed, made, wide=options.wide)
 
 
 def child(options: argparse.Namespace) -> int:
@@ -64,7 +66,7 @@ def child(options: argparse.Namespace) -> int:
 def run_part(options: argparse.Namespace, kind: str, part: range, counts: Counter[str]) -> None:
     command = [
         sys.executable, "-m", "tests.pairs", "--child", f"--{kind}", f"{part.start}:{part.stop}",
-        "--base", options.base, "--around", options.around,
+        "--base", options.base, "--around", options.around, *["--wide"][: options.wide],
     ]  # fmt: skip
     name = ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -43,12 +43,24 @@ BASES: dict[str, Callable[[Any], Any]] = {
     "33": lambda draw: draw(33),
 }
 """What x is: batch 1, dimensions of size one, other orders in memory among them."""
+WIDE: dict[str, Callable[[Any], Any]] = {
+    "3x37 of 40": lambda draw: draw(3, 40)[:, :37],
+    "2x3x35, rows apart": lambda draw: draw(2, 6, 35)[:, ::2],
+    "turned 37x5": lambda draw: draw(37, 5).t(),
+    "channels last, 2x3x5x7": lambda draw: draw(2, 3, 5, 7).contiguous(
+        memory_format=torch.channels_last
+    ),
+    "70 of 140": lambda draw: draw(140)[::2],
+}
+"""Rows of several vectors and a rest, that do not lie side by side. (Tables of their own: with more
+rows in BASES each seed would be another tree.)"""
 
 
 def given(base: str) -> Any:
     """The same numbers each time."""
     g = torch.Generator().manual_seed(1)
-    return BASES[base](lambda *shape: torch.randn(*shape, generator=g))
+    made = BASES.get(base) or WIDE[base]
+    return made(lambda *shape: torch.randn(*shape, generator=g))
 
 
 @dataclass(frozen=True)
@@ -89,8 +101,8 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Tree:
-    """`x` (no parts), a function of a tree (one), or two trees put together (two). One that occurs
-    twice is computed once: it is one value."""
+    """`x` (twice the input) or `given` (no parts), a function of a tree (one), or two trees put
+    together (two). One that occurs twice is computed once: it is one value."""
 
     what: str
     parts: tuple[Tree, ...] = ()
@@ -113,7 +125,7 @@ class Tree:
         if self not in known:
             inner = [p.value(x, made, known) for p in self.parts]
             if not inner:
-                known[self] = x * 2
+                known[self] = x if self.what == "given" else x * 2
             elif len(inner) == 1:
                 known[self] = made[self.what](inner[0])
             else:
@@ -121,11 +133,11 @@ class Tree:
         return known[self]
 
 
-def tree(seed: int, made: dict[str, Function]) -> Program:
+def tree(seed: int, made: dict[str, Function], *, wide: bool = False) -> Program:
     """A tree of depth 3 to 6: each step is tried, so that it is one that eager takes."""
     rng = random.Random(seed)
-    base, depth = rng.choice(list(BASES)), rng.randint(3, 6)
-    x, found = given(base), Tree("x")
+    base, depth = rng.choice(list(WIDE if wide else BASES)), rng.randint(3, 6)
+    x, found = given(base), Tree("given" if wide else "x")
     known: dict[Tree, Any] = {}
     grown = [found]
     names = list(made)
@@ -143,7 +155,7 @@ def tree(seed: int, made: dict[str, Function]) -> Program:
     def call(x: Any) -> Any:
         return found.value(x, used, {})
 
-    return Program(f"tree {seed}: {found}", call, base)
+    return Program(f"{'wide ' * wide}tree {seed}: {found}", call, base)
 
 
 def _grown(rng: random.Random, now: Tree, before: list[Tree], names: list[str]) -> Tree:
