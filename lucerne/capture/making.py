@@ -15,11 +15,12 @@ from typing import Any
 from lucerne import backends
 from lucerne.backends.missing_rules import brought
 from lucerne.backends.steps import StepError
+from lucerne.base import forks
 from lucerne.base.config import config
 from lucerne.base.device import device as Device
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import place_of_error
-from lucerne.capture import breaks, counting, dump, faults, given, ledger
+from lucerne.capture import breaks, counting, faults, given, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
@@ -37,7 +38,6 @@ from lucerne.capture.reach import Reach
 from lucerne.capture.replay import setting_of
 from lucerne.capture.second import Again
 from lucerne.capture.segments import Segmented
-from lucerne.capture.shadow.shadowing import PartShadow, Shadow
 from lucerne.capture.sources import CONSTANT, KEY, NUMBER, TANGENT, Source
 from lucerne.capture.stored.store import Asked
 from lucerne.capture.through import Through
@@ -282,7 +282,7 @@ def note(row: ledger.Row, compiled: Any, entry: Entry) -> None:
     ledger.note(row, compiled, entry)
     folder = compiled.options.dump or config.dump
     if folder:
-        dump.dump(Path(folder), compiled.fn, entry, compiled.options, row)
+        _late("dump").dump(Path(folder), compiled.fn, entry, compiled.options, row)
 
 
 def failed(compiled: Any, error: Exception) -> Exception | None:
@@ -333,6 +333,11 @@ def in_parts(compiled: Any, args: Any, kwargs: Any) -> Any:
     return compiled.segmented.run(frames)
 
 
+def _late(name: str) -> Any:
+    """Rooms that only those need who asked for them: the first step does not wait for them."""
+    return forks.import_module(f"lucerne.capture.{name}")
+
+
 def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     """Shadow mode: the first calls of a version (of the function, or of a part of it) are
     compared with what it should do."""
@@ -340,7 +345,8 @@ def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     if options.shadow <= 0 or options.maker is not None or entry.guards.wrapped is not None:
         return  # (evidence is kept of plain tensors only)
     told = entry, options, compiled.fn, options.shadow, options.shadow_action
-    entry.shadow = PartShadow(*told, compiled.give_up) if part else Shadow(*told)
+    late = _late("shadow.shadowing")
+    entry.shadow = late.PartShadow(*told, compiled.give_up) if part else late.Shadow(*told)
     entry.shadow.tell = lambda error: faults.tell(compiled, error, faults.NO_NOTE)
 
 

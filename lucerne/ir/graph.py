@@ -17,6 +17,7 @@ from typing import Any
 
 from lucerne.base.where import Origin
 from lucerne.ir import infer
+from lucerne.ir.define import Geometry
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import VIEW, Op
 from lucerne.ir.words import meta_text, static_text
@@ -95,6 +96,14 @@ class Graph:
         lines += [f"  write {target!r} = {value!r}" for target, value in self.writes]
         lines.append(f"  return {', '.join(map(repr, self.outputs))}")
         return "\n".join(lines)
+
+
+def geometries(node: Node, source: TensorMeta | None = None) -> list[Geometry]:
+    """Of each result of a view, one or several: how it lies in its source (or in another one with
+    the source's shape)."""
+    metas = [a.meta if type(a) is Value else a for a in node.args]
+    found = node.op.body(source or metas[0], *metas[1:])
+    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def map_values(fn: Callable[[Value], Any], args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from math import prod
 
 from lucerne.ir import op as op_
 from lucerne.ir.define import reduced_dims
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph, Node, Value, geometries
 from lucerne.ir.meta import TensorMeta
 
 Dims = tuple[int | None, ...]
@@ -93,12 +93,8 @@ class _Check:
             self.values[v.index] = v
             self.base[v.index] = v.index, 0
         if node.op.kind == op_.VIEW:
-            metas = [a.meta if type(a) is Value else a for a in node.args]
-            found = node.op.body(*metas)
             base, start = self.base[node.args[0].index]
-            for v, part in zip(
-                node.outputs, found if isinstance(found, (list, tuple)) else [found], strict=True
-            ):
+            for v, part in zip(node.outputs, geometries(node), strict=True):
                 self.base[v.index] = base, start + part.offset * v.meta.dtype.itemsize
 
     # ---- inside ----------------------------------------------------------------------------------

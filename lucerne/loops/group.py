@@ -20,7 +20,7 @@ from math import prod
 
 from lucerne.ir import op as op_
 from lucerne.ir.define import reduced_dims
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph, Node, Value, geometries
 from lucerne.ir.raising import may_raise
 from lucerne.ir.reads import SAME_ORDER, dims_read
 from lucerne.loops.updates import COUNTS, LISTS, gradient_of, overwritten
@@ -176,11 +176,8 @@ class Grouping:
 
     def _enter_views(self, node: Node) -> None:
         source = node.args[0]
-        metas = (a.meta if isinstance(a, Value) else a for a in node.args)
-        found = node.op.body(*metas)
-        parts = found if isinstance(found, (list, tuple)) else [found]
         keeps = node.op.name in SAME_ORDER and (source not in self.source or source in self.same)
-        for v, part in zip(node.outputs, parts, strict=True):
+        for v, part in zip(node.outputs, geometries(node), strict=True):
             self.source[v] = self.source.get(source, source)
             self.starts[v] = self.starts.get(source, 0) + part.offset * v.meta.dtype.itemsize
             if keeps:

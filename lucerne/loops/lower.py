@@ -14,7 +14,7 @@ from typing import Any
 from lucerne.base.config import config
 from lucerne.base.where import Origin
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
+from lucerne.ir.graph import Graph, Node, Value, geometries, map_values, one_op_graph
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
@@ -97,10 +97,7 @@ class Lowering:
         if node.op.kind == op_.VIEW:
             source = node.args[0]
             base, start = self.base.get(source, (source, 0))
-            metas = (a.meta if isinstance(a, Value) else a for a in node.args)
-            found = node.op.body(*metas)
-            parts = found if isinstance(found, (list, tuple)) else [found]
-            for v, part in zip(node.outputs, parts, strict=True):
+            for v, part in zip(node.outputs, geometries(node), strict=True):
                 self.base[v] = base, start + part.offset * v.meta.dtype.itemsize
 
     def _base(self, v: Value) -> Value:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value
+from lucerne.ir.graph import Graph, Value, geometries
 from lucerne.ir.index_maps import read_by
 from lucerne.ir.lifetimes import ProgramError, bytes_of
 from lucerne.ir.meta import TensorMeta
@@ -71,10 +71,8 @@ def _bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
     for node in graph.nodes:
         found.update({v: (v, 0) for v in node.outputs})
         if node.op.kind == op_.VIEW:
-            parts = node.op.body(*(a.meta if type(a) is Value else a for a in node.args))
             base, start = found[node.args[0]]
-            listed = parts if isinstance(parts, (list, tuple)) else [parts]
-            for v, part in zip(node.outputs, listed, strict=True):
+            for v, part in zip(node.outputs, geometries(node), strict=True):
                 found[v] = base, start + part.offset * v.meta.dtype.itemsize
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, map_values
+from lucerne.ir.graph import Graph, Node, Value, geometries, map_values
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ops.move import copy, put_region
@@ -110,9 +110,7 @@ class _Walk:
 
 def view_offsets(node: Node) -> list[int]:
     """Where each result of a view begins, in elements of its own dtype from the source's first."""
-    found = node.op.body(*(a.meta if isinstance(a, Value) else a for a in node.args))
-    several = isinstance(found, (list, tuple))
-    return [g.offset for g in (found if several else [found])]
+    return [g.offset for g in geometries(node)]
 
 
 def _rescaled(offset: int, have: TensorMeta, want: TensorMeta) -> int:

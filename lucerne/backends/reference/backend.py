@@ -17,7 +17,7 @@ from lucerne.base.device import device
 from lucerne.base.memory import array_over
 from lucerne.ir import op as op_
 from lucerne.ir.define import Geometry
-from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
+from lucerne.ir.graph import Graph, Node, Value, geometries, one_op_graph
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne.ir.op import Op
 
@@ -196,10 +196,7 @@ def _empty(meta: TensorMeta) -> np.ndarray[Any, Any]:
 def _view_node(node: Node, values: dict[int, Any]) -> None:
     source = node.args[0]
     base = values[source.index]
-    metas = map_values(lambda v: v.meta, node.args)
-    found = node.op.body(*metas)
-    parts: Sequence[Geometry] = found if isinstance(found, (list, tuple)) else [found]
-    for v, g in zip(node.outputs, parts, strict=True):
+    for v, g in zip(node.outputs, geometries(node), strict=True):
         values[v.index] = _restride(base, g, source, v)
 
 

@@ -27,7 +27,7 @@ from lucerne.backends.cpu.runtime.code import Code
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph, Node, Value, geometries
 from lucerne.ir.index_maps import Walk
 from lucerne.ir.meta import TensorMeta, make_meta
 
@@ -146,7 +146,7 @@ def _viewed(before: Source, node: Node) -> Source:
     if node.outputs[0].meta.dtype not in (before.meta.dtype, dt.bfloat16):
         raise NotTaken("an operand seen as another type")
     try:
-        seen = node.op.body(before.meta, *node.args[1:])
+        seen = geometries(node, before.meta)[0]
     except RuntimeError as problem:  # it is a view of the rounded copy only
         raise NotTaken(str(problem)) from problem
     meta = before.meta.like(shape=tuple(seen.shape), strides=tuple(seen.strides))

@@ -16,7 +16,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir import promote
 from lucerne.ir.define import reduced_dims
-from lucerne.ir.graph import Graph, Node, Value
+from lucerne.ir.graph import Graph, Node, Value, geometries
 from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from lucerne.ir.op import Op
 from lucerne.ir.reads import REPEATED, dims_read
@@ -330,13 +330,13 @@ class Program:
         out = node.outputs[0]
         if source.index in self._sources and source.index not in self._seen:
             slot, meta, offset = self._sources[source.index]
-            geometry = node.op.body(meta, *node.args[1:])
+            [geometry] = geometries(node, meta)
             unit = out.meta.dtype.itemsize
             self._sources[out.index] = (slot, out.meta, offset + geometry.offset * unit)
             return
         made = self._views.get(source.index, (self._value(source), source.meta, 0))
         seen, memory, start = made
-        offset = start + node.op.body(source.meta, *node.args[1:]).offset * memory.dtype.itemsize
+        offset = start + geometries(node)[0].offset * memory.dtype.itemsize
         self._views[out.index] = seen, memory, offset
         self._seen[out.index] = Seen(seen.expr, _viewed(seen, memory, out.meta, offset))
 
