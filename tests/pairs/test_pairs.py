@@ -51,9 +51,10 @@ def test_pairs_of_other_shapes_and_layouts(base: str) -> None:
     assert not found(list(pairs(range(start, start + 6), base)))
 
 
-def test_trees() -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_trees(wide: bool) -> None:
     made = functions()
-    assert not found([tree(seed, made) for seed in range(40)])
+    assert not found([tree(seed, made, wide=wide) for seed in range(20 if wide else 40)])
 
 
 @pytest.mark.parametrize("around", [a for a in AROUND if a])
