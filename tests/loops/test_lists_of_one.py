@@ -1,4 +1,4 @@
-"""Views that give lists, of a dimension of size one: a list of one view, in groups of every kind."""
+"""Views that give lists, of a dimension of size one: a list of one view, in all kinds of groups."""
 
 from __future__ import annotations
 
