@@ -15,12 +15,11 @@ from typing import Any
 from lucerne import backends
 from lucerne.backends.missing_rules import brought
 from lucerne.backends.steps import StepError
-from lucerne.base import forks
 from lucerne.base.config import config
 from lucerne.base.device import device as Device
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import place_of_error
-from lucerne.capture import breaks, counting, faults, given, ledger
+from lucerne.capture import breaks, counting, faults, given, late_part, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
@@ -282,7 +281,7 @@ def note(row: ledger.Row, compiled: Any, entry: Entry) -> None:
     ledger.note(row, compiled, entry)
     folder = compiled.options.dump or config.dump
     if folder:
-        _late("dump").dump(Path(folder), compiled.fn, entry, compiled.options, row)
+        late_part("dump").dump(Path(folder), compiled.fn, entry, compiled.options, row)
 
 
 def failed(compiled: Any, error: Exception) -> Exception | None:
@@ -333,11 +332,6 @@ def in_parts(compiled: Any, args: Any, kwargs: Any) -> Any:
     return compiled.segmented.run(frames)
 
 
-def _late(name: str) -> Any:
-    """Rooms that only those need who asked for them: the first step does not wait for them."""
-    return forks.import_module(f"lucerne.capture.{name}")
-
-
 def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     """Shadow mode: the first calls of a version (of the function, or of a part of it) are
     compared with what it should do."""
@@ -345,7 +339,7 @@ def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     if options.shadow <= 0 or options.maker is not None or entry.guards.wrapped is not None:
         return  # (evidence is kept of plain tensors only)
     told = entry, options, compiled.fn, options.shadow, options.shadow_action
-    late = _late("shadow.shadowing")
+    late = late_part("shadow.shadowing")
     entry.shadow = late.PartShadow(*told, compiled.give_up) if part else late.Shadow(*told)
     entry.shadow.tell = lambda error: faults.tell(compiled, error, faults.NO_NOTE)
 
