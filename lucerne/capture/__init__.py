@@ -36,14 +36,9 @@ def refuse(what: str, reason: str | None = None) -> None:
         raise found.CaptureError(what if reason is None else f"{what}: {reason}")
 
 
-def late_part(name: str) -> Any:
-    """A module of `lucerne.capture`, loaded when it is first asked for: few calls need it."""
-    return forks.import_module(f"lucerne.capture.{name}")
-
-
 def stored_part(name: str) -> Any:
-    """Likewise one of `lucerne.capture.stored`."""
-    return late_part(f"stored.{name}")
+    """A module of `lucerne.capture.stored`, loaded when it is first asked for."""
+    return forks.import_module(f"lucerne.capture.stored.{name}")
 
 
 def reset() -> None:

@@ -92,6 +92,11 @@ class Compiled:
         functools.update_wrapper(self, fn, updated=())
         ALL.add(self)
 
+    @staticmethod
+    def late_part(name: str) -> Any:
+        """A module of `lucerne.capture` that few calls need, loaded when it is asked for."""
+        return forks.import_module(f"lucerne.capture.{name}")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         latest = self.latest
         seen = _state.seen

@@ -19,7 +19,7 @@ from lucerne.base.config import config
 from lucerne.base.device import device as Device
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import place_of_error
-from lucerne.capture import breaks, counting, faults, given, late_part, ledger
+from lucerne.capture import breaks, counting, faults, given, ledger
 from lucerne.capture.backward import Joint
 from lucerne.capture.breaks import BreakError
 from lucerne.capture.bytecode.hooks import Stop
@@ -281,7 +281,7 @@ def note(row: ledger.Row, compiled: Any, entry: Entry) -> None:
     ledger.note(row, compiled, entry)
     folder = compiled.options.dump or config.dump
     if folder:
-        late_part("dump").dump(Path(folder), compiled.fn, entry, compiled.options, row)
+        compiled.late_part("dump").dump(Path(folder), compiled.fn, entry, compiled.options, row)
 
 
 def failed(compiled: Any, error: Exception) -> Exception | None:
@@ -339,7 +339,7 @@ def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
     if options.shadow <= 0 or options.maker is not None or entry.guards.wrapped is not None:
         return  # (evidence is kept of plain tensors only)
     told = entry, options, compiled.fn, options.shadow, options.shadow_action
-    late = late_part("shadow.shadowing")
+    late = compiled.late_part("shadow.shadowing")
     entry.shadow = late.PartShadow(*told, compiled.give_up) if part else late.Shadow(*told)
     entry.shadow.tell = lambda error: faults.tell(compiled, error, faults.NO_NOTE)
 

@@ -1,0 +1,78 @@
+"""Context managers made of generators, in functions that break inside: a trace that is let go must
+not run their ends once more, now or when it is collected."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import lucerne as torch
+from lucerne.nn.attention import SDPBackend, sdpa_kernel
+from lucerne.utils.checkpoint import set_checkpoint_early_stop
+
+
+class Depth:
+    now = 0
+
+
+@contextlib.contextmanager
+def deeper() -> Iterator[None]:
+    Depth.now += 1
+    try:
+        yield
+    finally:
+        Depth.now -= 1
+
+
+MANAGERS: dict[str, Callable[[], Any]] = {
+    "a user's": deeper,
+    "fork_rng": torch.random.fork_rng,
+    "sdpa_kernel": lambda: sdpa_kernel(SDPBackend.MATH),
+    "disable_saved_tensors_hooks": lambda: torch.autograd.graph.disable_saved_tensors_hooks("no"),
+    "early stop": lambda: set_checkpoint_early_stop(False),
+    "mkldnn": lambda: torch.backends.mkldnn.flags(enabled=False),
+}
+SEEN: list[str] = []
+
+
+def decides(x: Any) -> Any:
+    return x * 2 if float(x.sum()) > 0 else x - 1
+
+
+def tells(x: Any) -> Any:
+    SEEN.append(repr(x))
+    return x + 1
+
+
+def raises_inside(x: Any) -> Any:
+    try:
+        with deeper():
+            if float(x.sum()) > -1e9:
+                raise ValueError
+    except ValueError:
+        x = x + 1
+    return x
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("inside", [decides, tells, raises_inside])
+def test_ends_run_once(manager: str, inside: Callable[[Any], Any]) -> None:
+    def fn(x: Any) -> Any:
+        with MANAGERS[manager]():
+            y = inside(x + torch.rand(3) * 0)
+            y = y + torch.rand(3) * 0
+        return y * 3
+
+    compiled = torch.compile(fn)
+    for k in range(4):
+        x = torch.full((3,), float(k - 1))
+        before = torch.get_rng_state()
+        assert torch.equal(compiled(x), fn(x))
+        gc.collect()
+        assert Depth.now == 0
+        if manager == "fork_rng":
+            assert torch.equal(torch.get_rng_state(), before)
