@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any
 
 from lucerne.ir import dispatch
@@ -45,17 +44,11 @@ def preferred_linalg_library(backend: Any = None) -> str:
 # ---- attention ----------------------------------------------------------------------------------
 
 
-class _Remembered:
-    """Whether remembered calls are being passed by, because the choice is not the usual one."""
-
-    passed_by = False
-
-
 def _enable(kind: int, on: bool) -> None:
     kinds = set(choice.enabled) | {kind} if on else set(choice.enabled) - {kind}
     choice.set(tuple(k for k in EVERY if k in kinds), choice.provided, choice.warn)
-    if _Remembered.passed_by == choice.usual:
-        _Remembered.passed_by = not choice.usual
+    if choice.passes_by == choice.usual:
+        choice.passes_by = not choice.usual
         dispatch.state.add_special(-1 if choice.usual else 1)
 
 
@@ -95,25 +88,32 @@ def cudnn_sdp_enabled() -> bool:
     return CUDNN in choice.enabled
 
 
-@contextmanager
+class _Enabled(ContextDecorator):
+    """Kinds of kernels that are on or off inside. (No generator: see `sdpa_kernel`.)"""
+
+    def __init__(self, wanted: dict[int, bool]) -> None:
+        self.wanted = wanted
+        self.before: list[tuple[int, ...]] = []
+
+    def __enter__(self) -> dict[str, Any]:
+        self.before.append(choice.enabled)
+        for kind, on in self.wanted.items():
+            _enable(kind, on)
+        return {}
+
+    def __exit__(self, *error: object) -> None:
+        before = self.before.pop()
+        for kind in self.wanted:
+            _enable(kind, kind in before)
+
+
 def sdp_kernel(
     enable_flash: bool = True,
     enable_math: bool = True,
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
-) -> Iterator[dict[str, Any]]:
+) -> AbstractContextManager[dict[str, Any]]:
     """The old spelling of `nn.attention.sdpa_kernel`."""
-    before = choice.enabled
-    wanted = {
-        FLASH: enable_flash,
-        MATH: enable_math,
-        EFFICIENT: enable_mem_efficient,
-        CUDNN: enable_cudnn,
-    }
-    for kind, on in wanted.items():
-        _enable(kind, on)
-    try:
-        yield {}
-    finally:
-        for kind in wanted:
-            _enable(kind, kind in before)
+    kinds = (FLASH, MATH, EFFICIENT, CUDNN)
+    wanted = (enable_flash, enable_math, enable_mem_efficient, enable_cudnn)
+    return _Enabled(dict(zip(kinds, wanted, strict=True)))

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne.base import process
+
 MATH, FLASH, EFFICIENT, CUDNN, OVERRIDEABLE = range(5)
 """The numbers of torch's `SDPBackend`."""
 
@@ -20,7 +22,7 @@ EVERY = (FLASH, EFFICIENT, MATH, CUDNN, OVERRIDEABLE)
 class Choice:
     """`enabled` in order of preference; `provided` stands in for the fused kernel when set."""
 
-    __slots__ = ("enabled", "provided", "usual", "warn")
+    __slots__ = ("enabled", "passes_by", "provided", "usual", "warn")
 
     def __init__(self) -> None:
         self.enabled: tuple[int, ...] = EVERY
@@ -28,6 +30,8 @@ class Choice:
         self.warn = False
         self.usual = True
         """Nothing was changed: the fused kernel wherever it can, the formula elsewhere."""
+        self.passes_by = False
+        """Whether `backends.cuda` has remembered calls passed by, as the choice is not usual."""
 
     def set(self, enabled: tuple[int, ...], provided: Any, warn: bool = False) -> None:
         self.enabled, self.provided, self.warn = enabled, provided, warn
@@ -45,3 +49,4 @@ class Choice:
 
 
 choice = Choice()
+process.switches += [(choice, name) for name in Choice.__slots__]

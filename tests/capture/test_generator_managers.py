@@ -1,5 +1,5 @@
-"""Context managers made of generators, in functions that break inside: a trace that is let go must
-not run their ends once more, now or when it is collected."""
+"""Context managers, most of them generators, in functions that break inside: a trace that is let
+go must not run their ends once more, now or when it is collected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import lucerne as torch
+from lucerne.capture.process_state import ProcessState
 from lucerne.nn.attention import SDPBackend, sdpa_kernel
-from lucerne.utils.checkpoint import set_checkpoint_early_stop
+from lucerne.utils.checkpoint import _EarlyStop, set_checkpoint_early_stop
 
 
 class Depth:
@@ -33,6 +34,7 @@ MANAGERS: dict[str, Callable[[], Any]] = {
     "fork_rng": torch.random.fork_rng,
     "sdpa_kernel": lambda: sdpa_kernel(SDPBackend.MATH),
     "disable_saved_tensors_hooks": lambda: torch.autograd.graph.disable_saved_tensors_hooks("no"),
+    "sdp_kernel": lambda: torch.backends.cuda.sdp_kernel(enable_flash=False),
     "early stop": lambda: set_checkpoint_early_stop(False),
     "mkldnn": lambda: torch.backends.mkldnn.flags(enabled=False),
 }
@@ -67,12 +69,14 @@ def test_ends_run_once(manager: str, inside: Callable[[Any], Any]) -> None:
             y = y + torch.rand(3) * 0
         return y * 3
 
-    compiled = torch.compile(fn)
+    compiled, state = torch.compile(fn), ProcessState()
     for k in range(4):
         x = torch.full((3,), float(k - 1))
         before = torch.get_rng_state()
         assert torch.equal(compiled(x), fn(x))
         gc.collect()
         assert Depth.now == 0
+        assert _EarlyStop.enabled
+        assert state.is_same()
         if manager == "fork_rng":
             assert torch.equal(torch.get_rng_state(), before)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any
 
 from lucerne.ir import dispatch
@@ -42,10 +41,29 @@ def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
 _TORCH_ORDER = [3, 1, 2, 0, 4]
 
 
-@contextmanager
+class _Chosen(ContextDecorator):
+    """A choice that holds inside. (No generator: one that a trace has entered and let go would
+    leave when it is collected, after the trace has put everything back.)"""
+
+    def __init__(self, wanted: tuple[int, ...]) -> None:
+        self.wanted = wanted
+        self.before: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> dict[str, Any]:
+        self.before.append((choice.enabled, choice.provided, choice.warn))
+        # Remembered calls of attention know nothing of this choice.
+        dispatch.state.add_special(1)
+        choice.set(self.wanted, choice.provided, WARN_FOR_UNFUSED_KERNELS)
+        return {}
+
+    def __exit__(self, *error: object) -> None:
+        choice.set(*self.before.pop())
+        dispatch.state.add_special(-1)
+
+
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
-) -> Iterator[dict[str, Any]]:
+) -> AbstractContextManager[dict[str, Any]]:
     """Inside, only these kinds of kernels compute attention.
 
     With `set_priority` the first in the list that can is taken; without, the usual order holds.
@@ -59,12 +77,4 @@ def sdpa_kernel(
     wanted = list(dict.fromkeys(b.value for b in listed if isinstance(b, SDPBackend)))
     if not set_priority:
         wanted.sort(key=lambda n: EVERY.index(n) if n in EVERY else len(EVERY))
-    before = choice.enabled, choice.provided, choice.warn
-    # Remembered calls of attention know nothing of this choice.
-    dispatch.state.add_special(1)
-    choice.set(tuple(wanted), choice.provided, WARN_FOR_UNFUSED_KERNELS)
-    try:
-        yield {}
-    finally:
-        choice.set(*before)
-        dispatch.state.add_special(-1)
+    return _Chosen(tuple(wanted))
