@@ -50,7 +50,7 @@ class Config:
     """Check a graph after each pass of the compiler."""
     verify_fusion: bool = False
     """Check every kernel of several ops: its loops read each value where it is made, and go through
-    memory as it lies. One that does not is not used, and a warning says so."""
+    memory as it lies. One that does not is not used, and a warning says so. Memory plans too."""
     most_captures: int = 8
     """How many versions of one function are compiled before it runs as it is."""
     most_breaks: int = 1000

@@ -106,6 +106,19 @@ def geometries(node: Node, source: TensorMeta | None = None) -> list[Geometry]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
+def bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
+    """Of every value the one in whose memory it lies, and where in it, in bytes."""
+    found = {v: (v, 0) for v in graph.inputs}
+    for node in graph.nodes:
+        if node.op.kind != VIEW:
+            found.update({v: (v, 0) for v in node.outputs})
+            continue
+        base, start = found[node.args[0]]
+        for v, part in zip(node.outputs, geometries(node), strict=True):
+            found[v] = base, start + part.offset * v.meta.dtype.itemsize
+    return found
+
+
 def map_values(fn: Callable[[Value], Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with each Value replaced by `fn(value)`, inside tensor lists as well."""
     return tuple(

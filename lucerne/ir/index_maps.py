@@ -24,7 +24,7 @@ from math import prod
 
 from lucerne.ir import op as op_
 from lucerne.ir.define import reduced_dims
-from lucerne.ir.graph import Graph, Node, Value, geometries
+from lucerne.ir.graph import Graph, Node, Value, bases
 from lucerne.ir.meta import TensorMeta
 
 Dims = tuple[int | None, ...]
@@ -70,15 +70,15 @@ class _Check:
     def __init__(self, graph: Graph, walk: Walk) -> None:
         self.graph, self.walk = graph, walk
         self.inputs = {v.index for v in graph.inputs}
-        self.values = {v.index: v for v in graph.inputs}
-        self.base = {v.index: (v.index, 0) for v in graph.inputs}
+        placed = bases(graph)
+        self.values = {v.index: v for v in placed}
+        self.base = {v.index: (base.index, start) for v, (base, start) in placed.items()}
         """The value in whose memory one lies, and where in it, in bytes."""
 
     def run(self) -> None:
         for axes in self.walk.dims.values():
             _need(len({a for a in axes if a is not None}) == len(_some(axes)), "an axis twice")
         for node in self.graph.nodes:
-            self._enter(node)
             if node.op.kind == op_.VIEW:
                 for v in node.outputs:
                     self._view(v)
@@ -87,15 +87,6 @@ class _Check:
             else:
                 self._elements(node)
         self._memory()
-
-    def _enter(self, node: Node) -> None:
-        for v in node.outputs:
-            self.values[v.index] = v
-            self.base[v.index] = v.index, 0
-        if node.op.kind == op_.VIEW:
-            base, start = self.base[node.args[0].index]
-            for v, part in zip(node.outputs, geometries(node), strict=True):
-                self.base[v.index] = base, start + part.offset * v.meta.dtype.itemsize
 
     # ---- inside ----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value, geometries
+from lucerne.ir.graph import Value, bases
 from lucerne.ir.index_maps import read_by
 from lucerne.ir.lifetimes import ProgramError, bytes_of
 from lucerne.ir.meta import TensorMeta
@@ -59,22 +59,10 @@ def _check_outputs(step: Step) -> None:
 def _read(step: Step) -> list[Place]:
     """The places whose elements a step reads: not the target of a copy."""
     of = dict(zip(step.graph.inputs, step.inputs, strict=True))
-    base = _bases(step.graph)
+    base = bases(step.graph)
     ops = [node for node in step.graph.nodes if node.op.kind != op_.VIEW]
     found = [base[v][0] for node in ops for v in read_by(node)]
     return [of[v] for v in dict.fromkeys(found) if type(of.get(v)) is Place]
-
-
-def _bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
-    """Of every value the one in whose memory it lies, and where in it, in bytes."""
-    found = {v: (v, 0) for v in graph.inputs}
-    for node in graph.nodes:
-        found.update({v: (v, 0) for v in node.outputs})
-        if node.op.kind == op_.VIEW:
-            base, start = found[node.args[0]]
-            for v, part in zip(node.outputs, geometries(node), strict=True):
-                found[v] = base, start + part.offset * v.meta.dtype.itemsize
-    return found
 
 
 def _meet(a: Place, b: Place) -> bool:
@@ -123,7 +111,7 @@ def _writers(step: Step, given: Place, turns: list[Numbers]) -> Numbers:
 
 
 def _follow(step: Step) -> None:
-    base, turns = _bases(step.graph), _turns(step)
+    base, turns = bases(step.graph), _turns(step)
     written: dict[Value, Numbers] = {}
     """Of each byte of a value: the turn that writes over what it is made of."""
     for v, given in zip(step.graph.inputs, step.inputs, strict=True):
