@@ -21,7 +21,7 @@ from lucerne.capture.wrappers import is_wrapper
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase
 
-IS, HAS, LAYOUT, GRADIENT_IS = "is", "has", "layout", "gradient"
+IS, HAS, LAYOUT, GRADIENT_IS, PLACE = "is", "has", "layout", "gradient", "place"
 REFUSED = frozenset(("_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned"))
 """Attributes of tensors that tell what no guard compares: whose memory it is, how often it was
 written to."""
@@ -35,7 +35,8 @@ class Fact:
     source: Source
     value: Any
     """IS: whether it is the tensor of `other`. HAS: what it carries under `name`, MISSING: nothing.
-    LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: the meta of its gradient, or None."""
+    LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: the meta of its gradient, or None. PLACE:
+    `place_of` it."""
     other: Source | None = None
     name: str = ""
 
@@ -55,6 +56,8 @@ class Fact:
             return alike(t.__dict__.get(self.name, MISSING), self.value)
         if self.kind == LAYOUT:
             return (t._meta, t._offset, t._needs_grad) == self.value
+        if self.kind == PLACE:
+            return place_of(t) == self.value
         grad = t.grad
         if grad is None or self.value is None:
             return grad is self.value
@@ -68,7 +71,17 @@ class Fact:
             return f"{what} has {'no' if self.value is MISSING else 'the same'} {self.name}"
         if self.kind == LAYOUT:
             return f"{what} is laid out as it was, and its requires_grad is {self.value[2]}"
+        if self.kind == PLACE:
+            return f"{what} lies in its storage as it did"
         return f"the gradient of {what} {'is None' if self.value is None else 'is there'}"
+
+
+def place_of(t: Any) -> tuple[int, int] | None:
+    """Where a tensor lies in its storage, and the bytes of that; None: it fills one, whatever its
+    size."""
+    offset, nbytes = t._offset, t._storage.nbytes
+    filled = not offset and t._meta.span * t._meta.dtype.itemsize == nbytes
+    return None if filled else (offset, nbytes)
 
 
 class Looked:
@@ -83,6 +96,8 @@ class Looked:
         self.carried: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.seen: dict[int, Any] = {}
         """Real tensors of which something was read, or that native code was given."""
+        self.placed: dict[int, tuple[Any, Any]] = {}
+        """Tensors that were asked where they lie, and where that is."""
 
     def is_outside(self, t: Any) -> bool:
         """Whether a tensor was there before, or stands for one that was."""
@@ -127,6 +142,7 @@ class Looked:
             Fact(HAS, source_of(t), value, name=key) for t, key, value in self.carried.values()
         ]
         known = {id(s.thing) for s in used if s.kind in (HELD, CONSTANT)}
+        found += [Fact(PLACE, source_of(t), value) for t, value in self.placed.values()]
         for t in self.seen.values():
             if id(t) not in known and source_of(t).kind == HELD:
                 found.append(Fact(LAYOUT, source_of(t), (t._meta, t._offset, t._needs_grad)))

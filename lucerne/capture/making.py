@@ -7,7 +7,8 @@ disk needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -38,6 +39,7 @@ from lucerne.capture.replay import setting_of
 from lucerne.capture.second import Again
 from lucerne.capture.segments import Segmented
 from lucerne.capture.sources import CONSTANT, KEY, NUMBER, TANGENT, Source
+from lucerne.capture.stored import graphs
 from lucerne.capture.stored.store import Asked
 from lucerne.capture.through import Through
 from lucerne.capture.trace import Capture
@@ -232,8 +234,11 @@ def _captured(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
         narrow(reach, captured)
         reach.refresh()
         guards = Guards(leaves, shape, captured, reach)
-    entry = Building(captured, guards, compiled.options, stages).entry()
+    building = Building(captured, guards, compiled.options, stages)
+    entry = building.entry()
     asked.keep(entry)
+    if asked.is_refused:
+        building.keep_graphs()
     compiled.files = asked.files
     return entry
 
@@ -265,7 +270,9 @@ def part(
 ) -> Entry:
     """A version of a part of the function; `kind` and `why` are for the ledger."""
     with ledger.compiling(compiled.fn, kind, why) as row:
-        entry = Building(captured, guards, compiled.options, stages).entry()
+        building = Building(captured, guards, compiled.options, stages)
+        entry = building.entry()
+        building.keep_graphs()
         noted(row, compiled, entry)
     return entry
 
@@ -363,6 +370,12 @@ class Building:
             self.graph, key = count_draws(self.graph, default_generator)
             self.key = [] if key is None else [Source(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
+        self._unkept: list[Callable[[], None]] = []
+
+    def keep_graphs(self) -> None:
+        """Store its programs by their graphs: the function as a whole is not stored."""
+        for keep in self._unkept:
+            keep()
 
     def entry(self) -> Entry:
         captured = self.captured
@@ -373,7 +386,7 @@ class Building:
         return self._entry(runner, program)
 
     def _compiled(self, graph: Graph, constants: dict[int, Any], stages: Stages) -> tuple[Any, Any]:
-        return compiled_half(self.options, graph, constants, stages)
+        return compiled_half(self.options, graph, constants, stages, self._unkept)
 
     def _entry(self, runner: Any, program: Any) -> Entry:
         return Entry(
@@ -421,9 +434,14 @@ class Building:
 
 
 def compiled_half(
-    options: Options, graph: Graph, constants: dict[int, Any], stages: Stages
+    options: Options,
+    graph: Graph,
+    constants: dict[int, Any],
+    stages: Stages,
+    unkept: list[Callable[[], None]] | None = None,
 ) -> tuple[Any, Any]:
-    """What runs a graph without mutation, and its program."""
+    """What runs a graph without mutation, and its program. `unkept`: gets what stores it; None: it
+    is not looked for on disk."""
     if options.maker is not None:
         graph = improve(graph, stages, options.disable, setting_of(options))
         return options.maker(graph, constants), Ends(graph, constants)
@@ -438,16 +456,21 @@ def compiled_half(
         far = [k for k, where in enumerate(given) if where == backends.HOST]
         graph = on_one_device(graph, Device(name))
         constants = {k: t.to(name) for k, t in constants.items()}
-    runner = compile_graph(
-        graph,
-        name,
-        constants=constants,
-        mode=options.mode,
-        disable=options.disable,
-        stages=stages,
-        body=options.whole.graph_of,
-    )
+    asked = None if unkept is None else graphs.Asked(graph, constants, name, options, stages)
+    runner = None if asked is None else asked.runner
+    if runner is None:
+        runner = compile_graph(
+            graph,
+            name,
+            constants=constants,
+            mode=options.mode,
+            disable=options.disable,
+            stages=stages,
+            body=options.whole.graph_of,
+        )
     program: Any = stages.program
+    if asked is not None and unkept is not None:
+        unkept.append(functools.partial(asked.keep, program))
     if far:
         runner = Bridge(runner, far, program.written, Device(name))
     return runner, program

@@ -370,6 +370,8 @@ class Recorder(Interpreter):
             )
         if op.kind == op_.VIEW:
             result = proceed(op, args, out)
+            if op is AS_STRIDED:
+                self._check_within(result)
         else:
             metas, kind = self._results(op, args)
             made = [fake_tensor(m) for m in metas]
@@ -383,6 +385,16 @@ class Recorder(Interpreter):
             if op.kind != op_.VIEW:
                 self._roots[id(o._storage.buffer)] = v, o
         return result
+
+    def _check_within(self, view: Any) -> None:
+        """Memory that lies around an argument is not an argument."""
+        found = self._roots.get(id(view._storage.buffer))
+        if found is None or not view._meta.numel:
+            return
+        root = found[1]
+        start = view._offset - root._offset
+        if start < 0 or start + view._meta.span > root._meta.span:
+            self._refuse("as_strided: a view of memory that lies outside of its tensor")
 
     def _known_result(self, op: Op, args: tuple[Any, ...]) -> Any:
         """What an op gives whose shape depends on values, if those are known."""

@@ -28,7 +28,7 @@ from lucerne.capture.fake import (
     fit_storage,
     is_fake,
 )
-from lucerne.capture.looked import IS, Fact, Looked, Owner, gradient_of, has_history
+from lucerne.capture.looked import IS, Fact, Looked, Owner, gradient_of, has_history, place_of
 from lucerne.capture.process_state import quiet
 from lucerne.capture.reach import Reach
 from lucerne.capture.recorder import AS_STRIDED, Recorder
@@ -52,6 +52,7 @@ from lucerne.tensor.autograd.engine import gradient_parts, run_backward, without
 from lucerne.tensor.autograd.node import Edge, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of, plain_types
+from lucerne.tensor.observe import Places
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
 
@@ -72,6 +73,8 @@ class Tracing:
         """What stands for the memories of the arguments."""
         self.storages: dict[int, Any] = {}
         """What stands for their storages, which count how often they are written to."""
+        self.homes: dict[int, tuple[Any, Any]] = {}
+        """By id of a storage from outside: a tensor that is all, or a part of it, and its place."""
         self.geometry = [(t, *_geometry(t)) for t in reach.tensors.values()]
         """Where tensors lay that are no matter of a call: it may write to them, but not make them
         others (`t_`, `set_`, `.data = `)."""
@@ -81,6 +84,7 @@ class Tracing:
         recorder.is_outside = self.looked.is_outside
         for t in held:
             recorder.homes.setdefault(id(t._storage), []).append(t)
+            self.homes.setdefault(id(t._storage), (t, place_of(t)))
         self.reached = {id(t._storage.buffer) for t in held}
         """Memories that the function gets at without its arguments."""
         self.inside = wrappers.Inside()
@@ -95,6 +99,13 @@ class Tracing:
     def is_outside(self, t: Any) -> bool:
         """Whether a tensor of the trace was there before, or stands for one that was."""
         return id(t) in self.sources or id(t) in self.reach.tensors
+
+    def asked_place(self, t: Any) -> None:
+        """It was asked where a tensor lies. What was made since lies where it would in eager, and a
+        view of something from outside where that does."""
+        found = self.homes.get(id(t._storage))
+        if found is not None:
+            self.looked.placed.setdefault(id(found[0]), found)
 
     # ---- before --------------------------------------------------------------------------------
 
@@ -151,6 +162,7 @@ class Tracing:
             if leaf.grad_fn is not None:
                 made._auto.grad_fn = StandIn([], (made._meta,))
         self.sources[id(made)] = source
+        self.homes.setdefault(id(made._storage), (made, place_of(leaf)))
         self.recorder.meet(made, shared)
         if made._needs_grad:
             self.edges[id(made)] = gradient_edge(made)
@@ -306,12 +318,14 @@ class Capture:
             self.fn.reach = self.reach
         if hasattr(self.fn, "looked"):
             self.fn.looked = self.tracing.looked
+        outer, Places.told = Places.told, self.tracing.asked_place
         try:
             found = self.fn(*args, **kwargs)
         except Exception:
             self._check_written()
             raise
         finally:
+            Places.told = outer
             if hasattr(self.fn, "looked"):
                 self.fn.looked = None  # it holds what the call worked with
         if self.recorder.refusal is not None and hasattr(self.fn, "reach"):

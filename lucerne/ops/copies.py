@@ -7,14 +7,14 @@ from typing import Any
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
 from lucerne.base import shape as sh
-from lucerne.ir.convert import Dtype, IntList
+from lucerne.ir.convert import Dtype, IntList, as_int_list
 from lucerne.ir.define import composite, front
 from lucerne.ir.op import Tensor, TensorList
 from lucerne.ops.join import cat
 from lucerne.ops.move import filled
 from lucerne.ops.scalars import number_for
-from lucerne.ops.slicing import bounds, slice_dim
-from lucerne.ops.view import view_dtype
+from lucerne.ops.slicing import as_strided, bounds, lies_within, slice_dim
+from lucerne.ops.view import check_offset, view_dtype
 
 
 def _own(x: Any) -> Any:
@@ -94,16 +94,17 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     """`view` as a copy."""
     kind = size if isinstance(size, dt.dtype) else dtype
     if kind is not None:
+        check_offset(input, kind)
         return view_copy_dtype(input, kind, out=out)
     return view_copy_shape(input, size, out=out)
 
 
-@composite(out="exact")
+@front()
 def as_strided_copy(
-    input: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
+    input: Tensor, size: Any, stride: Any, storage_offset: int | None = None, *, out: Any = None
 ) -> Tensor:
     """`as_strided` as a copy."""
-    return _own(input.as_strided(size, stride, storage_offset))
+    return alias_copy(as_strided(input, size, stride, storage_offset), out=out)
 
 
 @composite(out="exact")
@@ -275,14 +276,32 @@ def slice_scatter(
     return _with_part(input, lambda x: slice_dim(x, dim, first, last, step), src)
 
 
-@composite(method=True, out="exact")
+@front(method=True)
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: IntList, stride: IntList, storage_offset: int | None = None
+    input: Tensor,
+    src: Tensor,
+    size: Any,
+    stride: Any,
+    storage_offset: int | None = None,
+    *,
+    out: Any = None,
 ) -> Tensor:
     """A copy with the elements that `as_strided` would read replaced by `src`."""
-    return _with_part(
-        input, lambda x: x.as_strided(size, stride, storage_offset), src, lo.preserve_format
-    )
+    size, stride = as_int_list(size), as_int_list(stride)
+    start = 0 if storage_offset is None else storage_offset - input.storage_offset()
+    if start >= 0 and lies_within(size, stride, input, start):
+        return _scattered(input, src, size, stride, start, out=out)
+    length = input.untyped_storage().nbytes() // input.itemsize
+    around = as_strided(input, (length,), (1,), 0).clone()  # what falls outside is not seen
+    replaced = _with_part(around, lambda x: as_strided(x, size, stride, storage_offset), src)
+    found = as_strided(replaced, input.shape, input.stride(), input.storage_offset())
+    return found if out is None else alias_copy(found, out=out)
+
+
+@composite(internal=True, name="as_strided_scatter", out="exact")
+def _scattered(input: Tensor, src: Tensor, size: IntList, stride: IntList, start: int) -> Tensor:
+    """`start` counts from the input's first element: the copy lies elsewhere."""
+    return _with_part(input, lambda x: x.as_strided(size, stride, start), src, lo.preserve_format)
 
 
 # ---- joined with padding ----------------------------------------------------------------------

@@ -158,6 +158,10 @@ def _hole(g: Tensor, indices: Any) -> Tensor:
 
 def integer_indices(input: Tensor, indices: Sequence[Any]) -> tuple[Any, ...]:
     """Masks become the positions of their true elements; integers become int64 or stay int32."""
+    if len(indices) > input.ndim:  # (masks without dimensions name no dimension)
+        raise IndexError(
+            f"too many indices for tensor of dimension {input.ndim} (got {len(indices)})"
+        )
     found: list[Any] = []
     for i in indices:
         if i is None:

@@ -403,11 +403,11 @@ def addr(
     kind = input.dtype
     if beta == alpha == 1 and kind is vec1.dtype is vec2.dtype and kind.category == dt.FLOAT:
         return addcmul(start, vec1.unsqueeze(1), vec2)
-    product = vec1.unsqueeze(1) * vec2
-    if input.dtype is product.dtype is dt.bool_:
-        product = product & bool(alpha)
+    if input.dtype is vec1.dtype is vec2.dtype is dt.bool_:
+        product = vec1.unsqueeze(1) * vec2 & bool(alpha)
         return product | start if beta else product
-    return scaled_sum(start, product, beta, alpha)
+    scaled = vec1 if alpha == 1 else vec1 * alpha  # first, as torch: 0 times a product that is inf
+    return scaled_sum(start, scaled.unsqueeze(1) * vec2, beta, 1)
 
 
 # ---- outer products and their kin -------------------------------------------------------------

@@ -414,7 +414,7 @@ def _exp_backward(g: Tensor, A: Tensor) -> Tensor:
     return matrix_exp(block)[..., :n, n:]
 
 
-@composite(namespace="linalg", vjp={"A": _exp_backward})
+@composite(namespace="linalg", opmath=True, vjp={"A": _exp_backward})
 def matrix_exp(A: Tensor) -> Tensor:
     """`I + A + A @ A / 2 + ...`: scaled down, summed, and squared up again."""
     check_square(A, "linalg.matrix_exp")

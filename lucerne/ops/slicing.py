@@ -253,6 +253,13 @@ def strided_view(input: Tensor, size: IntList, stride: IntList, offset: int) -> 
     return Geometry(tuple(size), tuple(stride), offset)
 
 
+def lies_within(size: Any, stride: Any, input: Tensor, start: int = 0) -> bool:
+    """Whether a view reaches no further than the input: whatever storage there is, it fits."""
+    if len(size) != len(stride) or min((*size, *stride), default=0) < 0 or 0 in input.shape:
+        return False
+    return bool(start + _span(size, stride) <= _span(input.shape, input.stride()))
+
+
 @front(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
     """Any shape and strides over the input's storage.
@@ -263,6 +270,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: Any = None
             [1, 2]])
     """
     size, stride = as_int_list(size), as_int_list(stride)
+    if storage_offset is None and lies_within(size, stride, input):
+        return strided_view(input, size, stride, 0)
     here = input.storage_offset()
     at = here if storage_offset is None else as_int(storage_offset)
     if at < 0:

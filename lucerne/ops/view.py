@@ -82,7 +82,7 @@ def view_dtype(input: Tensor, dtype: Dtype) -> Any:
     return Geometry((*lead, meta.shape[-1] // ratio), (*(st // ratio for st in outer), 1), 0, dtype)
 
 
-def _check_offset(input: Tensor, dtype: dt.dtype) -> None:
+def check_offset(input: Tensor, dtype: dt.dtype) -> None:
     ratio, rest = divmod(dtype.itemsize, input.dtype.itemsize)
     if ratio > 1 and not rest and input.storage_offset() % ratio:
         raise RuntimeError(
@@ -103,7 +103,7 @@ def view_method(input: Tensor, *shape: Any, size: Any = None, dtype: Any = None)
     """
     given = shape[0] if len(shape) == 1 else dtype
     if isinstance(given, dt.dtype):
-        _check_offset(input, given)
+        check_offset(input, given)
         return view_dtype(input, given)
     return view_shape(input, sizes(shape, size))
 

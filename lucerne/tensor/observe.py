@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lucerne.ir.op import Op
@@ -29,3 +30,17 @@ def spoil() -> None:
     """Something happened that a repeated kernel would not do (host data read, memory written)."""
     if Observation.current is not None:
         Observation.current.spoiled = True
+
+
+class Places:
+    """Who else is told that a call asks where a tensor lies."""
+
+    told: Callable[[Any], None] | None = None
+
+
+def asks_place(t: Any) -> None:
+    """Where a tensor lies, and in how large a storage, is not in its meta: a call that asks is
+    neither repeated blindly nor traced without a guard."""
+    spoil()
+    if Places.told is not None:
+        Places.told(t)

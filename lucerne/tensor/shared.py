@@ -51,6 +51,8 @@ def met(way: str, op: Op, args: tuple[Any, ...], result: Any) -> tuple[Any, Any]
     place = target
     for d in dims:
         place = place.narrow(d, 0, 1)
+    if way == _ADD and target.dtype is dt.bool_:  # the sum of bools is whether one is true
+        return place, result.any(tuple(dims), keepdim=True)
     if way == _ADD:
         return place, place + (result - target).sum(tuple(dims), keepdim=True)
     written = _written(op, args, result)

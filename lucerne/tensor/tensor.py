@@ -20,6 +20,7 @@ from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import as_shown, refresh_view
 from lucerne.tensor.autograd.state import requires_grad, set_history
 from lucerne.tensor.base import Maker, TensorBase, make_tensor, offset_of, plain_types, same_place
+from lucerne.tensor.observe import asks_place
 
 
 class Tensor(TensorBase):
@@ -105,15 +106,18 @@ class Tensor(TensorBase):
     nelement = numel
 
     def storage_offset(self) -> int:
+        asks_place(self)
         return offset_of(self)
 
     def element_size(self) -> int:
         return self._meta.dtype.itemsize
 
     def untyped_storage(self) -> Any:
+        asks_place(self)
         return interop.UntypedStorage(self._storage)
 
     def data_ptr(self) -> int:
+        asks_place(self)
         start = self._storage.begin()
         return start + self._offset * self.itemsize if start and self._meta.numel else 0
 

@@ -25,7 +25,7 @@ class Bench:
         self.account = store.Account()
         self.around = "the package and the machine of this test"
         patch.setattr(store, "folder", lambda: self.cache)
-        patch.setattr(store, "_surroundings", lambda backend: self.around)
+        patch.setattr(store, "surroundings", lambda backend: self.around)
         patch.setattr(store, "account", self.account)
         patch.setattr(config, "program_cache", True)
 

@@ -158,18 +158,18 @@ def test_surroundings_name_versions_and_the_processor(monkeypatch: Patch, tmp_pa
     ):  # fmt: skip
         if name:
             monkeypatch.setattr(store.platform, name, value)
-        store._surroundings.cache_clear()
-        found.append(store._surroundings("cpu"))
+        store.surroundings.cache_clear()
+        found.append(store.surroundings("cpu"))
     Backend.name = b"another processor"
-    store._surroundings.cache_clear()
-    found.append(store._surroundings("cpu"))
+    store.surroundings.cache_clear()
+    found.append(store.surroundings("cpu"))
     monkeypatch.setattr(store.sources, "digest", lambda *args: b"edited")
-    store._surroundings.cache_clear()
-    found.append(store._surroundings("cpu"))
+    store.surroundings.cache_clear()
+    found.append(store.surroundings("cpu"))
     monkeypatch.setattr(store.sources, "digest", lambda *args: None)
-    store._surroundings.cache_clear()
-    assert store._surroundings("cpu") is None
-    store._surroundings.cache_clear()
+    store.surroundings.cache_clear()
+    assert store.surroundings("cpu") is None
+    store.surroundings.cache_clear()
     assert len(set(found)) == 5
 
 
@@ -288,7 +288,7 @@ def test_too_much_to_look_at_is_looked_at_once(bench: Bench) -> None:
     bench.account.refused.clear()
     c(torch.ones(3))
     assert bench.account.refused == {}
-    assert bench.files == []
+    assert bench.account.kept == 0
 
 
 def test_objects_that_raise_are_no_error(bench: Bench) -> None:
@@ -328,7 +328,7 @@ def test_hooks_for_all_modules_are_not_stored(bench: Bench) -> None:
     finally:
         handle.remove()
     assert "hooks for all" in str(bench.account)
-    assert bench.files == []
+    assert bench.account.kept == 0
 
 
 def test_what_changes_something_unseen_is_not_stored(bench: Bench) -> None:
@@ -366,7 +366,7 @@ def test_functions_without_a_file_are_not_stored(bench: Bench) -> None:
     scope: dict[str, Any] = {}
     exec("def f(a): return a + 1", scope)
     assert bench.ask(scope["f"], given())[1] == "refused"
-    assert bench.files == []
+    assert bench.account.kept == 0
 
 
 def test_off_means_off(bench: Bench) -> None:

@@ -94,13 +94,15 @@ def run_op(chosen: Arguments) -> int:
 def run_family(chosen: Arguments) -> int:
     """Several ops by a list or a regular expression."""
     entries = _selected(chosen.pattern, chosen)
-    return _run_metrics(entries, chosen.metrics or list(METRICS), chosen)
+    tallies = _run_metrics(entries, chosen.metrics or list(METRICS), chosen)
+    return int(not all(tally.ok for tally in tallies))
 
 
 def run_metric(chosen: Arguments) -> int:
-    """One metric on every entry of the tiers."""
+    """One metric on every entry of the tiers; what is not a known gap is a problem."""
     entries = catalog.entries_of(chosen.tiers or TIERS)
-    return _run_metrics(entries, metrics.expand([chosen.metric]), chosen)
+    tallies = _run_metrics(entries, metrics.expand([chosen.metric]), chosen)
+    return _gate(tallies, capped=chosen.max_samples is not None)
 
 
 def run_own(chosen: Arguments) -> int:
@@ -161,12 +163,12 @@ def run_selfcheck(chosen: Arguments) -> int:
 # Parts of commands
 
 
-def _run_metrics(entries: Iterable[Entry], wanted: list[str], chosen: Arguments) -> int:
+def _run_metrics(entries: Iterable[Entry], wanted: list[str], chosen: Arguments) -> list[Tally]:
     tasks = metrics.plan(entries, wanted, _dtypes(chosen))
     found = _run(tasks, chosen, _limits(chosen, Limits()))
     tallies = [tally for tally in found if tally.metric in wanted]
     _show(tallies, chosen)
-    return int(not all(tally.ok for tally in tallies))
+    return tallies
 
 
 def _run_classes(runs: list[str], chosen: Arguments) -> int:

@@ -13,6 +13,7 @@ from tests.conformance import (
     gradients,
     own_cases,
     sweep,
+    sweep_writes,
     training,
     variants,
 )
@@ -24,6 +25,7 @@ from tests.conformance.result import Tally
 MATRIX = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
 
 Check = Callable[[Context], list[Tally]]
+CheckDtype = Callable[[Context, torch.dtype], list[Tally]]
 Counts = Callable[[Entry], bool]
 
 
@@ -41,7 +43,8 @@ class Run:
     """One pass over an entry's samples."""
 
     counts: Counts
-    check: Check | None = None  # None: planned and performed in its own way, see below
+    check: Check | None = None
+    check_dtype: CheckDtype | None = None  # once for each dtype; neither: see below
 
 
 def _every(entry: Entry) -> bool:
@@ -81,13 +84,15 @@ RUNS = {
     "gradients": Run(_has_gradients, gradients.check_gradients),
     "complex gradients": Run(_has_complex_gradients, gradients.check_complex_gradients),
     "reference": Run(_every, forward.check_reference),
-    "dtypes": Run(_every),  # once per dtype
+    "dtypes": Run(_every, check_dtype=forward.check_dtype),
     "in-place": Run(_has_inplace, variants.check_inplace),
     "out": Run(_has_out, variants.check_out),
     "errors": Run(_has_errors, errors.check_errors),
     "double backward": Run(_has_double_backward, gradients.check_double_backward),
-    "layouts": Run(_every, sweep.check_layouts),
-    "values": Run(_every, sweep.check_values),
+    "layouts": Run(_every, check_dtype=sweep.check_layouts),
+    "values": Run(_every, check_dtype=sweep.check_values),
+    "odd targets": Run(_has_inplace, check_dtype=sweep_writes.check_targets),
+    "odd outputs": Run(_has_out, check_dtype=sweep_writes.check_outs),
     "own": Run(_none),  # a table of our own instead of op_db entries
     **{name: Run(_none) for name in training.RUNS},  # classes instead of op_db entries
 }
@@ -108,6 +113,8 @@ METRICS = {
         Metric("M8c", "complex double backward", "complex gradients"),
         Metric("M11", "odd layouts and sizes", "layouts"),
         Metric("M11v", "odd values", "values"),
+        Metric("M11i", "odd targets in place", "odd targets"),
+        Metric("M11o", "odd and overlapping out=", "odd outputs"),
         Metric("own", "own cases", "own"),
         Metric("M9", "modules", "modules"),
         Metric("M9e", "modules, errors: raised and type", "modules"),
@@ -156,10 +163,11 @@ def plan(
         for run in runs:
             if not RUNS[run].counts(entry):
                 continue
-            if RUNS[run].check is not None:
+            if RUNS[run].check_dtype is None:
                 tasks.append(Task(entry.name, run))
                 continue
             supported = entry.dtypes if wanted is None else entry.dtypes & wanted
+            supported = supported or {entry.dtype}  # a few have complex dtypes alone
             tasks += [Task(entry.name, run, _dtype_name(dtype)) for dtype in _ordered(supported)]
     return tasks
 
@@ -197,10 +205,11 @@ def perform(task: Task, bridge: Bridge, limits: Limits) -> list[Tally]:
     if task.run == "own":
         return [own_cases.check(task.entry, bridge)]
     context = Context(catalog.load()[task.entry], bridge, limits)
-    check = RUNS[task.run].check
-    if check is not None:
-        return check(context)
-    return forward.check_dtype(context, getattr(torch, task.dtype))
+    run = RUNS[task.run]
+    if run.check_dtype is not None:
+        return run.check_dtype(context, getattr(torch, task.dtype))
+    assert run.check is not None, task
+    return run.check(context)
 
 
 def lost(task: Task, check: str, message: str, trace: str = "") -> list[Tally]:

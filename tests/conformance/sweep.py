@@ -34,7 +34,7 @@ def _expanded(t: torch.Tensor) -> torch.Tensor:
     return t[:1].expand(t.shape) if t.dim() and t.shape[0] else t
 
 
-def _every_second(t: torch.Tensor) -> torch.Tensor:
+def every_second(t: torch.Tensor) -> torch.Tensor:
     if not t.dim():
         return t
     wide = t.new_zeros((*t.shape[:-1], 2 * t.shape[-1]))
@@ -42,9 +42,10 @@ def _every_second(t: torch.Tensor) -> torch.Tensor:
     return wide[..., ::2]
 
 
-def _turned(t: torch.Tensor) -> torch.Tensor:
+def turned(t: torch.Tensor) -> torch.Tensor:
     """The same shape, laid out from the last dimension to the first."""
-    return t.permute(*reversed(range(t.dim()))).contiguous().permute(*reversed(range(t.dim())))
+    back = tuple(reversed(range(t.dim())))
+    return t.permute(back).contiguous().permute(back)
 
 
 def _no_elements(t: torch.Tensor) -> torch.Tensor:
@@ -55,10 +56,27 @@ def _no_dimensions(t: torch.Tensor) -> torch.Tensor:
     return t.reshape(-1)[0] if t.numel() else t
 
 
+def _behind(count: int) -> Change:
+    """The same shape and strides, behind so many elements of a larger storage."""
+
+    def change(t: torch.Tensor) -> torch.Tensor:
+        span = 1 + sum((n - 1) * st for n, st in zip(t.shape, t.stride(), strict=True))
+        if not t.numel():
+            return t
+        made = t.new_zeros(count + span + 9).as_strided(t.shape, t.stride(), count)
+        return made.copy_(t) if not any(st == 0 for st in t.stride()) else t
+
+    return change
+
+
 LAYOUTS: dict[str, Change] = {
+    # One after the other: what is remembered of the first must fit the others.
+    "behind 5": _behind(5),
+    "as it is": lambda t: t,
+    "behind 3": _behind(3),
     "expanded": _expanded,
-    "every second": _every_second,
-    "turned": _turned,
+    "every second": every_second,
+    "turned": turned,
     "no elements": _no_elements,
     "0-d": _no_dimensions,
 }
@@ -87,40 +105,41 @@ VALUES: dict[str, Change] = {
 }
 
 
-def check_layouts(context: Context) -> list[Tally]:
+def check_layouts(context: Context, dtype: torch.dtype) -> list[Tally]:
     """M11."""
-    return [_swept(context, "M11", LAYOUTS)]
+    return [_swept(context, dtype, "M11", LAYOUTS)]
 
 
-def check_values(context: Context) -> list[Tally]:
+def check_values(context: Context, dtype: torch.dtype) -> list[Tally]:
     """M11v."""
-    return [_swept(context, "M11v", VALUES)]
+    inexact = dtype.is_floating_point or dtype.is_complex
+    return [_swept(context, dtype, "M11v", VALUES if inexact else {})]
 
 
-def _swept(context: Context, metric: str, changes: dict[str, Change]) -> Tally:
+def _swept(context: Context, dtype: torch.dtype, metric: str, changes: dict[str, Change]) -> Tally:
     entry = context.entry
-    tally = context.tally(metric, entry.dtype)
+    tally = context.tally(metric, dtype)
     try:
         context.function  # noqa: B018
     except MissingError as error:
         tally.lost("missing", str(error))
         return tally
     limit = min(context.limits.samples or SAMPLES, SAMPLES)
-    grad = entry.dtype is torch.float32 and entry.differentiable(entry.dtype) and not entry.random
-    for label, sample in catalog.samples(entry, entry.dtype, grad=grad, limit=limit):
+    grad = dtype is torch.float32 and entry.differentiable(dtype) and not entry.random
+    for label, sample in catalog.samples(entry, dtype, grad=grad, limit=limit):
         for name, change in changes.items():
             if (entry.name, name) in KILLS:
                 continue
             with quiet(), tally.sample(f"{name} {label}") as record:
-                made = _changed(sample, change, False)
+                made = changed(sample, change, False)
                 if made is None:
                     record.drop()
                 else:
-                    run_sample(context, entry.dtype, made, record, None)
+                    run_sample(context, dtype, made, record, None)
             if grad:
                 with quiet(), tally.sample(f"gradient, {name} {label}") as record:
-                    if _is_differentiable(context, _changed(sample, change, True)):
-                        first_order(context, _changed(sample, change, True), record)
+                    if _is_differentiable(context, changed(sample, change, True)):
+                        first_order(context, changed(sample, change, True), record)
                     else:
                         record.drop()
     return tally
@@ -138,7 +157,7 @@ def _is_differentiable(context: Context, sample: Any) -> bool:
     return sample is not None and attempt(there_and_back).error is None
 
 
-def _changed(sample: Any, change: Change, grad: bool) -> Any:
+def changed(sample: Any, change: Change, grad: bool) -> Any:
     """The sample with each tensor changed; None: it can't be."""
 
     def one(x: Any) -> Any:

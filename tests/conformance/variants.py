@@ -52,11 +52,13 @@ def check_inplace(context: Context) -> list[Tally]:
         if not isinstance(sample.input, torch.Tensor):
             continue
         with quiet(), tally.sample(label) as record:
-            _run_inplace(context, function, sample, record)
+            run_inplace(context, function, sample, record, dtype)
     return [tally]
 
 
-def _run_inplace(context: Context, function: Function, sample: Any, record: Sample) -> None:
+def run_inplace(
+    context: Context, function: Function, sample: Any, record: Sample, dtype: torch.dtype
+) -> None:
     inplace = context.entry.op.inplace_variant
     left, right = torch_bridge().carry_sample(sample), context.bridge.carry_sample(sample)
     target, ours = left.input, right.input
@@ -71,15 +73,14 @@ def _run_inplace(context: Context, function: Function, sample: Any, record: Samp
     if not both_succeeded(record, expected, got):
         return
     record.expect(got.result is ours, "returns self", f"returned another {type(got.result)}")
-    policy = Policy(
-        exact=context.entry.random, undefined=context.entry.undefined, truth=_truth(context, sample)
-    )
+    truth = truth_of(context, sample, dtype)
+    policy = Policy(exact=context.entry.random, undefined=context.entry.undefined, truth=truth)
     Comparison(record, context.bridge, policy).leaf(0, target, ours)
 
 
-def _truth(context: Context, sample: Any) -> Truth | None:
+def truth_of(context: Context, sample: Any, dtype: torch.dtype) -> Truth | None:
     """As for results that are returned: where torch's own value is rough, float64 decides."""
-    return float64_truth(sample, lambda x: run_torch(context.entry.op, x), context.entry.dtype)
+    return float64_truth(sample, lambda x: run_torch(context.entry.op, x), dtype)
 
 
 # out=
@@ -171,7 +172,7 @@ def _run_out(context: Context, sample: Any, out: Any, case: str, record: Sample)
     _compare_warnings(record, case, expected, got)
     want, have = _identities(expected.result, out), _identities(got.result, ours)
     record.expect(want == have, "returns out", f"result is out: {want}, got {have}")
-    truth = _truth(context, sample)
+    truth = truth_of(context, sample, context.entry.dtype)
     policy = Policy(OUT_VALUES, context.entry.random, context.entry.undefined, truth=truth)
     comparison = Comparison(record, context.bridge, policy)
     if context.entry.ambiguous:

@@ -50,7 +50,12 @@ def _float_to_int(values: Array, to: np.dtype[Any]) -> Array:
 
 
 def _widen_bfloat16(bits: Array) -> Array:
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if bits.flags.c_contiguous or not wide.flags.c_contiguous:
+        return wide
+    spread: Array = np.empty((*bits.shape, 2), np.float32)[..., 0]  # draws ask whether it has gaps
+    spread[...] = wide
+    return spread
 
 
 def _narrow_bfloat16(values: Array) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 
 from lucerne.base.numbers import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
 from lucerne.capture.captured import Captured, Effect, Outcome
-from lucerne.capture.looked import GRADIENT_IS, HAS, IS, LAYOUT, Fact
+from lucerne.capture.looked import GRADIENT_IS, HAS, IS, LAYOUT, PLACE, Fact
 from lucerne.capture.reach import Reach, is_optimizer
 from lucerne.capture.slots import MISSING, PLAIN, Slot
 from lucerne.capture.sources import (
@@ -169,6 +169,8 @@ class CaptureWriter(Writer):
         if fact.kind == LAYOUT:
             meta, offset, needs_grad = fact.value
             return [*told, self.meta(meta), offset, needs_grad]
+        if fact.kind == PLACE:
+            return [*told, fact.value]
         if fact.kind == HAS and fact.value is MISSING:
             return [*told, fact.name]
         if fact.kind == GRADIENT_IS and fact.value is None:
@@ -362,6 +364,8 @@ class CaptureReader(Reader):
         if kind == LAYOUT:
             meta, offset, needs_grad = more
             return Fact(LAYOUT, of, (self.metas[meta], int(offset), bool(needs_grad)))
+        if kind == PLACE:
+            return Fact(PLACE, of, None if more[0] is None else (int(more[0][0]), int(more[0][1])))
         return Fact(HAS, of, MISSING, name=more[0]) if kind == HAS else Fact(GRADIENT_IS, of, None)
 
     def set_attributes(self, data: Any) -> None:

@@ -148,22 +148,27 @@ class Writer:
 
     def _graph(self, graph: Graph) -> int:
         """Equal graphs are written once."""
-        if graph.writes:
+        *made, writes = self.described(graph)
+        if writes:
             raise UnstorableError("a step of the program writes to its inputs")
-        numbers: dict[int, int] = {}
-        for v in [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]:
-            numbers[v.index] = len(numbers)
-        made = [
-            [self.meta(v.meta) for v in graph.inputs],
-            [self._node(n, numbers) for n in graph.nodes],
-            [numbers[v.index] for v in graph.outputs],
-        ]
         text = repr(made)
         found = self._graphs.get(text)
         if found is None:
             found = self._graphs[text] = len(self.graphs)
             self.graphs.append(made)
         return found
+
+    def described(self, graph: Graph) -> list[Any]:
+        """A graph's inputs, nodes, outputs and writes."""
+        numbers: dict[int, int] = {}
+        for v in [*graph.inputs, *(v for n in graph.nodes for v in n.outputs)]:
+            numbers[v.index] = len(numbers)
+        return [
+            [self.meta(v.meta) for v in graph.inputs],
+            [self._node(n, numbers) for n in graph.nodes],
+            [numbers[v.index] for v in graph.outputs],
+            [[numbers[v.index] for v in pair] for pair in graph.writes],
+        ]
 
     def _node(self, node: Node, numbers: dict[int, int]) -> Any:
         if not is_standard(node.op.body.__module__):
@@ -183,6 +188,16 @@ class Writer:
     def whole_graph(self, graph: Graph) -> int:
         """A graph that was not made a program yet, by number."""
         return self._graph(graph)
+
+    def tables(self) -> dict[str, Any]:
+        """What the data refers to; the bytes of constants are apart."""
+        return {
+            "metas": self.metas,
+            "graphs": self.graphs,
+            "origins": self.origins,
+            "lines": [[path, *file_facts(path)] for path in sorted({o[0] for o in self.origins})],
+            "constants": [meta for meta, _ in self.constants],
+        }
 
     def constant(self, t: Any) -> int:
         """The bytes from the first element to the last."""

@@ -44,7 +44,7 @@ from lucerne.capture.reach import Reach
 from lucerne.capture.sources import KEY, Source
 from lucerne.capture.stored import reads
 from lucerne.capture.stored.captures import CaptureReader, CaptureWriter, States, begin_states
-from lucerne.capture.stored.programs import StaleError, file_facts
+from lucerne.capture.stored.programs import StaleError
 from lucerne.capture.stored.watch import Watch, digest_of_file, files_behind
 from lucerne.capture.stored.world import TooLargeError, UnstorableError, World
 from lucerne.ir import dispatch
@@ -64,7 +64,7 @@ _NO_MATTER = frozenset(
      "compile_seconds", "dump", "dump_kernels", "shadow", "shadow_action")
 )  # fmt: skip
 """Settings that change nothing about a program."""
-_READING = (
+READING = (
     KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError, StaleError,
     UnstorableError, NotImplementedError, struct.error,
 )  # fmt: skip
@@ -80,6 +80,10 @@ class Account:
     kept: int = 0
     stale: int = 0
     """Found, but of no use: counted as misses too."""
+    graphs_found: int = 0
+    """Of parts of functions, and functions that are not stored: their bodies ran, and what they
+    did was found (`stored.graphs`)."""
+    graphs_kept: int = 0
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
     """By name of a function: why its programs are not stored."""
 
@@ -88,6 +92,8 @@ class Account:
             f"programs on disk: {self.hits} found, {self.misses} not found, {self.kept} stored, "
             f"{self.stale} of no use; {folder().folder or 'no folder'}"
         ]
+        if self.graphs_found or self.graphs_kept:
+            lines.append(f"  by their graphs: {self.graphs_found} found, {self.graphs_kept} stored")
         return "\n".join([*lines, *(f"  {name}: {why}" for name, why in self.refused.items())])
 
 
@@ -103,7 +109,7 @@ def folder() -> Cache:
 
 
 @functools.cache
-def _surroundings(backend: str) -> str | None:
+def surroundings(backend: str) -> str | None:
     """Versions, processor, the text of this package; None: they can't be told."""
     identity = getattr(backends.get(backend), "identity", None)
     made_by = None if identity is None else identity()
@@ -114,7 +120,7 @@ def _surroundings(backend: str) -> str | None:
     return repr((VERSION, package.hex(), backend, made_by.hex(), versions))
 
 
-def _modes() -> str:
+def modes() -> str:
     """Switches outside the function that change what it does."""
     settings = {
         f.name: getattr(config, f.name)
@@ -126,11 +132,16 @@ def _modes() -> str:
     return repr((circumstances(), places, flags, settings))
 
 
-def _is_for_store(fn: Any, options: Any) -> bool:
-    """Whether the store is on, and the function one that a later process will have again."""
+def is_on(options: Any) -> bool:
+    """Whether programs are stored at all. (Shadow mode and dumps want to see how one is made.)"""
     if not config.program_cache or options.maker is not None or dispatch.state.special:
         return False
-    if options.shadow or options.dump or options.too_large:  # (the former want to see the capture)
+    return not options.shadow and not options.dump and not config.dump and folder().is_on
+
+
+def _is_for_store(fn: Any, options: Any) -> bool:
+    """Whether the store is on, and the function one that a later process will have again."""
+    if not is_on(options) or options.too_large:
         return False
     while isinstance(fn, (functools.partial, types.MethodType)):
         fn = fn.func if isinstance(fn, functools.partial) else fn.__func__
@@ -151,7 +162,7 @@ class Asked:
         """Files whose code ran; None: not known."""
         self._key: bytes | None = None
         self._watch: Watch | None = None
-        if not _is_for_store(fn, options) or not folder().is_on:
+        if not _is_for_store(fn, options):
             return
         self.stages = Stages()
         with self.stages.timed("key"):
@@ -163,7 +174,7 @@ class Asked:
 
     def _look(self) -> bytes | None:
         """The key; None: nothing is stored for this function, and why is noted."""
-        around = _surroundings(self.options.backend)
+        around = surroundings(self.options.backend)
         if around is None:
             self._refuse("the package was edited while the process ran")
             return None
@@ -178,7 +189,12 @@ class Asked:
         except Exception as error:  # objects of users may raise anything when they are looked at
             self._refuse(f"looking at what it sees raised {type(error).__name__}: {error}")
             return None
-        return self.world.digest(around, _modes(), _told(self.options))
+        return self.world.digest(around, modes(), _told(self.options))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether later processes will find nothing."""
+        return self._key is None
 
     def _refuse(self, why: str) -> None:
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
@@ -197,7 +213,7 @@ class Asked:
             data, raw = unpacked(payload)
             self._check_files(data["files"])
             return self._entry(data, raw)
-        except _READING:
+        except READING:
             account.stale += 1
             return None
         except Exception as error:
@@ -231,14 +247,14 @@ class Asked:
         facts = all(fact.holds(self.leaves) for fact in captured.facts)
         if not facts or not all(use.holds() for use in captured.uses):
             raise StaleError("what it takes for granted is not so")
-        runner = self._runner(program, stages)
+        runner = assembled(program, self.options.backend, stages)
         key = [Source(KEY)] if data["key"] else []
         entry = Entry(
             captured, guards, runner, program.results, sorted(program.written), stages, key
         )
         if backward is not None:
             entry.joint = Joint(
-                self._runner(backward, joint_stages),
+                assembled(backward, self.options.backend, joint_stages),
                 [(bool(given), k) for given, k in joint["saved"]],
                 [reader.metas[k] for k in joint["tangents"]], backward.results,  # type: ignore[arg-type]
                 captured.gradients, captured.wanted, joint_stages,
@@ -258,18 +274,6 @@ class Asked:
         known = {k: reader.constant(at) for k, at in constants}
         later = functools.partial(compile, self.options)
         return Lean(joint, graph, frozenset(data["sums"]), known, later, self.options.tell)
-
-    def _runner(self, program: Program, stages: Stages) -> Any:
-        backend = backends.get(self.options.backend)
-        if config.verify_passes:
-            with stages.timed("check"):
-                check_places(program)
-        known = len(getattr(backend, "kernels", ()))
-        with stages.timed("assemble"):
-            runner = make_runner(program, backend)
-        stages.program = program
-        stages.kernels = getattr(backend, "kernels", ())[known:]
-        return runner
 
     # ---- writing -------------------------------------------------------------------------------
 
@@ -330,14 +334,21 @@ class Asked:
                 "tangents": [writer.meta(m) for m in joint.tangents],
                 "lean": _lean_data(joint.make_lean, writer),
             }
-        data["metas"], data["graphs"], data["origins"] = (
-            writer.metas, writer.graphs, writer.origins,
-        )  # fmt: skip
-        data["lines"] = [
-            [path, *file_facts(path)] for path in sorted({o[0] for o in writer.origins})
-        ]
-        data["constants"] = [meta for meta, _ in writer.constants]
-        return data, [raw for _, raw in writer.constants]
+        return data | writer.tables(), [raw for _, raw in writer.constants]
+
+
+def assembled(program: Program, backend_name: str, stages: Stages) -> Any:
+    """What runs a program that was read from disk."""
+    backend = backends.get(backend_name)
+    if config.verify_passes:
+        with stages.timed("check"):
+            check_places(program)
+    known = len(getattr(backend, "kernels", ()))
+    with stages.timed("assemble"):
+        runner = make_runner(program, backend)
+    stages.program = program
+    stages.kernels = getattr(backend, "kernels", ())[known:]
+    return runner
 
 
 def _lean_data(lean: Any, writer: CaptureWriter) -> Any:
