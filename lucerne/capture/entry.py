@@ -32,6 +32,7 @@ from lucerne.capture.tree import LEAF, Kept, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta, with_flip
 from lucerne.ops.complexes import flip_view, view_as_complex, view_as_real
+from lucerne.ops.slicing import strided_view
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
@@ -594,7 +595,7 @@ def _viewed(base: Any, meta: TensorMeta, first: int, offset: int) -> Any:
     elements of the base."""
     shape, strides = tuple(meta.shape), meta.strides
     if meta.dtype is base._meta.dtype:
-        made = base.as_strided(shape, strides, first + offset)
+        made = strided_view(base, shape, strides, first + offset - base._offset)
     elif meta.dtype is base._meta.dtype.to_real():  # .real, .imag
         memory = flip_view(base) if base._meta.flipped else base
         made = view_as_real(memory).as_strided(shape, strides, 2 * first + offset)
