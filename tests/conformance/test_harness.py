@@ -218,7 +218,7 @@ def test_denominators_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dtype_pairs_are_counted() -> None:
     entries = list(catalog.load().values())
-    assert len(metrics.plan(entries, ["M4"])) == 2696
+    assert len(metrics.plan(entries, ["M4"])) == 2700
     assert len(metrics.plan(entries, ["M4"], dtypes=None)) == 6053
 
 
