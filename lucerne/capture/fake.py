@@ -83,11 +83,15 @@ def fake_tensor(meta: TensorMeta) -> Any:
     return make_tensor(storage, 0, starting_at(meta, 0))
 
 
+def fills_storage(t: Any) -> bool:
+    """Whether a tensor is all of its storage."""
+    return not t._offset and t._meta.span * t._meta.dtype.itemsize == t._storage.nbytes
+
+
 def fit_storage(t: Any, meta: TensorMeta, memory: NoBytes) -> None:
     """Tell what stands for the memory of a tensor how large it is, if its meta has symbols and
     fills it."""
-    filled = not t._offset and t._meta.span * t._meta.dtype.itemsize == t._storage.nbytes
-    if filled and isinstance(meta.span, Symbolic):
+    if fills_storage(t) and isinstance(meta.span, Symbolic):
         memory.symbolic_size = meta.span * meta.dtype.itemsize
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne.capture.fake import is_fake
+from lucerne.capture.fake import fills_storage, is_fake
 from lucerne.capture.slots import MISSING, alike
 from lucerne.capture.sources import ARGUMENT, CONSTANT, HELD, Source, tensor_of
 from lucerne.capture.tree import flatten
@@ -79,9 +79,7 @@ class Fact:
 def place_of(t: Any) -> tuple[int, int] | None:
     """Where a tensor lies in its storage, and the bytes of that; None: it fills one, whatever its
     size."""
-    offset, nbytes = t._offset, t._storage.nbytes
-    filled = not offset and t._meta.span * t._meta.dtype.itemsize == nbytes
-    return None if filled else (offset, nbytes)
+    return None if fills_storage(t) else (t._offset, t._storage.nbytes)
 
 
 class Looked:

@@ -7,8 +7,7 @@ disk needs none of it.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -370,12 +369,12 @@ class Building:
             self.graph, key = count_draws(self.graph, default_generator)
             self.key = [] if key is None else [Source(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
-        self._unkept: list[Callable[[], None]] = []
+        self._unkept: list[graphs.Asked] = []
 
     def keep_graphs(self) -> None:
         """Store its programs by their graphs: the function as a whole is not stored."""
-        for keep in self._unkept:
-            keep()
+        for asked in self._unkept:
+            asked.keep()
 
     def entry(self) -> Entry:
         captured = self.captured
@@ -438,9 +437,9 @@ def compiled_half(
     graph: Graph,
     constants: dict[int, Any],
     stages: Stages,
-    unkept: list[Callable[[], None]] | None = None,
+    unkept: list[graphs.Asked] | None = None,
 ) -> tuple[Any, Any]:
-    """What runs a graph without mutation, and its program. `unkept`: gets what stores it; None: it
+    """What runs a graph without mutation, and its program. `unkept`: gets who stores it; None: it
     is not looked for on disk."""
     if options.maker is not None:
         graph = improve(graph, stages, options.disable, setting_of(options))
@@ -456,8 +455,10 @@ def compiled_half(
         far = [k for k, where in enumerate(given) if where == backends.HOST]
         graph = on_one_device(graph, Device(name))
         constants = {k: t.to(name) for k, t in constants.items()}
-    asked = None if unkept is None else graphs.Asked(graph, constants, name, options, stages)
-    runner = None if asked is None else asked.runner
+    runner = None
+    if unkept is not None:
+        unkept.append(graphs.Asked(graph, constants, name, options, stages))
+        runner = unkept[-1].runner
     if runner is None:
         runner = compile_graph(
             graph,
@@ -469,8 +470,6 @@ def compiled_half(
             body=options.whole.graph_of,
         )
     program: Any = stages.program
-    if asked is not None and unkept is not None:
-        unkept.append(functools.partial(asked.keep, program))
     if far:
         runner = Bridge(runner, far, program.written, Device(name))
     return runner, program

@@ -74,7 +74,7 @@ class Tracing:
         self.storages: dict[int, Any] = {}
         """What stands for their storages, which count how often they are written to."""
         self.homes: dict[int, tuple[Any, Any]] = {}
-        """By id of a storage from outside: a tensor that is all, or a part of it, and its place."""
+        """By id of a storage of an argument: what stands for a tensor in it, and its place."""
         self.geometry = [(t, *_geometry(t)) for t in reach.tensors.values()]
         """Where tensors lay that are no matter of a call: it may write to them, but not make them
         others (`t_`, `set_`, `.data = `)."""
@@ -84,7 +84,6 @@ class Tracing:
         recorder.is_outside = self.looked.is_outside
         for t in held:
             recorder.homes.setdefault(id(t._storage), []).append(t)
-            self.homes.setdefault(id(t._storage), (t, place_of(t)))
         self.reached = {id(t._storage.buffer) for t in held}
         """Memories that the function gets at without its arguments."""
         self.inside = wrappers.Inside()
@@ -103,7 +102,11 @@ class Tracing:
     def asked_place(self, t: Any) -> None:
         """It was asked where a tensor lies. What was made since lies where it would in eager, and a
         view of something from outside where that does."""
-        found = self.homes.get(id(t._storage))
+        at = id(t._storage)
+        found = self.homes.get(at)
+        if found is None and at in self.recorder.homes:
+            held = self.recorder.homes[at][0]
+            found = held, place_of(held)
         if found is not None:
             self.looked.placed.setdefault(id(found[0]), found)
 

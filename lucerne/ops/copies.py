@@ -291,10 +291,10 @@ def as_strided_scatter(
     start = 0 if storage_offset is None else storage_offset - input.storage_offset()
     if start >= 0 and lies_within(size, stride, input, start):
         return _scattered(input, src, size, stride, start, out=out)
-    length = input.untyped_storage().nbytes() // input.itemsize
+    length, here = input.untyped_storage().nbytes() // input.itemsize, input.storage_offset()
     around = as_strided(input, (length,), (1,), 0).clone()  # what falls outside is not seen
-    replaced = _with_part(around, lambda x: as_strided(x, size, stride, storage_offset), src)
-    found = as_strided(replaced, input.shape, input.stride(), input.storage_offset())
+    replaced = _with_part(around, lambda x: as_strided(x, size, stride, here + start), src)
+    found = as_strided(replaced, input.shape, input.stride(), here)
     return found if out is None else alias_copy(found, out=out)
 
 

@@ -37,10 +37,7 @@ class Layout:
     __slots__ = ("at", "broadcast", "dims", "order", "shape")
 
     def __init__(self, shape: sh.Shape, indices: Sequence[Any]) -> None:
-        if len(indices) > len(shape):
-            raise IndexError(
-                f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})"
-            )
+        _check_count(len(shape), len(indices))
         self.dims = [d for d, i in enumerate(indices) if i is not None]
         self.broadcast = _broadcast([tuple(i.shape) for i in indices if i is not None])
         rest = [d for d in range(len(shape)) if d not in self.dims]
@@ -51,6 +48,11 @@ class Layout:
         self.shape = (*kept[: self.at], *self.broadcast, *kept[self.at :])
         if 0 not in self.broadcast and any(shape[d] == 0 for d in self.dims):
             raise IndexError("index is out of bounds for dimension with size 0")
+
+
+def _check_count(ndim: int, count: int) -> None:
+    if count > ndim:
+        raise IndexError(f"too many indices for tensor of dimension {ndim} (got {count})")
 
 
 def _broadcast(shapes: list[sh.Shape]) -> sh.Shape:
@@ -158,10 +160,7 @@ def _hole(g: Tensor, indices: Any) -> Tensor:
 
 def integer_indices(input: Tensor, indices: Sequence[Any]) -> tuple[Any, ...]:
     """Masks become the positions of their true elements; integers become int64 or stay int32."""
-    if len(indices) > input.ndim:  # (masks without dimensions name no dimension)
-        raise IndexError(
-            f"too many indices for tensor of dimension {input.ndim} (got {len(indices)})"
-        )
+    _check_count(input.ndim, len(indices))  # (masks without dimensions name no dimension)
     found: list[Any] = []
     for i in indices:
         if i is None:
@@ -172,10 +171,7 @@ def integer_indices(input: Tensor, indices: Sequence[Any]) -> tuple[Any, ...]:
             found.append(i)
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if len(found) > input.ndim:
-        raise IndexError(
-            f"too many indices for tensor of dimension {input.ndim} (got {len(found)})"
-        )
+    _check_count(input.ndim, len(found))
     return tuple(found)
 
 

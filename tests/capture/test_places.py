@@ -23,10 +23,12 @@ ROWS: dict[str, Row] = {
     "the offset itself": lambda x: x + x.storage_offset(),
     "bytes of the storage": lambda x: x + x.untyped_storage().nbytes(),
     "two of them": lambda x: torch.as_strided(x, (2,), (1,), 6) + x.as_strided((2,), (1,), 5),
-    "over it": lambda x: x.clone().fill_diagonal_(7) if x.ndim > 1 else x.as_strided_((2,), (1,)),
+    "made another": lambda x: x.as_strided_((2,), (1,)),
+    "its diagonal": lambda x: x.as_strided((2, 2), (2, 1)).fill_diagonal_(7) * 1,
     "copied": lambda x: torch.as_strided_copy(x, (2,), (1,), 5),
     "copied as other elements": lambda x: torch.view_copy(x, torch.int64),
     "scattered": lambda x: torch.as_strided_scatter(x, torch.ones(2), (2,), (1,), 5),
+    "scattered further": lambda x: torch.as_strided_scatter(x, torch.ones(7), (7,), (1,)),
 }
 PLACES: dict[str, Callable[[], Any]] = {
     "behind 4 of 20": lambda: torch.arange(20.0)[4:10],

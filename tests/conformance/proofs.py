@@ -148,6 +148,8 @@ def main() -> int:
 def _answers(pattern: str) -> dict[Key, tuple[Arrays, Arrays]]:
     found = {}
     for key, context, sample in cases(pattern):
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{' '.join(key):100.100}")
         with quiet():
             theirs = attempt(lambda s=sample, c=context: results(torch_bridge(), c.entry.op.op, s))
             ours = attempt(lambda s=sample, c=context: results(c.bridge, c.function, s))

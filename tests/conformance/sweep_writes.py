@@ -158,7 +158,7 @@ def _over_input(shift: int) -> Out:
     def make(t: torch.Tensor, carried: Carried) -> torch.Tensor | None:
         for x in _tensors(carried):
             memory = x.untyped_storage().nbytes() // x.element_size()
-            if x.dtype is t.dtype and x.numel() and _is_plain(x) and t.numel():
+            if x.dtype is t.dtype and x.numel() and t.numel():
                 begin = x.storage_offset() + shift
                 if begin + t.numel() <= memory:
                     steps = torch.empty(t.shape, device="meta").stride()

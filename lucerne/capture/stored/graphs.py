@@ -4,7 +4,7 @@ a key of their own (in a notebook, with something in sight that can't be describ
     asked = graphs.Asked(graph, constants, backend, options, stages)
     runner = asked.runner              # None: nobody has stored it
     ...
-    asked.keep(program)
+    asked.keep()
 
 The function runs and is captured in each process; what was made of the graph is found by the graph
 itself: its ops, metas and numbers, the bytes of its constants. That saves the passes, the grouping
@@ -25,7 +25,6 @@ from lucerne.capture.stored import store
 from lucerne.capture.stored.programs import Reader, Writer
 from lucerne.capture.stored.world import UnstorableError
 from lucerne.ir.graph import Graph
-from lucerne.ir.program import Program
 from lucerne.loops.stages import Stages
 
 
@@ -89,9 +88,9 @@ class Asked:
         around = store.surroundings(self.backend)
         if around is None:
             return None
-        writer, numbers = _Writer(self.places), {p: k for k, p in enumerate(self.places)}
+        writer = _Writer(self.places)
         described = writer.described(self.graph)
-        lines = [-1 if n.place is None else numbers[n.place] for n in self.graph.nodes]
+        lines = [-1 if n.place is None else writer._origin(n.place) for n in self.graph.nodes]
         known = [(k, writer.constant(t)) for k, t in sorted(self.constants.items())]
         data = described, lines, known, writer.tables(), self.options.mode
         text = json.dumps([around, store.modes(), *data, sorted(self.options.disable)])
@@ -112,9 +111,10 @@ class Asked:
         store.account.graphs_found += 1
         return runner
 
-    def keep(self, program: Program) -> None:
+    def keep(self) -> None:
         """Store what was made of the graph."""
-        if self._key is None or self.runner is not None:
+        program = self.stages.program
+        if self._key is None or self.runner is not None or program is None:
             return
         try:
             with self.stages.timed("store"):
