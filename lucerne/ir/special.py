@@ -44,9 +44,9 @@ def chebyshev(t: Any, coefficients: Sequence[float]) -> Any:
 
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    """The sum of powers of x with these weights (Horner)."""
-    found: Any = x * 0.0 + coefficients[-1]
-    for c in reversed(coefficients[:-1]):
+    """The sum of powers of x with these weights (Horner): of two at least."""
+    found: Any = s.mul_add(x, coefficients[-1], coefficients[-2])
+    for c in reversed(coefficients[:-2]):
         found = s.mul_add(found, x, c)
     return found
 
@@ -122,28 +122,21 @@ def erfinv(x: Any) -> Any:
 def erfinv_short(x: Any) -> Any:
     """`erfinv` in float32 itself, within 2 units of the last place: short polynomials are enough,
     and no float32 below 1 is so near to it that w exceeds 16. The first coefficient, which is most
-    of the result, is multiplied by x where the rest is added: one rounding less."""
+    of the result, is multiplied by x before the rest is added: one rounding less."""
     size = s.abs(x)
     w = -s.log((1 - size) * (1 + size))
-    low, high = math.sqrt(5), 4.0
-    is_low, is_near = w < 0.75, w < 5
-    far_t = s.mul_add(s.sqrt(w) - low, 2 / (high - low), -1.0)
-    t = s.where(is_low, w, s.where(is_near, s.mul_add(w, 1 / 2.125, -2.875 / 2.125), far_t))
-    (least, *leasts), (near, *nears) = tables.ERFINV_LOW_32, tables.ERFINV_NEAR_32
-    far, *fars = tables.ERFINV_FAR_32
-    rest = s.where(is_near, polynomial(t, nears), polynomial(t, fars))
-    rest = s.where(is_low, polynomial(t, leasts), rest)
-    first = s.where(is_low, least, s.where(is_near, near, far))
-    left = s.where(is_low, tables.ERFINV_LOW_LEFT, s.where(is_near, tables.ERFINV_NEAR_LEFT, 0.0))
-    return _signed_quantile(x, s.mul_add(size, first, size * s.mul_add(t, rest, left)))
+    first, *rest = tables.ERFINV_NEAR_32
+    at_zero = s.mul_add(size, first, size * tables.ERFINV_NEAR_LEFT)
+    near = s.mul_add(size * w, polynomial(w, rest), at_zero)
+    t = s.sqrt(w) - 3
+    first, *rest = tables.ERFINV_FAR_32
+    far = s.mul_add(size, first, size * (t * polynomial(t, rest)))
+    return _signed_quantile(x, s.where(w < 5, near, far))
 
 
 def _signed_quantile(x: Any, found: Any) -> Any:
-    """`erfinv(x)` from that of the absolute value, and what holds at and beyond the ends."""
-    size = s.abs(x)
-    found = s.where(size == 1, math.inf, found)
-    found = s.where(x < 0, -found, found)
-    return s.where(size > 1, math.nan, s.where(x == 0, x, found))
+    """`erfinv(x)` from that of the absolute value, which is nan beyond 1."""
+    return s.copysign(s.where(s.abs(x) == 1, math.inf, found), x)
 
 
 # ---- gamma and zeta -----------------------------------------------------------------------------

@@ -227,5 +227,5 @@ def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     d = sh.wrap_dim(dim, input.ndim)
     others = tuple(i for i in range(input.ndim) if i != d)
     length = p_norm(input, p, others, True)
-    factor = select.where(length.gt(maxnorm), maxnorm / (length + 1e-7), 1.0)
-    return input * factor
+    # (Not input * (maxnorm / length): of large numbers its gradient would need 1 / length^2.)
+    return select.where(length.gt(maxnorm), input / (length + 1e-7) * maxnorm, input)

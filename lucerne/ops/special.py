@@ -165,10 +165,9 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     rest = 1 - input
     odds = input / rest
     # Near 1 the logarithm is as small as what the quotient (and `rest`) lost: that is added, over
-    # `input`, which counts around 1/2 alone. There 4 * rest is 1 / input.
-    lost = s.mul_add(-odds, rest, input) - odds * ((1 - rest) - input)
-    near = (input > 0.25) & (input < 0.75)
-    return s.log(odds) + s.where(near, lost * rest * 4, 0.0)
+    # `input`, which counts around 1/2 alone and is taken for that.
+    lost = s.mul_add(-odds, (1 - rest) - input, s.mul_add(-odds, rest, input))
+    return s.log(odds) + s.where(rest == 0, 0.0, lost * 2)
 
 
 # ---- gamma --------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from lucerne.ir.op import Tensor
 from lucerne.ops.reduce import folded_count
 from lucerne.ops.select import choose
 
-_POWERS = {dt.float32: (-100, 100, 90, -100), dt.float64: (-900, 900, 800, -900)}
-"""Powers of two: between the first two, sums of squares are exact; the others scale numbers whose
+_POWERS = {dt.float32: (-100, 90, -100), dt.float64: (-900, 800, -900)}
+"""Powers of two: finite sums of squares are exact above the first; the others scale numbers whose
 squares are not, so that they are."""
 _NEAR = {dt.float32: 2.0**-16, dt.float64: 2.0**-70}
 """A variance less than this times the squared mean is not exact if the mean is rounded."""
@@ -40,8 +40,9 @@ class _Units:
     """In which units the squares of a row are summed: `odd` is where it is not 1."""
 
     def __init__(self, total: Tensor) -> None:
-        low, high, up, down = (2.0**k for k in _POWERS[total.dtype])
-        self.odd = ((total > low) & (total < high)).logical_not()
+        low, up, down = (2.0**k for k in _POWERS[total.dtype])
+        self.odd = _exceeds(total, low).logical_not()
+        self.low = low
         small, one = total <= low, (total >= 0).to(total.dtype)
         self.unit, self.back = (
             choose(small, a, choose(self.odd, b, one)) for a, b in ((up, down), (1 / up, 1 / down))
@@ -61,7 +62,7 @@ def root_of_squares(x: Tensor, dim: Any) -> Tensor:
 def centred_squares(wide: Tensor, dim: Any) -> Tensor:
     """The sum over `dim`, which stays at size one, of squared distances from the mean."""
     mean, away, total = _about_mean(wide, dim)
-    near = _is_near(total, mean, wide, dim)
+    near = total <= _nearness(total, mean, wide, dim)
     exact = _exact(away, dim)
     again = total if exact is away else choose(near, squared(exact), 0).sum(dim, True)
     slip = choose(near, exact, 0).sum(dim, True)
@@ -73,7 +74,7 @@ def root_of_centred_squares(wide: Tensor, dim: Any, freedom: float) -> Tensor:
     """The root of `centred_squares / freedom`, which may fit the type where that does not."""
     mean, away, total = _about_mean(wide, dim)
     units = _Units(total)
-    rare = units.odd | _is_near(total, mean, wide, dim)
+    rare = _exceeds(total, _nearness(total, mean, wide, dim) + units.low).logical_not()
     scaled = _exact(away * units.unit, dim)
     again, slip = (choose(rare, x, 0).sum(dim, True) for x in (squared(scaled), scaled))
     found = _corrected(again, slip, wide, dim).to(total.dtype)
@@ -91,10 +92,16 @@ def _exact(away: Tensor, dim: Any) -> Tensor:
     return away if few else away.to(_EXACT.get(away.dtype, away.dtype))
 
 
-def _is_near(total: Tensor, mean: Tensor, wide: Tensor, dim: Any) -> Tensor:
-    """Whether the numbers are so near to each other that the rounding of their mean counts."""
+def _nearness(total: Tensor, mean: Tensor, wide: Tensor, dim: Any) -> Tensor:
+    """Sums up to this are of numbers so near to each other that the rounding of their mean counts."""
     count = folded_count(wide.shape, dim)
-    return total <= squared(mean) * (count * _NEAR[total.dtype])
+    return squared(mean) * (count * _NEAR[total.dtype])
+
+
+def _exceeds(total: Tensor, least: Any) -> Tensor:
+    """Whether it is more than `least` and finite, by one comparison: every row asks it, and a row
+    of eight numbers takes no longer than ten of them. An infinite total less itself is nan."""
+    return total > (total - total) + least
 
 
 def _corrected(total: Tensor, slip: Tensor, wide: Tensor, dim: Any) -> Tensor:

@@ -74,3 +74,17 @@ _COMPILED = {
     for name, (ours, _) in FUNCTIONS.items()
     for dim in (0, 1)
 }
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
+def test_gradient_of_renorm_does_not_vanish(p: float) -> None:
+    """Scaling the rows only scales the gradient: 1 / norm^2 is nowhere needed."""
+
+    def gradient(scale: float) -> Any:
+        x = (torch.arange(12.0).reshape(3, 4) + 1) * scale
+        x.requires_grad_()
+        (x.renorm(p, 0, 0.5) * torch.arange(12.0).reshape(3, 4)).sum().backward()
+        assert x.grad is not None
+        return x.grad * scale
+
+    np.testing.assert_allclose(gradient(2.0**100), gradient(1.0), rtol=1e-5, atol=1e-6)

@@ -71,12 +71,6 @@ def _add_minus_zero(look: Look, node: Node) -> Answer:
     return _beside(look, node, wanted)
 
 
-def _add_zero(look: Look, node: Node) -> Answer:
-    if _category(node) != dt.FLOAT:
-        return None
-    return _beside(look, node, lambda x: _is(x, 0))
-
-
 def _alpha_one(look: Look, node: Node) -> Answer:
     a, b, alpha = node.args
     if _category(node) not in (dt.INTEGER, dt.FLOAT) or type(alpha) not in (int, float):
@@ -202,8 +196,6 @@ RULES = (
          "x - 0.0 is x: -0.0 - 0.0 is -0.0. Not so x - -0.0"),
     Rule("add_minus_zero", ("add2",), _add_minus_zero, True,
          "x + -0.0 is x; whole numbers and bools have one zero only"),
-    Rule("add_zero", ("add2",), _add_zero, False,
-         "x + 0.0 is x, but -0.0 + 0.0 is 0.0: gradient sums that start from zeros"),
     Rule("alpha_one", ("add_scaled",), _alpha_one, True,
          "a + 1 * b rounds once, as a + b; a + -1 * b as a - b"),
     Rule("neg_neg", ("neg", "logical_not", "bitwise_not"), _twice, True,
@@ -219,10 +211,9 @@ RULES = (
     Rule("sum_expanded", ("sum",), _sum_expanded, False,
          "n equal numbers sum to n times one: one rounding instead of many"),
     Rule("fold_ones", ("amax", "amin"), _fold_ones, True, "the extreme of one element is it"),
-    Rule("exact_sum_one", ("sum", "prod_dim"), _exact_fold_ones, True,
-         "the sum of one whole number is it"),
-    Rule("sum_one", ("sum", "prod_dim"), _fold_ones, False,
-         "the sum of one number is it, but a sum may start from 0.0 and make 0.0 of -0.0"),
+    Rule("sum_one", ("sum",), _exact_fold_ones, True,
+         "the sum of one whole number is it; of one float it is that and 0.0, which -0.0 is not"),
+    Rule("product_one", ("prod_dim",), _fold_ones, True, "the product of one number is it"),
     Rule("number_operand", (op_.POINTWISE,), _number_operand, True,
          "a tensor with one value everywhere is that number, if the op computes in the same type"),
 )  # fmt: skip

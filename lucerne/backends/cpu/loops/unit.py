@@ -284,6 +284,8 @@ class Unit:
         found = None
         for u in range(self.count):
             here = self.row(condition, u).re
+            if self.mask is not None:  # beyond the last column nothing is read, and zeros are odd
+                here = self.f.bits("and", here, self.mask)
             here = here if self.along else self.f.fold("or", here)
             found = here if found is None else self.f.bits("or", found, here)
         assert found is not None
