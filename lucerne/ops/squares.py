@@ -93,7 +93,7 @@ def _exact(away: Tensor, dim: Any) -> Tensor:
 
 
 def _nearness(total: Tensor, mean: Tensor, wide: Tensor, dim: Any) -> Tensor:
-    """Sums up to this are of numbers so near to each other that the rounding of their mean counts."""
+    """Sums up to this are of numbers so near together that the rounding of their mean counts."""
     count = folded_count(wide.shape, dim)
     return squared(mean) * (count * _NEAR[total.dtype])
 

@@ -12,6 +12,7 @@ from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.math.exponential import expm1_parts, reduced_parts
 from lucerne.backends.cpu.math.vector import (
     absolute,
+    at_most,
     nearest,
     polynomial,
     rounded,
@@ -104,9 +105,10 @@ _LN2_HIGH, _LN2_LOW = rounded(math.log(2.0)), math.log(2.0) - rounded(math.log(2
 def logaddexp(f: Function, a: Value, b: Value) -> Value:
     larger, gap, lost = _apart(f, a, b, 110.0)
     r, low, n = reduced_parts(f, -gap)
-    t, e, rest = _one_plus(f, r, low - lost, n)
-    rest = f.fma(polynomial(f, t, _LOG), t * t, f.fma(e, _LN2_LOW, rest))
-    return _joined(f, a, b, larger, e * _LN2_HIGH, t, rest)
+    t, doubled, rest = _one_plus(f, r, low - lost, n)
+    whole, more = (f.select(doubled, f.constant(c, t.type), 0.0) for c in (_LN2_HIGH, _LN2_LOW))
+    rest = f.fma(polynomial(f, t, _LOG), t * t, rest + more)
+    return _joined(f, a, b, larger, whole, t, rest)
 
 
 def logaddexp2(f: Function, a: Value, b: Value) -> Value:
@@ -115,29 +117,29 @@ def logaddexp2(f: Function, a: Value, b: Value) -> Value:
     part = -gap - n
     r = part * _LN2_HIGH
     low = f.fma(part, _LN2_LOW, f.fma(part, _LN2_HIGH, -r))
-    t, e, rest = _one_plus(f, r, f.fma(lost, -_LN2_HIGH, low), n)
+    t, doubled, rest = _one_plus(f, r, f.fma(lost, -_LN2_HIGH, low), n)
     rest = f.fma(polynomial(f, t, _LOG), t * t, rest)
     first = t * _LOG2_E[0]
     rest = f.fma(rest, _LOG2_E[0], f.fma(t, _LOG2_E[1], f.fma(t, _LOG2_E[0], -first)))
-    return _joined(f, a, b, larger, e, first, rest)
+    whole = f.select(doubled, f.constant(1.0, t.type), 0.0)
+    return _joined(f, a, b, larger, whole, first, rest)
 
 
 def _apart(f: Function, a: Value, b: Value, most: float) -> tuple[Value, Value, Value]:
     """(the larger of two, how far the other is below, `most` at most, and what that distance lost
-    in rounding)."""
+    in rounding: exactly if both are negative, where alone the larger may cancel the logarithm)."""
     above = f.compare("gt", a, b)
     larger, smaller = f.select(above, a, b), f.select(above, b, a)
     gap = larger - smaller
-    part = larger - gap
-    lost = (larger - (gap + part)) + (part - smaller)
-    near = f.compare("lt", gap, most)
-    return larger, f.select(near, gap, most), f.select(near, lost, 0.0)
+    lost = larger - (gap + smaller)
+    far = f.compare("gt", gap, most)
+    return larger, at_most(f, gap, most), f.select(far, f.zero(a.type), lost)
 
 
 def _one_plus(f: Function, r: Value, low: Value, n: Value) -> tuple[Value, Value, Value]:
-    """(t, e, rest): 1 + e ** (r + low) * 2 ** n is (1 + t) * 2 ** e and a little, by which its
-    logarithm is `rest` larger; e is 0 or 1. The larger operand may cancel nearly all of that
-    logarithm, so no rounding on the way to it is left out."""
+    """(t, doubled, rest): 1 + e ** (r + low) * 2 ** n is 1 + t, twice that where `doubled`, and a
+    little, by which its logarithm is `rest` larger. The larger operand may cancel nearly all of
+    that logarithm, so no rounding on the way to it is left out."""
     q, q_low = expm1_parts(f, r, low)
     power = scale(f, f.constant(1.0, n.type), n)
     p = f.fma(power, q, power)
@@ -147,19 +149,17 @@ def _one_plus(f: Function, r: Value, low: Value, n: Value) -> tuple[Value, Value
     factor = f.select(large, f.constant(0.5, u.type), 1.0)
     t = f.fma(u, factor, -1.0)
     rest = lost * factor * f.fma(t, t - 1.0, 1.0)
-    return t, f.select(large, f.constant(1.0, u.type), 0.0), rest
+    return t, large, rest
 
 
 def _joined(
     f: Function, a: Value, b: Value, larger: Value, whole: Value, first: Value, rest: Value
 ) -> Value:
-    """larger + whole + first + rest, what the sums lose added at the end. Infinities stay as they
-    are, nan wins."""
+    """larger + whole + first + rest, what the sums lose added at the end (of the second one exactly
+    if the larger is what its name says, or cancels). Infinities stay as they are, nan wins."""
     middle = whole + first
-    lost = first - (middle - whole)
     total = larger + middle
-    part = total - larger
-    lost = lost + ((larger - (total - part)) + (middle - part))
-    found = total + (lost + rest)
-    found = f.select(f.compare("eq", absolute(f, larger), math.inf), larger, found)
-    return f.select(f.compare("uno", a, b), a + b, found)
+    lost = (first - (middle - whole)) + (middle - (total - larger))
+    found = total + (lost + rest)  # nan, where an operand is nan or infinite
+    infinite = f.compare("eq", absolute(f, larger), math.inf) & f.compare("ord", a, b)
+    return f.select(infinite, larger, found)
