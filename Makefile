@@ -2,7 +2,7 @@
 
 PYTHON ?= python
 
-.PHONY: check test nightly conformance conformance-full bench fmt
+.PHONY: check test nightly conformance conformance-full bench fmt replay
 
 # What must hold before a change is shown to anyone: seconds, not minutes.
 check:
@@ -25,6 +25,10 @@ conformance:
 
 conformance-full:
 	$(PYTHON) -m tests.conformance full
+
+# Is a change a refactor? Graphs, guards, breaks and kernels of two commits, compared.
+replay:
+	$(PYTHON) -m tests.replay against $(BASE)
 
 bench:
 	$(PYTHON) benchmarks/suite.py

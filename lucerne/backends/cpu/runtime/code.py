@@ -46,7 +46,11 @@ class Listed(NamedTuple):
     key: Any
     text: str
     """LLVM IR."""
-    assembly: str
+    optimize: bool
+
+    @property
+    def assembly(self) -> str:
+        return llvm().emit_assembly(self.text, optimize=self.optimize)
 
 
 class Code:
@@ -91,9 +95,9 @@ def listed(make: Callable[[], Any]) -> list[Listed]:
             _Listing.jobs = None
     found: dict[str, Listed] = {}
     for key, write in jobs:
-        module = _written(write)
-        assembly = llvm().emit_assembly(module.text(), optimize=module.optimize)
-        found.setdefault(repr(key), Listed(key, module.text(), assembly))
+        if repr(key) not in found and key in _codes:  # (else it was refused, and nobody has it)
+            module = _written(write)
+            found[repr(key)] = Listed(key, module.text(), module.optimize)
     return list(found.values())
 
 

@@ -1,0 +1,229 @@
+"""`python -m tools.rooms.move MAP`: modules get the rooms and names that a map says.
+
+The map is JSON: `{"lucerne.capture.reach": "lucerne.capture.guards.reachable", ...}`. Files move by
+`git mv`; imports, module names in strings and paths in texts follow, in Python and in Markdown. A
+module that is known in a file by its last name is known by its new one, unless that means something
+else there: then it is imported under the old one. `tools.rooms.same` proves that nothing else
+has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("lucerne", "tests", "benchmarks", "examples", "docs", "tools")
+Edit = tuple[int, int, str]
+PACKAGES: set[str] = set()
+"""Names in the map, old and new, that are packages: said in it by a dot at the end."""
+_TEXTS = (tokenize.STRING, tokenize.COMMENT)
+
+
+def path_of(module: str) -> Path:
+    """The file of a module, or that of a package."""
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if module in PACKAGES else path.with_suffix(".py")
+
+
+class Rewrite:
+    """One Python file under a map."""
+
+    def __init__(self, text: str, names: dict[str, str]) -> None:
+        self.text, self.names, self.tree = text, names, ast.parse(text)
+        self.bytes = text.encode()
+        lines = self.bytes.splitlines(keepends=True)
+        self.starts = [0]
+        for line in lines:
+            self.starts.append(self.starts[-1] + len(line))
+        self.edits: list[Edit] = []
+        self.renamed: dict[str, str] = {}
+
+    def at(self, line: int, column: int) -> int:
+        return self.starts[line - 1] + column
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        return (
+            self.at(node.lineno, node.col_offset),
+            self.at(node.end_lineno, node.end_col_offset),
+        )
+
+    def result(self) -> str:
+        imports = [n for n in ast.walk(self.tree) if isinstance(n, ast.ImportFrom) and not n.level]
+        for node in imports:
+            self._import_from(node)
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                self._import(node)
+            elif isinstance(node, ast.Attribute):
+                self._dotted(node)
+            elif isinstance(node, ast.Name) and node.id in self.renamed:
+                self.edits.append((*self.span(node), self.renamed[node.id]))
+        for token in tokenize.tokenize(io.BytesIO(self.bytes).readline):
+            if token.type in _TEXTS:
+                start, stop = self.at_text(*token.start), self.at_text(*token.end)
+                new = in_text(token.string, self.names)
+                if new != token.string:
+                    self.edits.append((start, stop, new))
+        data, end = bytearray(self.bytes), len(self.bytes) + 1
+        for start, stop, new in sorted(self.edits, reverse=True):
+            if stop <= end:  # (else a part of what is replaced as a whole)
+                data[start:stop] = new.encode()
+                end = start
+        return data.decode()
+
+    def at_text(self, line: int, column: int) -> int:
+        """Likewise of a token, which counts characters."""
+        whole = self.bytes[self.starts[line - 1] :].split(b"\n", 1)[0].decode()
+        return self.starts[line - 1] + len(whole[:column].encode())
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        wanted: dict[str, list[str]] = {}
+        changed = module in self.names
+        for alias in node.names:
+            full = f"{module}.{alias.name}"
+            if full in self.names:
+                changed = True
+                package, _, name = self.names[full].rpartition(".")
+                local = alias.asname or self._local(alias.name, name)
+                wanted.setdefault(package, []).append(
+                    name if local == name else f"{name} as {local}"
+                )
+            else:
+                text = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
+                wanted.setdefault(self.names.get(module, module), []).append(text)
+        if not changed:
+            return
+        indent = " " * node.col_offset
+        lines = [f"from {package} import {', '.join(names)}" for package, names in wanted.items()]
+        self.edits.append((*self.span(node), f"\n{indent}".join(lines)))
+
+    def _local(self, old: str, new: str) -> str:
+        """What a module is called in this file from now on."""
+        if old == new:
+            return old
+        if new in self._all_names or self._is_bound_again(old):
+            return old
+        self.renamed[old] = new
+        return new
+
+    @property
+    def _all_names(self) -> set[str]:
+        found = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        found |= {n.arg for n in ast.walk(self.tree) if isinstance(n, ast.arg)}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                found.add(node.name)
+        return found | set(self.renamed.values())
+
+    def _is_bound_again(self, name: str) -> bool:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and node.id == name:
+                if not isinstance(node.ctx, ast.Load):
+                    return True
+            elif isinstance(node, ast.arg) and node.arg == name:
+                return True
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
+                return True
+        return False
+
+    def _import(self, node: ast.Import) -> None:
+        if any(a.name in self.names for a in node.names):
+            texts = [
+                self.names.get(a.name, a.name) + (f" as {a.asname}" if a.asname else "")
+                for a in node.names
+            ]
+            self.edits.append((*self.span(node), f"import {', '.join(texts)}"))
+
+    def _dotted(self, node: ast.Attribute) -> None:
+        name = ast.unparse(node) if _is_dotted(node) else ""
+        if name in self.names:
+            self.edits.append((*self.span(node), self.names[name]))
+
+
+def _is_dotted(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "lucerne"
+
+
+@functools.cache
+def _pattern(names: tuple[tuple[str, str], ...]) -> tuple[re.Pattern[str], dict[str, str]]:
+    found = dict(names)
+    for cut in ("", "lucerne/", "lucerne/backends/"):
+        for old, new in names:
+            a, b = (m.replace(".", "/").removeprefix(cut) + ".py" for m in (old, new))
+            if "/" in a:
+                found[a] = b
+    known = "|".join(re.escape(x) for x in sorted(found, key=len, reverse=True))
+    return re.compile(rf"(?<![\w./])({known})(?!\w)"), found
+
+
+def in_text(text: str, names: dict[str, str]) -> str:
+    """Module names and paths inside of strings, comments, pages."""
+    if not names:
+        return text
+    pattern, found = _pattern(tuple(names.items()))
+    text = re.sub(r"from (lucerne[\w.]*) import (\w+)(?! as)", lambda m: _imported(m, names), text)
+    return pattern.sub(lambda m: found[m[1]], text)
+
+
+def _imported(m: re.Match[str], names: dict[str, str]) -> str:
+    """`from package import module` in a text: the module may be elsewhere."""
+    new = names.get(f"{m[1]}.{m[2]}")
+    if new is None:
+        return m[0]
+    package, _, name = new.rpartition(".")
+    return f"from {package} import {name}" + ("" if name == m[2] else f" as {m[2]}")
+
+
+def load(path: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads(path.read_text())
+    PACKAGES.update(x[:-1] for pair in found.items() for x in pair if x.endswith("."))
+    return {old.rstrip("."): new.rstrip(".") for old, new in found.items()}
+
+
+def texts() -> Iterable[Path]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".md") and path.name != "CHANGELOG.md":
+                yield path
+    yield from (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml")
+
+
+def main() -> int:
+    names = load(Path(sys.argv[1]))
+    assert len(set(names.values())) == len(names), "two modules of one name"
+    for path in texts():
+        text = path.read_text(encoding="utf-8")
+        if path.is_relative_to(ROOT / "tools"):
+            continue
+        new = Rewrite(text, names).result() if path.suffix == ".py" else in_text(text, names)
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+    for old, new in names.items():
+        target = path_of(new)
+        for folder in target.relative_to(ROOT).parents:
+            room = ROOT / folder / "__init__.py"
+            if room != target and str(folder).startswith("lucerne") and not room.exists():
+                room.parent.mkdir(parents=True, exist_ok=True)
+                room.write_text("")
+                subprocess.run(["git", "add", str(room)], cwd=ROOT, check=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "mv", str(path_of(old)), str(target)], cwd=ROOT, check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
