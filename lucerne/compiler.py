@@ -180,7 +180,7 @@ def program_cache() -> Any:
     >>> torch.compiler.program_cache().stale
     0
     """
-    return capture.stored_part("store").account
+    return capture.stored_part("lookup").account
 
 
 def save_cache_artifacts() -> tuple[bytes, Any] | None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.base.shape import wrap_dim
-from lucerne.capture import control
-from lucerne.capture.tree import flatten, rebuild
+from lucerne.capture.trace import control_flow
+from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.ir import dispatch
 from lucerne.ir.dispatch import call_inside
 from lucerne.tensor import api as lu
@@ -51,8 +51,8 @@ def cond(
         return _chosen(
             pred.reshape(()), call_inside(true_fn, *operands), call_inside(false_fn, *operands)
         )
-    if control.is_captured():
-        return control.cond(pred, true_fn, false_fn, operands)
+    if control_flow.is_captured():
+        return control_flow.cond(pred, true_fn, false_fn, operands)
     return dispatch.call_back(true_fn if bool(pred) else false_fn, *operands)
 
 
@@ -92,10 +92,10 @@ def while_loop(
             f"carried_inputs must be a tuple or list, got {type(carried_inputs).__name__}"
         )
     carried = tuple(carried_inputs)
-    if max_iterations is not None and control.is_captured():
+    if max_iterations is not None and control_flow.is_captured():
         return _bounded(cond_fn, body_fn, carried, max_iterations)
-    if control.is_captured():
-        return control.while_loop(cond_fn, body_fn, carried)
+    if control_flow.is_captured():
+        return control_flow.while_loop(cond_fn, body_fn, carried)
     steps = 0
     goes_on = call_inside(cond_fn, *carried)
     while bool(dispatch.every_value(goes_on).any()) if dispatch.varies(goes_on) else bool(goes_on):
@@ -133,7 +133,7 @@ def _bounded(cond_fn: Any, body_fn: Any, carried: tuple[Any, ...], most: int) ->
         return cond(goes_on, advance, stay, now), ()
 
     first = call_inside(cond_fn, *carried).reshape(()).to(lu.bool)
-    (goes_on, found), _ = control.scan(step, (first, carried), (), most, False)
+    (goes_on, found), _ = control_flow.scan(step, (first, carried), (), most, False)
     dispatch.raise_if(goes_on, lambda: _too_many(most))
     return found
 
@@ -169,8 +169,10 @@ def scan(
     [length] = lengths
     if not length:
         raise RuntimeError("All xs leaves must at least have a dim with size > 0")
-    if control.is_captured():
-        carry, ys = control.scan(combine_fn, init, rebuild(shape, iter(rows)), int(length), reverse)
+    if control_flow.is_captured():
+        carry, ys = control_flow.scan(
+            combine_fn, init, rebuild(shape, iter(rows)), int(length), reverse
+        )
     else:
         carry, ys = _scanned(combine_fn, init, rows, shape, int(length), reverse)
     if dim == 0:

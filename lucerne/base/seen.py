@@ -14,7 +14,7 @@ Calls = dict[int, tuple[types.CodeType, types.CodeType | None, Any]]
 
 
 class Seen:
-    """Set by who wants to know (`capture.stored.watch`)."""
+    """Set by who wants to know (`capture.cache.disk.dependencies`)."""
 
     codes: Calls | None = None
     """By id: code that ran, who called it first (None: code of the user's), and the name of its

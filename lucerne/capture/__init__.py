@@ -32,13 +32,13 @@ def is_capturing() -> bool:
 def refuse(what: str, reason: str | None = None) -> None:
     """Raise if a function is being captured, which can't hold what happens here."""
     if is_capturing():
-        found = forks.import_module("lucerne.capture.fake")
+        found = forks.import_module("lucerne.capture.trace.fake")
         raise found.CaptureError(what if reason is None else f"{what}: {reason}")
 
 
 def stored_part(name: str) -> Any:
-    """A module of `lucerne.capture.stored`, loaded when it is first asked for."""
-    return forks.import_module(f"lucerne.capture.stored.{name}")
+    """A module of `lucerne.capture.cache.disk`, loaded when it is first asked for."""
+    return forks.import_module(f"lucerne.capture.cache.disk.{name}")
 
 
 def reset() -> None:
@@ -50,4 +50,4 @@ def reset() -> None:
 
 def mark_dynamic(t: Any, index: Any) -> None:
     """`families.mark_dynamic`, see there."""
-    forks.import_module("lucerne.capture.families").mark_dynamic(t, index)
+    forks.import_module("lucerne.capture.symbolic.families").mark_dynamic(t, index)

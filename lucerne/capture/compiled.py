@@ -1,7 +1,7 @@
 """`compile`: a function that is captured at its first call and runs as one program afterwards.
 
 This is the way of a call: arguments, a version that fits, or a stored program. What makes a version
-of a call that nothing fits is in `making`, which is loaded when it is needed.
+of a call that nothing fits is in `cache.build`, which is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from lucerne import backends
 from lucerne.backends.steps import StepError
 from lucerne.base import forks, notices
 from lucerne.base.config import config
-from lucerne.capture import faults, ledger, words
-from lucerne.capture.backward import ONE_AT_A_TIME
-from lucerne.capture.entry import MISSED, Entry
-from lucerne.capture.fake import CaptureError
+from lucerne.capture import faults, ledger
+from lucerne.capture.aot.backward import ONE_AT_A_TIME
+from lucerne.capture.aot.second_derivatives import Again
+from lucerne.capture.cache.disk.lookup import HIT, Asked
+from lucerne.capture.cache.entry import MISSED, Entry
+from lucerne.capture.cache.lookup import Versions
+from lucerne.capture.guards import describe
 from lucerne.capture.options import ACTIONS, MODES, UNMEANT, Maker, Options, check_options
-from lucerne.capture.second import Again
-from lucerne.capture.stored.store import HIT, Asked
-from lucerne.capture.tree import flatten
-from lucerne.capture.versions import Versions
+from lucerne.capture.trace.fake import CaptureError
+from lucerne.capture.trace.pytree import flatten
 from lucerne.ir import dispatch
 from lucerne.tensor.autograd.graph import sees_each_op
 from lucerne.tensor.autograd.saved import hooks as saved_hooks
@@ -38,7 +39,7 @@ ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 def _making() -> Any:
     """What captures and compiles: a process that finds its programs on disk never needs it."""
-    return forks.import_module("lucerne.capture.making")
+    return forks.import_module("lucerne.capture.cache.build")
 
 
 def _compiled_half(*given: Any) -> Any:
@@ -315,12 +316,12 @@ class Compiled:
         return entry
 
     def build(self, captured: Any, guards: Any, stages: Any, kind: str, why: str) -> Entry:
-        """`making.part`, see there."""
+        """`build.part`, see there."""
         made: Entry = _making().part(self, captured, guards, stages, kind, why)
         return made
 
     def watch(self, entry: Entry, *, part: bool = False) -> None:
-        """`making.watch`, see there."""
+        """`build.watch`, see there."""
         _making().watch(self, entry, part=part)
 
     def why(self, leaves: list[Any], shape: Any) -> str:
@@ -329,9 +330,9 @@ class Compiled:
             return ledger.FIRST
         guards = (self.versions.alike(leaves) or self.entries)[-1].guards
         if shape != guards.shape:
-            return words.other_shape(self.fn, guards.shape, shape)
+            return describe.other_shape(self.fn, guards.shape, shape)
         found = guards.failure(leaves, shape) or "its surroundings changed"
-        return words.in_words(found, words.leaf_names(self.fn, shape))
+        return describe.in_words(found, describe.leaf_names(self.fn, shape))
 
     def give_up(self, why: str) -> None:
         """Run uncompiled from now on, and say so."""

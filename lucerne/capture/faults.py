@@ -15,9 +15,9 @@ from typing import Any
 
 from lucerne.base import notices, sources
 from lucerne.base.where import describe, place_of_error
-from lucerne.capture.birth import Birth
-from lucerne.capture.fake import CaptureError
+from lucerne.capture.effects.new_objects import Birth
 from lucerne.capture.process_state import ProcessState
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.tensor.random.generator import default_generator
 
 UNCOMPILED = "the function runs uncompiled from here on"

@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lucerne.base.config import config
-from lucerne.capture import shell, words
+from lucerne.capture.guards import describe
+from lucerne.capture.report import page
 
 FIRST, PART, RECOMPILE, SIZES = "first call", "part", "recompile", "other sizes"
 AGAIN = frozenset((RECOMPILE, SIZES))
@@ -152,8 +153,8 @@ def note(row: Row, compiled: Any, entry: Any) -> None:
 @contextmanager
 def compiling(fn: Any, kind: str, why: str) -> Iterator[Row]:
     """A compile, from its beginning to its end; raises where a budget forbids it."""
-    file, line = words.place_of(fn)
-    row = Row(words.name_of(fn), file, line, kind, why, time.time())
+    file, line = describe.place_of(fn)
+    row = Row(describe.name_of(fn), file, line, kind, why, time.time())
     budgets = BOOKS.in_force()
     for budget in budgets:
         budget.check(more=True)
@@ -228,14 +229,14 @@ class Ledger:
 
     def html(self) -> str:
         """As a page that needs no other file."""
-        return shell.page("Compile ledger", self.table_html())
+        return page.page("Compile ledger", self.table_html())
 
     def table_html(self) -> str:
         """The rows as an HTML table."""
         most = max((r.seconds for r in self.rows), default=0.0) or 1.0
         heads = ("function", "when", "ms", "", "why", "nodes", "steps", "new", "disk", "program",
                  "breaks", "stages")  # fmt: skip
-        return shell.table(heads, [_cells(r, most) for r in self.rows])
+        return page.table(heads, [_cells(r, most) for r in self.rows])
 
     def __str__(self) -> str:
         return table(self.rows)
@@ -262,20 +263,20 @@ def told(r: Row) -> str:
 def _cells(r: Row, most: float) -> list[str]:
     """A row as HTML."""
     why = told(r)
-    problem = f' <span class="bad">{shell.escape(r.problem)}</span>' if r.problem else ""
+    problem = f' <span class="bad">{page.escape(r.problem)}</span>' if r.problem else ""
     slowest = sorted(((n, s) for n, s in r.stages.items() if s >= 1e-3), key=lambda x: -x[1])[:4]
     stages = ", ".join(f"{name} {1e3 * s:.0f} ms" for name, s in slowest)
-    place = shell.escape(f"{r.file}:{r.line}")
+    place = page.escape(f"{r.file}:{r.line}")
     return [
-        f'<span title="{place}">{shell.escape(r.function)}</span>',
+        f'<span title="{place}">{page.escape(r.function)}</span>',
         time.strftime("%H:%M:%S", time.localtime(r.began)),
         f"{1e3 * r.seconds:.1f}",
         f'<i style="width:{100 * r.seconds / most:.0f}px"></i>',
-        shell.escape(why) + problem,
+        page.escape(why) + problem,
         *map(str, (r.nodes, r.steps, r.compiled, r.loaded)),
         r.program,
         str(r.breaks),
-        shell.escape(stages),
+        page.escape(stages),
     ]
 
 

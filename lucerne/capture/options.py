@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.base.config import config
-from lucerne.capture.whole import Composites
+from lucerne.capture.trace.composites import Composites
 from lucerne.ir.graph import Graph
 from lucerne.ops.counted_random import counted_draw
 
@@ -68,7 +68,7 @@ class Options:
         """A folder for the text of each stage."""
         self.whole = Composites(backend, mode == "bitwise")
         self.compile_half: Any = None
-        """`making.compiled_half` for those that do not load it: programs found on disk need it
+        """`build.compiled_half` for those that do not load it: programs found on disk need it
         seldom."""
         self.tell: Any = None
         """What hears of errors inside of the compiler (`faults.Teller`)."""

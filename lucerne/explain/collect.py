@@ -11,9 +11,10 @@ from typing import Any
 from lucerne import backends, capture
 from lucerne.base.config import config
 from lucerne.base.where import Origin
-from lucerne.capture import replay, words
+from lucerne.capture.guards import describe
 from lucerne.capture.ledger import ENTRIES, ledger
-from lucerne.capture.tree import flatten
+from lucerne.capture.report import replay
+from lucerne.capture.trace.pytree import flatten
 from lucerne.explain import measure
 from lucerne.explain.memory import memory_of
 from lucerne.explain.report import (
@@ -72,8 +73,8 @@ def explained(
     with _captured_here(anew), measure.hearing(watch), measure.watching(watch):
         result = compiled(*args, **kwargs)
     fn = compiled.fn
-    file, line = words.place_of(fn)
-    report = Report(words.name_of(fn), file, line, given_up=compiled.given_up or "")
+    file, line = describe.place_of(fn)
+    report = Report(describe.name_of(fn), file, line, given_up=compiled.given_up or "")
     report.bill = backends.bill().since(before).rows()
     report.breaks = [_stop(b) for b in compiled.breaks]
     report.outside = [
@@ -131,13 +132,13 @@ def _limits(found: Limits) -> dict[str, Any]:
 
 def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> list[Part]:
     fn, options = ENTRIES[entry]
-    guards = words.guards_in_words(fn, entry.guards)
+    guards = describe.guards_in_words(fn, entry.guards)
     times, whole = measure.measure(entry, leaves)
     report.call_seconds += whole
     found = _from_disk(entry) if not entry.captured.graph.nodes else replay.replay(entry, options)
     made = []
     for way in found:
-        part = Part(way.name, words.name_of(fn), guards=guards)
+        part = Part(way.name, describe.name_of(fn), guards=guards)
         part.passes = _passes(way.stages)
         part.separate = [Separate(a.first, a.second, a.op, a.reader, a.why) for a in way.apart]
         stages = entry.stages if way.name != replay.BACKWARD else entry.joint.stages

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lucerne.capture import dump
+from lucerne.capture.report import dump
 from lucerne.explain import page, text
 from lucerne.explain.collect import compiled_of, explained
 from lucerne.explain.report import Report

@@ -11,9 +11,9 @@ from typing import Any
 
 from lucerne.base.watch import PROGRAM, Watch
 from lucerne.base.where import Place, is_users, runs_users, user_place
-from lucerne.capture.entry import Entry, tensor_of
+from lucerne.capture.cache.entry import Entry, tensor_of
 from lucerne.capture.ledger import BOOKS
-from lucerne.capture.sources import HELD, KEY
+from lucerne.capture.trace.input_sources import HELD, KEY
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from lucerne.capture import shell
 from lucerne.capture.ledger import AGAIN
+from lucerne.capture.report import page as shell
 from lucerne.explain import charts, sections
 from lucerne.explain.charts import text
 from lucerne.explain.collect import joined, line_kernels

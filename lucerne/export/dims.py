@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne.capture.tree import flatten
+from lucerne.capture.trace.pytree import flatten
 from lucerne.export.errors import ExportError
 from lucerne.ir.symbols import SMALLEST, Expr, symbol
 from lucerne.tensor.base import TensorBase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.base.refusals import only
-from lucerne.capture.tree import flatten, rebuild
+from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic, argument_names, resolve
 from lucerne.export.errors import ExportError

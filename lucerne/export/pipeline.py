@@ -10,10 +10,10 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.backends.steps import StepError
-from lucerne.capture.fake import fake_tensor
 from lucerne.capture.process_state import quiet
-from lucerne.capture.recorder import Recorder
-from lucerne.capture.whole import Composites
+from lucerne.capture.trace.composites import Composites
+from lucerne.capture.trace.fake import fake_tensor
+from lucerne.capture.trace.recorder import Recorder
 from lucerne.export.blueprint import Blueprint
 from lucerne.export.run import laid_out
 from lucerne.export.whole import expand

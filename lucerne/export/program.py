@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lucerne.base.forks import once
-from lucerne.capture.decompositions import warn_of_strangers
-from lucerne.capture.fake import fake_tensor
-from lucerne.capture.tree import flatten, rebuild
+from lucerne.capture.trace.decompositions import warn_of_strangers
+from lucerne.capture.trace.fake import fake_tensor
+from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dim, Dynamic, Place
 from lucerne.export.errors import ArgumentError, ExportError

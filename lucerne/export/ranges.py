@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Mapping
 
 from lucerne.base.where import describe
-from lucerne.capture.dynamic import Symbols
+from lucerne.capture.symbolic.shapes import Symbols
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic
 from lucerne.export.errors import ExportError

@@ -9,14 +9,14 @@ from typing import Any
 
 from lucerne.base.where import describe, place_of_error
 from lucerne.capture import Exporting
-from lucerne.capture.captured import Captured, Outcome
-from lucerne.capture.decompositions import Decompositions
-from lucerne.capture.dynamic import SizedCapture
-from lucerne.capture.fake import CaptureError, fake_tensor
-from lucerne.capture.reach import Reach
-from lucerne.capture.sources import ARGUMENT, CONSTANT, HELD, Source
-from lucerne.capture.trace import Capture
-from lucerne.capture.tree import flatten, rebuild
+from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.symbolic.shapes import SizedCapture
+from lucerne.capture.trace.capture import Capture
+from lucerne.capture.trace.captured import Captured, Outcome
+from lucerne.capture.trace.decompositions import Decompositions
+from lucerne.capture.trace.fake import CaptureError, fake_tensor
+from lucerne.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source
+from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.export import blueprint as bp
 from lucerne.export import generators
 from lucerne.export.dims import Dynamic

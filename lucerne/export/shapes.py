@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 from dataclasses import make_dataclass
 from typing import Any
 
-from lucerne.capture.tree import LEAF
+from lucerne.capture.trace.pytree import LEAF
 from lucerne.io.errors import CorruptFileError
 
 _DEEPEST = 100

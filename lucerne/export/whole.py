@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.base.numbers import Guarding
-from lucerne.capture.fake import fake_tensor
-from lucerne.capture.whole import Body
+from lucerne.capture.trace.composites import Body
+from lucerne.capture.trace.fake import fake_tensor
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value

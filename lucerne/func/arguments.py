@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne.capture.tree import LEAF, flatten, rebuild
+from lucerne.capture.trace.pytree import LEAF, flatten, rebuild
 from lucerne.tensor import api as lu
 
 Tree = Any

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lucerne.base.where import Place
-from lucerne.capture.fake import CaptureError, fake_tensor
 from lucerne.capture.process_state import quiet
-from lucerne.capture.recorder import Recorder
+from lucerne.capture.trace.fake import CaptureError, fake_tensor
+from lucerne.capture.trace.recorder import Recorder
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph import Graph
 from lucerne.fx.graph_module import GraphModule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.capture import is_capturing
-from lucerne.capture.fake import fake_tensor
-from lucerne.capture.tree import flatten, rebuild
+from lucerne.capture.trace.fake import fake_tensor
+from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.export.dims import Dim, argument_names
 from lucerne.export.door import export_callable
 from lucerne.export.errors import ExportError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from lucerne.capture.fake import CaptureError, fake_tensor
+from lucerne.capture.trace.fake import CaptureError, fake_tensor
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.base.numbers import as_number
-from lucerne.capture.fake import CaptureError
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.ir.dispatch import recording, unseen
 from lucerne.optim.lists import (
     Tensors,

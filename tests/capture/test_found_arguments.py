@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucerne as torch
-from lucerne.capture.entry import MISSED
+from lucerne.capture.cache.entry import MISSED
 
 
 class Job:

@@ -10,7 +10,7 @@ from collections import deque
 import pytest
 
 from lucerne.capture.bytecode import using, with_instructions_removed
-from lucerne.capture.untouched import Untouched
+from lucerne.capture.effects.unchanged import Untouched
 from tests.capture_bytecode.cases import Case
 from tests.capture_bytecode.compiled import assert_compiled_same, without_lines
 from tests.capture_bytecode.random_programs import case_of

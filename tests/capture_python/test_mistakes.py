@@ -9,8 +9,8 @@ import pytest
 
 import lucerne as torch
 from lucerne.capture import ledger
-from lucerne.capture.breaks import KINDS, Break, is_foreign, made
-from lucerne.capture.fake import CaptureError
+from lucerne.capture.breaks.reasons import KINDS, Break, is_foreign, made
+from lucerne.capture.trace.fake import CaptureError
 from tests.capture_python.mistakes import MISTAKES, Mistake
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import lucerne as torch
 from lucerne.base.config import config
 from lucerne.base.folder import Cache
-from lucerne.capture.stored import store
+from lucerne.capture.cache.disk import lookup
 
 MEGABYTE = 1 << 20
 SCALE = 0.5
@@ -22,11 +22,11 @@ class Bench:
     def __init__(self, folder: Path, patch: Any, limit: int = 64 * MEGABYTE) -> None:
         self.folder, self.patch = folder, patch
         self.cache = Cache(str(folder), limit, ".program", "compiled programs")
-        self.account = store.Account()
+        self.account = lookup.Account()
         self.around = "the package and the machine of this test"
-        patch.setattr(store, "folder", lambda: self.cache)
-        patch.setattr(store, "surroundings", lambda backend: self.around)
-        patch.setattr(store, "account", self.account)
+        patch.setattr(lookup, "folder", lambda: self.cache)
+        patch.setattr(lookup, "surroundings", lambda backend: self.around)
+        patch.setattr(lookup, "account", self.account)
         patch.setattr(config, "program_cache", True)
 
     def ask(self, fn: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, str]:

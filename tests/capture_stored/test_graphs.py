@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.stored import graphs, store
+from lucerne.capture.cache.disk import graph_programs, lookup
 from tests.capture_stored.attacks import ATTACKS, clean
 from tests.capture_stored.bench import Bench
 
@@ -87,7 +87,7 @@ def call(make: Any, **options: Any) -> list[Any]:
 def test_later_processes_find_what_the_first_has_stored(
     bench: Bench, name: str, mode: str | None
 ) -> None:
-    done = store.account
+    done = lookup.account
     first = call(ROWS[name], mode=mode)
     assert done.graphs_kept, str(done)
     kept = done.graphs_kept
@@ -110,7 +110,7 @@ def test_parts_that_are_alike_are_compiled_once(bench: Bench) -> None:
             return x
 
     call(Blocks)
-    assert store.account.graphs_found > store.account.graphs_kept
+    assert lookup.account.graphs_found > lookup.account.graphs_kept
 
 
 def stepped(number: float, constant: float, size: int) -> Any:
@@ -125,9 +125,9 @@ def stepped(number: float, constant: float, size: int) -> Any:
 @pytest.mark.parametrize("other", [(2.5, 1.0, 3), (2.0, 1.5, 3), (2.0, 1.0, 2)], ids=str)
 def test_another_number_constant_or_size_is_another_graph(bench: Bench, other: Any) -> None:
     call(lambda: stepped(2.0, 1.0, 3))
-    kept = store.account.graphs_kept
+    kept = lookup.account.graphs_kept
     found = call(lambda: stepped(*other))
-    assert store.account.graphs_kept > kept
+    assert lookup.account.graphs_kept > kept
     x = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.25, -3.0]])
     assert torch.equal(found[0], stepped(*other)(x))
 
@@ -148,7 +148,7 @@ def test_lines_are_those_of_the_function_that_asks(bench: Bench) -> None:
         compiled(torch.ones(3))
         steps = [s for e in compiled.entries for s in e.stages.program.steps]
         lines.append({o.line for s in steps for o in s.origins} - {None})
-    assert store.account.graphs_found
+    assert lookup.account.graphs_found
     assert all(lines)
     assert not lines[0] & lines[1]
 
@@ -160,9 +160,9 @@ def test_damaged_files_are_not_run(bench: Bench, attack: Any) -> None:
     for k, path in enumerate(files):
         attack(path, foreign, random.Random(k))
     foreign.unlink()
-    before = store.account.graphs_found
+    before = lookup.account.graphs_found
     found = call(lambda: broken)
-    assert store.account.graphs_found == before
+    assert lookup.account.graphs_found == before
     assert all(torch.equal(a, b) for a, b in zip(right, found, strict=True))
     for path in files:
         clean(path)
@@ -177,7 +177,7 @@ def test_an_error_costs_the_store_not_the_call(
     def fails(self: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(graphs.Asked, where, fails)
+    monkeypatch.setattr(graph_programs.Asked, where, fails)
     with pytest.warns(UserWarning, match="planted"):
         found = call(lambda: broken)
     assert all(torch.equal(a, b) for a, b in zip(right, found, strict=True))
@@ -190,13 +190,13 @@ def test_numbers_that_differ_have_keys_that_differ(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, numbers: tuple[Any, Any]
 ) -> None:
     keys: list[Any] = []
-    look = graphs.Asked._look
+    look = graph_programs.Asked._look
 
     def watched(self: Any) -> Any:
         keys.append(look(self))
         return keys[-1]
 
-    monkeypatch.setattr(graphs.Asked, "_look", watched)
+    monkeypatch.setattr(graph_programs.Asked, "_look", watched)
     found = []
     for number in numbers:
         keys.clear()

@@ -10,7 +10,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.capture.stored.store import HIT
+from lucerne.capture.cache.disk.lookup import HIT
 from tests.capture_stored.bench import Bench
 
 

@@ -16,7 +16,7 @@ import pytest
 import lucerne as torch
 from lucerne.base.config import config
 from lucerne.base.folder import Cache
-from lucerne.capture.stored import artifacts, store
+from lucerne.capture.cache.disk import artifacts, lookup
 from tests.capture_stored import proofs, race
 from tests.capture_stored.bench import HELD, MEGABYTE, Bench, given, other, subject
 from tests.capture_stored.edits import EDITS
@@ -142,7 +142,7 @@ def test_surroundings_options_and_modes_are_in_the_key(bench: Bench) -> None:
 
 def test_surroundings_name_versions_and_the_processor(monkeypatch: Patch, tmp_path: Path) -> None:
     cache = Cache(str(tmp_path / "c"), MEGABYTE, ".program")
-    monkeypatch.setattr(store, "folder", lambda: cache)
+    monkeypatch.setattr(lookup, "folder", lambda: cache)
     found = []
 
     class Backend:
@@ -151,25 +151,25 @@ def test_surroundings_name_versions_and_the_processor(monkeypatch: Patch, tmp_pa
         def identity(self) -> bytes:
             return self.name
 
-    monkeypatch.setattr(store.backends, "get", lambda name: Backend())
-    monkeypatch.setattr(store.sources, "digest", lambda *args: b"text")
+    monkeypatch.setattr(lookup.backends, "get", lambda name: Backend())
+    monkeypatch.setattr(lookup.sources, "digest", lambda *args: b"text")
     for name, value in (
         ("", None), ("python_version", lambda: "3.99"), ("python_implementation", lambda: "x"),
     ):  # fmt: skip
         if name:
-            monkeypatch.setattr(store.platform, name, value)
-        store.surroundings.cache_clear()
-        found.append(store.surroundings("cpu"))
+            monkeypatch.setattr(lookup.platform, name, value)
+        lookup.surroundings.cache_clear()
+        found.append(lookup.surroundings("cpu"))
     Backend.name = b"another processor"
-    store.surroundings.cache_clear()
-    found.append(store.surroundings("cpu"))
-    monkeypatch.setattr(store.sources, "digest", lambda *args: b"edited")
-    store.surroundings.cache_clear()
-    found.append(store.surroundings("cpu"))
-    monkeypatch.setattr(store.sources, "digest", lambda *args: None)
-    store.surroundings.cache_clear()
-    assert store.surroundings("cpu") is None
-    store.surroundings.cache_clear()
+    lookup.surroundings.cache_clear()
+    found.append(lookup.surroundings("cpu"))
+    monkeypatch.setattr(lookup.sources, "digest", lambda *args: b"edited")
+    lookup.surroundings.cache_clear()
+    found.append(lookup.surroundings("cpu"))
+    monkeypatch.setattr(lookup.sources, "digest", lambda *args: None)
+    lookup.surroundings.cache_clear()
+    assert lookup.surroundings("cpu") is None
+    lookup.surroundings.cache_clear()
     assert len(set(found)) == 5
 
 

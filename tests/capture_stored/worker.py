@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import lucerne as torch
-from lucerne.capture.stored import store
+from lucerne.capture.cache.disk import lookup
 from tests.capture_stored import table
 
 _RUNS = itertools.count()
@@ -37,12 +37,12 @@ def run(name: str) -> dict[str, Any]:
     """One row: its values, how often bodies ran, what the store did."""
     torch.manual_seed(0)
     before = next(_RUNS)
-    store.account.__init__()  # type: ignore[misc]
+    lookup.account.__init__()  # type: ignore[misc]
     try:
         found = [told(v) for v in table.ROWS[name]()]
     except Exception as error:
         found = [f"{type(error).__name__}: {error}"]
-    did = store.account
+    did = lookup.account
     return {
         "values": found, "runs": next(_RUNS) - before - 1, "hits": did.hits, "misses": did.misses,
         "outside": table.OUTSIDE.get(name, 0), "kept": did.kept, "stale": did.stale,

@@ -30,12 +30,12 @@ READS = "ir/reads.py"
 GROUP = "loops/group.py"
 LOWER = "loops/lower.py"
 MEMORY = "loops/memory.py"
-ENTRY = "capture/entry.py"
-LOOKED = "capture/looked.py"
-TRACE = "capture/trace.py"
-RECORDER = "capture/recorder.py"
-BACKWARD = "capture/backward.py"
-MAKING = "capture/making.py"
+ENTRY = "capture/cache/entry.py"
+LOOKED = "capture/guards/tensor_reads.py"
+TRACE = "capture/trace/capture.py"
+RECORDER = "capture/trace/recorder.py"
+BACKWARD = "capture/aot/backward.py"
+MAKING = "capture/cache/build.py"
 PROGRAM = "backends/cpu/loops/program.py"
 LAYOUT = "backends/cpu/loops/layout.py"
 PASSES = "backends/cpu/loops/passes.py"
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("freed room is given twice", MEMORY,
            "            self._free.remove((at, room))\n", "            pass\n"),
     # capture and guards
-    Mutant("a capture for all sizes looks at nothing else", "capture/families.py",
+    Mutant("a capture for all sizes looks at nothing else", "capture/symbolic/families.py",
            "if not found or self.guards.failure(leaves, shape, sizes=False) is not None:", "if not found:"),
     Mutant("numbers are not guarded", ENTRY,
            "if x is not value and not _equal(x, value):", "if type(x) is not type(value):"),

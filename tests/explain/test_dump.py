@@ -10,7 +10,7 @@ import pytest
 
 import lucerne as torch
 from lucerne.base.config import config
-from lucerne.capture import dump
+from lucerne.capture.report import dump
 from lucerne.ir.text import parse
 from tests.explain.scenes import norms
 from tests.explain.test_page import Checker

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.replay import replay
+from lucerne.capture.report.replay import replay
 from lucerne.loops import group
 from lucerne.loops.group import Grouping
 from lucerne.loops.notes import NO_KERNEL, Notes, neighbours

@@ -8,7 +8,7 @@ import pytest
 
 import lucerne as torch
 from lucerne.base.where import Origin, describe, naming_modules, user_place
-from lucerne.capture.replay import replay
+from lucerne.capture.report.replay import replay
 from lucerne.ir.graph import Graph
 from lucerne.transforms import cse
 from tests.explain.scenes import Block, Training, batch, line_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import lucerne as torch
-from lucerne.capture.replay import replay
+from lucerne.capture.report.replay import replay
 from lucerne.explain.memory import memory_of
 from lucerne.ir.lifetimes import most_in_use
 from tests.explain.scenes import Training, batch

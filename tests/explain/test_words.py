@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 import lucerne as torch
-from lucerne.capture import words
-from lucerne.capture.tree import flatten
+from lucerne.capture.guards import describe
+from lucerne.capture.trace.pytree import flatten
 
 Pair = namedtuple("Pair", "left right")
 
@@ -55,7 +55,7 @@ NAMES = [
 )
 def test_names(fn: Any, args: Any, kwargs: Any, names: list[str]) -> None:
     leaves: list[Any] = []
-    assert words.leaf_names(fn, flatten((args, kwargs), leaves)) == names
+    assert describe.leaf_names(fn, flatten((args, kwargs), leaves)) == names
     assert len(leaves) == len(names)
 
 
@@ -89,7 +89,7 @@ def _marked(tree: Any) -> Any:
 @given(trees)
 def test_a_name_leads_to_its_leaf(tree: Any) -> None:
     leaves: list[Any] = []
-    names = words.leaf_names(plain, flatten(((tree,), {}), leaves))
+    names = describe.leaf_names(plain, flatten(((tree,), {}), leaves))
     assert len(set(names)) == len(names) == len(leaves)
     for name, leaf in zip(names, leaves, strict=True):
         assert eval(name, {"x": tree}) is leaf
@@ -108,7 +108,7 @@ SHAPES = [
 )
 def test_other_shapes(before: Any, now: Any, told: str) -> None:
     shapes = [flatten(x, []) for x in (before, now)]
-    assert told in words.other_shape(plain, *shapes)
+    assert told in describe.other_shape(plain, *shapes)
 
 
 RECOMPILES = [
@@ -141,7 +141,7 @@ def test_guards() -> None:
     layer = torch.nn.Linear(3, 3)
     compiled = torch.compile(lambda x, times: layer(x) * times)
     compiled(torch.ones(2, 3), 4)
-    found = words.guards_in_words(compiled.fn, compiled.entries[0].guards)
+    found = describe.guards_in_words(compiled.fn, compiled.entries[0].guards)
     assert "x is float32[2, 3] on cpu" in found
     assert "times is 4" in found
     assert any("1 modules are built as they were, with the same 2 tensors" in g for g in found)
@@ -151,12 +151,12 @@ def test_guards_tell_what_is_not_compared() -> None:
     state = {"scale": 2.0, "seen": 0, "names": ["a"]}
     compiled = torch.compile(lambda x: x * state["scale"])
     compiled(torch.ones(2))
-    found = words.guards_in_words(compiled.fn, compiled.entries[0].guards)
+    found = describe.guards_in_words(compiled.fn, compiled.entries[0].guards)
     assert "state['scale'] is 2.0" in found
     assert "never read, so it may change: state['seen'], state['names']" in found[-1]
     compiled = torch.compile(lambda x: torch.vmap(lambda y: y * state["scale"])(x))
     compiled(torch.ones(2))
-    found = words.guards_in_words(compiled.fn, compiled.entries[0].guards)
+    found = describe.guards_in_words(compiled.fn, compiled.entries[0].guards)
     assert found[-1].startswith("all that the function can reach is as it was (")
 
 
@@ -168,4 +168,4 @@ def test_conditions_from_reasons() -> None:
         "x is no Tensor": "",
         "a value in use is another object": "",
     }
-    assert {r: words._as_condition(r) for r in told} == told
+    assert {r: describe._as_condition(r) for r in told} == told

@@ -13,12 +13,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import lucerne
-from lucerne.capture.backward import Joint
+from lucerne.capture.aot.backward import Joint
+from lucerne.capture.breaks.resume import Glue, Segmented
 from lucerne.capture.compiled import Compiled
-from lucerne.capture.fake import CaptureError
 from lucerne.capture.lazy.programs import Programs
-from lucerne.capture.segments import Glue, Segmented
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.ir import index_maps
 
 PACKAGE = str(Path(lucerne.__file__).parent) + "/"
@@ -39,17 +39,17 @@ MAKERS: tuple[CodeType, ...] = tuple(
 is a program, not the compiler."""
 PUTS_BACK = {
     "capture/faults.py": "",
-    "capture/trace.py": "restore",
-    "capture/slots.py": "put_back",
-    "capture/fake.py": "expose is_fake",
-    "capture/tracing.py": "end",
-    "capture/heap.py": "end undo",
-    "capture/effects.py": "undo",
-    "capture/wrappers.py": "restore",
+    "capture/trace/capture.py": "restore",
+    "capture/effects/stores.py": "put_back",
+    "capture/trace/fake.py": "expose is_fake",
+    "capture/trace/partial_graph.py": "end",
+    "capture/effects/objects.py": "end undo",
+    "capture/effects/journal.py": "undo",
+    "capture/trace/subclasses.py": "restore",
     "capture/shadow/state.py": "put_back",
-    "capture/decisions.py": "restore",
-    "capture/recorder.py": "changed_histories",
-    "capture/words.py": "",
+    "capture/breaks/call_policy.py": "restore",
+    "capture/trace/recorder.py": "changed_histories",
+    "capture/guards/describe.py": "",
 }
 """Not planted in, by file (empty: all of it): what puts the state back or tells of the error. It is
 the net under the rope."""

@@ -11,8 +11,8 @@ import pytest
 
 import lucerne as torch
 from lucerne.capture.compiled import Compiled
-from lucerne.capture.fake import CaptureError
 from lucerne.capture.ledger import CompileBudgetError
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.pipeline import PASSES
 from tests.faults.check import checked, name_of, points
 from tests.faults.planting import ERRORS, entered, is_point, planted
@@ -45,25 +45,25 @@ def test_every_pass(name: str) -> None:
 
 
 STAGES = {
-    "reach": "lucerne.capture.reach:Reach.__init__",
+    "reach": "lucerne.capture.guards.reachable:Reach.__init__",
     "bytecode": "lucerne.capture.bytecode.handlers_operators:binary_op",
-    "recorder": "lucerne.capture.recorder:Recorder.run",
-    "narrow": "lucerne.capture.narrow:narrow",
-    "guards": "lucerne.capture.entry:Guards.__init__",
+    "recorder": "lucerne.capture.trace.recorder:Recorder.run",
+    "narrow": "lucerne.capture.guards.prune:narrow",
+    "guards": "lucerne.capture.cache.entry:Guards.__init__",
     "functionalize": "lucerne.transforms.functionalize:functionalize",
     "count_draws": "lucerne.transforms.random:count_draws",
     "partition": "lucerne.transforms.partition:split",
     "grouping": "lucerne.loops.group:Grouping.__init__",
     "lowering": "lucerne.loops.lower:Lowering.program",
     "assembly": "lucerne.loops.run:make_runner",
-    "entry": "lucerne.capture.entry:Entry.__init__",
+    "entry": "lucerne.capture.cache.entry:Entry.__init__",
     "ledger": "lucerne.capture.ledger:note",
-    "joint": "lucerne.capture.making:Building._backward",
+    "joint": "lucerne.capture.cache.build:Building._backward",
 }
 BETWEEN_PARTS = {
-    "a call": "lucerne.capture.segments:Glue._decided",
-    "a branch": "lucerne.capture.segments:Glue._tell",
-    "finding a part": "lucerne.capture.segments:Segmented._found_anew",
+    "a call": "lucerne.capture.breaks.resume:Glue._decided",
+    "a branch": "lucerne.capture.breaks.resume:Glue._tell",
+    "finding a part": "lucerne.capture.breaks.resume:Segmented._found_anew",
 }
 
 

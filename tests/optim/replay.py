@@ -7,7 +7,7 @@ from typing import Any
 
 import lucerne as lu
 from lucerne.base.numbers import GivenFloat, Use, watching
-from lucerne.capture.recorder import Recorder
+from lucerne.capture.trace.recorder import Recorder
 from lucerne.ir import dispatch
 from lucerne.ir.graph import map_values
 from lucerne.tensor.into import write

@@ -50,7 +50,7 @@ RIGHT: dict[str, set[str]] = {
     bugs.TRACE: {"capture", "guards"},
     bugs.RECORDER: {"capture", "guards"},
     bugs.MAKING: {"partition", "results"},
-    "capture/families.py": {"guards"},
+    "capture/symbolic/families.py": {"guards"},
     bugs.BLOCKS: {"assembly"},
     ABSENT: {"results", "partition"},
 }

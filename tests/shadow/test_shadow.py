@@ -12,7 +12,7 @@ import pytest
 import lucerne as torch
 from lucerne import pipeline
 from lucerne.base import dtype as dt
-from lucerne.capture.entry import Entry, Guards
+from lucerne.capture.cache.entry import Entry, Guards
 from lucerne.capture.shadow.eagerly import Composites
 from lucerne.capture.shadow.nearness import Rule
 from lucerne.capture.shadow.replay import is_settled

@@ -17,7 +17,7 @@ MADE_ANEW = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Bar
 ELSEWHERE = {
     "base/forks.py": "the registry itself",
     "backends/cpu/limits.py": "lives as long as one measurement",
-    "capture/stored/world.py": "asks for the type of a lock",
+    "capture/cache/disk/key.py": "asks for the type of a lock",
 }
 
 

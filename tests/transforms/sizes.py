@@ -8,9 +8,9 @@ from typing import Any
 from lucerne.backends.cpu.rules.table import RULES
 from lucerne.base import dtype as dt
 from lucerne.base.device import device
-from lucerne.capture.dynamic import SizedRecorder, Symbols
-from lucerne.capture.fake import fake_tensor
-from lucerne.capture.recorder import Recorder
+from lucerne.capture.symbolic.shapes import SizedRecorder, Symbols
+from lucerne.capture.trace.fake import fake_tensor
+from lucerne.capture.trace.recorder import Recorder
 from lucerne.ir.graph import Graph
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op

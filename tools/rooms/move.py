@@ -128,15 +128,12 @@ class Rewrite:
         return found | set(self.renamed.values())
 
     def _is_bound_again(self, name: str) -> bool:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Name) and node.id == name:
-                if not isinstance(node.ctx, ast.Load):
-                    return True
-            elif isinstance(node, ast.arg) and node.arg == name:
-                return True
-            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
-                return True
-        return False
+        return any(
+            (isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load))
+            or (isinstance(n, ast.arg) and n.arg == name)
+            or (isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == name)
+            for n in ast.walk(self.tree)
+        )
 
     def _import(self, node: ast.Import) -> None:
         if any(a.name in self.names for a in node.names):

@@ -19,10 +19,10 @@ from lucerne.base import dtype as dt
 from lucerne.base.config import config
 from lucerne.base.numbers import GivenFloat
 from lucerne.base.where import user_place
-from lucerne.capture.fake import CaptureError, is_fake
 from lucerne.capture.lazy import cuts
 from lucerne.capture.lazy.programs import Programs, Ref, static_key, tensor_inputs
-from lucerne.capture.recorder import cover_of, fills_memory
+from lucerne.capture.trace.fake import CaptureError, is_fake
+from lucerne.capture.trace.recorder import cover_of, fills_memory
 from lucerne.ir import dispatch, mistakes
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import InPlace, Interpreter, unseen

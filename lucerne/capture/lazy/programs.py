@@ -11,9 +11,9 @@ from typing import Any
 from lucerne import backends
 from lucerne.base.config import config
 from lucerne.capture import faults, ledger
-from lucerne.capture.fake import CaptureError
 from lucerne.capture.lazy.cuts import REPORT
-from lucerne.capture.whole import Composites
+from lucerne.capture.trace.composites import Composites
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages

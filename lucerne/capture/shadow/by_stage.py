@@ -33,7 +33,7 @@ from lucerne.capture.shadow.report import (
 from lucerne.capture.shadow.reproduce import small_case
 from lucerne.capture.shadow.stages import PARTITION, Part
 from lucerne.capture.shadow.walk import Fault, Walk
-from lucerne.capture.sources import TANGENT
+from lucerne.capture.trace.input_sources import TANGENT
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.base import new_tensor

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne.capture.captured import Outcome
-from lucerne.capture.entry import Entry, tensor_of
+from lucerne.capture.cache.entry import Entry, tensor_of
 from lucerne.capture.shadow.graphs import (
     alike,
     maker,
@@ -25,7 +24,8 @@ from lucerne.capture.shadow.report import (
 )
 from lucerne.capture.shadow.stages import Rebuilt, rebuilt
 from lucerne.capture.shadow.state import Surroundings
-from lucerne.capture.sources import (
+from lucerne.capture.trace.captured import Outcome
+from lucerne.capture.trace.input_sources import (
     ARGUMENT,
     CONSTANT,
     COVER,

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucerne.capture.shadow.nearness import Array, Difference, Rule, Spread
 from lucerne.capture.shadow.state import Surroundings
-from lucerne.capture.tree import flatten
+from lucerne.capture.trace.pytree import flatten
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.interop import bits

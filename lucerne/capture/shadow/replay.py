@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import dtype as dt
-from lucerne.capture.fake import fake_tensor
 from lucerne.capture.shadow.nearness import EPSILON, Array, wide
+from lucerne.capture.trace.fake import fake_tensor
 from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value, map_values

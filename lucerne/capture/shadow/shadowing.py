@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from lucerne.base import notices
-from lucerne.capture.captured import Outcome
-from lucerne.capture.entry import Entry, tensor_of
+from lucerne.capture.cache.entry import Entry, tensor_of
+from lucerne.capture.guards.reachable import Reach
 from lucerne.capture.options import ACTIONS
-from lucerne.capture.reach import Reach
 from lucerne.capture.shadow.blame import Bisection
 from lucerne.capture.shadow.eagerly import Counted
 from lucerne.capture.shadow.evidence import Case
@@ -20,8 +19,9 @@ from lucerne.capture.shadow.nearness import Difference
 from lucerne.capture.shadow.observe import Observation, differences, facts, named_tensors, observed
 from lucerne.capture.shadow.report import Finding
 from lucerne.capture.shadow.state import Surroundings
-from lucerne.capture.trace import Capture
-from lucerne.capture.tree import flatten
+from lucerne.capture.trace.capture import Capture
+from lucerne.capture.trace.captured import Outcome
+from lucerne.capture.trace.pytree import flatten
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor.autograd.api import grad as gradients_of
 from lucerne.tensor.autograd.modes import enable_grad

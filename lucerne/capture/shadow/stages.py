@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne import backends
-from lucerne.capture.captured import Captured
-from lucerne.capture.halves import Halves, constants_of, halves_of
-from lucerne.capture.replay import setting_of
-from lucerne.capture.sources import KEY, TANGENT, Source
+from lucerne.capture.aot.split import Halves, constants_of, halves_of
+from lucerne.capture.report.replay import setting_of
+from lucerne.capture.trace.captured import Captured
+from lucerne.capture.trace.input_sources import KEY, TANGENT, Source
 from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
 from lucerne.loops.lower import Lowering

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.capture.reach import Reach
-from lucerne.capture.slots import Table, put_back
+from lucerne.capture.effects.stores import Table, put_back
+from lucerne.capture.guards.reachable import Reach
 from lucerne.ir.graph import Graph
 from lucerne.tensor.autograd.state import state_of
 from lucerne.tensor.base import TensorBase

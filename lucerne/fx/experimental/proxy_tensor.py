@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne.base.refusals import only
-from lucerne.capture.decompositions import Decompositions, warn_of_strangers
+from lucerne.capture.trace.decompositions import Decompositions, warn_of_strangers
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.one_ir import Traced, from_ir

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.capture.fake import CaptureError
+from lucerne.capture.trace.fake import CaptureError
 
 torch = pytest.importorskip("torch")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.capture import lean
+from lucerne.capture.aot import pruned_backward
 from lucerne.transforms import absent
 
 
@@ -146,7 +146,7 @@ def test_each_pass_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(given)
         return absent.without(*given)
 
-    monkeypatch.setattr(lean, "without", counted)
+    monkeypatch.setattr(pruned_backward, "without", counted)
     compiled = lucerne.compile(lambda x, w: _heads(x, w))
     for which in ((1,), (1,), (0, 1, 2), (1,), (0,)):
         _gradients(compiled, which)

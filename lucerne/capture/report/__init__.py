@@ -1,0 +1,1 @@
+"""What was compiled, to look at: dumps of every stage, and pages."""

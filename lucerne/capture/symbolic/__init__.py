@@ -1,0 +1,1 @@
+"""Symbolic shapes and numbers: what changes from call to call without another capture."""
