@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.loops.index_walk import Dim, plan_walk
+from lucerne.backends.cpu.index.walk import Dim, plan_walk
 from lucerne.backends.cpu.runtime import pool
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_

@@ -10,10 +10,10 @@ import pytest
 import lucerne as torch
 from lucerne import backends
 from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.loops.fuse import fused_kernel
-from lucerne.backends.cpu.loops.layout import Layout
-from lucerne.backends.cpu.loops.passes import Schedule
-from lucerne.backends.cpu.loops.program import Program
+from lucerne.backends.cpu.fused.fuse import fused_kernel
+from lucerne.backends.cpu.fused.layout import Layout
+from lucerne.backends.cpu.fused.passes import Schedule
+from lucerne.backends.cpu.fused.program import Program
 from lucerne.backends.cpu.runtime import pool
 from lucerne.base import dtype as dt
 from lucerne.ir import op as op_

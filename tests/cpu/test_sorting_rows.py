@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.loops.sort_long import LONG
-from lucerne.backends.cpu.loops.sort_rows import INSERTED
-from lucerne.backends.cpu.loops.sort_top import FEW
 from lucerne.backends.cpu.runtime import pool
+from lucerne.backends.cpu.sort.long import LONG
+from lucerne.backends.cpu.sort.rows import INSERTED
+from lucerne.backends.cpu.sort.top import FEW
 from lucerne.base import dtype as dt
 from tests.cpu.calls import LAYOUTS, Array, check, guest, numbers, outcome
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lucerne
 from lucerne import backends
-from lucerne.backends.cpu.fourier import plan
+from lucerne.backends.cpu.fft import plan
 from lucerne.base import dtype as dt
 from lucerne.ir import op as ops
 from lucerne.ir.graph import one_op_graph

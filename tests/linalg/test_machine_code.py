@@ -10,7 +10,7 @@ import pytest
 
 import lucerne
 from lucerne import backends
-from lucerne.backends.cpu.matrix import lapack
+from lucerne.backends.cpu.linalg import lapack
 from lucerne.base import dtype as dt
 from lucerne.ir import op as ops
 from lucerne.ir.graph import one_op_graph

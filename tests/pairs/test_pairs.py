@@ -14,7 +14,7 @@ import pytest
 import lucerne as torch
 from lucerne import backends
 from lucerne.backends.cpu.conv import after, gather
-from lucerne.backends.cpu.loops import program
+from lucerne.backends.cpu.fused import program
 from lucerne.backends.cpu.runtime import code, disk
 from lucerne.base.config import config
 from lucerne.base.folder import Cache

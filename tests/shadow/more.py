@@ -6,9 +6,9 @@ from __future__ import annotations
 from tests.compiler.planted import ARITHMETIC, MOVES, Mutant
 
 VIEWS = "transforms/rules/views.py"
-OPTIMIZERS = "backends/cpu/loops/optimizers.py"
-NORM = "backends/cpu/loops/norm.py"
-SCAN = "backends/cpu/loops/scan.py"
+OPTIMIZERS = "backends/cpu/elementwise/optimizers.py"
+NORM = "backends/cpu/rowwise/layer_norm.py"
+SCAN = "backends/cpu/rowwise/scan.py"
 ABSENT = "transforms/absent.py"
 
 MORE: tuple[Mutant, ...] = (

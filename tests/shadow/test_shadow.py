@@ -339,8 +339,8 @@ def test_planted_bugs_are_graded_strictly() -> None:
     assert not _row("fold", "transforms/cse.py").is_named
     assert not _row("silent", "transforms/cse.py").is_found
     assert not _row("crash", "transforms/cse.py").is_found
-    assert _row("kernel", "backends/cpu/loops/unit.py").is_named
-    assert not _row("kernel", "backends/cpu/loops/unit.py", "").is_named
+    assert _row("kernel", "backends/cpu/fused/unit.py").is_named
+    assert not _row("kernel", "backends/cpu/fused/unit.py", "").is_named
     assert refused("raised KeyError in the stage 'memory plan': 0") == "memory plan"
     told = score([_row("cse", "transforms/cse.py"), _row("crash", "transforms/cse.py")])
     assert "of the other 2, 1 found (50 %), 1 with the right stage" in told

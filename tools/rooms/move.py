@@ -209,7 +209,7 @@ def main() -> int:
         new = Rewrite(text, names).result() if path.suffix == ".py" else in_text(text, names)
         if new != text:
             path.write_text(new, encoding="utf-8")
-    for old, new in names.items():
+    for old, new in sorted(names.items(), key=lambda pair: pair[0] not in PACKAGES):
         target = path_of(new)
         for folder in target.relative_to(ROOT).parents:
             room = ROOT / folder / "__init__.py"

@@ -9,8 +9,8 @@ import numpy as np
 
 from lucerne import backends
 from lucerne.backends.api import CONTRACT_VERSION, Buffer, Executable, Runner
-from lucerne.backends.cpu.eager import native
-from lucerne.backends.cpu.loops.cheap import CHEAP
+from lucerne.backends.cpu.elementwise.cheap import CHEAP
+from lucerne.backends.cpu.native import native
 from lucerne.backends.cpu.rules import fused
 from lucerne.backends.cpu.rules.casts import READ_NARROW, is_rounding, is_widening
 from lucerne.backends.cpu.rules.table import RULES, load

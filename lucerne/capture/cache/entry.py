@@ -290,7 +290,7 @@ class Entry:
         self.calls = 0
         self.joint: Any = None
         self.again: Any = None
-        """How to call once more, uncompiled (`second_derivatives.Again`); None: it is part of one."""
+        """Calls once more, uncompiled (`second_derivatives.Again`); None: it is part of one."""
         self.written = written
         self.stages = stages
         self.launch: Any = getattr(runner, "launch", None)

@@ -16,7 +16,7 @@ from lucerne.backends.cpu.conv.problem import Array
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne.backends.cpu.emit.types import I64, PTR
-from lucerne.backends.cpu.loops.elements import Elements
+from lucerne.backends.cpu.fused.elements import Elements
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.base import dtype as dt

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lucerne.backends.cpu.emit.types import BF16
+from lucerne.backends.cpu.fused.account import Account
+from lucerne.backends.cpu.fused.layout import is_heavy
+from lucerne.backends.cpu.fused.program import Axis, Expr, Load, Memory, Point, Program, Result
 from lucerne.backends.cpu.gemm.amx import amx_takes
 from lucerne.backends.cpu.gemm.amx_pack import NARROW, Wide
 from lucerne.backends.cpu.gemm.choose import choose, duration
@@ -18,9 +21,6 @@ from lucerne.backends.cpu.gemm.prepack import planned_for_packed, suits_packed
 from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne.backends.cpu.gemm.split import suits_split
 from lucerne.backends.cpu.gemm.tail import STILL, UNIT, Operand, Tail
-from lucerne.backends.cpu.loops.account import Account
-from lucerne.backends.cpu.loops.layout import is_heavy
-from lucerne.backends.cpu.loops.program import Axis, Expr, Load, Memory, Point, Program, Result
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.rules.casts import is_rounding
 from lucerne.backends.cpu.runtime.code import Code

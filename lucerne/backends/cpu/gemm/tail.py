@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne.backends.cpu.elementwise.apply import apply_point, rounded_to
 from lucerne.backends.cpu.emit.builder import Function, Value
 from lucerne.backends.cpu.emit.types import F64, I64, PTR
+from lucerne.backends.cpu.fused.layout import is_heavy
+from lucerne.backends.cpu.fused.passes import describe
+from lucerne.backends.cpu.fused.program import Convert, Expr, Load, Number, Point, Program
 from lucerne.backends.cpu.gemm.epilogue import Ahead, Epilogue, Tile
 from lucerne.backends.cpu.gemm.kinds import Kind
-from lucerne.backends.cpu.loops.apply import apply_point, rounded_to
-from lucerne.backends.cpu.loops.layout import is_heavy
-from lucerne.backends.cpu.loops.passes import describe
-from lucerne.backends.cpu.loops.program import Convert, Expr, Load, Number, Point, Program
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import NotTaken, Num
 from lucerne.backends.cpu.math.storage import STORED

@@ -5,11 +5,13 @@ each 32 rows of the gradient, which are then still near, on the core that comput
 by tile, while the tile unit multiplies the next one, it was slower: pieces of 128 bytes from four
 arrays come at half the speed of long rows. Behind bfloat16 products it does not pay.)
 
-The values are those of the product's kernel followed by Adam's (`loops/optimizers.py`), bit by bit.
+The values are those of the product's kernel followed by Adam's
+(`elementwise/optimizers.py`), bit by bit.
 """
 
 from __future__ import annotations
 
+from lucerne.backends.cpu.elementwise.optimizers import adam_factors, adam_values, tiny_as_zero
 from lucerne.backends.cpu.emit.builder import Function, Module, Value
 from lucerne.backends.cpu.emit.types import F32, F64, I64, PTR, VOID
 from lucerne.backends.cpu.gemm.amx import parts_take, turned_takes
@@ -21,7 +23,6 @@ from lucerne.backends.cpu.gemm.fuse import PRODUCTS, FusedGraph
 from lucerne.backends.cpu.gemm.kinds import masked, store_masked
 from lucerne.backends.cpu.gemm.shape import describe
 from lucerne.backends.cpu.gemm.split import suits_split
-from lucerne.backends.cpu.loops.optimizers import adam_factors, adam_values, tiny_as_zero
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

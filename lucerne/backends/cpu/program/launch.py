@@ -5,9 +5,10 @@ It belongs to the module of the eager fast path, whose functions on tensors it u
 
 from __future__ import annotations
 
-from lucerne.backends.cpu.eager.keys import any_of, is_known
-from lucerne.backends.cpu.eager.layout import TUPLE_ITEMS, VAR_SIZE, Memory, Storage, Tensor
-from lucerne.backends.cpu.eager.objects import (
+from lucerne.backends.cpu.emit.builder import F64, I1, I8, I64, PTR, VOID, Function, Module, Value
+from lucerne.backends.cpu.native.keys import any_of, is_known
+from lucerne.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Memory, Storage, Tensor
+from lucerne.backends.cpu.native.objects import (
     call_python,
     drop,
     field,
@@ -17,8 +18,7 @@ from lucerne.backends.cpu.eager.objects import (
     take,
     type_of,
 )
-from lucerne.backends.cpu.eager.plans import LETTERS
-from lucerne.backends.cpu.emit.builder import F64, I1, I8, I64, PTR, VOID, Function, Module, Value
+from lucerne.backends.cpu.native.plans import LETTERS
 from lucerne.backends.cpu.program import state as S
 from lucerne.backends.cpu.program.state import set_word, word
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from lucerne.backends.api import Executable, TensorState
-from lucerne.backends.cpu.eager.plans import LETTERS, RELEASE_ABOVE_NS
+from lucerne.backends.cpu.native.plans import LETTERS, RELEASE_ABOVE_NS
 from lucerne.backends.cpu.program import state as S
 from lucerne.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
 from lucerne.backends.cpu.program.host import HostStep

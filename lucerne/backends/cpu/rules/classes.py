@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.classes import HEADER, Kind, write_classes
+from lucerne.backends.cpu.rowwise.cross_entropy import HEADER, Kind, write_classes
 from lucerne.backends.cpu.rules.casts import is_rounding, is_widening
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled

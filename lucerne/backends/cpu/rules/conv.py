@@ -16,7 +16,7 @@ from lucerne.backends.cpu.conv.select import (
     tailed_problem,
     weight_kernel,
 )
-from lucerne.backends.cpu.loops.elements import Elements, inputs_of
+from lucerne.backends.cpu.fused.elements import Elements, inputs_of
 from lucerne.backends.cpu.math.number import NotTaken
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.kernel import Kernel

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.cpu.emit.builder import F64, I32, I64, Function, Module, Value
-from lucerne.backends.cpu.matrix.big import provide, read_info, space_asked_for
-from lucerne.backends.cpu.matrix.element import Element
-from lucerne.backends.cpu.matrix.factors import Factors
-from lucerne.backends.cpu.matrix.frame import Batch, Form, One
-from lucerne.backends.cpu.matrix.places import Place, is_taken, place_of
+from lucerne.backends.cpu.linalg.big import provide, read_info, space_asked_for
+from lucerne.backends.cpu.linalg.element import Element
+from lucerne.backends.cpu.linalg.factors import Factors
+from lucerne.backends.cpu.linalg.frame import Batch, Form, One
+from lucerne.backends.cpu.linalg.places import Place, is_taken, place_of
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt

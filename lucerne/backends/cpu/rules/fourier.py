@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
-from lucerne.backends.cpu.fourier import passes as ps
-from lucerne.backends.cpu.fourier.plan import chirp_of, halves_of, table_of, turns_of
-from lucerne.backends.cpu.fourier.stages import UNIT
+from lucerne.backends.cpu.fft import passes as ps
+from lucerne.backends.cpu.fft.plan import chirp_of, halves_of, table_of, turns_of
+from lucerne.backends.cpu.fft.stages import UNIT
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

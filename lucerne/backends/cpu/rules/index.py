@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
-from lucerne.backends.cpu.loops.index_move import (
+from lucerne.backends.cpu.index.move import (
     READ,
     WRITE,
     Form,
@@ -20,8 +20,8 @@ from lucerne.backends.cpu.loops.index_move import (
     form_of,
     write_failure,
 )
-from lucerne.backends.cpu.loops.index_nonzero import RESULT, TOTAL, Nonzero, NonzeroCode
-from lucerne.backends.cpu.loops.index_walk import GRAIN, Dim, Walk, plan_walk
+from lucerne.backends.cpu.index.nonzero import RESULT, TOTAL, Nonzero, NonzeroCode
+from lucerne.backends.cpu.index.walk import GRAIN, Dim, Walk, plan_walk
 from lucerne.backends.cpu.math.storage import STORED
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.batch import Job, batch_kernel
-from lucerne.backends.cpu.loops.copying import move_over
-from lucerne.backends.cpu.loops.plan import no_work
+from lucerne.backends.cpu.elementwise.batch import Job, batch_kernel
+from lucerne.backends.cpu.elementwise.copying import move_over
+from lucerne.backends.cpu.elementwise.plan import no_work
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir.graph import Node
 from lucerne.ir.meta import TensorMeta

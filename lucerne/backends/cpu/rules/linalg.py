@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from lucerne.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
-from lucerne.backends.cpu.matrix.big import INVERSE_BLOCK, Big, provide
-from lucerne.backends.cpu.matrix.element import Element
-from lucerne.backends.cpu.matrix.frame import Batch, Form, One, batch_step
-from lucerne.backends.cpu.matrix.places import column_place, is_taken, place_of
-from lucerne.backends.cpu.matrix.small import Small
+from lucerne.backends.cpu.linalg.big import INVERSE_BLOCK, Big, provide
+from lucerne.backends.cpu.linalg.element import Element
+from lucerne.backends.cpu.linalg.frame import Batch, Form, One, batch_step
+from lucerne.backends.cpu.linalg.places import column_place, is_taken, place_of
+from lucerne.backends.cpu.linalg.small import Small
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.base import dtype as dt

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.backends.cpu.loops.batch import Job, batch_kernel
-from lucerne.backends.cpu.loops.copying import (
+from lucerne.backends.cpu.elementwise.batch import Job, batch_kernel
+from lucerne.backends.cpu.elementwise.copying import (
     cast_recipe,
     count_recipe,
     fill_recipe,
     move_over,
     number_letter,
 )
-from lucerne.backends.cpu.loops.plan import loop_kernel, no_work, space_kernel
-from lucerne.backends.cpu.loops.space import broadcast_strides, iteration_space
+from lucerne.backends.cpu.elementwise.plan import loop_kernel, no_work, space_kernel
+from lucerne.backends.cpu.elementwise.space import broadcast_strides, iteration_space
 from lucerne.backends.cpu.machine import NotTaken
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir.graph import Node

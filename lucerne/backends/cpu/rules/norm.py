@@ -7,10 +7,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.backends.cpu.loops import channels as channels_
-from lucerne.backends.cpu.loops.elements import Elements, inputs_of
-from lucerne.backends.cpu.loops.norm import Kind, lanes_of, write_norm_backward
+from lucerne.backends.cpu.fused.elements import Elements, inputs_of
 from lucerne.backends.cpu.math.number import NotTaken
+from lucerne.backends.cpu.rowwise import batch_norm as channels_
+from lucerne.backends.cpu.rowwise.layer_norm import Kind, lanes_of, write_norm_backward
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

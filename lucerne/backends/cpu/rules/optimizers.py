@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.optimizers import Kind, write_count, write_step
+from lucerne.backends.cpu.elementwise.optimizers import Kind, write_count, write_step
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.pointwise import pointwise_kernel
+from lucerne.backends.cpu.elementwise.pointwise import pointwise_kernel
 from lucerne.backends.cpu.machine import NotTaken
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir import op as op_

@@ -7,12 +7,12 @@ from dataclasses import astuple
 from math import prod
 from typing import Any
 
-from lucerne.backends.cpu.loops.pool_avg import AvgForm, AvgPool, Window, table_words
-from lucerne.backends.cpu.loops.pool_frame import CHANNELS, COLUMNS, Geometry, frame_words
-from lucerne.backends.cpu.loops.pool_max import MaxForm, MaxPool
-from lucerne.backends.cpu.loops.pool_resample import Resample, ResampleForm
-from lucerne.backends.cpu.loops.pool_resample import table_words as resample_words
 from lucerne.backends.cpu.math.storage import STORED
+from lucerne.backends.cpu.pool.avg_pool import AvgForm, AvgPool, Window, table_words
+from lucerne.backends.cpu.pool.frame import CHANNELS, COLUMNS, Geometry, frame_words
+from lucerne.backends.cpu.pool.max_pool import MaxForm, MaxPool
+from lucerne.backends.cpu.pool.resample import Resample, ResampleForm
+from lucerne.backends.cpu.pool.resample import table_words as resample_words
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

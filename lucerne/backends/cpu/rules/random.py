@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
-from lucerne.backends.cpu.loops import random_fill as rf
-from lucerne.backends.cpu.loops.fuse import fused_kernel
-from lucerne.backends.cpu.loops.random_fill import Fill, FillCode
+from lucerne.backends.cpu.fused.fuse import fused_kernel
+from lucerne.backends.cpu.random import fill as rf
+from lucerne.backends.cpu.random.fill import Fill, FillCode
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import address_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.fuse import fused_kernel, walk
+from lucerne.backends.cpu.fused.fuse import fused_kernel, walk
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.ir.graph import Graph, Node, Value
 

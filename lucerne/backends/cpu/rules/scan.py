@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.backends.cpu.loops.scan import ScanPlan, write_scan
+from lucerne.backends.cpu.rowwise.scan import ScanPlan, write_scan
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

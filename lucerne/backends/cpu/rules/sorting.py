@@ -7,18 +7,18 @@ from dataclasses import astuple
 from typing import Any
 
 from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Module
-from lucerne.backends.cpu.loops.index_rows import RowCode
-from lucerne.backends.cpu.loops.index_search import Search, SearchCode
-from lucerne.backends.cpu.loops.index_walk import Dim, plan_rows, plan_walk
-from lucerne.backends.cpu.loops.sort_long import LONG, Long, SortLongCode, chunks_of
-from lucerne.backends.cpu.loops.sort_records import Records, sortable
-from lucerne.backends.cpu.loops.sort_rows import Rows, SortRowsCode
-from lucerne.backends.cpu.loops.sort_top import FEW, Top, TopCode
+from lucerne.backends.cpu.index.rows import RowCode
+from lucerne.backends.cpu.index.search import Search, SearchCode
+from lucerne.backends.cpu.index.walk import Dim, plan_rows, plan_walk
 from lucerne.backends.cpu.math.storage import STORED
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel
 from lucerne.backends.cpu.runtime.pool import MAX_THREADS
+from lucerne.backends.cpu.sort.long import LONG, Long, SortLongCode, chunks_of
+from lucerne.backends.cpu.sort.records import Records, sortable
+from lucerne.backends.cpu.sort.rows import Rows, SortRowsCode
+from lucerne.backends.cpu.sort.top import FEW, Top, TopCode
 from lucerne.base import dtype as dt
 from lucerne.ir.graph import Node
 from lucerne.ir.meta import TensorMeta

@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne.backends.cpu.emit.builder import I8, I32, I64, PTR, VOID, Function, Module, Value
 from lucerne.backends.cpu.emit.types import I16, Type
-from lucerne.backends.cpu.matrix.frame import batch_step
+from lucerne.backends.cpu.linalg.frame import batch_step
 from lucerne.backends.cpu.rules.table import rule
 from lucerne.backends.cpu.runtime.code import compiled
 from lucerne.backends.cpu.runtime.kernel import Kernel

@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne.backends.cpu.emit.builder import Value
 from lucerne.backends.cpu.emit.target import VECTOR_BYTES
-from lucerne.backends.cpu.loops.reduce import Monoid, monoid
+from lucerne.backends.cpu.fused.monoids import Monoid, monoid
 from lucerne.backends.cpu.machine import LlvmScalar
 from lucerne.backends.cpu.math.number import Num
 from lucerne.backends.cpu.tile.group import domain_of, reads

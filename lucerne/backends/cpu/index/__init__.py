@@ -1,0 +1,1 @@
+"""Kernels of indexing: gather, scatter, masks, searches. `walk` plans, `move` is the kernel."""

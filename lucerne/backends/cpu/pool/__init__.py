@@ -1,0 +1,1 @@
+"""Kernels over windows: means, maxima and interpolation."""
