@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from lucerne.tensor.autograd.modes import no_grad as _AutoDispatchBelowAutograd
-from lucerne.tensor.overrides import disable_all as DisableTorchFunction
-from lucerne.tensor.overrides import disable_overrides as DisableTorchFunctionSubclass
-from lucerne.tensor.overrides import disabled_torch_function as _disabled_torch_function_impl
+from lucerne.tensor.subclasses.torch_function import disable_all as DisableTorchFunction
+from lucerne.tensor.subclasses.torch_function import (
+    disable_overrides as DisableTorchFunctionSubclass,
+)
+from lucerne.tensor.subclasses.torch_function import (
+    disabled_torch_function as _disabled_torch_function_impl,
+)
 
 __all__ = [
     "DisableTorchFunction",

@@ -7,7 +7,7 @@ import inspect
 from lucerne import backends
 from lucerne.ir import op as op_
 from lucerne.ir.scalar import REQUIRED, Scalar
-from lucerne.tensor import load as load
+from lucerne.tensor import bootstrap as bootstrap
 
 _PRIMITIVE_KINDS = (op_.STRUCTURAL, op_.RANDOM, op_.REDUCTION)
 

@@ -7,7 +7,7 @@ from typing import Any as _Any
 
 from lucerne.base.errors import LinAlgError as LinAlgError
 from lucerne.ops.matmul import matmul as matmul
-from lucerne.tensor.load import fill as _fill
+from lucerne.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "linalg")
 

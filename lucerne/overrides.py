@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from lucerne.ir.export import public_names
-from lucerne.tensor import overrides as _overrides
 from lucerne.tensor.autograd.modes import enable_grad
-from lucerne.tensor.overrides import BaseFunctionMode as BaseTorchFunctionMode
-from lucerne.tensor.overrides import FunctionMode as TorchFunctionMode
-from lucerne.tensor.overrides import current_mode as _get_current_function_mode
+from lucerne.tensor.subclasses import torch_function as _overrides
+from lucerne.tensor.subclasses.torch_function import BaseFunctionMode as BaseTorchFunctionMode
+from lucerne.tensor.subclasses.torch_function import FunctionMode as TorchFunctionMode
+from lucerne.tensor.subclasses.torch_function import current_mode as _get_current_function_mode
 from lucerne.tensor.tensor import Tensor
 
 __all__ = [

@@ -24,8 +24,8 @@ from lucerne.io.options import safe_globals as safe_globals
 from lucerne.io.options import set_default_load_endianness as set_default_load_endianness
 from lucerne.io.options import set_default_mmap_options as set_default_mmap_options
 from lucerne.io.storages import STORAGE_DTYPES, default_place
-from lucerne.tensor.legacy import TENSOR_TYPES, TypedStorage
-from lucerne.tensor.untyped import UntypedStorage
+from lucerne.tensor.interop.typed_names import TENSOR_TYPES, TypedStorage
+from lucerne.tensor.interop.untyped import UntypedStorage
 
 mkdtemp = tempfile.mkdtemp
 

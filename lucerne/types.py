@@ -9,8 +9,8 @@ from typing import IO
 
 from lucerne.base.device import device
 from lucerne.base.shape import Size
-from lucerne.tensor.interop import UntypedStorage
-from lucerne.tensor.legacy import TypedStorage
+from lucerne.tensor.interop.outside import UntypedStorage
+from lucerne.tensor.interop.typed_names import TypedStorage
 from lucerne.tensor.random.generator import Generator as Generator
 from lucerne.tensor.tensor import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 from lucerne.base import notices
 from lucerne.ir.dispatch import call_back
 from lucerne.tensor import api as lu
-from lucerne.tensor import autocast as state
+from lucerne.tensor.eager import autocast as state
 
 _SUPPORTED = (lu.bfloat16, lu.float16)
 

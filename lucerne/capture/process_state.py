@@ -19,10 +19,10 @@ from lucerne.base.changes import note_change
 from lucerne.base.defaults import DefaultDevice
 from lucerne.base.device import entered
 from lucerne.ir import dispatch
-from lucerne.tensor.autocast import Thread
 from lucerne.tensor.autograd.node import anomaly
 from lucerne.tensor.autograd.saved import hooks
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.eager.autocast import Thread
+from lucerne.tensor.eager.specialize import Observation
 from lucerne.tensor.settings import _Flags, get_num_threads, set_num_threads
 
 _state = dispatch.state

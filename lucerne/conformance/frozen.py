@@ -25,7 +25,7 @@ from lucerne.base.layout import memory_format_by_name
 from lucerne.conformance.cases import TIERS, Case, leaves
 from lucerne.tensor.autograd.api import grad
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.convert import tensor
+from lucerne.tensor.interop.construct import tensor
 
 FORMAT = 1
 """Of the two files; raised when their meaning changes."""

@@ -25,7 +25,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.op import Op, Param
 from lucerne.ir.signature import MISSING
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.convert import tensor
+from lucerne.tensor.interop.construct import tensor
 
 DTYPES = (dt.float32, dt.float64, dt.int64, dt.bool_)
 UP_TO_SIGN = frozenset(

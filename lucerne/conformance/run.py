@@ -16,8 +16,8 @@ from lucerne.conformance.cases import TIERS, Case, leaves
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
-from lucerne.tensor import interop
 from lucerne.tensor.base import TensorBase
+from lucerne.tensor.interop import outside
 
 # relative and absolute tolerance of each result dtype; every other type must agree exactly
 TOLERANCE = {
@@ -159,11 +159,11 @@ def _leaf(got: Any, expected: Any, device: str, up_to_sign: bool) -> str:
         return f"{got._meta.dtype}, expected {expected._meta.dtype}"
     if got._meta.device.type != device.partition(":")[0]:
         return f"it is on {got._meta.device}, not on {device}"
-    return _numbers(_host(got), interop.values(expected), up_to_sign, expected._meta.dtype.name)
+    return _numbers(_host(got), outside.values(expected), up_to_sign, expected._meta.dtype.name)
 
 
 def _host(got: Any) -> Any:
-    return interop.values(got.detach().cpu()) if hasattr(got, "_meta") else np.asarray(got)
+    return outside.values(got.detach().cpu()) if hasattr(got, "_meta") else np.asarray(got)
 
 
 def _numbers(got: Any, expected: Any, up_to_sign: bool, dtype: str = "") -> str:

@@ -17,10 +17,10 @@ from lucerne.capture.trace.input_sources import HELD, KEY
 from lucerne.ir import dispatch
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
-from lucerne.tensor import eager
 from lucerne.tensor.base import TensorBase, new_tensor
-from lucerne.tensor.random_api import default_generator
-from lucerne.tensor.watch import unwatch_calls, watch_calls
+from lucerne.tensor.eager import run
+from lucerne.tensor.eager.watchers import unwatch_calls, watch_calls
+from lucerne.tensor.random.api import default_generator
 
 ENOUGH_SECONDS = 0.5
 MOST_CALLS = 20
@@ -60,13 +60,13 @@ class Stopwatch:
         """An eager call of an op, on its way to `eager.run`. Those inside of others don't count,
         nor those of compiling (an optimizer's state is made then)."""
         if self.inside or dispatch.state.kernel_level or BOOKS.open or _of_a_program():
-            return eager.run(op, args, out)
+            return run.run(op, args, out)
         place = user_place()
         if place is not None:
             self.outside.setdefault(place, []).append(op.name)
         self.inside = True
         try:
-            return eager.run(op, args, out)
+            return run.run(op, args, out)
         finally:
             self.inside = False
 

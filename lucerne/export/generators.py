@@ -9,7 +9,7 @@ from lucerne.export.errors import ExportError
 from lucerne.io.errors import CorruptFileError
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.op import OPAQUE
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.random.api import default_generator
 
 WORD = "default"
 

@@ -24,8 +24,8 @@ from lucerne.ops.control import run_graph
 from lucerne.pipeline import compile_graph
 from lucerne.tensor import api as lu
 from lucerne.tensor.base import new_tensor
-from lucerne.tensor.into import bump
-from lucerne.tensor.random_api import default_generator, new_key
+from lucerne.tensor.eager.inplace import bump
+from lucerne.tensor.random.api import default_generator, new_key
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws
 

@@ -29,8 +29,8 @@ from lucerne.ir.symbolic import Guards
 from lucerne.ir.symbols import FORMULAS, SMALLEST
 from lucerne.nn.modules.module import Module
 from lucerne.tensor import api as lu
-from lucerne.tensor import flips
 from lucerne.tensor.base import TensorBase
+from lucerne.tensor.layers import conjugate
 from lucerne.transforms.functionalize import MutationError
 from lucerne.transforms.generalize import Template, first_difference, formula_of, generalize
 
@@ -48,7 +48,7 @@ class _Forward(Capture):
     def _read_off(self, result: Any, uses: Any) -> Captured:
         leaves: list[Any] = []
         shape = flatten(result, leaves)
-        leaves = [flips.computed(x) for x in leaves]  # a program's values are what is in memory
+        leaves = [conjugate.computed(x) for x in leaves]  # a program's values are what is in memory
         made = super()._read_off(rebuild(shape, iter(leaves)), uses)
         self.returned = [self.recorder.value(x) for x in leaves if isinstance(x, TensorBase)]
         self.count = len(leaves)

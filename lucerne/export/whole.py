@@ -18,8 +18,8 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.ops.control import NAMES as CONTROL
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager import body_of, metas_of
-from lucerne.tensor.trace import traced
+from lucerne.tensor.eager.composite_graph import traced
+from lucerne.tensor.eager.run import body_of, metas_of
 from lucerne.transforms.rewrite import Bodies
 
 

@@ -21,8 +21,8 @@ from lucerne.ops.complexes import flip_view, resolve_conj, view_as_complex, view
 from lucerne.ops.control import put_in
 from lucerne.ops.move import copy, put_region
 from lucerne.tensor.base import TensorBase, offset_of
-from lucerne.tensor.eager import body_of
-from lucerne.tensor.into import check_fits
+from lucerne.tensor.eager.inplace import check_fits
+from lucerne.tensor.eager.run import body_of
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne.nn.modules.batchnorm import _BatchNorm
 from lucerne.nn.modules.module import Module
-from lucerne.tensor.levels import level_of
+from lucerne.tensor.layers.layer import level_of
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:

@@ -38,7 +38,7 @@ from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.autograd.towards import ends, gradients_towards, history
 from lucerne.tensor.base import make_tensor, plain_types
 from lucerne.tensor.forward.level import lifted
-from lucerne.tensor.levels import open_levels
+from lucerne.tensor.layers.layer import open_levels
 
 _state = dispatch.state
 _alias = alias.op  # type: ignore[attr-defined]

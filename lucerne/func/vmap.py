@@ -23,7 +23,7 @@ from lucerne.ir.dispatch import call_inside
 from lucerne.ops.join import cat_same
 from lucerne.tensor.base import TensorBase, plain_types
 from lucerne.tensor.nested.kinds import make_list
-from lucerne.tensor.random_api import get_rng_state, set_rng_state
+from lucerne.tensor.random.api import get_rng_state, set_rng_state
 
 RULES_OF = (convolution, draws, elementwise, functions, indexing, loop, views, whole)
 """Modules that fill the tables of rules."""

@@ -25,7 +25,7 @@ from lucerne.ir.op import Op
 from lucerne.ops.slicing import strided_view
 from lucerne.tensor import api as lu
 from lucerne.tensor.autograd.state import AutogradState
-from lucerne.tensor.overrides import as_call
+from lucerne.tensor.subclasses.torch_function import as_call
 from lucerne.transforms.functionalize import functionalize
 
 _STRIDED: Op = strided_view.op  # type: ignore[attr-defined]

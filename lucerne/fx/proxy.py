@@ -19,7 +19,7 @@ from lucerne.fx.node import Argument, Node, Target, base_types, map_aggregate, m
 from lucerne.ir.convert import Unknown
 from lucerne.ir.op import Op
 from lucerne.ir.signature import MISSING, parameters
-from lucerne.tensor.overrides import FunctionMode
+from lucerne.tensor.subclasses.torch_function import FunctionMode
 
 
 class TraceError(ValueError):

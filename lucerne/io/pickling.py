@@ -24,7 +24,7 @@ from lucerne.io.options import safe_table
 from lucerne.io.rebuild import TORCH_DEVICES
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
-from lucerne.tensor.members import TYPE_NAMES
+from lucerne.tensor.interop.legacy_attributes import TYPE_NAMES
 from lucerne.tensor.sparse.kinds import SparseTensor
 from lucerne.tensor.storage import Storage
 

@@ -33,10 +33,10 @@ from lucerne.io.storages import (
 from lucerne.ir.meta import make_meta
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
-from lucerne.tensor import flips
 from lucerne.tensor.base import new_tensor
-from lucerne.tensor.legacy import TypedStorage
-from lucerne.tensor.untyped import UntypedStorage
+from lucerne.tensor.interop.typed_names import TypedStorage
+from lucerne.tensor.interop.untyped import UntypedStorage
+from lucerne.tensor.layers import conjugate
 
 Build = Callable[[Machine, tuple[Any, ...]], Any]
 TABLE: dict[tuple[str, str], Any] = {}
@@ -167,9 +167,9 @@ def _finish(made: Any, requires_grad: Any, hooks: Any, extra: Any) -> Any:
         if extra.get("neg") and made.is_complex():
             made = made.neg()
         elif extra.get("neg"):
-            made = flips.alias(made, True)
+            made = conjugate.alias(made, True)
         if extra.get("conj") and made.is_complex():
-            made = flips.alias(made, True)
+            made = conjugate.alias(made, True)
     return _with_grad(made) if requires_grad else made
 
 

@@ -33,9 +33,9 @@ from lucerne.io.storages import MAX_SIZE, move
 from lucerne.ir.meta import make_meta
 from lucerne.tensor import api as lu
 from lucerne.tensor.base import make_tensor
-from lucerne.tensor.interop import resolved
+from lucerne.tensor.interop.outside import resolved
+from lucerne.tensor.interop.untyped import UntypedStorage
 from lucerne.tensor.storage import Storage
-from lucerne.tensor.untyped import UntypedStorage
 
 DTYPES = {
     "F64": dt.float64, "F32": dt.float32, "F16": dt.float16, "BF16": dt.bfloat16, "I64": dt.int64,

@@ -22,9 +22,9 @@ from lucerne.io.errors import (
 from lucerne.io.machine import TEMPORARY, Builder
 from lucerne.ir.meta import make_meta
 from lucerne.tensor.base import make_tensor
-from lucerne.tensor.legacy import NAMES, TypedStorage
+from lucerne.tensor.interop.typed_names import NAMES, TypedStorage
+from lucerne.tensor.interop.untyped import UntypedStorage
 from lucerne.tensor.storage import Storage
-from lucerne.tensor.untyped import UntypedStorage
 
 MAX_DIMS = 64
 MAX_SIZE = 1 << 62

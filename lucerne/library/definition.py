@@ -18,8 +18,9 @@ from lucerne.library.binding import bind, split, tensors_of
 from lucerne.library.entry import Entry, rebuilt
 from lucerne.library.fake import NoFakeError
 from lucerne.library.infer import infer_schema
-from lucerne.tensor import autocast, overrides, python_dispatch
 from lucerne.tensor.autograd.modes import no_grad
+from lucerne.tensor.eager import autocast
+from lucerne.tensor.subclasses import torch_dispatch, torch_function
 
 Function = Callable[..., Any]
 DEFAULT = "default"
@@ -259,7 +260,7 @@ class CustomOpDef:
     def below(self, values: tuple[Any, ...]) -> Any:
         """Below autograd: interpreters that watch see the entry of the table."""
         watched = _state.kernel_level or _state.call_level
-        if not watched and not (overrides.dispatching and python_dispatch.wanted(values)):
+        if not watched and not (torch_function.dispatching and torch_dispatch.wanted(values)):
             return self.compute(values)
         if any(not r.type.is_tensor for r in self.schema.returns) or self._has_effect:
             return self._outside(values)

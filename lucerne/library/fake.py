@@ -14,7 +14,7 @@ from lucerne.ir.dispatch import InPlace, Interpreter
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager import metas_of
+from lucerne.tensor.eager.run import metas_of
 
 
 class Shapes(Interpreter):

@@ -9,8 +9,8 @@ from typing import Any
 from lucerne.base.blocks import Block
 from lucerne.base.device import device as Device
 from lucerne.tensor import api as lu
-from lucerne.tensor.interop import reduce_tensor
-from lucerne.tensor.sharing import share_storage
+from lucerne.tensor.interop.outside import reduce_tensor
+from lucerne.tensor.interop.shared_memory import share_storage
 from lucerne.tensor.storage import Storage
 
 

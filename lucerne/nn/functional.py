@@ -7,7 +7,7 @@ from typing import Any as _Any
 
 from lucerne.ops.grouped import ScalingType as ScalingType
 from lucerne.ops.grouped import SwizzleType as SwizzleType
-from lucerne.tensor.load import fill as _fill
+from lucerne.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "nn.functional")
 

@@ -7,7 +7,8 @@ from typing import Any
 from lucerne.base.defaults import get_default_dtype
 from lucerne.ir import dispatch
 from lucerne.tensor import api as lu
-from lucerne.tensor import fast, overrides
+from lucerne.tensor.eager import native_bridge
+from lucerne.tensor.subclasses import torch_function
 
 Tensor = lu.Tensor
 
@@ -38,7 +39,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     __module__ = "lucerne.nn.parameter"
     __slots__ = ()
-    __torch_function__ = overrides.disabled_torch_function
+    __torch_function__ = torch_function.disabled_torch_function
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -80,7 +81,7 @@ def _share(data: Any, cls: type, requires_grad: bool) -> Any:
     return made
 
 
-fast.add_plain_type(Parameter)
+native_bridge.add_plain_type(Parameter)
 
 
 class _BufferMeta(type(Tensor)):  # type: ignore[misc]
@@ -176,7 +177,7 @@ class UninitializedTensorMixin:
         """Functions of values are refused; conversions of the (empty) tensor run."""
         known = getattr(func, "__name__", "")
         if known in _ALLOWED or type(func).__name__ == "method-wrapper" or known == "__get__":
-            with overrides.disable_overrides():
+            with torch_function.disable_overrides():
                 return func(*args, **(kwargs or {}))
         raise ValueError(
             f"Attempted to use an uninitialized parameter in {func}. This error happens when you "

@@ -1,8 +1,8 @@
 """Recording: while it is on, everything the framework does becomes a span.
 
 A span has a name, a beginning, an end and the span it lies in; spans of one thread nest. Eager ops
-arrive through `tensor.watch.watch_calls`, everything else through `base.watch.Watch`. Nothing that
-is computed changes: every call goes on to where it would have gone.
+arrive through `tensor.eager.watchers.watch_calls`, everything else through `base.watch.Watch`.
+Nothing that is computed changes: every call goes on to where it would have gone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lucerne.ir.op import Op
 from lucerne.ir.program import Program
 from lucerne.profiler import names, work
 from lucerne.profiler.blocks import Blocks
-from lucerne.tensor import eager
 from lucerne.tensor.autograd.engine import SHOWN_AS
 from lucerne.tensor.autograd.node import LEAF_SHOWN_AS
 from lucerne.tensor.autograd.pending import PART
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.watch import quicken, unwatch_calls, watch_calls
+from lucerne.tensor.eager import run as eager
+from lucerne.tensor.eager.watchers import quicken, unwatch_calls, watch_calls
 
 _state = dispatch.state
 _MOST_FRAMES = 64

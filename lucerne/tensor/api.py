@@ -44,21 +44,6 @@ from lucerne.base.qscheme import qscheme as qscheme
 from lucerne.base.shape import Size as Size
 from lucerne.tensor import foreach as _foreach
 from lucerne.tensor import functions as _functions
-from lucerne.tensor.autocast import autocast_decrement_nesting as autocast_decrement_nesting
-from lucerne.tensor.autocast import autocast_increment_nesting as autocast_increment_nesting
-from lucerne.tensor.autocast import clear_autocast_cache as clear_autocast_cache
-from lucerne.tensor.autocast import get_autocast_cpu_dtype as get_autocast_cpu_dtype
-from lucerne.tensor.autocast import get_autocast_dtype as get_autocast_dtype
-from lucerne.tensor.autocast import get_autocast_gpu_dtype as get_autocast_gpu_dtype
-from lucerne.tensor.autocast import is_autocast_cache_enabled as is_autocast_cache_enabled
-from lucerne.tensor.autocast import is_autocast_cpu_enabled as is_autocast_cpu_enabled
-from lucerne.tensor.autocast import is_autocast_enabled as is_autocast_enabled
-from lucerne.tensor.autocast import set_autocast_cache_enabled as set_autocast_cache_enabled
-from lucerne.tensor.autocast import set_autocast_cpu_dtype as set_autocast_cpu_dtype
-from lucerne.tensor.autocast import set_autocast_cpu_enabled as set_autocast_cpu_enabled
-from lucerne.tensor.autocast import set_autocast_dtype as set_autocast_dtype
-from lucerne.tensor.autocast import set_autocast_enabled as set_autocast_enabled
-from lucerne.tensor.autocast import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from lucerne.tensor.autograd.graph import (
     is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
 )
@@ -69,8 +54,22 @@ from lucerne.tensor.autograd.modes import is_grad_enabled as is_grad_enabled
 from lucerne.tensor.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from lucerne.tensor.autograd.modes import no_grad as no_grad
 from lucerne.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
-from lucerne.tensor.convert import as_tensor as as_tensor
-from lucerne.tensor.convert import tensor as tensor
+from lucerne.tensor.bootstrap import fill as _fill
+from lucerne.tensor.eager.autocast import autocast_decrement_nesting as autocast_decrement_nesting
+from lucerne.tensor.eager.autocast import autocast_increment_nesting as autocast_increment_nesting
+from lucerne.tensor.eager.autocast import clear_autocast_cache as clear_autocast_cache
+from lucerne.tensor.eager.autocast import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from lucerne.tensor.eager.autocast import get_autocast_dtype as get_autocast_dtype
+from lucerne.tensor.eager.autocast import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from lucerne.tensor.eager.autocast import is_autocast_cache_enabled as is_autocast_cache_enabled
+from lucerne.tensor.eager.autocast import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from lucerne.tensor.eager.autocast import is_autocast_enabled as is_autocast_enabled
+from lucerne.tensor.eager.autocast import set_autocast_cache_enabled as set_autocast_cache_enabled
+from lucerne.tensor.eager.autocast import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from lucerne.tensor.eager.autocast import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from lucerne.tensor.eager.autocast import set_autocast_dtype as set_autocast_dtype
+from lucerne.tensor.eager.autocast import set_autocast_enabled as set_autocast_enabled
+from lucerne.tensor.eager.autocast import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from lucerne.tensor.format import set_printoptions as set_printoptions
 from lucerne.tensor.functions import asarray as asarray
 from lucerne.tensor.functions import from_file as from_file
@@ -83,13 +82,14 @@ from lucerne.tensor.functions import sym_not as sym_not
 from lucerne.tensor.functions import sym_sqrt as sym_sqrt
 from lucerne.tensor.functions import sym_sum as sym_sum
 from lucerne.tensor.functions import to_dlpack as to_dlpack
-from lucerne.tensor.interop import UntypedStorage as UntypedStorage
-from lucerne.tensor.interop import from_dlpack as from_dlpack
-from lucerne.tensor.interop import from_numpy as from_numpy
-from lucerne.tensor.interop import frombuffer as frombuffer
-from lucerne.tensor.legacy import STORAGE_TYPES, TENSOR_TYPES
-from lucerne.tensor.legacy import TypedStorage as TypedStorage
-from lucerne.tensor.load import fill as _fill
+from lucerne.tensor.interop.construct import as_tensor as as_tensor
+from lucerne.tensor.interop.construct import tensor as tensor
+from lucerne.tensor.interop.outside import UntypedStorage as UntypedStorage
+from lucerne.tensor.interop.outside import from_dlpack as from_dlpack
+from lucerne.tensor.interop.outside import from_numpy as from_numpy
+from lucerne.tensor.interop.outside import frombuffer as frombuffer
+from lucerne.tensor.interop.typed_names import STORAGE_TYPES, TENSOR_TYPES
+from lucerne.tensor.interop.typed_names import TypedStorage as TypedStorage
 from lucerne.tensor.memory import empty_cache as empty_cache
 from lucerne.tensor.memory import max_memory_allocated as max_memory_allocated
 from lucerne.tensor.memory import memory_allocated as memory_allocated
@@ -104,14 +104,6 @@ from lucerne.tensor.optimizers import _fused_adagrad_ as _fused_adagrad_
 from lucerne.tensor.optimizers import _fused_adam_ as _fused_adam_
 from lucerne.tensor.optimizers import _fused_adamw_ as _fused_adamw_
 from lucerne.tensor.optimizers import _fused_sgd_ as _fused_sgd_
-from lucerne.tensor.overrides import disable_all as DisableTorchFunction  # noqa: F401
-from lucerne.tensor.overrides import (
-    disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
-)
-from lucerne.tensor.quantized import dequantize as dequantize
-from lucerne.tensor.quantized import quantize_per_channel as quantize_per_channel
-from lucerne.tensor.quantized import quantize_per_tensor as quantize_per_tensor
-from lucerne.tensor.quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
 from lucerne.tensor.queries import _assert as _assert
 from lucerne.tensor.queries import get_device as get_device
 from lucerne.tensor.queries import is_inference as is_inference
@@ -122,13 +114,13 @@ from lucerne.tensor.queries import is_storage as is_storage
 from lucerne.tensor.queries import is_tensor as is_tensor
 from lucerne.tensor.queries import numel as numel
 from lucerne.tensor.queries import typename as typename
-from lucerne.tensor.random_api import Generator as Generator
-from lucerne.tensor.random_api import default_generator as default_generator
-from lucerne.tensor.random_api import get_rng_state as get_rng_state
-from lucerne.tensor.random_api import initial_seed as initial_seed
-from lucerne.tensor.random_api import manual_seed as manual_seed
-from lucerne.tensor.random_api import seed as seed
-from lucerne.tensor.random_api import set_rng_state as set_rng_state
+from lucerne.tensor.random.api import Generator as Generator
+from lucerne.tensor.random.api import default_generator as default_generator
+from lucerne.tensor.random.api import get_rng_state as get_rng_state
+from lucerne.tensor.random.api import initial_seed as initial_seed
+from lucerne.tensor.random.api import manual_seed as manual_seed
+from lucerne.tensor.random.api import seed as seed
+from lucerne.tensor.random.api import set_rng_state as set_rng_state
 from lucerne.tensor.settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
 )
@@ -171,6 +163,16 @@ from lucerne.tensor.sparse.functions import row_indices_copy as row_indices_copy
 from lucerne.tensor.sparse.functions import smm as smm
 from lucerne.tensor.sparse.functions import sspaddmm as sspaddmm
 from lucerne.tensor.sparse.functions import values_copy as values_copy
+from lucerne.tensor.subclasses.quantized import dequantize as dequantize
+from lucerne.tensor.subclasses.quantized import quantize_per_channel as quantize_per_channel
+from lucerne.tensor.subclasses.quantized import quantize_per_tensor as quantize_per_tensor
+from lucerne.tensor.subclasses.quantized import (
+    quantize_per_tensor_dynamic as quantize_per_tensor_dynamic,
+)
+from lucerne.tensor.subclasses.torch_function import disable_all as DisableTorchFunction  # noqa: F401
+from lucerne.tensor.subclasses.torch_function import (
+    disable_overrides as DisableTorchFunctionSubclass,  # noqa: F401
+)
 from lucerne.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "")

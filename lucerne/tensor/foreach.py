@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.load import families as families  # the methods must be there
+from lucerne.tensor.bootstrap import families as families  # the methods must be there
 from lucerne.tensor.tensor import Tensor
 
 UNARY = [

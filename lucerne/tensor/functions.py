@@ -15,10 +15,10 @@ from lucerne.base.refusals import no_pinned_memory
 from lucerne.ir import symbolic
 from lucerne.ir.convert import as_device, as_dtype, as_optional_device, as_optional_dtype
 from lucerne.ops.creation import strided_only
-from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.convert import build
+from lucerne.tensor.interop import outside
+from lucerne.tensor.interop.construct import build
 from lucerne.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -92,13 +92,13 @@ def _sharing(obj: Any, dtype: dt.dtype | None) -> Any:
     if isinstance(obj, TensorBase):
         return obj
     if isinstance(obj, np.ndarray) and all(s >= 0 for s in obj.strides):
-        return interop.from_numpy(obj)
+        return outside.from_numpy(obj)
     if isinstance(obj, (np.ndarray, np.generic)):
         return None
     if hasattr(obj, "__dlpack__"):
-        return interop.from_dlpack(obj)
+        return outside.from_dlpack(obj)
     if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__name__ in ("array", "mmap"):
-        return interop.frombuffer(obj, dtype=dtype or get_default_dtype())
+        return outside.frombuffer(obj, dtype=dtype or get_default_dtype())
     return None
 
 
@@ -127,9 +127,9 @@ def from_file(
             f"file {filename!r} holds {os.path.getsize(filename)} bytes, needs {need}"
         )
     if not size:
-        return interop.from_numpy(np.empty(0, kind.storage))
+        return outside.from_numpy(np.empty(0, kind.storage))
     memory = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (need,))
-    made = interop.frombuffer(memory, dtype=kind)
+    made = outside.frombuffer(memory, dtype=kind)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -17,8 +17,8 @@ from lucerne.ops.view import sizes, squeeze, t, transpose, unsqueeze
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad, set_history, state_of
 from lucerne.tensor.base import Maker, TensorBase
-from lucerne.tensor.into import InPlace, bump, set_geometry
-from lucerne.tensor.observe import spoil
+from lucerne.tensor.eager.inplace import InPlace, bump, set_geometry
+from lucerne.tensor.eager.specialize import spoil
 
 Function = Callable[..., Any]
 

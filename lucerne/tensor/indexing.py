@@ -21,10 +21,10 @@ from lucerne.ops.move import copy, filled
 from lucerne.ops.scalars import number_for
 from lucerne.ops.slicing import select_at, slice_dim
 from lucerne.ops.view import alias, expand_shape, unsqueeze
-from lucerne.tensor import convert
 from lucerne.tensor.base import Maker, TensorBase
-from lucerne.tensor.into import InPlace
-from lucerne.tensor.overrides import ask
+from lucerne.tensor.eager.inplace import InPlace
+from lucerne.tensor.interop import construct
+from lucerne.tensor.subclasses.torch_function import ask
 
 _AS_TUPLE_LIMIT = 32
 
@@ -196,7 +196,7 @@ def _zero_dim(item: Any) -> Any:
 
 
 def _index_tensor(x: Any, data: Any) -> Any:
-    made = convert.build(data, None, None)
+    made = construct.build(data, None, None)
     if made.dtype not in (dt.bool_, dt.uint8, dt.int64):
         made = made.to(dt.int64)
     return made if made.device == x.device else made.to(x.device)

@@ -11,8 +11,8 @@ from lucerne.ir import export
 from lucerne.ir import op as op_
 from lucerne.ir.define import fronts
 from lucerne.ops import arithmetic, compare, matmul, slicing
-from lucerne.tensor.convert import tensor
-from lucerne.tensor.into import InPlace
+from lucerne.tensor.eager.inplace import InPlace
+from lucerne.tensor.interop.construct import tensor
 from lucerne.tensor.storage import FAST
 from lucerne.tensor.tensor import Tensor
 

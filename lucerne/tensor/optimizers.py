@@ -17,7 +17,7 @@ from lucerne.ir.op import Op
 from lucerne.ops.optimizers import adagrad_update, adam_update, counted_up, sgd_update
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.base import Plans
-from lucerne.tensor.into import bump, refuse_internal_overlap, write
+from lucerne.tensor.eager.inplace import bump, refuse_internal_overlap, write
 from lucerne.tensor.storage import FAST
 
 _ADAM: Op = adam_update.op  # type: ignore[attr-defined]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.interop import UntypedStorage
-from lucerne.tensor.legacy import TypedStorage
+from lucerne.tensor.interop.outside import UntypedStorage
+from lucerne.tensor.interop.typed_names import TypedStorage
 
 
 def is_tensor(obj: Any) -> bool:

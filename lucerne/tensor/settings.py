@@ -9,9 +9,9 @@ from lucerne import backends
 from lucerne.base import defaults, notices
 from lucerne.base import dtype as dt
 from lucerne.base.device import device as Device
-from lucerne.tensor import eager
 from lucerne.tensor.autograd.graph import set_detect_anomaly
-from lucerne.tensor.convert import DefaultDevice
+from lucerne.tensor.eager import run
+from lucerne.tensor.interop.construct import DefaultDevice
 
 
 def set_default_dtype(d: Any) -> None:
@@ -24,7 +24,7 @@ def set_default_dtype(d: Any) -> None:
     >>> lucerne.set_default_dtype(lucerne.float32)
     """
     defaults.set_default_dtype(d)
-    eager.clear_plans()
+    run.clear_plans()
 
 
 _LEGACY = {
@@ -48,7 +48,7 @@ def set_default_tensor_type(t: Any) -> None:
 def set_default_device(device: Any) -> None:
     """New tensors go to `device` unless told otherwise; None restores the host."""
     DefaultDevice.value = None if device is None else Device(device)
-    eager.clear_plans()
+    run.clear_plans()
 
 
 def get_default_device() -> Device:
@@ -128,7 +128,7 @@ def set_num_threads(n: int) -> None:
     tell = getattr(backends.get(backends.HOST), "set_threads", None)
     if tell is not None:
         tell(_Flags.threads)
-        eager.clear_plans()
+        run.clear_plans()
 
 
 def get_num_threads() -> int:

@@ -11,7 +11,7 @@ from lucerne import backends
 from lucerne.base.device import device as Device
 from lucerne.base.where import Place
 from lucerne.ir import dispatch
-from lucerne.tensor.observe import spoil
+from lucerne.tensor.eager.specialize import spoil
 
 FAST: Any = backends.fast_path()
 """The host engine's fast path, or None."""

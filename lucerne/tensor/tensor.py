@@ -15,12 +15,13 @@ from lucerne.base.device import device as Device
 from lucerne.base.dtype import COMPLEX, FLOAT
 from lucerne.base.dtype import dtype as DType
 from lucerne.ir import dispatch
-from lucerne.tensor import convert, interop, overrides, python_dispatch
 from lucerne.tensor.autograd import api as autograd
 from lucerne.tensor.autograd.node import as_shown, refresh_view
 from lucerne.tensor.autograd.state import requires_grad, set_history
 from lucerne.tensor.base import Maker, TensorBase, make_tensor, offset_of, plain_types, same_place
-from lucerne.tensor.observe import asks_place
+from lucerne.tensor.eager.specialize import asks_place
+from lucerne.tensor.interop import construct, outside
+from lucerne.tensor.subclasses import torch_dispatch, torch_function
 
 
 class Tensor(TensorBase):
@@ -53,7 +54,7 @@ class Tensor(TensorBase):
             """Writing through an index."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return convert.legacy_tensor(cls, args, kwargs)
+        return construct.legacy_tensor(cls, args, kwargs)
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Tensor(TensorBase):
 
     def untyped_storage(self) -> Any:
         asks_place(self)
-        return interop.UntypedStorage(self._storage)
+        return outside.UntypedStorage(self._storage)
 
     def data_ptr(self) -> int:
         asks_place(self)
@@ -226,8 +227,8 @@ class Tensor(TensorBase):
 
     def detach(self) -> Tensor:
         """The same values, cut off from the graph; shares storage and version counter."""
-        if overrides.dispatching and type(self) in overrides.dispatching:
-            return python_dispatch.ask_detach(self)
+        if torch_function.dispatching and type(self) in torch_function.dispatching:
+            return torch_dispatch.ask_detach(self)
         made: Tensor = make_tensor(self._storage, self._offset, self._meta)
         made._view = self._view and autograd.detached_view(self)
         if dispatch.state.kernel_level:
@@ -278,41 +279,41 @@ class Tensor(TensorBase):
 
     def item(self) -> Any:
         """The one element, as a Python number."""
-        return interop.item(self)
+        return outside.item(self)
 
     def tolist(self) -> Any:
-        return interop.tolist(self)
+        return outside.tolist(self)
 
     def numpy(self, *, force: bool = False) -> Any:
-        return interop.to_numpy(self, force)
+        return outside.to_numpy(self, force)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return interop.as_array(self, dtype, copy)
+        return outside.as_array(self, dtype, copy)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What NumPy's functions make of a tensor is a tensor again."""
-        return interop.from_numpy(array)
+        return outside.from_numpy(array)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return interop.to_dlpack_capsule(self, **options)
+        return outside.to_dlpack_capsule(self, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return interop.dlpack_device(self)
+        return outside.dlpack_device(self)
 
     def __bool__(self) -> bool:
-        return interop.truth(self)
+        return outside.truth(self)
 
     def __int__(self) -> int:
-        return int(interop.number(self, int))
+        return int(outside.number(self, int))
 
     def __float__(self) -> float:
-        return float(interop.number(self, float))
+        return float(outside.number(self, float))
 
     def __complex__(self) -> complex:
-        return complex(interop.number(self, complex))
+        return complex(outside.number(self, complex))
 
     def __index__(self) -> int:
-        return interop.index(self)
+        return outside.index(self)
 
     def __len__(self) -> int:
         if not self._meta.ndim:
@@ -337,9 +338,9 @@ class Tensor(TensorBase):
         return id(self)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        if overrides.dispatching and python_dispatch.is_wrapper(self):
+        if torch_function.dispatching and torch_dispatch.is_wrapper(self):
             return f"{type(self).__name__}(..., size={tuple(self.shape)}, dtype={self.dtype})"
-        return interop.represent(self)
+        return outside.represent(self)
 
     def __format__(self, spec: str) -> str:
         if not self._meta.ndim and not self.is_meta and type(self) is Tensor:
@@ -352,13 +353,13 @@ class Tensor(TensorBase):
     # -- copies and pickles ----------------------------------------------------------------------
 
     def __copy__(self) -> Any:
-        return interop.copy_tensor(self)
+        return outside.copy_tensor(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return interop.deepcopy_tensor(self, memo)
+        return outside.deepcopy_tensor(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return interop.reduce_tensor(self)
+        return outside.reduce_tensor(self)
 
     # -- overriding ------------------------------------------------------------------------------
 
@@ -366,18 +367,18 @@ class Tensor(TensorBase):
         """`watched=False`: members go to the class itself, only ops to its `__torch_function__`."""
         super().__init_subclass__(**kwargs)
         if watched:
-            overrides.watch_members(cls, Tensor)
+            torch_function.watch_members(cls, Tensor)
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """What a subclass inherits: run the op as usual, give results the subclass' type."""
-        return overrides.default_torch_function(cls, func, types, args, kwargs or {})
+        return torch_function.default_torch_function(cls, func, types, args, kwargs or {})
 
     def as_subclass(self, cls: type) -> Any:
         """The same tensor under another type."""
-        return convert.as_subclass(self, cls)
+        return construct.as_subclass(self, cls)
 
     @staticmethod
     def _make_subclass(cls: type, data: Any, require_grad: bool = False, **_: Any) -> Any:
@@ -390,7 +391,7 @@ class Tensor(TensorBase):
         cls: type, size: Any, strides: Any = None, *, device: Any = None, **options: Any
     ) -> Any:
         """A tensor of a class with `__torch_dispatch__`, without memory of its own."""
-        return python_dispatch.make_wrapper(cls, size, strides, device_=device, **options)
+        return torch_dispatch.make_wrapper(cls, size, strides, device_=device, **options)
 
 
 def _install() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from lucerne.base import dtype as dt
 from lucerne.base import layout as lo
-from lucerne.tensor.convert import as_tensor, build
+from lucerne.tensor.interop.construct import as_tensor, build
 from lucerne.tensor.tensor import Tensor
 
 _TOLERANCES = {

@@ -7,11 +7,11 @@ from typing import Any
 
 from lucerne.ir.overload import OpOverload
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.overrides import dispatching
-from lucerne.tensor.python_dispatch import BaseDispatchMode as BaseTorchDispatchMode
-from lucerne.tensor.python_dispatch import DispatchMode as TorchDispatchMode
-from lucerne.tensor.python_dispatch import disable_modes as _disable_current_modes
-from lucerne.tensor.python_dispatch import mode_stack as _get_current_dispatch_mode_stack
+from lucerne.tensor.subclasses.torch_dispatch import BaseDispatchMode as BaseTorchDispatchMode
+from lucerne.tensor.subclasses.torch_dispatch import DispatchMode as TorchDispatchMode
+from lucerne.tensor.subclasses.torch_dispatch import disable_modes as _disable_current_modes
+from lucerne.tensor.subclasses.torch_dispatch import mode_stack as _get_current_dispatch_mode_stack
+from lucerne.tensor.subclasses.torch_function import dispatching
 
 __all__ = [
     "BaseTorchDispatchMode",

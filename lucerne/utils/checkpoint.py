@@ -9,11 +9,11 @@ from typing import Any
 from lucerne.ir import dispatch
 from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.op import Op
-from lucerne.tensor import autocast
 from lucerne.tensor.autograd.api import backward
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.autograd.graph import saved_tensors_hooks
 from lucerne.tensor.autograd.modes import enable_grad, no_grad
+from lucerne.tensor.eager import autocast
 from lucerne.tensor.random.generator import default_generator
 from lucerne.tensor.tensor import Tensor
 from lucerne.utils.selective import SAC_IGNORED_OPS as SAC_IGNORED_OPS

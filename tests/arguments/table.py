@@ -71,7 +71,8 @@ UNMEANT: Rows = [
 
 FORMS: Rows = [
     ("methods that subclasses override, and what they get", (
-        "lucerne.ir.dispatch.Interpreter.*", "lucerne.tensor.overrides.FunctionMode.run:proceed",
+        "lucerne.ir.dispatch.Interpreter.*",
+        "lucerne.tensor.subclasses.torch_function.FunctionMode.run:proceed",
         "lucerne.fx.interpreter.*", "lucerne.fx._symbolic_trace.Tracer.*",
         "lucerne.fx.passes.infra.*", "lucerne.tensor.autograd.node.Node.*",
         "lucerne.nn.utils.prune.*", "*.initialize_parameters:*", "*.log_abs_det_jacobian:*",

@@ -13,7 +13,7 @@ import lucerne
 from lucerne.ir import op as op_
 from lucerne.nn import functional as F
 from lucerne.ops.einsum import _pair, einsum_list
-from lucerne.tensor.eager import Plans
+from lucerne.tensor.eager.run import Plans
 from tests.cpu.calls import guest, run
 
 

@@ -26,10 +26,10 @@ from lucerne.base.watch import Watch
 from lucerne.capture.process_state import ProcessState
 from lucerne.ir import dispatch
 from lucerne.nn.modules import hooks as module_hooks
-from lucerne.tensor.autocast import Thread
 from lucerne.tensor.autograd import saved
 from lucerne.tensor.autograd.node import anomaly
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.eager.autocast import Thread
+from lucerne.tensor.eager.specialize import Observation
 from lucerne.tensor.settings import _Flags
 
 

@@ -14,7 +14,7 @@ import pytest
 import lucerne as torch
 from lucerne import backends, nn
 from lucerne.backends.formulas import Groups
-from lucerne.tensor import interop
+from lucerne.tensor.interop import outside
 from lucerne.utils.data import DataLoader, TensorDataset
 
 
@@ -26,7 +26,7 @@ def test_what_the_host_sees_is_a_copy_that_cannot_be_written() -> None:
     x = there(1.0, 2.0)
     with pytest.raises(ValueError, match="read-only"):
         x._storage.host()[:] = 0
-    interop.assign(x[1:], np.float32(5))
+    outside.assign(x[1:], np.float32(5))
     assert x.tolist() == [1.0, 5.0]
 
 

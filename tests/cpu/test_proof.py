@@ -16,7 +16,7 @@ from lucerne.backends.cpu.gemm.plan import Product
 from lucerne.backends.cpu.rules import table
 from lucerne.base.config import config
 from lucerne.conformance import frozen_cases, run
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run as eager
 from tests.cpu.proof import budget, cases, compiled, determinism, tiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")

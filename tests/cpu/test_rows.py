@@ -19,7 +19,7 @@ from lucerne.base import dtype as dt
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, one_op_graph
 from lucerne.tensor.autograd import record
-from lucerne.tensor.trace import traced
+from lucerne.tensor.eager.composite_graph import traced
 from tests.cpu.both import HOST, Tensor, tensor
 
 SHAPES = ((64, 100), (3, 20, 33), (7,), (2, 3, 4, 5), (40, 3), (2, 9000))

@@ -14,7 +14,7 @@ import lucerne as torch
 from lucerne.capture.lazy import mode as lazy_mode
 from lucerne.ir import dispatch
 from lucerne.tensor.autograd.saved import hooks as saved_hooks
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.eager.specialize import Observation
 
 F = torch.nn.functional
 Call = Callable[[int], Any]

@@ -6,7 +6,7 @@ import pytest
 
 import lucerne
 from lucerne.ir.dispatch import entry, state
-from lucerne.tensor.levels import Level, level_of, lift, open_levels
+from lucerne.tensor.layers.layer import Level, level_of, lift, open_levels
 
 ROW = lucerne.tensor([1.0, 2.0, 3.0])
 ONE = lucerne.tensor([1.0])

@@ -27,7 +27,7 @@ from typing import Any
 import lucerne
 from lucerne.io import rebuild, safetensors
 from lucerne.serialization import LoadError
-from lucerne.tensor import interop
+from lucerne.tensor.interop import outside
 from tests.io.corpus import CASES, assert_same
 from tests.io.craft import Assembler, name, rezip
 from tests.io.freeze import DATA
@@ -210,7 +210,7 @@ def touch(root: Any) -> None:
         value = left.pop()
         if isinstance(value, lucerne.Tensor):
             if value.device.type != "meta" and value.numel():
-                array = interop.bits(value)
+                array = outside.bits(value)
                 array[(-1,) * value.ndim].copy()
                 if value.numel() < 10**6:
                     array.copy()

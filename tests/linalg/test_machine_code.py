@@ -14,7 +14,7 @@ from lucerne.backends.cpu.linalg import lapack
 from lucerne.base import dtype as dt
 from lucerne.ir import op as ops
 from lucerne.ir.graph import one_op_graph
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run
 from tests.cpu.guarded import Guest, guest
 
 DTYPES = [
@@ -209,7 +209,7 @@ def test_without_lapack_the_reference_does_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lapack, "_numpy_library", lambda: None)
     monkeypatch.setattr(lapack, "_scipy_routine", lambda name: None)
     lapack.routine.cache_clear()
-    eager.clear_plans()
+    run.clear_plans()
     engine = backends.get("cpu")
     engine._fused.clear()
     before = dict(engine.fallbacks)
@@ -222,7 +222,7 @@ def test_without_lapack_the_reference_does_it(monkeypatch: pytest.MonkeyPatch) -
         assert engine.fallbacks != before
     finally:
         lapack.routine.cache_clear()
-        eager.clear_plans()
+        run.clear_plans()
         engine._fused.clear()
 
 

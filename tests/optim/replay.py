@@ -10,7 +10,7 @@ from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.capture.trace.recorder import Recorder
 from lucerne.ir import dispatch
 from lucerne.ir.graph import map_values
-from lucerne.tensor.into import write
+from lucerne.tensor.eager.inplace import write
 
 WHOLE = ("adam_update", "sgd_update", "counted_up")
 

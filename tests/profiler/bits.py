@@ -17,7 +17,7 @@ from lucerne.base.watch import Watch
 from lucerne.conformance import frozen_cases
 from lucerne.conformance.cases import Case, leaves
 from lucerne.profiler import profile
-from lucerne.tensor import interop
+from lucerne.tensor.interop import outside
 
 EVERYTHING = {
     "record_shapes": True, "profile_memory": True, "with_stack": True, "with_flops": True,
@@ -42,7 +42,7 @@ def told(x: Any) -> Any:
         return repr(x)
     if x.is_sparse:
         return "sparse", told(x.coalesce().indices()), told(x.coalesce().values())
-    return str(x.dtype), tuple(x.shape), x.stride(), interop.bits(x).tobytes()
+    return str(x.dtype), tuple(x.shape), x.stride(), outside.bits(x).tobytes()
 
 
 def differing(cases: Sequence[Case]) -> list[str]:

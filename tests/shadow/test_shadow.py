@@ -19,7 +19,7 @@ from lucerne.capture.shadow.replay import is_settled
 from lucerne.capture.shadow.shadowing import ShadowError
 from lucerne.ir import op
 from lucerne.ir.graph import Node
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run as eager
 from lucerne.transforms.rewrite import Builder
 from tests.compiler.mutants import changed
 from tests.shadow.more import MORE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lucerne as lu
 from lucerne.base import dtype as dt
-from lucerne.tensor import convert
+from lucerne.tensor.interop import construct
 
 DTYPES = [None, dt.int64, dt.int32, dt.uint8, dt.float32, dt.float64, dt.bfloat16, dt.bool_]
 NUMBERS = [
@@ -39,7 +39,7 @@ def _made(way: Any, data: Any, dtype: Any) -> Any:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(ROWS, st.sampled_from(DTYPES))
 def test_plain_lists_are_read_as_all_lists_are(data: Any, dtype: Any) -> None:
-    assert _made(convert._array_of, data, dtype) == _made(convert._sequence_array, data, dtype)
+    assert _made(construct._array_of, data, dtype) == _made(construct._sequence_array, data, dtype)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_plain_lists_are_read_as_all_lists_are(data: Any, dtype: Any) -> None:
     ids=repr,
 )
 def test_which_lists_are_plain(data: Any, is_plain: bool) -> None:
-    assert (convert._plain_array(data, None) is not None) is is_plain
+    assert (construct._plain_array(data, None) is not None) is is_plain
 
 
 def test_numbers_too_large_for_the_type_are_refused() -> None:

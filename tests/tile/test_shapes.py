@@ -14,7 +14,7 @@ from lucerne import tiles
 from lucerne.backends.cpu.rules import tile as rules
 from lucerne.base.folder import Cache
 from lucerne.ir.tile import Sizes
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run
 from lucerne.tiles import tuning
 from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
 
@@ -22,7 +22,7 @@ from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
 @pytest.fixture
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Keys of the machine code that calls ask for, in order."""
-    eager.clear_plans()  # of other tests: who has a plan asks for no code
+    run.clear_plans()  # of other tests: who has a plan asks for no code
     found: list[Any] = []
     made = rules.compiled
 

@@ -25,7 +25,7 @@ from lucerne.ops.counted_random import (
     counted_value,
 )
 from lucerne.ops.random import draw_each
-from lucerne.tensor.random_api import default_generator, new_key
+from lucerne.tensor.random.api import default_generator, new_key
 from lucerne.transforms import cse, dead
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws, separate_draws

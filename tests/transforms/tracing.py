@@ -12,7 +12,7 @@ from lucerne.base.device import device as Device
 from lucerne.ir.graph import Graph, verify
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.trace import Recorder
+from lucerne.tensor.eager.composite_graph import Recorder
 from lucerne.transforms import interpret
 
 CPU = Device("cpu")

@@ -94,10 +94,10 @@ class Rewrite:
             if full in self.names:
                 changed = True
                 package, _, name = self.names[full].rpartition(".")
-                local = alias.asname or self._local(alias.name, name)
-                wanted.setdefault(package, []).append(
-                    name if local == name else f"{name} as {local}"
-                )
+                again = alias.asname == alias.name  # (`x as x`: for others to import from here)
+                local = name if again else alias.asname or self._local(alias.name, name)
+                text = name if local == name and not again else f"{name} as {local}"
+                wanted.setdefault(package, []).append(text)
             else:
                 text = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
                 wanted.setdefault(self.names.get(module, module), []).append(text)
@@ -172,17 +172,21 @@ def in_text(text: str, names: dict[str, str]) -> str:
     if not names:
         return text
     pattern, found = _pattern(tuple(names.items()))
-    text = re.sub(r"from (lucerne[\w.]*) import (\w+)(?! as)", lambda m: _imported(m, names), text)
-    return pattern.sub(lambda m: found[m[1]], text)
+    parts = re.split(r"(from lucerne[\w.]* import \w+)(?! as)", text)
+    for k, part in enumerate(parts):
+        new = _imported(part, names) if k % 2 else part
+        parts[k] = pattern.sub(lambda m: found[m[1]], part) if new == part else new
+    return "".join(parts)
 
 
-def _imported(m: re.Match[str], names: dict[str, str]) -> str:
+def _imported(text: str, names: dict[str, str]) -> str:
     """`from package import module` in a text: the module may be elsewhere."""
-    new = names.get(f"{m[1]}.{m[2]}")
+    _, old_package, _, old = text.split()
+    new = names.get(f"{old_package}.{old}")
     if new is None:
-        return m[0]
+        return text
     package, _, name = new.rpartition(".")
-    return f"from {package} import {name}" + ("" if name == m[2] else f" as {m[2]}")
+    return f"from {package} import {name}" + ("" if name == old else f" as {old}")
 
 
 def load(path: Path) -> dict[str, str]:

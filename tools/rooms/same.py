@@ -46,7 +46,7 @@ class Plain(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         whole = ast.unparse(node)
         if whole in self.names:
-            return ast.Name(self.names[whole], node.ctx)
+            return ast.parse(self.names[whole], mode="eval").body
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:

@@ -16,11 +16,11 @@ from lucerne.capture.trace.captured import Captured, Outcome
 from lucerne.capture.trace.pytree import flatten, rebuild
 from lucerne.ir import op as op_
 from lucerne.ir.dispatch import state
-from lucerne.tensor import autocast
 from lucerne.tensor.autograd.engine import run_backward, without_hooks
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.autograd.node import Edge, gradient_edge, zeros_for
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.eager import autocast
+from lucerne.tensor.random.api import default_generator
 
 
 class Again:

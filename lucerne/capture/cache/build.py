@@ -50,7 +50,7 @@ from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta
 from lucerne.loops.stages import Stages
 from lucerne.pipeline import PASSES, compile_graph, during, improve, verified
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.random.api import default_generator
 from lucerne.transforms.absent import sums_of
 from lucerne.transforms.functionalize import MutationError, functionalize
 from lucerne.transforms.one_device import on_one_device

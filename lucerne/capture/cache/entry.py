@@ -37,8 +37,8 @@ from lucerne.ops.slicing import strided_view
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.autograd.state import AutogradState, state_of
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
-from lucerne.tensor.into import bump
-from lucerne.tensor.random_api import mark, take_back
+from lucerne.tensor.eager.inplace import bump
+from lucerne.tensor.random.api import mark, take_back
 
 _state = dispatch.state
 

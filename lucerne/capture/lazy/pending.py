@@ -33,9 +33,9 @@ from lucerne.ops.random import draw
 from lucerne.ops.slicing import strided_view
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
-from lucerne.tensor.eager import metas_of
-from lucerne.tensor.interop import bits
-from lucerne.tensor.into import plan_copy
+from lucerne.tensor.eager.inplace import plan_copy
+from lucerne.tensor.eager.run import metas_of
+from lucerne.tensor.interop.outside import bits
 from lucerne.tensor.storage import Storage
 
 _DRAW: Op = draw.op  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from lucerne.ir.graph import Graph
 from lucerne.ir.program import Program
 from lucerne.loops.notes import Apart, Notes, neighbours
 from lucerne.pipeline import Setting, improving, lowering
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.random.api import default_generator
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws
 

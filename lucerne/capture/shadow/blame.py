@@ -43,7 +43,7 @@ from lucerne.ir.dispatch import Interpreter
 from lucerne.ir.graph import Graph, Node, map_values, one_op_graph
 from lucerne.tensor.autograd.modes import set_grad_enabled
 from lucerne.tensor.base import new_tensor
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop.outside import bits
 from lucerne.transforms.interpret import Held
 from lucerne.transforms.rewrite import given_metas
 

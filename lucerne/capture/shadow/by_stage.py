@@ -37,7 +37,7 @@ from lucerne.capture.trace.input_sources import TANGENT
 from lucerne.ir.graph import Graph, Node
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.base import new_tensor
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop.outside import bits
 from lucerne.transforms.interpret import Held
 from lucerne.transforms.partition import OUTPUT
 

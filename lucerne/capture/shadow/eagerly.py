@@ -17,9 +17,9 @@ from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import COMPOSITE, Op
 from lucerne.ops.random import draw, draw_each
 from lucerne.tensor.base import Plans, TensorBase, make_tensor
-from lucerne.tensor.eager import metas_of, plan_for
-from lucerne.tensor.interop import bits
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.eager.run import metas_of, plan_for
+from lucerne.tensor.interop.outside import bits
+from lucerne.tensor.random.api import default_generator
 from lucerne.transforms.random import count_draws
 
 _DRAWS: tuple[Op, ...] = (draw.op, draw_each.op)  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from lucerne.capture.shadow.state import Surroundings
 from lucerne.capture.trace.pytree import flatten
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop.outside import bits
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

@@ -23,10 +23,10 @@ from lucerne.ir.op import Op
 from lucerne.ops.move import cast, copy, uninitialized
 from lucerne.tensor.autograd.record import call_body
 from lucerne.tensor.base import TensorBase, new_tensor
-from lucerne.tensor.eager import body_of
-from lucerne.tensor.interop import assign
-from lucerne.tensor.interop import bits as bits_of
-from lucerne.tensor.trace import traced
+from lucerne.tensor.eager.composite_graph import traced
+from lucerne.tensor.eager.run import body_of
+from lucerne.tensor.interop.outside import assign
+from lucerne.tensor.interop.outside import bits as bits_of
 from lucerne.transforms import interpret
 from lucerne.transforms.interpret import Held, held
 

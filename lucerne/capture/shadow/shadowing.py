@@ -26,8 +26,8 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor.autograd.api import grad as gradients_of
 from lucerne.tensor.autograd.modes import enable_grad
 from lucerne.tensor.base import TensorBase, new_tensor
-from lucerne.tensor.interop import assign, bits
-from lucerne.tensor.random_api import new_key
+from lucerne.tensor.interop.outside import assign, bits
+from lucerne.tensor.random.api import new_key
 
 
 class ShadowError(AssertionError):

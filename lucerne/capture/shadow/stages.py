@@ -15,7 +15,7 @@ from lucerne.ir.graph import Graph, Value
 from lucerne.ir.program import Program
 from lucerne.loops.lower import Lowering
 from lucerne.pipeline import improving, lowering
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.random.api import default_generator
 from lucerne.transforms.functionalize import functionalize
 from lucerne.transforms.random import count_draws
 from lucerne.transforms.rewrite import shell

@@ -17,7 +17,7 @@ from lucerne.capture.guards.reachable import Reach
 from lucerne.ir.graph import Graph
 from lucerne.tensor.autograd.state import state_of
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.random_api import default_generator
+from lucerne.tensor.random.api import default_generator
 
 
 class Surroundings:

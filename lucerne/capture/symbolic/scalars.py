@@ -20,7 +20,7 @@ from lucerne.base.numbers import GivenFloat
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.input_sources import CONSTANT, NUMBER
 from lucerne.ir.graph import Value
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop.outside import bits
 
 
 class Holder(threading.local):

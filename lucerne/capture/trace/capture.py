@@ -60,7 +60,7 @@ from lucerne.tensor.autograd.engine import gradient_parts, run_backward, without
 from lucerne.tensor.autograd.node import Edge, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of, plain_types
-from lucerne.tensor.observe import Places
+from lucerne.tensor.eager.specialize import Places
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
 

@@ -15,7 +15,7 @@ from lucerne.ir import op as op_
 from lucerne.ir.op import Op
 from lucerne.ir.overload import OpOverload, OpOverloadPacket
 from lucerne.ops import aten
-from lucerne.tensor.eager import body_of
+from lucerne.tensor.eager.run import body_of
 
 Function = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lucerne.capture.effects.stores import tensor_in
 from lucerne.capture.trace.recorder import cover_of
-from lucerne.tensor.random_api import new_key
+from lucerne.tensor.random.api import new_key
 
 ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY, INNER = (
     "argument", "held", "gradient", "cover", "slot", "constant", "tangent", "number", "key",

@@ -29,11 +29,11 @@ from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as
 from lucerne.ops.scalars import check_scalars, has_scalars_to_check
 from lucerne.ops.slicing import strided_view
-from lucerne.tensor import overrides, python_dispatch
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of
-from lucerne.tensor.eager import metas_of
+from lucerne.tensor.eager.run import metas_of
 from lucerne.tensor.sparse.kinds import SparseTensor
 from lucerne.tensor.storage import bytes_of
+from lucerne.tensor.subclasses import torch_dispatch, torch_function
 
 AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
@@ -290,7 +290,7 @@ class Recorder(Interpreter):
     # ---- what the dispatcher calls -------------------------------------------------------------
 
     def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
-        if overrides.dispatching and python_dispatch.wanted(args):
+        if torch_function.dispatching and torch_dispatch.wanted(args):
             return False
         return self.whole(op, args)
 
@@ -347,11 +347,11 @@ class Recorder(Interpreter):
         raise self.refusal
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
-        if overrides.dispatching and python_dispatch.wanted(args):
+        if torch_function.dispatching and torch_dispatch.wanted(args):
             with self.active_again():  # the ops on what it wraps are what the graph holds
-                return python_dispatch.ask(op, args, out)
+                return torch_dispatch.ask(op, args, out)
         if self.instead is not None and out is None:
-            with self.active_again(), python_dispatch.below_modes():
+            with self.active_again(), torch_dispatch.below_modes():
                 result = self.instead(op, args)
             if result is not NotImplemented:
                 return tuple(result) if isinstance(result, list) else result

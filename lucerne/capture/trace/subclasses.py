@@ -17,7 +17,7 @@ from lucerne.capture.trace.pytree import LEAF
 from lucerne.ir.meta import TensorMeta
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, plain_types
-from lucerne.tensor.python_dispatch import has_data
+from lucerne.tensor.subclasses.torch_dispatch import has_data
 
 
 def opens(cls: type) -> bool:

@@ -15,8 +15,8 @@ from lucerne.ir.meta import NumberMeta, TensorMeta
 from lucerne.ops.join import cat_same
 from lucerne.ops.move import cast, clone_as, copy
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager import metas_of
-from lucerne.tensor.levels import cell_of
+from lucerne.tensor.eager.run import metas_of
+from lucerne.tensor.layers.layer import cell_of
 
 
 def pointwise(call: Call) -> Any:

@@ -15,7 +15,7 @@ from lucerne.func.batching.quick import QuickLevel
 from lucerne.ir.dispatch import state
 from lucerne.tensor.autograd.function import Function
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.levels import outside
+from lucerne.tensor.layers.layer import outside
 
 
 class VmapInfo(NamedTuple):

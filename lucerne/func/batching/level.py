@@ -19,8 +19,8 @@ from lucerne.ops.creation import empty_strided
 from lucerne.ops.move import cast, copy
 from lucerne.ops.slicing import strided_view
 from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager import metas_of
-from lucerne.tensor.levels import Cell, Level, cell_of
+from lucerne.tensor.eager.run import metas_of
+from lucerne.tensor.layers.layer import Cell, Level, cell_of
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
 

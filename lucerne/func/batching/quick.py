@@ -21,7 +21,7 @@ from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op
 from lucerne.tensor.autograd.record import record
 from lucerne.tensor.base import TensorBase, plain_types
-from lucerne.tensor.levels import Cell
+from lucerne.tensor.layers.layer import Cell
 
 _state = dispatch.state
 _entry = dispatch.entry

@@ -15,7 +15,7 @@ from typing import Any
 from lucerne.base import notices
 from lucerne.nn import functional as F
 from lucerne.tensor import api as lu
-from lucerne.tensor.overrides import disable_overrides
+from lucerne.tensor.subclasses.torch_function import disable_overrides
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 

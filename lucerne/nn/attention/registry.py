@@ -25,7 +25,7 @@ from typing import Any
 
 from lucerne.base import notices
 from lucerne.ops.attention_choice import choice
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run
 
 _REGISTERED: dict[str, Callable[..., Any]] = {}
 
@@ -82,4 +82,4 @@ def _remove() -> None:
 def _use(name: str | None, handle: Any) -> None:
     _Active.name, _Active.handle = name, handle
     choice.set(choice.enabled, handle if callable(handle) else None, choice.warn)
-    eager.clear_plans()  # remembered calls of attention know nothing of the new one
+    run.clear_plans()  # remembered calls of attention know nothing of the new one

@@ -10,7 +10,7 @@ from lucerne.base import notices
 from lucerne.base.changes import note_change
 from lucerne.nn.parameter import Parameter
 from lucerne.tensor import api as lu
-from lucerne.tensor import transfer
+from lucerne.tensor.interop import transfer
 
 
 class Switches:

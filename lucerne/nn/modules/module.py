@@ -55,8 +55,8 @@ from lucerne.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from lucerne.nn.modules.tree import Tree
 from lucerne.nn.parameter import Buffer, Parameter
 from lucerne.tensor import api as lu
-from lucerne.tensor import fast
 from lucerne.tensor.autograd.hooks import RemovableHandle as RemovableHandle
+from lucerne.tensor.eager import native_bridge
 
 Tensor = lu.Tensor
 _ORDINARY = frozenset((int, bool, float, str, tuple, list, type(None), dict))
@@ -450,7 +450,7 @@ class _Slots:
     patch: Callable[[type], None] | None = None
 
 
-_Slots.patch = fast.quicken(
+_Slots.patch = native_bridge.quicken(
     Module,
     [
         _global_forward_hooks,

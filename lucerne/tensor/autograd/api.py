@@ -18,7 +18,7 @@ from lucerne.tensor.autograd.node import Edge, accumulate, gradient_edge
 from lucerne.tensor.autograd.state import ADDING, LeafHooks, ViewState, requires_grad, state_of
 from lucerne.tensor.autograd.towards import gradients_towards
 from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.observe import spoil
+from lucerne.tensor.eager.specialize import spoil
 
 
 def set_requires_grad(t: Any, value: bool) -> None:

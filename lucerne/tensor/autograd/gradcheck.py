@@ -16,7 +16,7 @@ from lucerne.tensor.autograd.modes import enable_grad, no_grad
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import TensorBase
 from lucerne.tensor.forward.level import ForwardLevel
-from lucerne.tensor.interop import assign, bits, values
+from lucerne.tensor.interop.outside import assign, bits, values
 
 Fn = Callable[..., Any]
 

@@ -28,14 +28,14 @@ from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as, copy
 from lucerne.ops.slicing import strided_view
 from lucerne.ops.view import alias
-from lucerne.tensor import overrides
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.node import zeros_for
 from lucerne.tensor.base import TensorBase, make_tensor, plain_types
-from lucerne.tensor.eager import body_of, is_plain_call
+from lucerne.tensor.eager.inplace import check_fits
+from lucerne.tensor.eager.run import body_of, is_plain_call
 from lucerne.tensor.forward.rules import Tangents, is_smooth, tangents_of
-from lucerne.tensor.into import check_fits
-from lucerne.tensor.levels import lift, open_levels
+from lucerne.tensor.layers.layer import lift, open_levels
+from lucerne.tensor.subclasses import torch_function
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]
@@ -187,12 +187,12 @@ class ForwardLevel(Interpreter):
         tangents = self._tangents(op, args)
         if tangents is None or not switch.on:
             return proceed(op, args, out)
-        if not is_plain_call(op, args) and overrides.any_override(op, args):
+        if not is_plain_call(op, args) and torch_function.any_override(op, args):
             with self.active_again():
-                handled, result = overrides.offer(op, args, out)
+                handled, result = torch_function.offer(op, args, out)
             if handled:
                 return result
-            args = overrides.plain_arguments(op, args)
+            args = torch_function.plain_arguments(op, args)
         if out is None and _state.cast is not None and op in _state.cast.ops:
             with self.active_again():
                 result = _state.cast.run(op, args)

@@ -9,7 +9,7 @@ from lucerne.base import layout as lo
 from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ops.join import cat
 from lucerne.ops.ranges import arange
-from lucerne.tensor.convert import as_tensor, build
+from lucerne.tensor.interop.construct import as_tensor, build
 from lucerne.tensor.nested.kinds import (
     JaggedTensor,
     NestedList,

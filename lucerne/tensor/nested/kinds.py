@@ -25,8 +25,8 @@ from lucerne.ir.dispatch import InPlace
 from lucerne.ops.join import cat
 from lucerne.ops.ranges import arange
 from lucerne.ops.searching import bucketize
+from lucerne.tensor.subclasses.by_table import flat, here, name_of
 from lucerne.tensor.tensor import Tensor
-from lucerne.tensor.wrapping import flat, here, name_of
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 OPS: dict[str, Handler] = {}

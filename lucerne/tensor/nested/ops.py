@@ -22,8 +22,8 @@ from lucerne.tensor.nested.kinds import (
     write,
 )
 from lucerne.tensor.pools import pooled_extreme, pooled_softmax, pooled_sum
+from lucerne.tensor.subclasses.by_table import flat, name_of, refuse_other_methods
 from lucerne.tensor.tensor import Tensor
-from lucerne.tensor.wrapping import flat, name_of, refuse_other_methods
 
 ELEMENTWISE = (
     "add", "sub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "pow", "rsub",

@@ -18,7 +18,7 @@ from lucerne.ops import embedding as _embedding
 from lucerne.ops import scatter as _scatter
 from lucerne.ops.join import stack
 from lucerne.ops.ranges import arange
-from lucerne.tensor.convert import as_tensor
+from lucerne.tensor.interop.construct import as_tensor
 from lucerne.tensor.sparse.kinds import (
     BLOCKED,
     BY_ROWS,

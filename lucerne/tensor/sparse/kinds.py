@@ -22,8 +22,8 @@ from lucerne.ops.join import stack
 from lucerne.tensor.autograd.node import Node, gradient_edge
 from lucerne.tensor.autograd.state import AutogradState, requires_grad, set_history
 from lucerne.tensor.storage import Storage
+from lucerne.tensor.subclasses.by_table import flat, here, name_of
 from lucerne.tensor.tensor import Tensor
-from lucerne.tensor.wrapping import flat, here, name_of
 
 OPS: dict[str, Callable[..., Any]] = {}
 """The ops that sparse tensors answer, by name (see ops.py)."""

@@ -10,8 +10,8 @@ from lucerne.tensor.sparse import products as products
 from lucerne.tensor.sparse import shapes as shapes
 from lucerne.tensor.sparse.convert import dense_of, sparse_mask
 from lucerne.tensor.sparse.kinds import INTO, OPS, QUESTIONS, SparseTensor, refuse, written
+from lucerne.tensor.subclasses.by_table import refuse_other_methods
 from lucerne.tensor.tensor import Tensor
-from lucerne.tensor.wrapping import refuse_other_methods
 
 
 def _over(name: str) -> Any:

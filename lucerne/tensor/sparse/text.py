@@ -8,7 +8,7 @@ from lucerne.base import defaults
 from lucerne.base import dtype as dt
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.format import add_suffixes, contents_text
-from lucerne.tensor.interop import values
+from lucerne.tensor.interop.outside import values
 from lucerne.tensor.sparse.kinds import BY_ROWS, SparseTensor
 
 

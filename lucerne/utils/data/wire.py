@@ -18,7 +18,7 @@ from lucerne.base.blocks import Block
 from lucerne.base.device import device as Device
 from lucerne.multiprocessing.reductions import refuse_history
 from lucerne.tensor import api as lu
-from lucerne.tensor.interop import reduce_tensor
+from lucerne.tensor.interop.outside import reduce_tensor
 from lucerne.tensor.storage import Storage
 
 ALIGNMENT = 64

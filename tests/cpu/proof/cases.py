@@ -20,8 +20,8 @@ from lucerne.conformance.cases import Case as FrozenCase
 from lucerne.conformance.cases import leaves
 from lucerne.ir import op as op_
 from lucerne.ir.op import Op
-from lucerne.tensor import eager
 from lucerne.tensor.autograd.api import grad
+from lucerne.tensor.eager import run as eager
 from tests.cpu.proof import compiled, large, sized, tiles
 from tests.cpu.proof.layouts import LAYOUTS, PLAIN, laid
 

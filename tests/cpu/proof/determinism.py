@@ -20,7 +20,7 @@ from typing import Any
 
 import lucerne
 from lucerne.conformance.cases import leaves
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run
 from tests.cpu.proof.cases import run_row
 from tests.cpu.proof.large import WORK, runs_backward
 
@@ -31,7 +31,7 @@ PROCESSES = 20
 def hashes(threads: int, *, quick: bool) -> dict[str, str]:
     """Every result of `WORK` with so many threads; the first dtype of each if `quick`."""
     lucerne.set_num_threads(threads)
-    eager.clear_plans()
+    run.clear_plans()
     found = {}
     for row, dtypes in WORK.items():
         for dtype in dtypes[:1] if quick else dtypes:

@@ -1,11 +1,11 @@
 """Public functions and methods in front of Python: a call seen before runs without it.
 
-A `Public` object stands for a Python function (`torch.relu`, `Tensor.view`, `F.linear`). Its key is
-the function and its arguments: metas of tensors, types of floats (values, once a float was seen
-to decide something), values of everything else. Python
-watches the first call of a kind (`observe`); when all it did was one kernel (or a chain of views)
-on the arguments, the table gets a Call: which plan, and where the plan's arguments come from. Any
-other call goes to the Python function, which the table can be told as well.
+A `Public` object stands for a Python function (`torch.relu`, `Tensor.view`, `F.linear`). Its key
+is the function and its arguments: metas of tensors, types of floats (values, once a float was seen
+to decide something), values of everything else. Python watches the first call of a kind
+(`specialize`); when all it did was one kernel (or a chain of views) on the arguments, the table
+gets a Call: which plan, and where the plan's arguments come from. Any other call goes to the
+Python function, which the table can be told as well.
 
 A Call is a block of words: plan (0: always Python), number of the plan's arguments, the tuple of
 constants, whether it writes over an argument, which one, which of several results is wanted (-1:

@@ -17,7 +17,7 @@ from lucerne.base.device import device as Device
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.tensor import api as lu
 from lucerne.tensor.base import new_tensor
-from lucerne.tensor.interop import bits
+from lucerne.tensor.interop.outside import bits
 
 _STRANGE_ARRAYS = re.compile(r"[SaUO]")
 _HOST = Device(backends.HOST)

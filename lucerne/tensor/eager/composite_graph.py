@@ -14,7 +14,7 @@ from lucerne.ir.graph import Graph, Value
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ir.op import Op
 from lucerne.tensor.base import TensorBase, new_tensor
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.eager.specialize import Observation
 
 _META = Device(backends.META)
 

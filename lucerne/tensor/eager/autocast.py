@@ -20,8 +20,8 @@ from lucerne.ir import dispatch
 from lucerne.ir import op as op_
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.op import Op
-from lucerne.tensor import autocast_lists as lists
 from lucerne.tensor.base import TensorBase
+from lucerne.tensor.eager import autocast_lists as lists
 
 _state = dispatch.state
 _LOW = (dt.bfloat16, dt.float16)

@@ -17,7 +17,7 @@ from lucerne.tensor.base import Maker, TensorBase, plain_types
 
 _state = dispatch.state
 dispatching: set[type] = set()
-"""Subclasses with a `__torch_dispatch__` (see `tensor/python_dispatch.py`)."""
+"""Subclasses with a `__torch_dispatch__` (see `tensor/subclasses/torch_dispatch.py`)."""
 
 
 def disabled_torch_function(

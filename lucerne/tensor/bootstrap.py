@@ -6,9 +6,11 @@ from typing import Any
 
 from lucerne.ir import export
 from lucerne.ops import families as families
-from lucerne.tensor import eager as eager
-from lucerne.tensor import fast, geometry, indexing, members, methods
-from lucerne.tensor import transfer as transfer
+from lucerne.tensor import geometry, indexing, methods
+from lucerne.tensor.eager import native_bridge
+from lucerne.tensor.eager import run as eager
+from lucerne.tensor.interop import legacy_attributes
+from lucerne.tensor.interop import transfer as transfer
 from lucerne.tensor.storage import FAST
 from lucerne.tensor.tensor import Tensor
 
@@ -19,11 +21,11 @@ def fill(module: dict[str, Any], namespace: str) -> None:
 
 
 if FAST is not None:
-    fast.wrap_public_functions()
-members.install()
+    native_bridge.wrap_public_functions()
+legacy_attributes.install()
 geometry.install()
 indexing.install()
 methods.install()
 methods.install_operators()
 if FAST is not None:
-    fast.connect(Tensor, eager.run, methods.fast_operators())
+    native_bridge.connect(Tensor, eager.run, methods.fast_operators())

@@ -23,8 +23,8 @@ from lucerne.ops import aten
 from lucerne.tensor.autograd.modes import no_grad
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.overrides import Mode, dispatching, one_of_each, unchanged
 from lucerne.tensor.storage import Storage
+from lucerne.tensor.subclasses.torch_function import Mode, dispatching, one_of_each, unchanged
 
 _state = dispatch.state
 

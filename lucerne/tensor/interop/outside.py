@@ -18,13 +18,13 @@ from lucerne.ir import dispatch
 from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import TensorMeta, make_meta
 from lucerne.ops.move import cast
-from lucerne.tensor import dlpack
 from lucerne.tensor import format as text
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import make_tensor
+from lucerne.tensor.interop import dlpack
+from lucerne.tensor.interop.untyped import UntypedStorage as UntypedStorage
+from lucerne.tensor.interop.untyped import copy_storage
 from lucerne.tensor.storage import Storage
-from lucerne.tensor.untyped import UntypedStorage as UntypedStorage
-from lucerne.tensor.untyped import copy_storage
 
 Array = np.ndarray[Any, Any]
 

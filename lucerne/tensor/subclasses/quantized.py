@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 from lucerne.base import dtype as dt
 from lucerne.base import qscheme as qs
 from lucerne.ir.convert import as_optional_dtype
-from lucerne.tensor.convert import as_tensor
 from lucerne.tensor.format import add_suffixes, contents_text
-from lucerne.tensor.interop import values
+from lucerne.tensor.interop.construct import as_tensor
+from lucerne.tensor.interop.outside import values
+from lucerne.tensor.subclasses.by_table import here, name_of
 from lucerne.tensor.tensor import Tensor
-from lucerne.tensor.wrapping import here, name_of
 
 CODES = {
     dt.by_name("quint8"): (dt.uint8, 0, 255),

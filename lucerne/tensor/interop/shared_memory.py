@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne import backends
 from lucerne.base.blocks import AVAILABLE, Block
-from lucerne.tensor.observe import spoil
+from lucerne.tensor.eager.specialize import spoil
 from lucerne.tensor.storage import Storage
 
 

@@ -21,9 +21,9 @@ from lucerne.ir.convert import as_optional_device, as_optional_dtype
 from lucerne.ir.meta import make_meta
 from lucerne.ir.symbolic import by_values, to_int
 from lucerne.ops import creation
-from lucerne.tensor import interop
 from lucerne.tensor.autograd.state import requires_grad as needs_grad
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
+from lucerne.tensor.interop import outside
 
 
 def tensor(
@@ -70,7 +70,7 @@ def build(data: Any, dtype: dt.dtype | None, device: Device | None) -> Any:
     strides = tuple(n // array.itemsize for n in array.strides)
     dense = bool(array.size) and sh.is_dense(array.shape, strides) and min(strides, default=0) >= 0
     t = new_tensor(make_meta(exact, array.shape, strides if dense else None, host))
-    interop.fill(t, array)
+    outside.fill(t, array)
     if target is not exact:
         t = t.to(target)
     return t if where == host else t.to(where)
@@ -252,7 +252,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
     if isinstance(data, TensorBase):
         return data.to(device or data._meta.device, dtype or data._meta.dtype)  # type: ignore[attr-defined]
     if isinstance(data, np.ndarray) and all(s >= 0 for s in data.strides):
-        shared = interop.from_numpy(data)
+        shared = outside.from_numpy(data)
         return shared.to(device or shared.device, dtype or shared.dtype)
     return build(data, dtype, device)
 
@@ -278,7 +278,7 @@ def _legacy(args: tuple[Any, ...], dtype: dt.dtype, device: Device) -> Any:
     first = args[0] if len(args) == 1 else None
     if isinstance(first, TensorBase):
         return first.view_as(first)  # type: ignore[attr-defined]
-    if isinstance(first, interop.UntypedStorage):
+    if isinstance(first, outside.UntypedStorage):
         count = first.nbytes() // dtype.itemsize
         return make_tensor(first._storage, 0, make_meta(dtype, (count,), None, first.device))
     if len(args) == 1 and not isinstance(first, (int, np.integer, Size)):

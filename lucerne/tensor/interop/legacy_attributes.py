@@ -13,8 +13,8 @@ from lucerne.ir.convert import as_optional_device
 from lucerne.ir.dispatch import state
 from lucerne.ir.meta import with_flip
 from lucerne.ops.creation import strided_only
-from lucerne.tensor import convert
-from lucerne.tensor.sharing import is_shared, share_memory_
+from lucerne.tensor.interop import construct
+from lucerne.tensor.interop.shared_memory import is_shared, share_memory_
 from lucerne.tensor.tensor import Tensor
 
 # Device types of torch that a program may ask for by name; a backend of that name makes them true.
@@ -113,7 +113,7 @@ def new_tensor(
     strided_only("new_tensor", layout)
     if pin_memory:
         no_pinned_memory()
-    made = convert.build(data, dtype or self.dtype, as_optional_device(device) or self.device)
+    made = construct.build(data, dtype or self.dtype, as_optional_device(device) or self.device)
     return made.requires_grad_(requires_grad)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucerne import backends
 from lucerne.base.device import device as Device
-from lucerne.tensor.sharing import is_shared_storage, share_storage
+from lucerne.tensor.interop.shared_memory import is_shared_storage, share_storage
 from lucerne.tensor.storage import Storage, bytes_of
 
 

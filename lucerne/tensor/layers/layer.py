@@ -30,7 +30,7 @@ from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, state
 from lucerne.ir.meta import TensorMeta
 from lucerne.ir.op import Op
 from lucerne.tensor.base import TensorBase, make_tensor, offset_of
-from lucerne.tensor.eager import plan_for
+from lucerne.tensor.eager.run import plan_for
 from lucerne.tensor.storage import Storage
 from lucerne.tensor.tensor import Tensor
 

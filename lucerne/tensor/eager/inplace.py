@@ -15,12 +15,13 @@ from lucerne.ir.dispatch import InPlace as InPlace
 from lucerne.ir.meta import with_flip
 from lucerne.ir.op import Op
 from lucerne.ops.move import clone_as, copy
-from lucerne.tensor import fast, flips
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.state import requires_grad
 from lucerne.tensor.base import Plans, TensorBase, make_tensor, new_tensor, offset_of, same_place
-from lucerne.tensor.observe import Observation, spoil
-from lucerne.tensor.shared import met, shared_dims, way_of
+from lucerne.tensor.eager import native_bridge
+from lucerne.tensor.eager.expanded_writes import met, shared_dims, way_of
+from lucerne.tensor.eager.specialize import Observation, spoil
+from lucerne.tensor.layers import conjugate
 from lucerne.tensor.storage import FAST, bytes_of
 
 _state = dispatch.state
@@ -135,7 +136,7 @@ def write(target: Any, source: Any) -> None:
 
 def plan_copy(target: Any, source: Any) -> None:
     """Convert and broadcast `source` straight into the memory of `target`."""
-    args = flips.to_copy(target, source)
+    args = conjugate.to_copy(target, source)
     if _state.kernel_level:
         dispatch.through(_state.kernel_level, _copy, args, InPlace(args[0]), _copy_now)
     else:
@@ -274,7 +275,7 @@ def _execute_over(op: Op, args: tuple[Any, ...], target: Any) -> None:
         plan.run_into(args, [target])
         bump(target)
         if FAST is not None:
-            fast.remember(op, args, plan)
+            native_bridge.remember(op, args, plan)
             if Observation.current is not None:
                 Observation.current.saw(op, args, plan, target, over=target)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne.ir import dispatch
-from lucerne.tensor import eager
+from lucerne.tensor.eager import run as eager
 from lucerne.tensor.storage import FAST
 
 

@@ -24,7 +24,7 @@ from lucerne.ir.op import Op
 from lucerne.tensor.autograd import pending
 from lucerne.tensor.autograd.state import AutogradState
 from lucerne.tensor.base import TensorBase, plain_types
-from lucerne.tensor.observe import Observation
+from lucerne.tensor.eager.specialize import Observation
 from lucerne.tensor.storage import FAST, Storage
 
 RECORDS, POINTWISE, ONLY_RECORDED = 1, 4, 16

@@ -10,8 +10,8 @@ import numpy as np
 
 from lucerne.base import rng
 from lucerne.ops.random import bernoulli_fill, normal_fill, randint
-from lucerne.tensor.interop import from_numpy, values
-from lucerne.tensor.into import InPlace
+from lucerne.tensor.eager.inplace import InPlace
+from lucerne.tensor.interop.outside import from_numpy, values
 from lucerne.tensor.random.generator import Generator as _Generator
 from lucerne.tensor.random.generator import default_generator as default_generator
 from lucerne.tensor.tensor import Tensor

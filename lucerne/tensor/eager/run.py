@@ -26,15 +26,17 @@ from lucerne.ir.op import Op
 from lucerne.ir.symbolic import SymFloat, SymInt, plain
 from lucerne.ops import aten
 from lucerne.ops.scalars import check_int, check_scalars, has_scalars_to_check
-from lucerne.tensor import fast, flips, overrides, python_dispatch
 from lucerne.tensor.autograd import record
 from lucerne.tensor.autograd.names import is_named
 from lucerne.tensor.autograd.state import AutogradState, ViewState
 from lucerne.tensor.base import Plans, TensorBase, make_tensor, new_tensor, plain_types
-from lucerne.tensor.into import InPlace, run_into
-from lucerne.tensor.observe import Observation, spoil
+from lucerne.tensor.eager import native_bridge
+from lucerne.tensor.eager.composite_graph import traced
+from lucerne.tensor.eager.inplace import InPlace, run_into
+from lucerne.tensor.eager.specialize import Observation, spoil
+from lucerne.tensor.layers import conjugate
 from lucerne.tensor.storage import FAST, Storage
-from lucerne.tensor.trace import traced
+from lucerne.tensor.subclasses import torch_dispatch, torch_function
 
 _NUMBERS = frozenset((bool, int, float, complex, type(None), GivenFloat, SymInt, SymFloat))
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -81,7 +83,7 @@ def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     plan = _plans.get(found) or _make_plan(found, op, args)
     result = plan.run(args)
     if FAST is not None:
-        fast.remember(op, args, plan)
+        native_bridge.remember(op, args, plan)
         if Observation.current is not None:
             Observation.current.saw(op, args, plan, result)
     if grad and _state.grad_enabled:
@@ -111,7 +113,7 @@ def _run_pair(op: Op, args: tuple[Any, ...]) -> Any:
     plan = _plans.get(key) or _make_plan(key, op, args)
     result = plan.run(args)
     if FAST is not None:
-        fast.remember(op, args, plan)
+        native_bridge.remember(op, args, plan)
         if Observation.current is not None:
             Observation.current.saw(op, args, plan, result)
     if grad and _state.grad_enabled:
@@ -343,7 +345,7 @@ class FlippedPlan(Plan):
         self.metas = (None,)  # no kernel of it may write over a tensor
 
     def run(self, args: tuple[Any, ...]) -> Any:
-        args = flips.computed(args)
+        args = conjugate.computed(args)
         return plan_for(self.op, args).run(args)
 
 
@@ -382,7 +384,7 @@ def build_plan(op: Op, args: tuple[Any, ...]) -> Plan:
     metas = metas_of(op, args)
     if op.kind == op_.VIEW:
         return _view_plan(op, metas)
-    if flips.among(args):
+    if conjugate.among(args):
         return FlippedPlan(op)
     if op.data_dependent:
         return DataPlan(op, args, _first_meta(metas).device)
@@ -484,11 +486,11 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     stack = _state.kernel_level
     if stack and out is None and _state.cast is None and not _state.inference:
         quick = stack[-1].quick
-        if quick is not None and not flips.concern(op, args):
+        if quick is not None and not conjugate.concern(op, args):
             result = quick(op, args)
             if result is not NotImplemented:
                 return result
-    if not is_plain_call(op, args) or overrides.is_override(out):
+    if not is_plain_call(op, args) or torch_function.is_override(out):
         return _run_unusual(op, args, out)
     if out is not None:
         return run_into(op, args, out)
@@ -501,7 +503,7 @@ def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
         if _state.inference and stack:  # one node of a graph: nothing inside has marked it
             _mark_inference(result, args)
         return result
-    if stack or _state.grad_enabled or overrides.dispatching:
+    if stack or _state.grad_enabled or torch_function.dispatching:
         result = _run_recorded(op, args)
     else:
         result = plan_for(op, args).run(args)
@@ -538,13 +540,17 @@ def _run_unusual(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """Arguments neither plain tensors nor numbers: overriding types, NumPy scalars, mistakes."""
     if Observation.current is not None:
         Observation.current.spoiled = True
-    handled, result = overrides.offer(op, args, out)
+    handled, result = torch_function.offer(op, args, out)
     if handled:
         return result
-    plain = overrides.plain_arguments(op, args)
+    plain = torch_function.plain_arguments(op, args)
     if out is not None:
-        if overrides.dispatching and type(out) is InPlace and python_dispatch.wanted((out.target,)):
-            return python_dispatch.ask_in_place(op, plain, out.target)
+        if (
+            torch_function.dispatching
+            and type(out) is InPlace
+            and torch_dispatch.wanted((out.target,))
+        ):
+            return torch_dispatch.ask_in_place(op, plain, out.target)
         return run_into(op, plain, out)
     if op.kind == op_.COMPOSITE:
         return _run_composite(op, plain)
@@ -563,14 +569,16 @@ def _run_recorded(op: Op, args: tuple[Any, ...]) -> Any:
 
 def _run_seen(op: Op, args: tuple[Any, ...]) -> Any:
     """A call as interpreters below autograd see it."""
-    if flips.concern(op, args) and not (overrides.dispatching and python_dispatch.wanted(args)):
-        return flips.seen(op, args, _run_plan)
+    if conjugate.concern(op, args) and not (
+        torch_function.dispatching and torch_dispatch.wanted(args)
+    ):
+        return conjugate.seen(op, args, _run_plan)
     return dispatch.through(_state.kernel_level, op, args, None, _run_plan)
 
 
 def _run_plan(op: Op, args: tuple[Any, ...], out: Any) -> Any:
-    if overrides.dispatching and python_dispatch.wanted(args):
-        return python_dispatch.ask(op, args, out)
+    if torch_function.dispatching and torch_dispatch.wanted(args):
+        return torch_dispatch.ask(op, args, out)
     if out is not None:
         return run_into(op, args, out)
     return plan_for(op, args).run(args)
@@ -578,7 +586,7 @@ def _run_plan(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     """Run the body; if the entry names its own derivative, the body itself is not recorded."""
-    if overrides.any_override(op, args):
+    if torch_function.any_override(op, args):
         return _run_unusual(op, args, None)
     recorded = _state.grad_enabled and record.needs_grad(op, args)
     whole = not recorded or op.explicit
@@ -587,9 +595,9 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
         if recorded:
             record.record(op, args, result)
         return result
-    asked = overrides.dispatching and whole and op.qualified in aten.WHOLE
-    if asked and python_dispatch.wanted(args):
-        result = python_dispatch.ask(op, args, None)
+    asked = torch_function.dispatching and whole and op.qualified in aten.WHOLE
+    if asked and torch_dispatch.wanted(args):
+        result = torch_dispatch.ask(op, args, None)
         if recorded:
             record.record(op, args, result)
         return result
@@ -597,7 +605,7 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     if fused is not None:
         result = fused.run(args)
         if FAST is not None:
-            fast.remember(op, args, fused)
+            native_bridge.remember(op, args, fused)
             if Observation.current is not None:
                 Observation.current.saw(op, args, fused, result)
         if _state.inference:
@@ -676,7 +684,7 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
     tensors = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
     devices = {x._meta.device for x in tensors if isinstance(x, TensorBase)}
     target = next(iter(devices), None)
-    usual = len(devices) == 1 and not flips.among(args)
+    usual = len(devices) == 1 and not conjugate.among(args)
     if usual and target is not None and target.type != backends.META:
         backend = backends.get(target.type)
         claims = getattr(backend, "fuses", None)

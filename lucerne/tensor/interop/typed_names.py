@@ -15,9 +15,9 @@ from lucerne.ir.convert import as_dtype
 from lucerne.ir.meta import make_meta
 from lucerne.ir.symbolic import to_int
 from lucerne.tensor.base import TensorBase, make_tensor, new_tensor
-from lucerne.tensor.convert import build, legacy_tensor
-from lucerne.tensor.interop import UntypedStorage
-from lucerne.tensor.members import TYPE_NAMES
+from lucerne.tensor.interop.construct import build, legacy_tensor
+from lucerne.tensor.interop.legacy_attributes import TYPE_NAMES
+from lucerne.tensor.interop.outside import UntypedStorage
 from lucerne.tensor.storage import bytes_of
 from lucerne.tensor.tensor import Tensor
 

@@ -1,0 +1,1 @@
+"""Tensors and the world outside: Python data, NumPy, DLPack, other processes, torch's old names."""
