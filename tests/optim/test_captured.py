@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lucerne as lu
+from lucerne.capture.trace.fake import CaptureError
 from lucerne.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 from tests.optim.replay import Replayed
 
@@ -263,7 +264,7 @@ def test_first_step_with_dampening_is_refused() -> None:
     params = small_params()
     optimizer = O.SGD(params, momentum=0.9, dampening=0.5)
     step = make_step(params, optimizer)
-    with pytest.raises(lu.capture.fake.CaptureError, match="first step"):
+    with pytest.raises(CaptureError, match="first step"):
         Replayed(step, params)
     for p in params:
         p.grad = None

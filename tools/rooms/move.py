@@ -135,6 +135,13 @@ class Rewrite:
             for n in ast.walk(self.tree)
         )
 
+    @functools.cached_property
+    def _package_names(self) -> set[str]:
+        """What the package is called in this file: `lucerne`, `torch`, ..."""
+        imports = [n for n in ast.walk(self.tree) if isinstance(n, ast.Import)]
+        aliases = [a for n in imports for a in n.names]
+        return {"lucerne"} | {a.asname for a in aliases if a.name == "lucerne" and a.asname}
+
     def _import(self, node: ast.Import) -> None:
         if any(a.name in self.names for a in node.names):
             texts = [
@@ -145,14 +152,16 @@ class Rewrite:
 
     def _dotted(self, node: ast.Attribute) -> None:
         name = ast.unparse(node) if _is_dotted(node) else ""
-        if name in self.names:
-            self.edits.append((*self.span(node), self.names[name]))
+        first, _, rest = name.partition(".")
+        known = self.names.get(f"lucerne.{rest}") if first in self._package_names else None
+        if known is not None:
+            self.edits.append((*self.span(node), f"{first}.{known.partition('.')[2]}"))
 
 
 def _is_dotted(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name) and node.id == "lucerne"
+    return isinstance(node, ast.Name)
 
 
 @functools.cache
