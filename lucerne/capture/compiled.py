@@ -20,7 +20,7 @@ from lucerne.base.config import config
 from lucerne.capture import faults, ledger
 from lucerne.capture.aot.backward import ONE_AT_A_TIME
 from lucerne.capture.aot.second_derivatives import Again
-from lucerne.capture.cache.disk.lookup import HIT, Asked
+from lucerne.capture.cache.disk.lookup import HIT, Lookup
 from lucerne.capture.cache.entry import MISSED, Entry
 from lucerne.capture.cache.lookup import Versions
 from lucerne.capture.guards import describe
@@ -299,12 +299,12 @@ class Compiled:
                 if error.graph is None or not self.options.whole.refuse(error.graph):
                     raise
 
-    def ask(self, leaves: list[Any], shape: Any) -> Asked:
+    def ask(self, leaves: list[Any], shape: Any) -> Lookup:
         """Look into the programs on disk."""
         with faults.costs(self, faults.NO_STORE):
-            return Asked(self.fn, self.options, leaves, shape)
+            return Lookup(self.fn, self.options, leaves, shape)
         self.options.too_large = True  # it is not asked again
-        return Asked(self.fn, self.options, leaves, shape)
+        return Lookup(self.fn, self.options, leaves, shape)
 
     def _from_disk(self, leaves: list[Any], entry: Entry) -> Entry:
         """It was not captured here: nothing can be learned from it about other sizes."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from lucerne.base import notices, sources
 from lucerne.base.where import describe, place_of_error
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.process_state import ProcessState
 from lucerne.capture.trace.fake import CaptureError
 from lucerne.tensor.random.generator import default_generator
@@ -135,12 +135,12 @@ class Before:
     def __init__(self) -> None:
         self.state = ProcessState()
         self.random = default_generator._engine.mark()
-        self.holder = Birth.holder
+        self.holder = NewObjects.holder
 
     def put_back(self) -> None:
         """Everything as it was."""
         self.state.restore()
         with default_generator.lock:
             default_generator._engine.rewind(self.random)
-        if Birth.holder is not None and Birth.holder is not self.holder:
-            Birth.holder.end()
+        if NewObjects.holder is not None and NewObjects.holder is not self.holder:
+            NewObjects.holder.end()

@@ -9,7 +9,7 @@ from typing import Any
 
 from lucerne.base.where import describe, place_of_error
 from lucerne.capture import Exporting
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.symbolic.shapes import SizedCapture
 from lucerne.capture.trace.capture import Capture
 from lucerne.capture.trace.captured import Captured, Outcome
@@ -113,7 +113,9 @@ class Recording:
             for k, x in enumerate(self.leaves)
         ]
         args, kwargs = rebuild(self.shape, iter(leaves))
-        self.capture = kind(self.fn, args, kwargs, Reach(self.fn, leaves), self.whole, *more)
+        self.capture = kind(
+            self.fn, args, kwargs, ReachableState(self.fn, leaves), self.whole, *more
+        )
         Exporting.active += 1
         try:
             with lu.no_grad():

@@ -10,7 +10,7 @@ from collections import deque
 import pytest
 
 from lucerne.capture.bytecode import using, with_instructions_removed
-from lucerne.capture.effects.unchanged import Untouched
+from lucerne.capture.effects.unchanged import MutationCheck
 from tests.capture_bytecode.cases import Case
 from tests.capture_bytecode.compiled import assert_compiled_same, without_lines
 from tests.capture_bytecode.random_programs import case_of
@@ -62,7 +62,7 @@ def test_what_a_call_must_not_change_is_put_back() -> None:
     thing = Thing()
     thing.xs, thing.d = [1], {"a": {2}}  # type: ignore[attr-defined]
     queue = deque([1])
-    kept = Untouched([thing, queue])
+    kept = MutationCheck([thing, queue])
     assert not kept.put_back()
     thing.xs.append(2)  # type: ignore[attr-defined]
     thing.d["a"].add(3)  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_what_a_call_must_not_change_is_put_back() -> None:
     assert kept.put_back()
     assert vars(thing) == {"xs": [1], "d": {"a": {2}}}
     assert list(queue) == [1]
-    assert Untouched([iter([1])]).iterator is not None
+    assert MutationCheck([iter([1])]).iterator is not None
 
 
 def test_a_difference_of_results_is_found() -> None:

@@ -177,7 +177,7 @@ def test_an_error_costs_the_store_not_the_call(
     def fails(self: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(graph_programs.Asked, where, fails)
+    monkeypatch.setattr(graph_programs.GraphLookup, where, fails)
     with pytest.warns(UserWarning, match="planted"):
         found = call(lambda: broken)
     assert all(torch.equal(a, b) for a, b in zip(right, found, strict=True))
@@ -190,13 +190,13 @@ def test_numbers_that_differ_have_keys_that_differ(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, numbers: tuple[Any, Any]
 ) -> None:
     keys: list[Any] = []
-    look = graph_programs.Asked._look
+    look = graph_programs.GraphLookup._look
 
     def watched(self: Any) -> Any:
         keys.append(look(self))
         return keys[-1]
 
-    monkeypatch.setattr(graph_programs.Asked, "_look", watched)
+    monkeypatch.setattr(graph_programs.GraphLookup, "_look", watched)
     found = []
     for number in numbers:
         keys.clear()

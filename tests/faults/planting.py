@@ -14,7 +14,7 @@ from typing import Any
 
 import lucerne
 from lucerne.capture.aot.backward import Joint
-from lucerne.capture.breaks.resume import Glue, Segmented
+from lucerne.capture.breaks.resume import Glue, ResumableFunction
 from lucerne.capture.compiled import Compiled
 from lucerne.capture.lazy.programs import Programs
 from lucerne.capture.shadow.shadowing import PartShadow, Shadow
@@ -30,7 +30,7 @@ ERRORS: tuple[type[Exception], ...] = (
 MAKERS: tuple[CodeType, ...] = tuple(
     f.__code__
     for f in (
-        Compiled._version, Segmented._anew, Segmented._instance, Joint.for_tangents,
+        Compiled._version, ResumableFunction._anew, ResumableFunction._instance, Joint.for_tangents,
         Programs._tried, Shadow._compared, PartShadow._compared, Glue.decide_call,
         Glue.before_branch,
     )

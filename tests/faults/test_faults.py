@@ -45,7 +45,7 @@ def test_every_pass(name: str) -> None:
 
 
 STAGES = {
-    "reach": "lucerne.capture.guards.reachable:Reach.__init__",
+    "reach": "lucerne.capture.guards.reachable:ReachableState.__init__",
     "bytecode": "lucerne.capture.bytecode.handlers_operators:binary_op",
     "recorder": "lucerne.capture.trace.recorder:Recorder.run",
     "narrow": "lucerne.capture.guards.prune:narrow",
@@ -63,7 +63,7 @@ STAGES = {
 BETWEEN_PARTS = {
     "a call": "lucerne.capture.breaks.resume:Glue._decided",
     "a branch": "lucerne.capture.breaks.resume:Glue._tell",
-    "finding a part": "lucerne.capture.breaks.resume:Segmented._found_anew",
+    "finding a part": "lucerne.capture.breaks.resume:ResumableFunction._found_anew",
 }
 
 

@@ -21,7 +21,7 @@ Compile = Callable[[Graph, dict[int, Any], Stages], tuple[Any, Any]]
 
 
 @dataclass
-class Lean:
+class PrunedBackward:
     """`Joint.make_lean`: the pass for some of the tangents."""
 
     joint: Joint

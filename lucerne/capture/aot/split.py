@@ -18,7 +18,7 @@ def constants_of(sources: Sequence[Source]) -> dict[int, Any]:
 
 
 @dataclass
-class Halves(Split):
+class ForwardBackward(Split):
     """A joint graph in two, and where the inputs of both come from."""
 
     primals: list[Source]
@@ -39,10 +39,12 @@ class Halves(Split):
         }
 
 
-def halves_of(joint: Graph, captured: Captured, sources: Sequence[Source], budget: float) -> Halves:
+def halves_of(
+    joint: Graph, captured: Captured, sources: Sequence[Source], budget: float
+) -> ForwardBackward:
     """The joint graph of a captured function in two; `sources`: of its inputs."""
     tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]
     fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == ARGUMENT]
     cut = split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
     primals = [s for s in sources if s.kind != TANGENT]
-    return Halves(cut.forward, cut.backward, cut.saved, cut.report, primals)
+    return ForwardBackward(cut.forward, cut.backward, cut.saved, cut.report, primals)

@@ -17,7 +17,7 @@ from lucerne.tensor.base import TensorBase
 from lucerne.transforms.rewrite import operands
 
 
-class Arriving:
+class ZeroGradients:
     """The `Link` of a recorded pass (see `engine`)."""
 
     def __init__(self, recorder: Recorder, tangents: Iterable[Value]) -> None:

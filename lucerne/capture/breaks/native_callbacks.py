@@ -29,7 +29,7 @@ from lucerne.capture.breaks.call_policy import is_ours, may_call_back
 from lucerne.capture.breaks.purity import handler_that_does_more
 from lucerne.capture.bytecode.hooks import Stop, is_entered
 from lucerne.capture.bytecode.tracebacks import is_stand_in, profiling
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.objects import is_plain
 from lucerne.capture.guards.read_log import calls_users
 from lucerne.capture.symbolic.native_scalars import by_value, for_ops, plain_number
@@ -112,13 +112,13 @@ _TEXTS = frozenset(
 """Instructions that write a value down."""
 
 
-class Natives:
+class NativeCallbacks:
     """Watches what native code does while a function is traced.
 
     `birth` tells what was made since; `strict`: what user code reads must be seen as well.
     """
 
-    def __init__(self, birth: Birth, *, strict: bool) -> None:
+    def __init__(self, birth: NewObjects, *, strict: bool) -> None:
         self.birth, self.strict = birth, strict
         self._inside = 0
         """How many functions of the user's native code is in."""

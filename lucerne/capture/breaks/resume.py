@@ -7,7 +7,8 @@ at its beginning to the frames at its end. What lies between parts is executed b
 is, so whatever is not understood here is still right: it only is not faster.
 
 A part is found again by where it begins (the instruction of each frame) and by what it has read
-(`frame_reads.Plan`). A loop that breaks at each turn comes to the same place again, and finds it.
+(`frame_reads.FrameGuard`). A loop that breaks at each turn comes to the same place again, and
+finds it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from lucerne.capture.effects.journal import Written, replay, written
 from lucerne.capture.effects.objects import Roots
 from lucerne.capture.effects.rebuild import Builder, FrameNode, Node, Writer
 from lucerne.capture.guards import describe
-from lucerne.capture.guards.frame_reads import Plan, Reads
-from lucerne.capture.guards.reachable import Reach, is_module, is_optimizer
-from lucerne.capture.guards.tensor_reads import Looked
+from lucerne.capture.guards.frame_reads import FrameGuard, FrameReads
+from lucerne.capture.guards.reachable import ReachableState, is_module, is_optimizer
+from lucerne.capture.guards.tensor_reads import TensorReads
 from lucerne.capture.symbolic.families import Families
 from lucerne.capture.trace.callbacks import ApartError, BackwardCode
 from lucerne.capture.trace.capture import Capture
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.fake import CaptureError
 from lucerne.capture.trace.input_sources import HELD
-from lucerne.capture.trace.partial_graph import AgainError, Knowledge, Tracer
+from lucerne.capture.trace.partial_graph import AgainError, Knowledge, PartialGraphTracer
 from lucerne.capture.trace.pytree import flatten
 from lucerne.ir import dispatch
 from lucerne.loops.stages import Stages
@@ -95,12 +96,12 @@ class Part:
 
     backward_code = BackwardCode
 
-    def __init__(self, fn: Any, plan: Plan, steps: int, options: Any) -> None:
+    def __init__(self, fn: Any, plan: FrameGuard, steps: int, options: Any) -> None:
         self.part_of, self.plan, self.steps = fn, plan, steps
         self.known: Knowledge
         self.tensors: list[Any] = []
         self.objects: list[Any] = []
-        self.looked: Looked | None = None
+        self.looked: TensorReads | None = None
         """Set by who captures: gets what is asked about tensors."""
         self.structure: Structure | None = None
         self.families = Families(self, options.whole, options.dynamic, options.tell)
@@ -130,7 +131,7 @@ class Part:
 
     def __call__(self, *given: Any) -> list[Any]:
         assert self.looked is not None
-        tracer = Tracer(self.known, lambda: 0, self.looked)
+        tracer = PartialGraphTracer(self.known, lambda: 0, self.looked)
         try:
             stand_ins = {id(t): s for t, s in zip(self.tensors, given, strict=True)}
             unread = {
@@ -149,7 +150,7 @@ class Part:
         finally:
             tracer.end()
 
-    def _left(self, tracer: Tracer) -> list[Any]:
+    def _left(self, tracer: PartialGraphTracer) -> list[Any]:
         numbers: dict[int, int] = {}
         for k, x in enumerate(self.objects):
             numbers.setdefault(id(x), k)
@@ -169,7 +170,7 @@ class Part:
         return writer.leaves
 
 
-class Point:
+class ResumePoint:
     """A place in the function where parts begin."""
 
     def __init__(self) -> None:
@@ -186,7 +187,7 @@ class Point:
 class Glue(Plain):
     """Between parts: everything as Python does it, but it stops where an op comes."""
 
-    def __init__(self, frames: list[Frame], segmented: Segmented) -> None:
+    def __init__(self, frames: list[Frame], segmented: ResumableFunction) -> None:
         self.frames, self.segmented = frames, segmented
         self.told = segmented.places
 
@@ -250,13 +251,13 @@ def _has_tensors(args: Sequence[Any]) -> bool:
     return False
 
 
-class Segmented:
+class ResumableFunction:
     """A function that runs in parts."""
 
     def __init__(self, fn: Any, compiled: Any) -> None:
         """`compiled`: has `options`, gets `breaks` and `entries`."""
         self.fn, self.compiled, self.options = fn, compiled, compiled.options
-        self.points: dict[Any, Point] = {}
+        self.points: dict[Any, ResumePoint] = {}
         self.volatile: set[Any] = set()
         """Places whose content the function itself changes at each call."""
         self.refused = ""
@@ -264,7 +265,7 @@ class Segmented:
         self._kept: list[Any] = []
         self.places: set[Any] = set()
         """Where breaks were told of already, so that most calls don't make the texts."""
-        self._faults: list[tuple[Point | None, Exception]] = []
+        self._faults: list[tuple[ResumePoint | None, Exception]] = []
         """Parts that could not be made in the call that goes on, for a reason that is ours or the
         function's own: which, is known at its end."""
 
@@ -334,7 +335,7 @@ class Segmented:
         key = tuple([(id(f.code), f.ip, len(f.stack)) for f in frames])
         point = self.points.get(key)
         if point is None:
-            point = self.points[key] = Point()
+            point = self.points[key] = ResumePoint()
             self._kept.append([f.code for f in frames])
         before = None
         try:
@@ -373,7 +374,9 @@ class Segmented:
         frames[:] = [builder.frame(f) for f in structure.frames]
         return frames
 
-    def _fault(self, point: Point, frames: list[Frame], error: Exception, before: Any) -> None:
+    def _fault(
+        self, point: ResumePoint, frames: list[Frame], error: Exception, before: Any
+    ) -> None:
         """Finding, making or running a part has raised: its instructions run as Python."""
         if faults.goes_through(error) or (self.options.fullgraph and isinstance(error, BreakError)):
             raise error
@@ -390,7 +393,7 @@ class Segmented:
             raise error
         self._faults.append((None, error))
 
-    def _find(self, point: Point, frames: list[Frame]) -> Any:
+    def _find(self, point: ResumePoint, frames: list[Frame]) -> Any:
         for part in point.parts:
             leaves: list[Any] = []
             objects: list[Any] = []
@@ -430,7 +433,7 @@ class Segmented:
 
     # ---- a new part ----------------------------------------------------------------------------
 
-    def _anew(self, point: Point, frames: list[Frame]) -> Any:
+    def _anew(self, point: ResumePoint, frames: list[Frame]) -> Any:
         """Trace and compile the part that begins here; None: there is none, and why is noted."""
         if point.count >= config.most_captures:
             why = f"this part was compiled {point.count} times already, for other values"
@@ -449,7 +452,7 @@ class Segmented:
             self.tell_break(point.refused)
             return None
 
-    def _found_anew(self, point: Point, frames: list[Frame]) -> Any:
+    def _found_anew(self, point: ResumePoint, frames: list[Frame]) -> Any:
         try:
             known, tracer = self._discover(point, frames)
         except (CaptureError, MutationError) as found:
@@ -478,7 +481,9 @@ class Segmented:
         finally:
             tracer.reads.let_go()
 
-    def _compiled_up_to_one_of(self, tracer: Tracer, point: Point, known: Knowledge) -> Any:
+    def _compiled_up_to_one_of(
+        self, tracer: PartialGraphTracer, point: ResumePoint, known: Knowledge
+    ) -> Any:
         """The part that ends where the trace did or, if there is none, at an earlier place."""
         first: Exception | None = None
         for cut in (tracer.cut, *sorted(set(_earlier(tracer.cuts, tracer.cut)), reverse=True)):
@@ -499,14 +504,14 @@ class Segmented:
             raise BreakError(found)
         self._note(found)
 
-    def _discover(self, point: Point, frames: list[Frame]) -> tuple[Any, Any]:
+    def _discover(self, point: ResumePoint, frames: list[Frame]) -> tuple[Any, Any]:
         """How far a part goes that begins here, and what it reads."""
-        reach = Reach(self.fn, ())
+        reach = ReachableState(self.fn, ())
         first = Roots(frames, {*reach.seen, *(id(t.store) for t in reach.tables)})
         more: list[Any] = []
         while point.traces < _MOST_TRACES:
             point.traces += 1
-            reach = Reach(self.fn, first.fixed)
+            reach = ReachableState(self.fn, first.fixed)
             known = Knowledge(frames, reach, self.volatile)
             known.more = more
             reach.tensors = {k: t for k, t in reach.tensors.items() if known.is_held(t)}
@@ -519,13 +524,13 @@ class Segmented:
         )
         return None, None
 
-    def _traced(self, known: Knowledge) -> Tracer:
+    def _traced(self, known: Knowledge) -> PartialGraphTracer:
         tensors = [t for t in [*known.roots.tensors, *known.more] if not known.is_held(t)]
-        tracers: list[Tracer] = []
+        tracers: list[PartialGraphTracer] = []
 
         def look(*given: Any) -> None:
             found = discovery.tracing.looked
-            tracer = Tracer(known, lambda: len(discovery.recorder.graph.nodes), found)
+            tracer = PartialGraphTracer(known, lambda: len(discovery.recorder.graph.nodes), found)
             tracers.append(tracer)
             try:
                 tracer.start({id(t): s for t, s in zip(tensors, given, strict=True)}, None)
@@ -539,8 +544,10 @@ class Segmented:
         discovery.run()
         return tracers[-1]
 
-    def _compiled(self, point: Point, known: Knowledge, tracer: Tracer, cut: int) -> Any:
-        plan = Plan(tracer.reads, known.frames, known.is_held)
+    def _compiled(
+        self, point: ResumePoint, known: Knowledge, tracer: PartialGraphTracer, cut: int
+    ) -> Any:
+        plan = FrameGuard(tracer.reads, known.frames, known.is_held)
         leaves: list[Any] = []
         objects: list[Any] = []
         why = plan.check(known.frames, leaves, objects)
@@ -595,7 +602,7 @@ def _earlier(cuts: list[int], cut: int) -> list[int]:
     return [before[len(before) // 2], before[0]] if before else []
 
 
-def _check_held(captured: Captured, known: Knowledge, reads: Reads) -> None:
+def _check_held(captured: Captured, known: Knowledge, reads: FrameReads) -> None:
     """Every tensor that is taken to be the same object at each call must be known to be."""
     listed = {
         id(x) for c in reads.contents.values() for x in (c.values() if isinstance(c, dict) else c)
@@ -606,7 +613,7 @@ def _check_held(captured: Captured, known: Knowledge, reads: Reads) -> None:
             raise CaptureError("the part reads a tensor that it finds in an unknown place")
 
 
-def _only_what_was_read(reach: Reach, reads: Reads, part: Part) -> None:
+def _only_what_was_read(reach: ReachableState, reads: FrameReads, part: Part) -> None:
     """Drop what guards would watch though nobody looked at it."""
     stores = {id(t.store): t for t in reach.tables}
     for at in reads.contents:

@@ -21,19 +21,19 @@ from lucerne.base.given_ints import GivenInt
 from lucerne.base.where import place_of_error
 from lucerne.capture import faults, ledger
 from lucerne.capture.aot.backward import Joint
-from lucerne.capture.aot.pruned_backward import Lean
+from lucerne.capture.aot.pruned_backward import PrunedBackward
 from lucerne.capture.aot.second_derivatives import Again
-from lucerne.capture.aot.split import Halves, constants_of, halves_of
+from lucerne.capture.aot.split import ForwardBackward, constants_of, halves_of
 from lucerne.capture.breaks import reasons
 from lucerne.capture.breaks.reasons import BreakError
-from lucerne.capture.breaks.resume import Segmented
+from lucerne.capture.breaks.resume import ResumableFunction
 from lucerne.capture.bytecode.hooks import Stop
 from lucerne.capture.cache.disk import graph_programs
-from lucerne.capture.cache.disk.lookup import Asked
+from lucerne.capture.cache.disk.lookup import Lookup
 from lucerne.capture.cache.entry import Entry, Guards
 from lucerne.capture.effects.objects import is_iterator
 from lucerne.capture.guards.prune import narrow
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.options import Options
 from lucerne.capture.report.replay import setting_of
 from lucerne.capture.symbolic import counters
@@ -43,7 +43,7 @@ from lucerne.capture.symbolic.families import Families
 from lucerne.capture.trace.capture import Capture
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.fake import CaptureError, NotYetError
-from lucerne.capture.trace.full_graph import Through
+from lucerne.capture.trace.full_graph import FullGraphTracer
 from lucerne.capture.trace.input_sources import CONSTANT, KEY, NUMBER, TANGENT, Source
 from lucerne.capture.trace.pytree import rebuild
 from lucerne.ir.graph import Graph, Value
@@ -63,7 +63,7 @@ _STAGES = frozenset(("count_draws", "fuse", "heads"))
 
 def families_of(fn: Any, options: Options) -> Families:
     """What is known about a function's captures for all sizes: nothing yet."""
-    return Families(Through(fn), options.whole, options.dynamic, options.tell)
+    return Families(FullGraphTracer(fn), options.whole, options.dynamic, options.tell)
 
 
 def check_disabled(off: frozenset[str]) -> None:
@@ -114,7 +114,7 @@ class Bridge:
             t._storage.write(t._offset * t._meta.dtype.itemsize, data)
 
 
-def made(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
+def made(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
     """A new version, captured from this call; with numbers that are given at each call, where
     nothing but a number has changed."""
     alike = compiled.versions.alike(asked.leaves)
@@ -137,7 +137,7 @@ def made(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
 
 
 def _with_numbers(
-    compiled: Any, asked: Asked, earlier: Entry, places: list[int], outside: list[Any]
+    compiled: Any, asked: Lookup, earlier: Entry, places: list[int], outside: list[Any]
 ) -> Entry:
     """A version for any numbers in these leaves and places outside."""
     tried = Numbered(compiled, asked, places, outside, [p.now() for p in outside])
@@ -149,7 +149,7 @@ def _with_numbers(
     return tried.entry()
 
 
-def _counting(compiled: Any, asked: Asked, found: CounterError) -> Entry:
+def _counting(compiled: Any, asked: Lookup, found: CounterError) -> Entry:
     """A version of a function that changes a number outside, `self.step += 1`."""
     outside: list[Any] = []
     broken = reasons.made("write", place_of_error(found), found.shown)
@@ -167,7 +167,7 @@ def _counting(compiled: Any, asked: Asked, found: CounterError) -> Entry:
     raise BreakError(broken)
 
 
-def _counted(compiled: Any, asked: Asked, outside: list[Any]) -> Entry:
+def _counted(compiled: Any, asked: Lookup, outside: list[Any]) -> Entry:
     now = [p.now() for p in outside]
     tried = Numbered(compiled, asked, [], outside, now)
     values = counters.others(now, tried.holder, tried.captured.uses)
@@ -190,13 +190,13 @@ class Numbered:
     outside of the arguments (with the values that are there, or others to try)."""
 
     def __init__(
-        self, compiled: Any, asked: Asked, places: list[int], outside: list[Any], values: list[Any]
+        self, compiled: Any, asked: Lookup, places: list[int], outside: list[Any], values: list[Any]
     ) -> None:
         self.compiled, self.shape, self.stages = compiled, asked.shape, Stages()
         self.holder, self.leaves = given.with_numbers(asked.leaves, places)
         args, kwargs = rebuild(self.shape, iter(self.leaves))
-        through = Through(compiled.fn)
-        self.reach = Reach(compiled.fn, self.leaves)
+        through = FullGraphTracer(compiled.fn)
+        self.reach = ReachableState(compiled.fn, self.leaves)
         if not through.is_possible:
             raise CaptureError("what it does with a number can't be seen")
         through.numbers = counters.counted(outside, self.holder, values)
@@ -221,10 +221,10 @@ class Numbered:
         return Building(self.captured, guards, self.compiled.options, self.stages).entry()
 
 
-def _captured(compiled: Any, asked: Asked, args: Any, kwargs: Any) -> Entry:
+def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
     stages, leaves, shape = Stages(), asked.leaves, asked.shape
     with stages.timed("reach"):
-        reach = Reach(compiled.fn, leaves)
+        reach = ReachableState(compiled.fn, leaves)
     if any(hasattr(m, "_initialize_hook") for m in reach.modules.values()):
         raise NotYetError("a lazy module gets its parameters by a first call")
     if not compiled.options.fullgraph and any(map(is_iterator, leaves)):
@@ -310,7 +310,7 @@ def failed(compiled: Any, error: Exception) -> Exception | None:
 def _break(compiled: Any, error: Exception) -> None:
     """It can't be one graph: from now on it runs in parts, if the machine knows its code."""
     found = reasons.of_error(error, place_of_error(error))
-    made = Segmented(compiled.fn, compiled)
+    made = ResumableFunction(compiled.fn, compiled)
     handled = made.is_possible() and found.kind in ("write", "changing value")
     if compiled.options.fullgraph and not handled:
         raise BreakError(found) from error
@@ -374,7 +374,7 @@ class Building:
             self.graph, key = count_draws(self.graph, default_generator)
             self.key = [] if key is None else [Source(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
-        self._unkept: list[graph_programs.Asked] = []
+        self._unkept: list[graph_programs.GraphLookup] = []
 
     def keep_graphs(self) -> None:
         """Store its programs by their graphs: the function as a whole is not stored."""
@@ -411,12 +411,12 @@ class Building:
         made.tell = self.options.tell
         if len(tangents) > 1:
             graph, constants = halves.backward, halves.saved_constants
-            made.make_lean = Lean(
+            made.make_lean = PrunedBackward(
                 made, graph, sums_of(graph), constants, self._compiled, self.options.tell
             )
         return entry
 
-    def _backward(self, halves: Halves, tangents: list[Value]) -> Joint:
+    def _backward(self, halves: ForwardBackward, tangents: list[Value]) -> Joint:
         saved: list[tuple[bool, int]] = []
         numbers: list[Any] = []
         constants = halves.saved_constants
@@ -442,7 +442,7 @@ def compiled_half(
     graph: Graph,
     constants: dict[int, Any],
     stages: Stages,
-    unkept: list[graph_programs.Asked] | None = None,
+    unkept: list[graph_programs.GraphLookup] | None = None,
 ) -> tuple[Any, Any]:
     """What runs a graph without mutation, and its program. `unkept`: gets who stores it; None: it
     is not looked for on disk."""
@@ -462,7 +462,7 @@ def compiled_half(
         constants = {k: t.to(name) for k, t in constants.items()}
     runner = None
     if unkept is not None:
-        unkept.append(graph_programs.Asked(graph, constants, name, options, stages))
+        unkept.append(graph_programs.GraphLookup(graph, constants, name, options, stages))
         runner = unkept[-1].runner
     if runner is None:
         runner = compile_graph(

@@ -15,7 +15,7 @@ from lucerne.base.numbers import GivenFloat
 from lucerne.capture.aot.backward import Call, attach, used_up
 from lucerne.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne.capture.guards import codegen
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.trace import subclasses
 from lucerne.capture.trace.captured import Captured, Outcome
 from lucerne.capture.trace.input_sources import (
@@ -58,7 +58,9 @@ def circumstances() -> tuple[Any, ...]:
 class Guards:
     """When a captured call may stand for another: every condition has words for its failure."""
 
-    def __init__(self, leaves: Sequence[Any], shape: Any, captured: Captured, reach: Reach) -> None:
+    def __init__(
+        self, leaves: Sequence[Any], shape: Any, captured: Captured, reach: ReachableState
+    ) -> None:
         self.reach, self.uses, self.shape = reach, captured.uses, shape
         self.circumstances = circumstances()
         self.names: list[str] | None = None

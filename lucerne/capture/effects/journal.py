@@ -1,4 +1,4 @@
-"""Effects: what a traced part of a function writes to objects that live outside of it.
+"""Journal: what a traced part of a function writes to objects that live outside of it.
 
 While it is traced the writes really happen, with tensors that have no values. So each object is
 noted down before its first change (`Journal`), gets its content back afterwards, and every call

@@ -10,14 +10,14 @@ _FROZEN_AT_START = gc.get_freeze_count()
 """Python 3.12 begins with some objects set aside; more than these are the user's own doing."""
 
 
-class Birth:
+class NewObjects:
     """Tells objects that were made since from those that were there before.
 
     Python's collector is asked: what it knew before is set aside (`gc.freeze`), so that only new
     objects are left among those it lists.
     """
 
-    holder: ClassVar[Birth | None] = None
+    holder: ClassVar[NewObjects | None] = None
     """Who has set objects aside. (To ask the collector takes as long as counting them.)"""
 
     def __init__(self, known: Callable[[Any], bool]) -> None:
@@ -27,9 +27,9 @@ class Birth:
         """Dicts that the machine has seen being made."""
         self._young: set[int] = set()
         self._old: dict[int, Any] = {}
-        self._frozen = Birth.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START
+        self._frozen = NewObjects.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START
         if self._frozen:
-            Birth.holder = self
+            NewObjects.holder = self
             gc.freeze()
         else:
             self._old = {id(x): x for x in gc.get_objects()}
@@ -38,7 +38,7 @@ class Birth:
         """Let the collector look after all objects again."""
         if self._frozen:
             gc.unfreeze()
-            self._frozen, Birth.holder = False, None
+            self._frozen, NewObjects.holder = False, None
 
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""

@@ -1,4 +1,4 @@
-"""Slots: where Python keeps things between calls, and what a captured function did to them.
+"""Stores: where Python keeps things between calls, and what a captured function did to them.
 
 A function may keep a tensor for its next call: `self.hidden = h`, `cache["k"] = k`, `nonlocal h`.
 While it is captured that tensor is a fake, so the slot gets its old content back afterwards, the

@@ -20,11 +20,11 @@ _MOST = 10_000
 _LEFT_ALONE = (TensorBase, type, types.ModuleType, types.FunctionType, types.MethodType)
 
 
-class Untouched:
+class MutationCheck:
     """The content of everything that can be reached from some values.
 
     >>> xs = [1, [2]]
-    >>> kept = Untouched([xs])
+    >>> kept = MutationCheck([xs])
     >>> xs[1].append(3)
     >>> kept.put_back(), xs
     (True, [1, [2]])

@@ -16,14 +16,14 @@ from lucerne.base import defaults
 from lucerne.base.changes import Changes
 from lucerne.base.device import HOST, entered
 from lucerne.capture.effects.stores import MISSING, Variable, alike
-from lucerne.capture.guards.reachable import Reach
-from lucerne.capture.guards.sources import Place, content
+from lucerne.capture.guards.reachable import ReachableState
+from lucerne.capture.guards.sources import Source, content
 from lucerne.capture.guards.tensor_reads import GRADIENT_IS, LAYOUT, Fact
 from lucerne.ir import dispatch
 
 
 def written(
-    reach: Reach, uses: list[Any], circumstances: tuple[Any, ...], facts: Sequence[Any]
+    reach: ReachableState, uses: list[Any], circumstances: tuple[Any, ...], facts: Sequence[Any]
 ) -> tuple[str, Callable[[], bool]]:
     """The text of the check, and the function made from it."""
     scope: dict[str, Any] = {
@@ -90,7 +90,7 @@ def _switches(circumstances: tuple[Any, ...], scope: dict[str, Any]) -> list[str
     ]
 
 
-def _places(places: Sequence[Place], first: int, scope: dict[str, Any]) -> tuple[str, list[str]]:
+def _places(places: Sequence[Source], first: int, scope: dict[str, Any]) -> tuple[str, list[str]]:
     """Most places are compared by identity, all in one expression; only if that fails is it asked
     whether an equal value is there. The text of that, and lines for the others."""
     quick: list[str] = []

@@ -1,8 +1,8 @@
-"""Reads: what a traced part of a function has looked at, and the check that it is still so.
+"""Frame reads: what a traced part of a function has looked at, and the check that it is still so.
 
 Only what was read is compared at the next call: a variable that is just carried along may hold
-anything. `Reads` collects while the part is traced. `Plan` is what comes out: a Python function,
-made from text (`source`), that compares and collects the tensors on its way.
+anything. `FrameReads` collects while the part is traced. `FrameGuard` is what comes out: a Python
+function, made from text (`source`), that compares and collects the tensors on its way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lucerne.capture.effects.arrays import ARRAYS, base_of
 from lucerne.capture.effects.objects import MOST, Roots, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.effects.rebuild import Same
 from lucerne.capture.effects.stores import MISSING
-from lucerne.capture.guards.implicit import Facts
+from lucerne.capture.guards.implicit import ImplicitGuards
 from lucerne.capture.guards.reachable import is_module, parts_of_module
 from lucerne.tensor.base import TensorBase
 
@@ -27,7 +27,7 @@ Slot = tuple[int, int]
 """(number of a frame, number of one of its values)."""
 
 
-class Reads:
+class FrameReads:
     """What was read while a part was traced."""
 
     def __init__(self, roots: Roots, looked: Any) -> None:
@@ -46,7 +46,7 @@ class Reads:
         """Containers found by name of which all the content counts."""
         self.modules: dict[int, set[str] | None] = {}
         """By id of a module: the attributes that were read; None: all."""
-        self.facts: Facts | None = None
+        self.facts: ImplicitGuards | None = None
         """Code, classes and switches that it depends on; None: nobody traces."""
         self.everything = ""
         """Why everything counts that the function can reach; empty: what was read does."""
@@ -124,14 +124,16 @@ def _inside(x: Any) -> Iterator[Any]:
         yield from list(x.__dict__.values())
 
 
-class Plan:
+class FrameGuard:
     """What must be so for a traced part to be used, as a function made from text.
 
     `check(frames, leaves, objects)` returns None and has filled both lists, or it returns why the
     part can't be used.
     """
 
-    def __init__(self, reads: Reads, frames: Sequence[Frame], held: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, reads: FrameReads, frames: Sequence[Frame], held: Callable[[Any], bool]
+    ) -> None:
         """`held`: whether a tensor is one that stays the same object (a parameter)."""
         self.reads, self.held = reads, held
         self.lines: list[str] = []

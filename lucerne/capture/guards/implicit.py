@@ -1,4 +1,4 @@
-"""Facts: what decides how a function computes without being a value that it reads.
+"""Implicit guards: what decides how a function computes without being a value that it reads.
 
 The code and the default values of each function that was entered, what classes hold under the names
 that were looked up (methods, properties, static methods), the classes of objects, names that hide a
@@ -15,9 +15,9 @@ from typing import Any
 
 from lucerne.capture.bytecode.targets import find_in_class, python_function
 from lucerne.capture.effects.arrays import MOST_BYTES, contents, size_of
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.stores import MISSING, PLAIN
-from lucerne.capture.guards.sources import LATER, Asked, InClass, Place, is_known_home
+from lucerne.capture.guards.sources import LATER, CallSource, ClassSource, Source, is_known_home
 from lucerne.tensor.base import TensorBase
 
 _SWITCHES = frozenset(
@@ -32,16 +32,16 @@ _SWITCHES = frozenset(
 _UNDER = ("__func__", "fget", "func")
 
 
-class Facts:
+class ImplicitGuards:
     """What was found while a function was traced.
 
     `birth` tells what was made since; `passing`: whether an object comes with the call at hand, and
     another one may come with the next: of those only the class counts.
 
-    >>> from lucerne.capture.guards.implicit import Facts
-    >>> from lucerne.capture.effects.new_objects import Birth
-    >>> birth, scope = Birth(lambda x: True), {}
-    >>> facts = Facts(birth)
+    >>> from lucerne.capture.guards.implicit import ImplicitGuards
+    >>> from lucerne.capture.effects.new_objects import NewObjects
+    >>> birth, scope = NewObjects(lambda x: True), {}
+    >>> facts = ImplicitGuards(birth)
     >>> facts.builtin(scope, "len")
     >>> [str(place) for place in facts.held()]  # that the scope has none, and what Python's is
     ['len', 'len']
@@ -51,11 +51,11 @@ class Facts:
     >>> birth.end()
     """
 
-    def __init__(self, birth: Birth, passing: Callable[[Any], bool] | None = None) -> None:
+    def __init__(self, birth: NewObjects, passing: Callable[[Any], bool] | None = None) -> None:
         self.birth, self.passing = birth, passing
-        self.places: dict[Any, Place] = {}
+        self.places: dict[Any, Source] = {}
 
-    def held(self) -> list[Place]:
+    def held(self) -> list[Source]:
         """The places that are now as they were."""
         return [p for p in self.places.values() if p.holds()]
 
@@ -64,7 +64,7 @@ class Facts:
         return not (self.birth.is_new(x) or (self.passing is not None and self.passing(x)))
 
     def _note(self, store: Any, key: Any, value: Any, name: str = "") -> None:
-        place = Place(store, key, value, name)
+        place = Source(store, key, value, name)
         self.places.setdefault(place.at, place)
 
     # ---- functions -----------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Facts:
         `after` one of them."""
         if is_known_home(kind.__module__) or kind.__flags__ & _UNCHANGEABLE:
             return
-        store = InClass(kind, after)
+        store = ClassSource(kind, after)
         self._note(store, key, store.find(key), f"{kind.__name__}.{key}")
 
     def of_object(self, x: Any, key: str) -> None:
@@ -160,7 +160,7 @@ class Facts:
         kind = type(module)
         if is_known_home(kind.__module__):
             for name in ("forward", "__call__"):
-                self._note(InClass(kind), name, find_in_class(kind, name))
+                self._note(ClassSource(kind), name, find_in_class(kind, name))
 
     def of_tensor(self, t: Any, key: str) -> None:
         """An attribute or method of a tensor was read: somebody may patch its class."""
@@ -168,7 +168,7 @@ class Facts:
         if is_known_home(kind.__module__):
             found = find_in_class(kind, key)
             if found is not None:
-                self._note(InClass(kind), key, found, f"{kind.__name__}.{key}")
+                self._note(ClassSource(kind), key, found, f"{kind.__name__}.{key}")
         else:
             self.of_class(kind, key)
 
@@ -178,7 +178,9 @@ class Facts:
             return True
         if size_of(x) > MOST_BYTES:
             return False
-        self._note(Asked(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}")
+        self._note(
+            CallSource(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}"
+        )
         return True
 
     # ---- names and switches --------------------------------------------------------------------
@@ -203,17 +205,17 @@ class Facts:
         name = getattr(fn, "__name__", "")
         if name in _SWITCHES and type(fn) is types.FunctionType and not args:
             if str(fn.__module__).startswith("lucerne."):
-                self._note(Asked(fn, ()), "", fn(), name)
+                self._note(CallSource(fn, ()), "", fn(), name)
         elif type(fn) is _CACHED:
             kept = fn.cache_info()
-            asked = Asked(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
+            asked = CallSource(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
             self._note(asked, "", LATER, name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
 
     def _belongs(self, fn: Any, args: tuple[Any, ...], name: str) -> None:
         if self._stays(args[0]) and not isinstance(args[0], TensorBase):
-            self._note(Asked(fn, args), "", fn(*args), name)
+            self._note(CallSource(fn, args), "", fn(*args), name)
 
 
 _CACHED = type(functools.lru_cache(lambda: None))

@@ -1,8 +1,8 @@
 """From all that a function can reach to what it was seen to read: guards compare the latter.
 
-`Reach` finds everything before a function is traced; `Noted` collects what is read meanwhile. If
-all reads were seen, whatever was not read is dropped from the guards, and what was read in a place
-that `Reach` does not know is added.
+`ReachableState` finds everything before a function is traced; `ReadLog` collects what is read
+meanwhile. If all reads were seen, whatever was not read is dropped from the guards, and what was
+read in a place that `ReachableState` does not know is added.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lucerne.capture.effects.stores import Table, Variable
-from lucerne.capture.guards.reachable import CLOSED, Reach, has_hooks, is_module
-from lucerne.capture.guards.read_log import Noted, inside, slot_names
-from lucerne.capture.guards.sources import InClass, Place, is_known_home
+from lucerne.capture.guards.reachable import CLOSED, ReachableState, has_hooks, is_module
+from lucerne.capture.guards.read_log import ReadLog, inside, slot_names
+from lucerne.capture.guards.sources import ClassSource, Source, is_known_home
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.input_sources import HELD
 from lucerne.tensor.base import TensorBase
@@ -24,9 +24,9 @@ from lucerne.tensor.base import TensorBase
 _LISTED = 32
 
 
-def narrow(reach: Reach, captured: Captured) -> None:
+def narrow(reach: ReachableState, captured: Captured) -> None:
     """Have guards over a reach compare what was read while it was captured, if that is known."""
-    noted: Noted | None = reach.noted
+    noted: ReadLog | None = reach.noted
     reach.noted = None  # it holds what was made while tracing
     if noted is None:
         reach.whole_because = "the function was not run by the bytecode machine"
@@ -59,7 +59,7 @@ def narrow(reach: Reach, captured: Captured) -> None:
         reach.leaves = set(noted.arguments.read)
 
 
-def _loose(reach: Reach) -> set[tuple[int, Any]]:
+def _loose(reach: ReachableState) -> set[tuple[int, Any]]:
     """Places whose tensors the function replaces at each call."""
     found: set[tuple[int, Any]] = set()
     for table in reach.tables:
@@ -75,31 +75,31 @@ def _loose(reach: Reach) -> set[tuple[int, Any]]:
     return found
 
 
-def _slotted(noted: Noted) -> Iterator[Place]:
+def _slotted(noted: ReadLog) -> Iterator[Source]:
     """Attributes that objects which count as a whole keep in slots."""
     for x in noted.whole.values():
         if not type(x).__module__.startswith(CLOSED):
             for name in slot_names(type(x)):
-                place = Place(x, name, None)
+                place = Source(x, name, None)
                 place.value = place.now()
                 yield place
 
 
-def _of_handlers(reach: Reach) -> Iterator[Place]:
+def _of_handlers(reach: ReachableState) -> Iterator[Source]:
     """What classes hold that answer ops themselves: nobody sees what their code reads of it."""
     for kind in dict.fromkeys(reach.handlers):
         names = {
             n for base in kind.__mro__ if not is_known_home(base.__module__) for n in vars(base)
         }
         for name in sorted(names - _OF_EVERY_CLASS):
-            store = InClass(kind)
-            yield Place(store, name, store.find(name), f"{kind.__name__}.{name}")
+            store = ClassSource(kind)
+            yield Source(store, name, store.find(name), f"{kind.__name__}.{name}")
 
 
 _OF_EVERY_CLASS = frozenset(("__dict__", "__weakref__", "__module__", "__doc__"))
 
 
-def _name(places: list[Place], reach: Reach) -> None:
+def _name(places: list[Source], reach: ReachableState) -> None:
     """Give places the names by which the user knows them."""
     tables = {id(t.store): t for t in reach.tables}
     for place in places:
@@ -109,7 +109,7 @@ def _name(places: list[Place], reach: Reach) -> None:
             place.name = f"{table.name}.{place.key}" if dot else f"{table.name}[{place.key!r}]"
 
 
-def _only_new(reach: Reach) -> None:
+def _only_new(reach: ReachableState) -> None:
     """Everything is compared anyway: places that a link or a table has are left to those."""
     known = {id(t.store) for t in reach.tables if t.watched}
     variables = [t.store for t, _, _ in reach.links]
@@ -122,7 +122,7 @@ def _only_new(reach: Reach) -> None:
     ]
 
 
-def _drop(reach: Reach, noted: Noted) -> None:
+def _drop(reach: ReachableState, noted: ReadLog) -> None:
     """Leave out what was not read."""
     read = {p.at for p in reach.places}
     for link, _, _ in reach.links:
@@ -149,7 +149,7 @@ def _drop(reach: Reach, noted: Noted) -> None:
     _drop_modules(reach, noted)
 
 
-def _unread_keys(reach: Reach, table: Table, read: set[tuple[int, Any]]) -> None:
+def _unread_keys(reach: ReachableState, table: Table, read: set[tuple[int, Any]]) -> None:
     at = id(table.store)
     keys = table.keys or range(len(table.items))
     for key in list(keys)[:_LISTED]:
@@ -168,7 +168,7 @@ def _stores(x: Any) -> Iterator[Any]:
             yield own
 
 
-def _drop_modules(reach: Reach, noted: Noted) -> None:
+def _drop_modules(reach: ReachableState, noted: ReadLog) -> None:
     reach.read_modules = {}
     for at, (module, names) in noted.modules.items():
         reach.modules.setdefault(at, module)
@@ -188,7 +188,7 @@ def _drop_modules(reach: Reach, noted: Noted) -> None:
     reach.optimizers.update(noted.optimizers)
 
 
-def _unexplained(reach: Reach, noted: Noted, captured: Captured) -> bool:
+def _unexplained(reach: ReachableState, noted: ReadLog, captured: Captured) -> bool:
     """Whether a tensor that is taken to be the same object at each call comes from nowhere."""
     known: set[int] = set()
     values = [p.value for p in reach.places]
@@ -210,7 +210,7 @@ def _unexplained(reach: Reach, noted: Noted, captured: Captured) -> bool:
     return any(id(s.thing) not in known for s in sources)
 
 
-def also(reach: Reach, other: Reach) -> None:
+def also(reach: ReachableState, other: ReachableState) -> None:
     """Have guards over a reach compare what another capture of the same function has read, too."""
     if other.whole_because or reach.whole_because:
         if other.whole_because and not reach.whole_because:
@@ -235,7 +235,7 @@ def also(reach: Reach, other: Reach) -> None:
     reach.refresh()
 
 
-def _take_all(reach: Reach, other: Reach) -> None:
+def _take_all(reach: ReachableState, other: ReachableState) -> None:
     """Nobody knows what the other capture has read."""
     reach.whole_because, reach.leaves, reach.read_modules = other.whole_because, None, None
     reach.links = [*other.links]

@@ -1,4 +1,4 @@
-"""Reach: the modules, optimizers and tensors that a function can get at without its arguments.
+"""Reachable state: modules, optimizers and tensors that a function gets at without arguments.
 
 A captured function reads them from its closure, from globals, from the object it is a method of.
 What is found here is what guards watch: that the function still sees the same objects, and that the
@@ -16,7 +16,7 @@ from typing import Any
 
 from lucerne.base.changes import Changes
 from lucerne.capture.effects.stores import PLAIN, Expected, Slot, Table, Variable, same
-from lucerne.capture.guards.sources import Place
+from lucerne.capture.guards.sources import Source
 from lucerne.ir import dispatch
 from lucerne.tensor.base import TensorBase, plain_types
 
@@ -35,7 +35,7 @@ def is_optimizer(x: Any) -> bool:
     return "param_groups" in getattr(x, "__dict__", ()) and "state" in x.__dict__
 
 
-class Reach:
+class ReachableState:
     """What a function can see, and how to tell whether it still sees the same."""
 
     def __init__(self, fn: Any, arguments: Sequence[Any]) -> None:
@@ -53,7 +53,7 @@ class Reach:
         self.optimizers: dict[int, Any] = {}
         self.tensors: dict[int, Any] = {}
         self.seen_changes = Changes.count
-        self.places: list[Place] = []
+        self.places: list[Source] = []
         """What the function was seen to read (see `prune`): guards compare it."""
         self.numbers: list[Any] = []
         """Places that hold numbers which are given at each call (see `symbolic.counters`)."""

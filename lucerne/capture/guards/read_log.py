@@ -1,4 +1,4 @@
-"""Noted: what a function has read while it was traced whole, so that guards compare no more.
+"""Read log: what a function has read while it was traced whole, so that guards compare no more.
 
 The bytecode machine tells of every variable, attribute and item that is read, and of every
 instruction that looks into its operands. What is handed to native code counts as read whole: it may
@@ -25,12 +25,12 @@ from lucerne.capture.bytecode.frame import UNSET, Frame
 from lucerne.capture.bytecode.hooks import NOTHING, Access, is_entered
 from lucerne.capture.bytecode.targets import find_in_class
 from lucerne.capture.effects.arrays import ARRAYS, base_of
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.objects import is_plain
 from lucerne.capture.effects.stores import MISSING, MOST, PLAIN
-from lucerne.capture.guards.implicit import Facts
+from lucerne.capture.guards.implicit import ImplicitGuards
 from lucerne.capture.guards.reachable import CLOSED, is_module, is_optimizer, parts_of_module
-from lucerne.capture.guards.sources import KNOWN_HOMES, Place
+from lucerne.capture.guards.sources import KNOWN_HOMES, Source
 from lucerne.capture.trace.pytree import Kept
 from lucerne.ir import dispatch
 from lucerne.tensor.base import TensorBase, plain_types
@@ -154,16 +154,16 @@ def is_key(x: Any) -> bool:
     return type(x) in PLAIN and type(x) is not float and type(x) is not complex
 
 
-class Noted:
+class ReadLog:
     """What was read while a function was traced. `birth` tells what was made since."""
 
-    def __init__(self, birth: Birth, arguments: Arguments | None, looked: Any) -> None:
+    def __init__(self, birth: NewObjects, arguments: Arguments | None, looked: Any) -> None:
         """`looked`: gets what is asked about tensors (a `tensor_reads.Looked`)."""
         self.birth, self.arguments, self.looked = birth, arguments, looked
         self.everything = ""
         """Why everything counts that can be reached; empty: what was read does."""
-        self.places: dict[tuple[int, Any], Place] = {}
-        self.facts = Facts(birth)
+        self.places: dict[tuple[int, Any], Source] = {}
+        self.facts = ImplicitGuards(birth)
         self.whole: dict[int, Any] = {}
         """By id: objects of which all counts."""
         self.modules: dict[int, tuple[Any, set[str] | None]] = {}
@@ -325,7 +325,7 @@ class Noted:
     # ---- one thing -----------------------------------------------------------------------------
 
     def _place(self, store: Any, key: Any, value: Any, name: str = "") -> None:
-        place = Place(store, key, value, name)
+        place = Source(store, key, value, name)
         if place.at not in self.written:
             self.places.setdefault(place.at, place)
 
@@ -334,7 +334,7 @@ class Noted:
             return  # it is what it is: who holds it was read
         plain = is_key(key) and (isinstance(container, dict) or type(key) is int)
         if isinstance(container, (dict, list)) and plain:
-            found = Place(container, key, value).now()
+            found = Source(container, key, value).now()
             if found is value:
                 self._place(container, key, value)
                 return

@@ -1,4 +1,4 @@
-"""Places: where a traced function has found something that was there before, and what it found.
+"""Sources: where a traced function has found something that was there before, and what it found.
 
 A guard on a place compares that one thing: an item of a dict, an attribute, a variable. What lies
 beside it may change as it likes.
@@ -21,7 +21,7 @@ def is_known_home(module: str) -> bool:
     return module.partition(".")[0] in KNOWN_HOMES
 
 
-class InClass:
+class ClassSource:
     """What a class and its bases hold, as it stands there: nothing is bound, nothing is called."""
 
     __slots__ = ("after", "kind")
@@ -41,7 +41,7 @@ class InClass:
         return MISSING
 
 
-class Asked:
+class CallSource:
     """The answer of a function that tells how something stands (`get_num_threads`)."""
 
     __slots__ = ("args", "fn")
@@ -57,15 +57,15 @@ LATER: Any = type("Later", (), {"__repr__": lambda self: "not known yet"})()
 """The value of a place that is asked when the trace is over."""
 
 
-class Place:
+class Source:
     """One thing that was read: `store[key]` was `value` (MISSING: there was nothing).
 
     A store is a cell, a dict (of an object's attributes or a module's variables, too), a list, an
-    object that is asked by `getattr`, or an `InClass` or `Asked`.
+    object that is asked by `getattr`, or an `ClassSource` or `CallSource`.
 
-    >>> from lucerne.capture.guards.sources import Place
+    >>> from lucerne.capture.guards.sources import Source
     >>> sizes = {"width": 3, "height": 4}
-    >>> place = Place(sizes, "width", 3)
+    >>> place = Source(sizes, "width", 3)
     >>> sizes["height"] = 5
     >>> place.holds()
     True
@@ -91,9 +91,9 @@ class Place:
     def at(self) -> tuple[int, Any]:
         """What tells it from other places."""
         store = self.store
-        if type(store) is InClass:
+        if type(store) is ClassSource:
             return id(store.kind), ("class", self.key, id(store.after))
-        if type(store) is Asked:
+        if type(store) is CallSource:
             return id(store.fn), ("asked", *map(id, store.args))
         return id(self.store), None if isinstance(self.store, types.CellType) else self.key
 
@@ -108,9 +108,9 @@ class Place:
                 return store.cell_contents
             except ValueError:
                 return MISSING
-        if type(store) is InClass:
+        if type(store) is ClassSource:
             return store.find(key)
-        return store.answer() if type(store) is Asked else getattr(store, key, MISSING)
+        return store.answer() if type(store) is CallSource else getattr(store, key, MISSING)
 
     def holds(self) -> bool:
         found = self.now()
@@ -134,7 +134,7 @@ class Place:
         if type(store) is dict and type(key) is str:
             scope[f"s{number}"], scope[f"p{number}"] = store, value
             return f"s{number}[{key!r}] is p{number}"
-        if type(store) is InClass and store.after is None and str.isidentifier(key):
+        if type(store) is ClassSource and store.after is None and str.isidentifier(key):
             kind = store.kind
             plain = is_known_home(kind.__module__) or _is_itself(value)
             if type(kind) is type and plain and getattr(kind, key, MISSING) is value:
@@ -150,9 +150,9 @@ class Place:
             text = f"{store}.get({key}, missing)"
         elif kind is types.CellType:
             text = f"content({store})"
-        elif kind is InClass:
+        elif kind is ClassSource:
             return self._in_class(number, scope)
-        elif kind is Asked or issubclass(kind, (dict, list)):
+        elif kind is CallSource or issubclass(kind, (dict, list)):
             return self._asked(number, scope)
         elif self.key == "__class__":
             text = f"type({store})"

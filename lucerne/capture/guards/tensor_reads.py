@@ -1,4 +1,4 @@
-"""Looked: what a traced function has asked about tensors from outside, besides their values.
+"""Tensor reads: what a traced function has asked about tensors from outside, besides their values.
 
 Whether two of them are one object, whether a gradient is there, what somebody has hung on a tensor
 (`p.skip = True`), the layout or `requires_grad` of one that takes no part in the graph: each answer
@@ -82,7 +82,7 @@ def place_of(t: Any) -> tuple[int, int] | None:
     return None if fills_storage(t) else (t._offset, t._storage.nbytes)
 
 
-class Looked:
+class TensorReads:
     """What was asked during one trace. `known` tells tensors that were there before, or that stand
     for such. (That a tensor has real memory does not: a view that was made since has, too.)"""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucerne.base import notices
 from lucerne.capture.cache.entry import Entry, tensor_of
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.options import ACTIONS
 from lucerne.capture.shadow.blame import Bisection
 from lucerne.capture.shadow.eagerly import Counted
@@ -203,7 +203,7 @@ class Shadow:
                     seen.tensors[f"gradient {k} of the backward pass{name}"] = fact
 
     def _captured_anew(self, args: Any, kwargs: Any, leaves: Sequence[Any]) -> Any:
-        reach = Reach(self.fn, leaves)
+        reach = ReachableState(self.fn, leaves)
         try:
             return Capture(self.fn, args, kwargs, reach, self.options.whole).run()
         except Exception:  # it can't be captured now: nothing to compare with

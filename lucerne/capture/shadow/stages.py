@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne import backends
-from lucerne.capture.aot.split import Halves, constants_of, halves_of
+from lucerne.capture.aot.split import ForwardBackward, constants_of, halves_of
 from lucerne.capture.report.replay import setting_of
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.input_sources import KEY, TANGENT, Source
@@ -50,7 +50,7 @@ class Rebuilt:
     stages: list[tuple[str, Graph]]
     """Up to where the parts begin."""
     parts: list[Part] = field(default_factory=list)
-    halves: Halves | None = None
+    halves: ForwardBackward | None = None
     primals: list[int] = field(default_factory=list)
 
 

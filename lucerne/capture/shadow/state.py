@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucerne.capture.effects.stores import Table, put_back
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.ir.graph import Graph
 from lucerne.tensor.autograd.state import state_of
 from lucerne.tensor.base import TensorBase
@@ -28,7 +28,11 @@ class Surroundings:
     """
 
     def __init__(
-        self, reach: Reach, leaves: Sequence[Any], more: Sequence[Any], graph: Graph | None = None
+        self,
+        reach: ReachableState,
+        leaves: Sequence[Any],
+        more: Sequence[Any],
+        graph: Graph | None = None,
     ) -> None:
         self.leaves, self.reach = leaves, reach
         self.tables = [

@@ -17,8 +17,8 @@ from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat
 from lucerne.capture.bytecode.hooks import Access
 from lucerne.capture.effects.stores import Slot
-from lucerne.capture.guards.reachable import Reach
-from lucerne.capture.guards.sources import Place
+from lucerne.capture.guards.reachable import ReachableState
+from lucerne.capture.guards.sources import Source
 from lucerne.capture.symbolic.scalars import Holder
 from lucerne.capture.trace.fake import CaptureError
 
@@ -33,17 +33,17 @@ MOST_VERSIONS = 4
 class CounterError(CaptureError):
     """The function changes a number outside; it can be captured if that is given at each call."""
 
-    def __init__(self, place: Place, shown: str) -> None:
+    def __init__(self, place: Source, shown: str) -> None:
         super().__init__(f"the function changes {shown}")
         self.place, self.shown = place, shown
 
 
-class Counted(Place):
+class CounterSource(Source):
     """A place that holds a number, of which only the kind counts: `holds` takes the number."""
 
     __slots__ = ("given", "holder", "kind", "label")
 
-    def __init__(self, place: Place, holder: Holder, label: str) -> None:
+    def __init__(self, place: Source, holder: Holder, label: str) -> None:
         """`place.value` is the number that the function is captured with."""
         super().__init__(place.store, place.key, place.value, place.name)
         self.holder, self.label, self.kind = holder, label, type(place.value)
@@ -63,12 +63,14 @@ class Counted(Place):
         return f"if not number{number}(): return False  # {self}"
 
 
-def counted(places: Sequence[Place], holder: Holder, values: Sequence[Any]) -> dict[Any, Counted]:
-    """By `Place.at`: places whose numbers are given at each call; `values`: these, for now."""
+def counted(
+    places: Sequence[Source], holder: Holder, values: Sequence[Any]
+) -> dict[Any, CounterSource]:
+    """By `Source.at`: places whose numbers are given at each call; `values`: these, for now."""
     found = {}
     for k, (place, value) in enumerate(zip(places, values, strict=True)):
-        asked = Place(place.store, place.key, value, place.name or str(place))
-        found[place.at] = Counted(asked, holder, f"number {k}")
+        asked = Source(place.store, place.key, value, place.name or str(place))
+        found[place.at] = CounterSource(asked, holder, f"number {k}")
     return found
 
 
@@ -80,7 +82,7 @@ def _index(container: Any, key: Any) -> Any:
 
 
 def at_of(container: Any, key: Any, how: Access) -> tuple[int, Any]:
-    """What tells the place of a read or a write from others (`Place.at`)."""
+    """What tells the place of a read or a write from others (`Source.at`)."""
     if how is Access.ITEM:
         return id(container), _index(container, key)
     if how is Access.CELL:
@@ -94,14 +96,14 @@ def written(store: Any, key: Any, new: Any, shown: str) -> CounterError | None:
     """What to stop a capture with that comes to a number being changed; None: it is none."""
     if isinstance(store, types.CellType):
         key = shown
-    place = Place(store, _index(store, key) if isinstance(store, list) else key, None, shown)
+    place = Source(store, _index(store, key) if isinstance(store, list) else key, None, shown)
     place.value = place.now()
     if type(place.value) not in _NUMBERS or type(new) not in (*_NUMBERS, *GIVEN):
         return None
     return CounterError(place, shown)
 
 
-def changed(entries: Sequence[Any], shape: Any, refused: set[Any]) -> tuple[Any, list[Place]]:
+def changed(entries: Sequence[Any], shape: Any, refused: set[Any]) -> tuple[Any, list[Source]]:
     """A version that would do if some numbers that it has read were the same, and where they are.
 
     `refused`: places whose numbers decide what is done.
@@ -110,21 +112,21 @@ def changed(entries: Sequence[Any], shape: Any, refused: set[Any]) -> tuple[Any,
         guards = entry.guards
         if guards.shape != shape or guards.reach.whole_because:
             continue
-        reach: Reach = guards.reach
+        reach: ReachableState = guards.reach
         found = [*_places(reach), *_attributes(reach)]
         if found and not any(p.at in refused for p in found):
             return entry, [*found, *reach.numbers]
     return None, []
 
 
-def _places(reach: Reach) -> Iterator[Place]:
+def _places(reach: ReachableState) -> Iterator[Source]:
     for place in reach.places:
         number = type(place.value) in _NUMBERS and type(place.now()) is type(place.value)
         if number and not place.holds():
             yield place
 
 
-def _attributes(reach: Reach) -> Iterator[Place]:
+def _attributes(reach: ReachableState) -> Iterator[Source]:
     """Numbers that modules have as attributes."""
     for module, told in zip(reach.modules.values(), reach.structure, strict=False):
         for fact in told:
@@ -133,10 +135,10 @@ def _attributes(reach: Reach) -> Iterator[Place]:
                 now = module.__dict__.get(name)
                 if type(now) is kind and (repr(now) if kind is float else now) != value:
                     was = float(value) if kind is float else value
-                    yield Place(module.__dict__, name, was, f"{type(module).__name__}.{name}")
+                    yield Source(module.__dict__, name, was, f"{type(module).__name__}.{name}")
 
 
-def check_free(reach: Reach, numbers: Sequence[Counted]) -> None:
+def check_free(reach: ReachableState, numbers: Sequence[CounterSource]) -> None:
     """Raise if guards compare such a number all the same: somebody has looked at everything."""
     stores = {id(p.store) for p in numbers}
     watched = any(id(table.store) in stores for table, _ in reach.watched_tables)

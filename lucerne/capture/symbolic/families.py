@@ -10,7 +10,7 @@ from lucerne.base.shape import wrap_dim
 from lucerne.capture import faults
 from lucerne.capture.cache.entry import Guards
 from lucerne.capture.guards.prune import also
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.symbolic.shapes import Dims, Sized, SizedCapture, Symbols
 from lucerne.capture.trace.capture import Capture, Whole
 from lucerne.capture.trace.captured import Captured
@@ -138,7 +138,7 @@ class Families:
         return None
 
     def capture(
-        self, args: Any, kwargs: Any, leaves: Sequence[Any], shape: Any, reach: Reach
+        self, args: Any, kwargs: Any, leaves: Sequence[Any], shape: Any, reach: ReachableState
     ) -> Captured:
         """Capture a call: for all sizes if it is not the first of its family."""
         family, sizes = self._family(leaves, shape)
@@ -160,7 +160,7 @@ class Families:
                 family.refused = why
         return self._static(args, kwargs, reach)
 
-    def _static(self, args: Any, kwargs: Any, reach: Reach) -> Captured:
+    def _static(self, args: Any, kwargs: Any, reach: ReachableState) -> Captured:
         self.traces += 1
         return Capture(self.fn, args, kwargs, reach, self.whole).run()
 

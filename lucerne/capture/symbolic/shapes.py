@@ -16,7 +16,7 @@ from typing import Any
 
 from lucerne.base import shape as sh
 from lucerne.base.shape import Size
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.guards.tensor_reads import IS
 from lucerne.capture.trace.capture import Capture, Tracing, Whole
 from lucerne.capture.trace.captured import Captured, Effect, Outcome
@@ -100,7 +100,7 @@ class SizedCapture(Capture):
     """A capture in which some sizes are symbols: decisions become guards."""
 
     def __init__(
-        self, fn: Any, args: Any, kwargs: Any, reach: Reach, whole: Whole, symbols: Symbols
+        self, fn: Any, args: Any, kwargs: Any, reach: ReachableState, whole: Whole, symbols: Symbols
     ) -> None:
         super().__init__(fn, args, kwargs, reach, whole)
         self.symbols = symbols

@@ -36,14 +36,14 @@ from lucerne.capture.breaks.call_policy import (
     native_call,
     stop_for,
 )
-from lucerne.capture.breaks.native_callbacks import Natives
+from lucerne.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne.capture.breaks.purity import apart, callback_of
 from lucerne.capture.breaks.reasons import BreakError
 from lucerne.capture.bytecode.calls import native
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Machine
 from lucerne.capture.bytecode.targets import python_function, target_of
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.objects import is_iterator
 from lucerne.capture.effects.stores import MISSING, same
 from lucerne.capture.guards.reachable import is_module
@@ -115,7 +115,7 @@ class BackwardCode(Plain):
     def __init__(self) -> None:
         self.uses: list[Use] = []
         """What it has read, which has to be so when the backward pass runs as well."""
-        self._birth: Birth | None = None
+        self._birth: NewObjects | None = None
         self._machine: Machine | None = None
 
     @contextmanager
@@ -139,8 +139,8 @@ class BackwardCode(Plain):
         if _is_library(fn):
             return fn(*args, **kwargs)
         if self._machine is None:
-            self._birth = Birth(lambda x: False)
-            self.natives = Natives(self._birth, strict=False)
+            self._birth = NewObjects(lambda x: False)
+            self.natives = NativeCallbacks(self._birth, strict=False)
             self._machine = Machine(self)
         target = target_of(fn, args, kwargs)
         try:

@@ -15,14 +15,14 @@ from typing import Any
 from lucerne.base.given_ints import GivenInt
 from lucerne.base.numbers import GivenFloat, Use, watching
 from lucerne.base.where import naming_modules
-from lucerne.capture.aot.zero_gradients import Arriving, feeding
+from lucerne.capture.aot.zero_gradients import ZeroGradients, feeding
 from lucerne.capture.effects.stores import Slot, States, counts_of, put_back, stored
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.guards.tensor_reads import (
     IS,
     Fact,
-    Looked,
     Owner,
+    TensorReads,
     gradient_of,
     has_history,
     place_of,
@@ -68,11 +68,11 @@ Whole = Callable[[Any, tuple[Any, ...]], bool]
 class Tracing:
     """One attempt at a capture."""
 
-    def __init__(self, reach: Reach, recorder: Recorder) -> None:
+    def __init__(self, reach: ReachableState, recorder: Recorder) -> None:
         self.reach, self.recorder = reach, recorder
         self.owners: list[Owner] = []
         """Leaves from outside, with the gradients they have."""
-        self.looked = Looked(self.is_outside)
+        self.looked = TensorReads(self.is_outside)
         self.sources: dict[int, Source] = {}
         """By id of a tensor of the trace."""
         self.edges: dict[int, Edge] = {}
@@ -281,7 +281,9 @@ class Capture:
     _backward_code: Any = None
     """What runs user code in the backward pass (`callbacks.BackwardCode`)."""
 
-    def __init__(self, fn: Any, args: Any, kwargs: Any, reach: Reach, whole: Whole) -> None:
+    def __init__(
+        self, fn: Any, args: Any, kwargs: Any, reach: ReachableState, whole: Whole
+    ) -> None:
         self.leaves: list[Any] = []
         self.given = flatten((args, kwargs), self.leaves)
         self.fn, self.reach, self.whole = fn, reach, whole
@@ -587,7 +589,7 @@ class Capture:
             outcome.tangent = len(self._tangents)
             self._tangents.append(tangent)
             made.append(self.recorder.tangent(tangent))
-        link = Arriving(self.recorder, made) if len(roots) > 1 else None
+        link = ZeroGradients(self.recorder, made) if len(roots) > 1 else None
         starts = [(edge, tangent) for edge, tangent, _ in roots]
         self._reached: list[Edge] = []
         """The order in which gradients reach the inputs: their hooks are called in it."""

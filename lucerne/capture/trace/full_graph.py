@@ -1,5 +1,5 @@
-"""Through: a function that is traced whole runs in the bytecode machine, so that nothing it does
-besides ops goes unseen.
+"""Full graphs: a function that is traced whole runs in the bytecode machine, so that nothing it
+does besides ops goes unseen.
 
 A graph for the whole function is only right if the function does nothing else. So everything else
 ends the trace before it happens: printing, reading the clock, branching on a tensor, changing an
@@ -35,7 +35,7 @@ from lucerne.capture.breaks.call_policy import (
     user_place,
     writes_array,
 )
-from lucerne.capture.breaks.native_callbacks import Natives
+from lucerne.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne.capture.breaks.purity import changes_in, foreign_in
 from lucerne.capture.breaks.reasons import Break, BreakError
 from lucerne.capture.bytecode.binding import more_keywords
@@ -43,15 +43,15 @@ from lucerne.capture.bytecode.frame import Frame
 from lucerne.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import python_function, target_of
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.objects import is_fixed, is_iterator, is_plain
 from lucerne.capture.effects.stores import Variable, is_tensors
-from lucerne.capture.effects.unchanged import Untouched
-from lucerne.capture.guards.reachable import Reach
-from lucerne.capture.guards.read_log import Arguments, Noted
-from lucerne.capture.guards.tensor_reads import REFUSED, Looked
+from lucerne.capture.effects.unchanged import MutationCheck
+from lucerne.capture.guards.reachable import ReachableState
+from lucerne.capture.guards.read_log import Arguments, ReadLog
+from lucerne.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne.capture.process_state import ProcessState
-from lucerne.capture.symbolic.counters import GIVEN, Counted, at_of, written
+from lucerne.capture.symbolic.counters import GIVEN, CounterSource, at_of, written
 from lucerne.capture.symbolic.native_scalars import before_operator
 from lucerne.capture.trace.callbacks import BackwardCode, followed, refuse_inside
 from lucerne.capture.trace.fake import CaptureError, is_fake
@@ -59,7 +59,7 @@ from lucerne.capture.trace.pytree import LEAF, Kept, flatten, keeping
 from lucerne.tensor.base import TensorBase
 
 
-class Through:
+class FullGraphTracer:
     """Calls a function in the machine; native where the machine does not know its code."""
 
     backward_code = BackwardCode
@@ -67,11 +67,11 @@ class Through:
 
     def __init__(self, fn: Any) -> None:
         self.part_of = fn
-        self.numbers: dict[Any, Counted] = {}
+        self.numbers: dict[Any, CounterSource] = {}
         """By `Place.at`: numbers outside that are given at each call."""
-        self.reach: Reach | None = None
+        self.reach: ReachableState | None = None
         """Set by who captures: what the function can see."""
-        self.looked: Looked | None = None
+        self.looked: TensorReads | None = None
         """Set by who captures: gets what is asked about tensors."""
         function = python_function(fn)
         self.is_possible = function is not None and Machine.supported(function.__code__) is None
@@ -97,7 +97,7 @@ class Through:
         before = ProcessState()
         arguments = Arguments(args, kwargs)
         arguments.bind(frames[0])
-        hooks = Watching(self.reach, arguments, self.looked)
+        hooks = FullGraphHooks(self.reach, arguments, self.looked)
         hooks.noted.enter(fn, target.args)
         hooks.numbers = self.numbers
         if target.fn.__code__.co_flags & CO_VARKEYWORDS:
@@ -128,7 +128,7 @@ class Through:
 
 def _called(fn: Any, args: Any, kwargs: Any) -> Any:
     """Call a function that the machine can't run. It may not change what it is given."""
-    kept = Untouched((args, kwargs))
+    kept = MutationCheck((args, kwargs))
     if kept.iterator is not None:
         raise BreakError(reasons.made("iterator", None, reasons.name_of(fn)))
     try:
@@ -171,20 +171,22 @@ def keys_in(shape: Any) -> Iterator[Any]:
             yield from keys_in(inner)
 
 
-class Watching(Plain):
+class FullGraphHooks(Plain):
     """Hooks that let pass what a whole graph can hold, and stop before anything else."""
 
     machine: Machine
 
-    def __init__(self, reach: Reach | None, arguments: Arguments, looked: Looked | None) -> None:
+    def __init__(
+        self, reach: ReachableState | None, arguments: Arguments, looked: TensorReads | None
+    ) -> None:
         self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
         known = set() if reach is None else reach.seen
-        self.birth = Birth(lambda x: id(x) in known)
-        self.natives = Natives(self.birth, strict=False)
-        self.looked = looked or Looked(lambda t: False)
-        self.noted = Noted(self.birth, arguments, self.looked)
+        self.birth = NewObjects(lambda x: id(x) in known)
+        self.natives = NativeCallbacks(self.birth, strict=False)
+        self.looked = looked or TensorReads(lambda t: False)
+        self.noted = ReadLog(self.birth, arguments, self.looked)
         self.arguments = arguments
-        self.numbers: dict[Any, Counted] = {}
+        self.numbers: dict[Any, CounterSource] = {}
 
     def before(self, frame: Frame) -> Stop | None:
         """Note what the next instruction reads of its operands."""
@@ -210,7 +212,7 @@ class Watching(Plain):
         new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
         return is_plain(x) or is_fixed(x) or new
 
-    def all_noted(self, result: Any) -> Noted:
+    def all_noted(self, result: Any) -> ReadLog:
         """What was read, when the function has returned."""
         self.noted.all_of(result)
         if self.natives.called is not None:

@@ -1,4 +1,4 @@
-"""Sources: where an input of a captured graph comes from at each call, and how to read it there."""
+"""Input sources: where an input of a captured graph comes from, and how to read it there."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from lucerne.capture.breaks.call_policy import (
     writes_array,
 )
 from lucerne.capture.breaks.liveness import slots_of
-from lucerne.capture.breaks.native_callbacks import Natives
+from lucerne.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne.capture.breaks.reasons import Break
 from lucerne.capture.bytecode.frame import Frame, Link
 from lucerne.capture.bytecode.hooks import (
@@ -49,16 +49,16 @@ from lucerne.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne.capture.bytecode.targets import find_in_class
 from lucerne.capture.effects.arrays import ARRAYS
 from lucerne.capture.effects.journal import Journal
-from lucerne.capture.effects.new_objects import Birth
+from lucerne.capture.effects.new_objects import NewObjects
 from lucerne.capture.effects.objects import Roots, Swap, is_fixed, is_iterator, is_plain, values_of
 from lucerne.capture.effects.rebuild import Carried
 from lucerne.capture.effects.stores import MISSING
-from lucerne.capture.guards.frame_reads import Reads
-from lucerne.capture.guards.implicit import Facts
-from lucerne.capture.guards.reachable import Reach, is_module
+from lucerne.capture.guards.frame_reads import FrameReads
+from lucerne.capture.guards.implicit import ImplicitGuards
+from lucerne.capture.guards.reachable import ReachableState, is_module
 from lucerne.capture.guards.read_log import FINDS, calls_users
 from lucerne.capture.guards.sources import is_known_home
-from lucerne.capture.guards.tensor_reads import REFUSED, Looked
+from lucerne.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne.capture.process_state import ProcessState
 from lucerne.capture.trace.callbacks import followed, refuse_inside
 from lucerne.capture.trace.fake import CaptureError, NotYetError, is_fake
@@ -109,7 +109,7 @@ class AgainError(Exception):
 class Knowledge:
     """What is known of a function's surroundings, for all traces of one part."""
 
-    def __init__(self, frames: Sequence[Frame], reach: Reach, volatile: set[Any]) -> None:
+    def __init__(self, frames: Sequence[Frame], reach: ReachableState, volatile: set[Any]) -> None:
         self.frames, self.reach, self.volatile = frames, reach, volatile
         self.stable = {*reach.seen, *(id(t.store) for t in reach.tables)}
         self.roots = Roots(frames, self.stable)
@@ -131,17 +131,17 @@ class Knowledge:
         return id(x) in self.roots.seen or id(x) in self.stable
 
 
-class Tracer(Plain):
+class PartialGraphTracer(Plain):
     """One run of frames under a recorder."""
 
-    def __init__(self, known: Knowledge, nodes: Callable[[], int], looked: Looked) -> None:
+    def __init__(self, known: Knowledge, nodes: Callable[[], int], looked: TensorReads) -> None:
         """`nodes`: how many nodes the graph has; `looked`: gets what is asked about tensors."""
         self.known, self.nodes, self.looked = known, nodes, looked
-        self.reads = Reads(known.roots, self.looked)
+        self.reads = FrameReads(known.roots, self.looked)
         self.journal = Journal()
-        self.birth = Birth(known.is_known)
-        self.facts = self.reads.facts = Facts(self.birth, self.reads.is_rooted)
-        self.natives = Natives(self.birth, strict=True)
+        self.birth = NewObjects(known.is_known)
+        self.facts = self.reads.facts = ImplicitGuards(self.birth, self.reads.is_rooted)
+        self.natives = NativeCallbacks(self.birth, strict=True)
         self.machine = Machine(self)
         self.frames: list[Frame] = []
         self.given: list[Frame] = []

@@ -1,9 +1,9 @@
 """Captured calls as plain data, and back: sources, outcomes, effects, guards, programs.
 
 Tensors, optimizers and tables are named by their numbers in the world (see `key`), a slot by the
-number of its table in the `Reach` of the function, which walks in one order as well. States that an
-optimizer made while its step was captured are named by their parameter: they are made again, by the
-optimizer itself, when the program is found.
+number of its table in the `ReachableState` of the function, which walks in one order as well.
+States that an optimizer made while its step was captured are named by their parameter: they are
+made again, by the optimizer itself, when the program is found.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne.base.numbers import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
-from lucerne.capture.cache.disk.key import UnstorableError, World
+from lucerne.capture.cache.disk.key import CacheKey, UnstorableError
 from lucerne.capture.cache.disk.program_codec import Reader, StaleError, Writer
 from lucerne.capture.effects.stores import MISSING, PLAIN, Slot
-from lucerne.capture.guards.reachable import Reach, is_optimizer
+from lucerne.capture.guards.reachable import ReachableState, is_optimizer
 from lucerne.capture.guards.tensor_reads import GRADIENT_IS, HAS, IS, LAYOUT, PLACE, Fact
 from lucerne.capture.trace.captured import Captured, Effect, Outcome
 from lucerne.capture.trace.input_sources import (
@@ -54,7 +54,7 @@ _TREES: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict}
 class States:
     """The states of optimizers: which of them capturing made."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CacheKey) -> None:
         self.world = world
         self.optimizers = [x for x in world.things if is_optimizer(x)]
         self._before = [{id(p): bool(s) for p, s in o.state.items()} for o in self.optimizers]
@@ -109,7 +109,7 @@ def _group_of(optimizer: Any, p: Any) -> int | None:
     return None
 
 
-def begin_states(begun: Sequence[Any], world: World) -> list[dict[str, Any]]:
+def begin_states(begun: Sequence[Any], world: CacheKey) -> list[dict[str, Any]]:
     """Make the states that capturing would have made."""
     made = []
     for number, param, group, keys in begun:
@@ -127,7 +127,7 @@ def begin_states(begun: Sequence[Any], world: World) -> list[dict[str, Any]]:
 class CaptureWriter(Writer):
     """Writes a captured call."""
 
-    def __init__(self, world: World, reach: Reach, states: States) -> None:
+    def __init__(self, world: CacheKey, reach: ReachableState, states: States) -> None:
         super().__init__(world)
         self._tables = {id(t): k for k, t in enumerate(reach.tables)}
         self.reach = reach
@@ -315,10 +315,10 @@ class CaptureReader(Reader):
         self,
         data: Any,
         raw: list[bytes],
-        world: World,
+        world: CacheKey,
         backend: Any,
         states: list[dict[str, Any]],
-        reach: Reach,
+        reach: ReachableState,
     ) -> None:
         super().__init__(data, raw, world, backend)
         self._states, self.reach = states, reach

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from lucerne.base import sources
 from lucerne.base.seen import Calls, Seen
 from lucerne.capture.cache.disk.code_digests import is_foreign, is_standard
-from lucerne.capture.cache.disk.key import UnstorableError, World
+from lucerne.capture.cache.disk.key import CacheKey, UnstorableError
 
 
-class Watch:
+class CodeDependencies:
     """`with Watch() as watch`: afterwards `watch.codes` has the code that ran (see `base.seen`).
 
     `is_complete` is False where some ran that nobody looked at.
@@ -28,7 +28,7 @@ class Watch:
         self.codes: Calls = {}
         self.is_complete = True
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> CodeDependencies:
         self._outer = Seen.codes, Seen.outermost, Seen.is_complete
         Seen.codes, Seen.outermost, Seen.is_complete = self.codes, sys._getframe(1), True
         return self
@@ -46,7 +46,7 @@ class Watch:
                 yield code, caller
 
 
-def files_behind(watch: Watch, world: World) -> list[tuple[str, str]]:
+def files_behind(watch: CodeDependencies, world: CacheKey) -> list[tuple[str, str]]:
     """(path, digest) of the files whose code ran and is not described by the world."""
     if not watch.is_complete:
         raise UnstorableError("it ran outside of the bytecode machine: nobody saw what code ran")

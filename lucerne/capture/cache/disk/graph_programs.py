@@ -54,7 +54,7 @@ class _Reader(Reader):
         self._origins = list(places)
 
 
-class Asked:
+class GraphLookup:
     """One question: `runner` is the answer, None if there is none; `keep` stores a program."""
 
     def __init__(

@@ -11,15 +11,15 @@ import types
 from typing import Any
 
 from lucerne.capture.cache.disk.capture_codec import class_named
-from lucerne.capture.cache.disk.key import UnstorableError, World
+from lucerne.capture.cache.disk.key import CacheKey, UnstorableError
 from lucerne.capture.cache.disk.program_codec import Reader, StaleError, Writer
 from lucerne.capture.effects.stores import PLAIN, Table, alike
-from lucerne.capture.guards.reachable import Reach
-from lucerne.capture.guards.sources import Asked, InClass, Place, is_known_home
+from lucerne.capture.guards.reachable import ReachableState
+from lucerne.capture.guards.sources import CallSource, ClassSource, Source, is_known_home
 from lucerne.ir import results
 
 
-def written(reach: Reach, world: World, writer: Writer) -> Any:
+def written(reach: ReachableState, world: CacheKey, writer: Writer) -> Any:
     """Data of what the guards over a reach compare."""
     stores = _Stores(world)
     modules = None
@@ -44,11 +44,11 @@ def written(reach: Reach, world: World, writer: Writer) -> Any:
     }
 
 
-def restore(data: Any, reach: Reach, world: World, reader: Reader) -> None:
+def restore(data: Any, reach: ReachableState, world: CacheKey, reader: Reader) -> None:
     """Have guards over a reach compare the same in this process."""
     reach.whole_because, reach.unread = data["because"], list(data["unread"])
     for store, key, name, told in data["places"]:
-        place = Place(_store(store, world), reader.unpack(key), None, name)
+        place = Source(_store(store, world), reader.unpack(key), None, name)
         place.value = place.now()
         if told is not None and not alike(place.value, reader.unpack(told[0])):
             raise StaleError(f"{place} has another value")
@@ -74,7 +74,7 @@ def restore(data: Any, reach: Reach, world: World, reader: Reader) -> None:
     reach.optimizers = {id(o): o for o in optimizers}
 
 
-def _number(x: Any, world: World) -> int:
+def _number(x: Any, world: CacheKey) -> int:
     found = world.number_of(x)
     if found is None:
         raise UnstorableError(f"it reads a {type(x).__name__} that has no name")
@@ -90,7 +90,7 @@ def _value(x: Any, writer: Writer) -> Any:
 class _Stores:
     """Names of dicts, cells and objects."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CacheKey) -> None:
         self.world = world
         self.cells = {
             id(cell): ["cell", number, k]
@@ -106,14 +106,14 @@ class _Stores:
         """Of functions that are in no module (`__new__` of a named tuple)."""
 
     def name(self, store: Any) -> list[Any]:
-        if type(store) is InClass:
+        if type(store) is ClassSource:
             if is_known_home(store.kind.__module__) and store.after is None:
                 return ["library", store.kind.__module__, store.kind.__qualname__]
             if results.types().get(store.kind.__name__) is store.kind and store.after is None:
                 return ["library", "results", store.kind.__name__]
             after = None if store.after is None else _number(store.after, self.world)
             return ["class", _number(store.kind, self.world), after]
-        if type(store) is Asked:
+        if type(store) is CallSource:
             if store.args:
                 raise UnstorableError(f"it asks {store.fn.__name__}() of an object")
             return ["asked", store.fn.__module__, store.fn.__name__]
@@ -131,7 +131,7 @@ class _Stores:
         return self.scopes.get(id(store)) or ["thing", _number(store, self.world)]
 
 
-def _store(name: list[Any], world: World) -> Any:
+def _store(name: list[Any], world: CacheKey) -> Any:
     kind, at, *more = name
     if kind == "scope":
         if at not in sys.modules:
@@ -140,17 +140,17 @@ def _store(name: list[Any], world: World) -> Any:
     if kind == "asked":
         if not hasattr(sys.modules.get(at), more[0]):
             raise StaleError(f"{at} is not loaded")
-        return Asked(getattr(sys.modules[at], more[0]), ())
+        return CallSource(getattr(sys.modules[at], more[0]), ())
     if kind == "library":
         found = class_named(at, more[0])
         if found is None:
             raise StaleError(f"{at}.{more[0]} is not there")
-        return InClass(found)
+        return ClassSource(found)
     thing = world.things[at]
     if kind == "globals":
         return thing.__globals__
     if kind == "class":
-        return InClass(thing, None if more[0] is None else world.things[more[0]])
+        return ClassSource(thing, None if more[0] is None else world.things[more[0]])
     if kind == "cell":
         return thing.__closure__[more[0]]
     if kind == "members":

@@ -1,4 +1,4 @@
-"""World: everything a function can see, described so that two processes can compare it.
+"""Cache keys: everything a function can see, described so that two processes can compare it.
 
 The walk starts at the function and its arguments and goes through closures, globals, attributes,
 items, classes and code, always in the same order. It writes a text of what it meets: numbers and
@@ -78,13 +78,13 @@ class TooLargeError(UnstorableError):
     """It would take too long to look at all that a function sees: nobody tries again."""
 
 
-class World:
+class CacheKey:
     """What a function with these arguments sees; `number_of` and `things` name its parts.
 
-    >>> from lucerne.capture.cache.disk.key import World
+    >>> from lucerne.capture.cache.disk.key import CacheKey
     >>> def make(by):
     ...     return lambda x: x * by
-    >>> one, same, other = (World(make(by), [], ".") for by in (2.0, 2.0, 3.0))
+    >>> one, same, other = (CacheKey(make(by), [], ".") for by in (2.0, 2.0, 3.0))
     >>> one.digest() == same.digest(), one.digest() == other.digest()
     (True, False)
     """
@@ -455,25 +455,28 @@ def _slots(c: type) -> tuple[str, ...]:
 _SEQUENCES = frozenset((list, tuple, Size, collections.deque))
 _DICTS = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 
-Handler = Callable[[World, Any, Path], None]
+Handler = Callable[[CacheKey, Any, Path], None]
 _BY_TYPE: tuple[tuple[Any, Handler], ...] = (
-    (TensorBase, World._tensor),
-    (enum.Enum, World._enum),
-    (type, World._class),
-    (dict, World._dict),
-    ((list, tuple, collections.deque), World._sequence),
-    ((set, frozenset), World._set),
-    (types.FunctionType, World._function),
-    (types.MethodType, World._method),
-    (types.BuiltinFunctionType, World._builtin),
-    (functools.partial, World._partial),
-    ((property, staticmethod, classmethod, functools.cached_property), World._descriptor),
-    (types.ModuleType, World._python_module),
-    (Generator, World._generator),
-    (np.ndarray, World._array),
-    ((OpOverload, OpOverloadPacket), World._overload),
-    ((*_WORDS, np.generic, np.ufunc, slice, types.GenericAlias, types.UnionType, Op), World._word),
-    (_INERT, World._inert),
+    (TensorBase, CacheKey._tensor),
+    (enum.Enum, CacheKey._enum),
+    (type, CacheKey._class),
+    (dict, CacheKey._dict),
+    ((list, tuple, collections.deque), CacheKey._sequence),
+    ((set, frozenset), CacheKey._set),
+    (types.FunctionType, CacheKey._function),
+    (types.MethodType, CacheKey._method),
+    (types.BuiltinFunctionType, CacheKey._builtin),
+    (functools.partial, CacheKey._partial),
+    ((property, staticmethod, classmethod, functools.cached_property), CacheKey._descriptor),
+    (types.ModuleType, CacheKey._python_module),
+    (Generator, CacheKey._generator),
+    (np.ndarray, CacheKey._array),
+    ((OpOverload, OpOverloadPacket), CacheKey._overload),
+    (
+        (*_WORDS, np.generic, np.ufunc, slice, types.GenericAlias, types.UnionType, Op),
+        CacheKey._word,
+    ),
+    (_INERT, CacheKey._inert),
 )
 _KNOWN: dict[type, Handler] = {}
 
@@ -482,17 +485,17 @@ def _handler(kind: type, x: Any) -> Handler:
     found = _KNOWN.get(kind)
     if found is None:
         if is_module(x):
-            return World._module
+            return CacheKey._module
         found = next((h for types_, h in _BY_TYPE if issubclass(kind, types_)), None)
         if found is None and kind.__module__ == "typing":
-            found = World._word
+            found = CacheKey._word
         if found is None and any(c.__module__ == "logging" for c in kind.__mro__):
-            found = World._inert  # a logger; by name, as few programs need the module
+            found = CacheKey._inert  # a logger; by name, as few programs need the module
         if found is None and kind.__module__ == "lucerne.capture.compiled":
-            found = World._compiled
+            found = CacheKey._compiled
         if found is None and hasattr(kind, "_world_parts"):
-            found = World._described
+            found = CacheKey._described
         if found is None:
-            return World._object
+            return CacheKey._object
         _KNOWN[kind] = found
     return found

@@ -37,7 +37,7 @@ from lucerne.base.device import entered
 from lucerne.base.folder import Cache
 from lucerne.capture import faults
 from lucerne.capture.aot.backward import Joint
-from lucerne.capture.aot.pruned_backward import Lean
+from lucerne.capture.aot.pruned_backward import PrunedBackward
 from lucerne.capture.cache.disk import guard_codec
 from lucerne.capture.cache.disk.capture_codec import (
     CaptureReader,
@@ -45,11 +45,11 @@ from lucerne.capture.cache.disk.capture_codec import (
     States,
     begin_states,
 )
-from lucerne.capture.cache.disk.dependencies import Watch, digest_of_file, files_behind
-from lucerne.capture.cache.disk.key import TooLargeError, UnstorableError, World
+from lucerne.capture.cache.disk.dependencies import CodeDependencies, digest_of_file, files_behind
+from lucerne.capture.cache.disk.key import CacheKey, TooLargeError, UnstorableError
 from lucerne.capture.cache.disk.program_codec import StaleError
 from lucerne.capture.cache.entry import Entry, Guards, circumstances
-from lucerne.capture.guards.reachable import Reach
+from lucerne.capture.guards.reachable import ReachableState
 from lucerne.capture.trace.captured import Captured
 from lucerne.capture.trace.input_sources import KEY, Source
 from lucerne.ir import dispatch
@@ -157,7 +157,7 @@ def _is_for_store(fn: Any, options: Any) -> bool:
     return code is not None and os.path.isfile(code.co_filename)
 
 
-class Asked:
+class Lookup:
     """One question: `entry` is the answer, None if there is none; `keep` stores another one."""
 
     def __init__(self, fn: Any, options: Any, leaves: Sequence[Any], shape: Any) -> None:
@@ -166,7 +166,7 @@ class Asked:
         self.files: list[tuple[str, str]] | None = None
         """Files whose code ran; None: not known."""
         self._key: bytes | None = None
-        self._watch: Watch | None = None
+        self._watch: CodeDependencies | None = None
         if not _is_for_store(fn, options):
             return
         self.stages = Stages()
@@ -184,7 +184,7 @@ class Asked:
             self._refuse("the package was edited while the process ran")
             return None
         try:
-            self.world = World(self.fn, self.leaves, self.shape)
+            self.world = CacheKey(self.fn, self.leaves, self.shape)
             self.states = States(self.world)
         except UnstorableError as error:
             self._refuse(str(error))
@@ -237,7 +237,7 @@ class Asked:
         joint_stages = Stages()
         with stages.timed("decode"):
             states = begin_states(data["capture"]["begun"], world)
-            reach = Reach(self.fn, self.leaves)
+            reach = ReachableState(self.fn, self.leaves)
             backend = backends.get(self.options.backend)
             reader = CaptureReader(data, raw, world, backend, states, reach)
             captured = reader.capture(data["capture"])
@@ -270,7 +270,7 @@ class Asked:
         entry.cache, entry.is_instance = HIT, bool(data["instance"])
         return entry
 
-    def _lean(self, data: Any, joint: Joint, reader: CaptureReader) -> Lean | None:
+    def _lean(self, data: Any, joint: Joint, reader: CaptureReader) -> PrunedBackward | None:
         """What makes the backward pass for some of the results; None: nothing does."""
         compile = self.options.compile_half
         if data is None or compile is None:
@@ -278,7 +278,9 @@ class Asked:
         graph, constants = reader.whole_graph(data["graph"]), data["constants"]
         known = {k: reader.constant(at) for k, at in constants}
         later = functools.partial(compile, self.options)
-        return Lean(joint, graph, frozenset(data["sums"]), known, later, self.options.tell)
+        return PrunedBackward(
+            joint, graph, frozenset(data["sums"]), known, later, self.options.tell
+        )
 
     # ---- writing -------------------------------------------------------------------------------
 
@@ -286,7 +288,7 @@ class Asked:
         """Around capturing: notes which code runs."""
         if self._key is None:
             return nullcontext()
-        self._watch = Watch()
+        self._watch = CodeDependencies()
         return self._watch
 
     def keep(self, entry: Entry, files: list[tuple[str, str]] | None = None) -> None:
@@ -313,7 +315,7 @@ class Asked:
 
     def _check_unchanged(self) -> None:
         """What capturing did besides, to something that nobody watches, would not happen again."""
-        now = World(self.fn, self.leaves, self.shape, self.states.contents)
+        now = CacheKey(self.fn, self.leaves, self.shape, self.states.contents)
         if now.digest() != self.world.digest():
             raise UnstorableError("capturing it changes something that it can see")
 
@@ -376,7 +378,7 @@ def _told(options: Any) -> str:
     return repr((options.mode, off, options.budget, options.dynamic))
 
 
-ask = Asked
+ask = Lookup
 
 
 def packed(data: Any, raw: Sequence[bytes]) -> bytes:

@@ -20,7 +20,7 @@ from lucerne.base.device import device
 from lucerne.base.shape import Size
 from lucerne.base.where import Origin
 from lucerne.capture.cache.disk.code_digests import is_standard
-from lucerne.capture.cache.disk.key import UnstorableError, World
+from lucerne.capture.cache.disk.key import CacheKey, UnstorableError
 from lucerne.ir import op as op_
 from lucerne.ir.graph import Graph, Node, Value
 from lucerne.ir.meta import NumberMeta, TensorMeta, make_meta
@@ -46,7 +46,7 @@ class StaleError(Exception):
 class Writer:
     """Collects the tables that the data refers to by number."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CacheKey) -> None:
         self.world = world
         self.metas: list[Any] = []
         self.graphs: list[Any] = []
@@ -223,7 +223,7 @@ def _renumbered(a: Any, numbers: dict[int, int]) -> Any:
 class Reader:
     """Makes programs of what a `Writer` wrote."""
 
-    def __init__(self, data: Any, raw: list[bytes], world: World, backend: Any) -> None:
+    def __init__(self, data: Any, raw: list[bytes], world: CacheKey, backend: Any) -> None:
         self.world, self.backend = world, backend
         self.metas = [self._meta(*m) for m in data["metas"]]
         known = {path for path, *facts in data["lines"] if facts == file_facts(path)}
