@@ -2,7 +2,7 @@
 
 Places that do something worth a name ask `Watch.current`, which is None nearly always; then that
 question is all it costs. Eager calls of ops don't even ask: while somebody watches, they are sent
-through him (`lucerne.tensor.eager.run.watch_calls`).
+through him (`lucerne.tensor.eager.watchers.watch_calls`).
 """
 
 from __future__ import annotations

@@ -8,42 +8,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import re
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lucerne as torch
 from tests.lazy.models import gpt, mlp
-
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-
+from tests.support import sources
 
 # ---- scripts
-
-
-def script_paths() -> list[Path]:
-    found = SCRIPTS.rglob("*.py")
-    return sorted(p for p in found if not p.name.startswith(("test_", "__")))
-
-
-def printed(path: Path, lazy: bool) -> list[str]:
-    """What a script prints."""
-    source = path.read_text(encoding="utf-8")
-    source = re.sub(r"^(import|from) torch\.", r"\1 lucerne.", source, flags=re.M)
-    source = re.sub(r"^import torch$", "import lucerne as torch", source, flags=re.M)
-    source = re.sub(r"^from torch import", "from lucerne import", source, flags=re.M)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with torch.lazy() if lazy else contextlib.nullcontext():
-            exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
-    return out.getvalue().splitlines()
 
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
@@ -61,11 +38,12 @@ def alike(a: str, b: str) -> bool:
 
 def scripts() -> int:
     wrong = 0
-    for path in script_paths():
+    for path in sources.scripts():
         torch.lazy_report().clear()
-        want = printed(path, lazy=False)
+        want = sources.printed(path, "lucerne")
         try:
-            got = printed(path, lazy=True)
+            with torch.lazy():
+                got = sources.printed(path, "lucerne")
         except Exception as error:
             got = [f"{type(error).__name__}: {error}"]
         differ = [(a, b) for a, b in zip(want, got, strict=False) if not alike(a, b)]
@@ -78,7 +56,7 @@ def scripts() -> int:
         )
         for a, b in differ[:3]:
             print(f"    eager: {a}\n    lazy:  {b}")
-    print(f"{len(script_paths())} scripts, {wrong} differ")
+    print(f"{len(sources.scripts())} scripts, {wrong} differ")
     return wrong
 
 

@@ -13,8 +13,9 @@ import pytest
 
 import lucerne as torch
 from lucerne.base.config import config
-from tests.lazy.__main__ import alike, printed, script_paths
+from tests.lazy.__main__ import alike
 from tests.lazy.models import gpt
+from tests.support.sources import printed, scripts
 
 nn, F = torch.nn, torch.nn.functional
 
@@ -388,8 +389,10 @@ def test_the_report_names_lines_and_fixes() -> None:
 
 @pytest.mark.parametrize("name", ["views", "two_layers"])
 def test_scripts_print_the_same(name: str) -> None:
-    (path,) = (p for p in script_paths() if p.stem == name)
-    want, got = printed(path, lazy=False), printed(path, lazy=True)
+    (path,) = (p for p in scripts() if p.stem == name)
+    want = printed(path, "lucerne")
+    with torch.lazy():
+        got = printed(path, "lucerne")
     assert len(want) == len(got) > 3
     assert not [pair for pair in zip(want, got, strict=True) if not alike(*pair)]
 

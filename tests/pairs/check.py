@@ -76,13 +76,13 @@ def checked(program: Program, around: str = "") -> Found:
     how = AROUND[around]
     x = given(program.base)
     try:
-        wanted = _results(how.apply(program.call, lambda f: f), x, how)
+        wanted = results(how.apply(program.call, lambda f: f), x, how)
     except Exception:
         return Found(LEFT_OUT)
     known = len(index_maps.FAILURES)
     with _told() as given_up:
         try:
-            got = _results(how.apply(program.call, torch.compile), x, how)
+            got = results(how.apply(program.call, torch.compile), x, how)
         except Exception as problem:
             return Found(RAISES, f"{type(problem).__name__}: {problem}")
     if index_maps.FAILURES[known:]:
@@ -96,7 +96,7 @@ def checked(program: Program, around: str = "") -> Found:
     return Found(WRONG, _difference(wanted, got))
 
 
-def _results(f: Callable[[Any], Any], x: Any, how: Around) -> list[Any]:
+def results(f: Callable[[Any], Any], x: Any, how: Around) -> list[Any]:
     """What f gives where no gradient is asked for, and where one is: compiled, these are two
     programs, and the first one has less to keep, so its groups are larger."""
     found: list[Any] = []
@@ -152,7 +152,7 @@ def _is_steady(program: Program, how: Around, wanted: list[Any]) -> bool:
         noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(k)) - 0.5
         near = x * (1 + 4e-7 * noise)
         try:
-            moved = _results(how.apply(program.call, lambda f: f), near, how)
+            moved = results(how.apply(program.call, lambda f: f), near, how)
         except Exception:
             return False
         if not _same(wanted, moved, how):

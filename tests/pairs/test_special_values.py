@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import lucerne as torch
+from tests.pairs.check import AROUND, results
 from tests.pairs.functions import functions
 
 INF, NAN = float("inf"), float("nan")
@@ -43,15 +44,6 @@ def filled(values: tuple[float, ...], shape: tuple[int, ...]) -> Any:
     return torch.tensor(np.resize(np.array(values, np.float32), shape))
 
 
-def results(f: Callable[[Any], Any], x: Any) -> list[Any]:
-    torch.manual_seed(0)
-    x = x.clone().requires_grad_()
-    y = f(x)
-    if y.requires_grad:
-        y.sum().backward()
-    return [y.detach(), x.grad]
-
-
 def difference(wanted: Any, got: Any) -> str:
     """Empty if both are the same, roundings aside: of zeros the sign counts."""
     if wanted is None or got is None:
@@ -75,10 +67,10 @@ def differences(name: str, form: str, shapes: tuple[tuple[int, ...], ...]) -> It
         for label, values in VALUES.items():
             x = filled(values, shape)
             try:
-                wanted = results(f, x)
+                wanted = results(f, x, AROUND[""])
             except Exception:
                 continue  # not a function of this shape
-            for p, q in zip(wanted, results(compiled, x), strict=True):
+            for p, q in zip(wanted, results(compiled, x, AROUND[""]), strict=True):
                 if told := difference(p, q):
                     yield f"{name} as {form} of {label} {shape}: {told}"
 

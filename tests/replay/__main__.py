@@ -5,13 +5,12 @@
     python -m tests.replay against COMMIT           # both in one command (`make replay BASE=...`)
 
 Graphs after each stage, guards, groups, memory, kernel keys and LLVM text of some 1,100 programs.
-`--names FILE`: a rename map (JSON), by which names in the old texts are read.
+`--names FILE`: a map of `tools.rooms`, by which module names in the old texts are read.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from tests.replay.compare import differences, files
 from tests.replay.groups import GROUPS, write
+from tools.rooms.move import load
 
 _PARTS = 4
 
@@ -80,7 +80,7 @@ def against(commit: str, names: dict[str, str]) -> int:
 
 def main() -> int:
     options = parser().parse_args()
-    names = json.loads(options.names.read_text()) if options.names else {}
+    names = load(options.names) if options.names else {}
     if options.command == "compare":
         return compare(options.old, options.new, names)
     if options.command == "against":

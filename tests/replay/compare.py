@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.rooms.move import in_text
+
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b\d{14,}\b")
 _LEFT_OUT = (".s", ".html")
 """Follow from what is compared."""
@@ -29,10 +31,8 @@ def files(root: Path) -> dict[str, Path]:
 
 
 def normal(text: str, names: Mapping[str, str]) -> list[str]:
-    """Lines without addresses; inner names as they are called now."""
-    for old, new in names.items():
-        text = re.sub(rf"\b{re.escape(old)}\b", new, text)
-    return _ADDRESS.sub("0x", text).splitlines()
+    """Lines without addresses; modules by the names that they have now."""
+    return _ADDRESS.sub("0x", in_text(text, dict(names))).splitlines()
 
 
 def differences(old: Path, new: Path, names: Mapping[str, str] | None = None) -> list[Difference]:

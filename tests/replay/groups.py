@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,19 +16,15 @@ from typing import Any
 
 import lucerne as torch
 from lucerne.backends.cpu.runtime import code
-from tests import scripts
 from tests.capture_cases.all_rows import CASES
 from tests.capture_cases.runs import judged
 from tests.pairs.functions import functions
 from tests.pairs.programs import given, pairs
 from tests.programs.measure import ran
 from tests.programs.rows import found
-from tests.support.sources import swapped
+from tests.support.sources import printed, scripts
 
 _KEPT = ("function", "line", "kind", "why", "nodes", "steps", "breaks", "problem")
-SCRIPTS = sorted(
-    p for p in Path(scripts.__file__).parent.rglob("*.py") if not p.name.startswith(("test_", "_"))
-)
 
 
 def training(part: int, of: int) -> None:
@@ -55,20 +50,14 @@ def eager(part: int, of: int) -> None:
     """What single functions and scripts ask for."""
     for f in list(functions().values())[part::of]:
         _with_gradient(f)
-    for path in SCRIPTS[part::of]:
-        _run(path)
+    for path in scripts()[part::of]:
+        printed(path, "lucerne")
 
 
 def _with_gradient(f: Callable[[Any], Any]) -> None:
     with contextlib.suppress(Exception):
         x = given("4x6").requires_grad_()
         f(x).sum().backward()
-
-
-def _run(path: Path) -> None:
-    source = swapped(path.read_text(encoding="utf-8"), "lucerne")
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
 
 
 GROUPS: dict[str, Callable[..., None]] = {

@@ -1,20 +1,16 @@
 """Every script prints the same under torch and under Lucerne; only the import line changes."""
 
-import contextlib
-import io
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.sources import swapped
+from tests.support.sources import printed, scripts
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-FOLDER = Path(__file__).parent
-SCRIPTS = sorted(p for p in FOLDER.rglob("*.py") if not p.name.startswith(("test_", "__")))
+SCRIPTS = scripts()
 
 
 @pytest.fixture(autouse=True)
@@ -31,18 +27,9 @@ def _torch_as_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def _printed(path: Path, module: str) -> list[str]:
-    source = swapped(path.read_text(encoding="utf-8"), module)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(compile(source, str(path), "exec"), {"__name__": "__main__"})
-    return out.getvalue().splitlines()
-
-
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
 def test_script_prints_the_same(path: Path) -> None:
-    want, got = _printed(path, "torch"), _printed(path, "lucerne")
+    want, got = printed(path, "torch"), printed(path, "lucerne")
     differ = [f"torch:   {a}\nlucerne: {b}" for a, b in zip(want, got, strict=False) if a != b]
     assert not differ, "\n".join(differ[:20])
     assert len(want) == len(got)

@@ -8,15 +8,11 @@ eager stream of random numbers, so the printed lines must be those that torch pr
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import warnings
 from pathlib import Path
 
-from tests.support.sources import swapped
+from tests.support.sources import printed_by, scripts, swapped
 
-FOLDER = Path(__file__).parent.parent / "scripts"
 WAYS = ("functions", "forwards")
 _COMPILED = '@__import__("lucerne").compile(mode="bitwise")\n'
 _BEFORE = {"functions": r"^()(?=def \w+\()", "forwards": r"^( +)(?=def forward\(self)"}
@@ -31,8 +27,7 @@ REFUSED = {
 
 def programs() -> dict[str, Path]:
     """By name: the scripts."""
-    found = sorted(FOLDER.rglob("*.py"))
-    return {p.stem: p for p in found if not p.name.startswith(("test_", "__"))}
+    return {p.stem: p for p in scripts()}
 
 
 def lucernes(source: str, way: str) -> str:
@@ -44,18 +39,9 @@ def lucernes(source: str, way: str) -> str:
     return source
 
 
-def printed(name: str, source: str) -> list[str]:
-    """What a program prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        exec(compile(source, name, "exec"), {"__name__": "__main__"})
-    return out.getvalue().splitlines()
-
-
 def differences(name: str, way: str) -> list[str]:
     """Lines that are not those of torch."""
     source = programs()[name].read_text(encoding="utf-8")
-    want, got = printed(name, source), printed(name, lucernes(source, way))
+    want, got = printed_by(source, name), printed_by(lucernes(source, way), name)
     found = [f"torch:   {a}\nlucerne: {b}" for a, b in zip(want, got, strict=False) if a != b]
     return found + [f"{len(want)} lines, and {len(got)}"] * (len(want) != len(got))

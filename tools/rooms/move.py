@@ -73,6 +73,10 @@ class Rewrite:
                 new = in_text(token.string, self.names)
                 if new != token.string:
                     self.edits.append((start, stop, new))
+        return self.edited()
+
+    def edited(self) -> str:
+        """The text after all edits."""
         data, end = bytearray(self.bytes), len(self.bytes) + 1
         for start, stop, new in sorted(self.edits, reverse=True):
             if stop <= end:  # (else a part of what is replaced as a whole)

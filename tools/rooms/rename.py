@@ -48,10 +48,7 @@ class Renaming(Rewrite):
                 if whole in self.names:
                     end = self.span(node)[1]
                     self.edits.append((end - len(node.attr), end, self.names[whole]))
-        data = bytearray(self.bytes)
-        for start, stop, new in sorted(set(self.edits), reverse=True):
-            data[start:stop] = new.encode()
-        return in_words(data.decode(), local)
+        return in_words(self.edited(), local)
 
     def _imported(self, alias: ast.alias, new: str, local: dict[str, str]) -> None:
         start = self.at(alias.lineno, alias.col_offset)
