@@ -4,7 +4,8 @@ The map is JSON: `{"lucerne.capture.reach": "lucerne.capture.guards.reachable", 
 `git mv`; imports, module names in strings and paths in texts follow, in Python and in Markdown. A
 module that is known in a file by its last name is known by its new one, unless that means something
 else there: then it is imported under the old one. `tools.rooms.same` proves that nothing else
-has changed.
+has changed. `"windows": [...]` lists old names that stay for users, as modules written by hand: they
+are followed in the imports of the package alone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ FOLDERS = ("lucerne", "tests", "benchmarks", "examples", "docs", "tools")
 Edit = tuple[int, int, str]
 PACKAGES: set[str] = set()
 """Names in the map, old and new, that are packages: said in it by a dot at the end."""
+WINDOWS: set[str] = set()
+"""Old names that users go on to import."""
 _TEXTS = (tokenize.STRING, tokenize.COMMENT)
 
 
@@ -37,8 +40,10 @@ def path_of(module: str) -> Path:
 class Rewrite:
     """One Python file under a map."""
 
-    def __init__(self, text: str, names: dict[str, str]) -> None:
-        self.text, self.names, self.tree = text, names, ast.parse(text)
+    def __init__(self, text: str, names: dict[str, str], inside: bool = True) -> None:
+        self.text, self.tree = text, ast.parse(text)
+        self.names = without_windows(names)
+        self.imported = names if inside else self.names
         self.bytes = text.encode()
         lines = self.bytes.splitlines(keepends=True)
         self.starts = [0]
@@ -92,19 +97,19 @@ class Rewrite:
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         wanted: dict[str, list[str]] = {}
-        changed = module in self.names
+        changed = module in self.imported
         for alias in node.names:
             full = f"{module}.{alias.name}"
-            if full in self.names:
+            if full in self.imported:
                 changed = True
-                package, _, name = self.names[full].rpartition(".")
+                package, _, name = self.imported[full].rpartition(".")
                 again = alias.asname == alias.name  # (`x as x`: for others to import from here)
                 local = name if again else alias.asname or self._local(alias.name, name)
                 text = name if local == name and not again else f"{name} as {local}"
                 wanted.setdefault(package, []).append(text)
             else:
                 text = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
-                wanted.setdefault(self.names.get(module, module), []).append(text)
+                wanted.setdefault(self.imported.get(module, module), []).append(text)
         if not changed:
             return
         indent = " " * node.col_offset
@@ -147,9 +152,9 @@ class Rewrite:
         return {"lucerne"} | {a.asname for a in aliases if a.name == "lucerne" and a.asname}
 
     def _import(self, node: ast.Import) -> None:
-        if any(a.name in self.names for a in node.names):
+        if any(a.name in self.imported for a in node.names):
             texts = [
-                self.names.get(a.name, a.name) + (f" as {a.asname}" if a.asname else "")
+                self.imported.get(a.name, a.name) + (f" as {a.asname}" if a.asname else "")
                 for a in node.names
             ]
             self.edits.append((*self.span(node), f"import {', '.join(texts)}"))
@@ -202,8 +207,13 @@ def _imported(text: str, names: dict[str, str]) -> str:
     return f"from {package} import {name}" + ("" if name == old else f" as {old}")
 
 
+def without_windows(names: dict[str, str]) -> dict[str, str]:
+    return {old: new for old, new in names.items() if old not in WINDOWS}
+
+
 def load(path: Path) -> dict[str, str]:
-    found: dict[str, str] = json.loads(path.read_text())
+    found = json.loads(path.read_text())
+    WINDOWS.update(found.pop("windows", ()))
     PACKAGES.update(x[:-1] for pair in found.items() for x in pair if x.endswith("."))
     return {old.rstrip("."): new.rstrip(".") for old, new in found.items()}
 
@@ -223,7 +233,10 @@ def main() -> int:
         text = path.read_text(encoding="utf-8")
         if path.is_relative_to(ROOT / "tools"):
             continue
-        new = Rewrite(text, names).result() if path.suffix == ".py" else in_text(text, names)
+        if path.suffix == ".py":
+            new = Rewrite(text, names, path.is_relative_to(ROOT / "lucerne")).result()
+        else:
+            new = in_text(text, without_windows(names))
         if new != text:
             path.write_text(new, encoding="utf-8")
     for old, new in sorted(names.items(), key=lambda pair: pair[0] not in PACKAGES):
