@@ -79,7 +79,7 @@ def calls(shape: Shape, op: str, last: bool) -> dict[str, Call]:
     import torch
 
     import lucerne
-    from lucerne.ops import convolution
+    from lucerne._src.ops.spatial import convolution
 
     n, c, o, size, k, stride, groups = shape
     form = torch.channels_last if last else torch.contiguous_format

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from benchmarks.timing import Effort, best_times
-from lucerne.backends.cpu.gemm.choose import product_kernel
-from lucerne.backends.cpu.gemm.kinds import KINDS
-from lucerne.backends.cpu.gemm.prepack import prepack
-from lucerne.backends.cpu.gemm.shape import describe
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne._src.backends.cpu.gemm.choose import product_kernel
+from lucerne._src.backends.cpu.gemm.kinds import KINDS
+from lucerne._src.backends.cpu.gemm.prepack import prepack
+from lucerne._src.backends.cpu.gemm.shape import describe
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.meta import TensorMeta, make_meta
 
 HOST = device("cpu")
 LARGE = [

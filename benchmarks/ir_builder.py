@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from lucerne.backends.cpu.emit.builder import F32, I64, PTR, Module
-from lucerne.backends.cpu.runtime.llvm import llvm
+from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, Module
+from lucerne._src.backends.cpu.runtime.llvm import llvm
 
 LANES = 16
 

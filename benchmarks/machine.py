@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.timing import Effort, best_times
-from lucerne.backends.cpu.limits import peaks
+from lucerne._src.backends.cpu.limits import peaks
 
 COPY_BYTES = 1 << 26
 

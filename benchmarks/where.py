@@ -61,7 +61,7 @@ class Watch:
         self.now = threading.local()
         self.kept: list[Any] = []
         backend = importlib.import_module("lucerne.backends").get("cpu")
-        kernel = importlib.import_module("lucerne.backends.cpu.runtime.kernel").Kernel
+        kernel = importlib.import_module("lucerne._src.backends.cpu.runtime.kernel").Kernel
         backend.compile = self._labelled(backend.compile)
         backend.fuse = self._labelled(backend.fuse)
         kernel.__init__ = self._started(kernel.__init__)
@@ -114,7 +114,7 @@ def ours(side: str, program: str, calls: int) -> tuple[Found, float]:
 
 def steps(call: Callable[[], Any], calls: int) -> Found:
     """Seconds of each step of the programs that a call runs, at their best over the calls."""
-    measure = importlib.import_module("lucerne.explain.measure")
+    measure = importlib.import_module("lucerne._src.explain.measure")
     watch = measure.Stopwatch()
     for _ in range(calls):
         with measure.watching(watch):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lucerne.tensor.autograd.modes import no_grad as _AutoDispatchBelowAutograd
-from lucerne.tensor.subclasses.torch_function import disable_all as DisableTorchFunction
-from lucerne.tensor.subclasses.torch_function import (
+from lucerne._src.tensor.autograd.modes import no_grad as _AutoDispatchBelowAutograd
+from lucerne._src.tensor.subclasses.torch_function import disable_all as DisableTorchFunction
+from lucerne._src.tensor.subclasses.torch_function import (
     disable_overrides as DisableTorchFunctionSubclass,
 )
-from lucerne.tensor.subclasses.torch_function import (
+from lucerne._src.tensor.subclasses.torch_function import (
     disabled_torch_function as _disabled_torch_function_impl,
 )
 

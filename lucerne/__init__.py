@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys as _sys
 from typing import Any
 
-from lucerne.base import forks as _forks
-from lucerne.base.doors import Doors as _Doors
-from lucerne.base.garbage import Unhurried as _Unhurried
+from lucerne._src.base.process import forks as _forks
+from lucerne._src.base.process.garbage import Unhurried as _Unhurried
+from lucerne._src.base.process.late_bindings import Doors as _Doors
 
 with _Unhurried():
-    from lucerne.tensor import api as _api
-    from lucerne.tensor.api import *  # noqa: F403
+    from lucerne._src.tensor import api as _api
+    from lucerne._src.tensor.api import *  # noqa: F403
 
 globals().update({name: found for name, found in vars(_api).items() if not name.startswith("__")})
 
@@ -24,13 +24,13 @@ _LAZY_MODULES = frozenset(
         "_ops",
         "accelerator",
         "amp",
+        "backends",
         "compiler",
         "control_flow",
         "cpu",
         "cuda",
         "distributed",
         "distributions",
-        "explain",
         "export",
         "func",
         "functional",
@@ -54,18 +54,19 @@ _LAZY_MODULES = frozenset(
 )
 # Names of the top module that live in those subpackages.
 _LAZY_NAMES = {
-    "Event": "streams",
+    "Event": "_src.streams",
     "GradScaler": "amp",
-    "Stream": "streams",
-    "SymInt": "ir.symbolic",
+    "Stream": "_src.streams",
+    "SymInt": "_src.ir.symbolic.numbers",
     "__version__": "version",
     "autocast": "amp",
     "compile": "compiler",
-    "lazy": "capture.lazy.mode",
-    "lazy_mode": "capture.lazy.mode",
-    "lazy_report": "capture.lazy.mode",
-    "lazy_sync": "capture.lazy.mode",
+    "lazy": "_src.capture.lazy.mode",
+    "lazy_mode": "_src.capture.lazy.mode",
+    "lazy_report": "_src.capture.lazy.mode",
+    "lazy_sync": "_src.capture.lazy.mode",
     "cond": "control_flow",
+    "explain": "_src.explain",
     "load": "serialization",
     "save": "serialization",
     "vmap": "func",
@@ -88,15 +89,8 @@ def __getattr__(name: str) -> Any:
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
 _Doors.nested_ops = lambda: _forks.import_module("lucerne.nested")
-_Doors.sparse_ops = lambda: _forks.import_module("lucerne.tensor.sparse.ops")
+_Doors.sparse_ops = lambda: _forks.import_module("lucerne._src.tensor.sparse.ops")
 _Doors.graph_module = lambda *args: __getattr__("fx").from_ir(*args)
-
-
-class _HigherOrder:
-    """`lucerne.ops.higher_order`: control flow, loaded when it is first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_forks.import_module("lucerne.control_flow"), name)
 
 
 def __dir__() -> list[str]:
@@ -118,6 +112,3 @@ with _Unhurried():
     from lucerne import testing as testing
     from lucerne import types as types
     from lucerne import utils as utils
-    from lucerne.ops import aten as _aten  # noqa: F401
-
-ops.higher_order = _HigherOrder()

@@ -2,6 +2,6 @@
 
 import sys
 
-from lucerne.cli import main
+from lucerne._src.cli import main
 
 sys.exit(main())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lucerne.ir.overload import OpNamespace as _OpNamespace
-from lucerne.ir.overload import OpOverload as OpOverload
-from lucerne.ir.overload import OpOverloadPacket as OpOverloadPacket
+from lucerne._src.ir.overload import OpNamespace as _OpNamespace
+from lucerne._src.ir.overload import OpOverload as OpOverload
+from lucerne._src.ir.overload import OpOverloadPacket as OpOverloadPacket
 
 __all__ = ["OpOverload", "OpOverloadPacket", "_OpNamespace"]

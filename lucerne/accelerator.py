@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from lucerne import backends
-from lucerne.base.device import device as Device
+from lucerne._src import backends
+from lucerne._src.base.device import device as Device
 
 
 def _found() -> str:

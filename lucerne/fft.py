@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from lucerne.tensor.bootstrap import fill as _fill
-from lucerne.tensor.tensor import Tensor as Tensor
+from lucerne._src.tensor.bootstrap import fill as _fill
+from lucerne._src.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "fft")
 

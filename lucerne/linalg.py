@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from lucerne.base.errors import LinAlgError as LinAlgError
-from lucerne.ops.matmul import matmul as matmul
-from lucerne.tensor.bootstrap import fill as _fill
+from lucerne._src.base.errors import LinAlgError as LinAlgError
+from lucerne._src.ops.linalg.matmul import matmul as matmul
+from lucerne._src.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "linalg")
 

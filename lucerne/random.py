@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.tensor.random.api import default_generator as default_generator
-from lucerne.tensor.random.api import fork_rng as fork_rng
-from lucerne.tensor.random.api import get_rng_state as get_rng_state
-from lucerne.tensor.random.api import initial_seed as initial_seed
-from lucerne.tensor.random.api import manual_seed as manual_seed
-from lucerne.tensor.random.api import seed as seed
-from lucerne.tensor.random.api import set_rng_state as set_rng_state
+from lucerne._src.tensor.random.api import default_generator as default_generator
+from lucerne._src.tensor.random.api import fork_rng as fork_rng
+from lucerne._src.tensor.random.api import get_rng_state as get_rng_state
+from lucerne._src.tensor.random.api import initial_seed as initial_seed
+from lucerne._src.tensor.random.api import manual_seed as manual_seed
+from lucerne._src.tensor.random.api import seed as seed
+from lucerne._src.tensor.random.api import set_rng_state as set_rng_state
 
 
 def thread_safe_generator() -> Any:

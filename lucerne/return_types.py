@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucerne.ir.results import named as _named
+from lucerne._src.ir.results import named as _named
 
 _PAIRS = "cummax cummin kthvalue max median min mode nanmedian sort topk"
 _FIELDS = {

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from lucerne.io.state import RunState as RunState
-from lucerne.io.state import latest as latest
+from lucerne._src.io.state import RunState as RunState
+from lucerne._src.io.state import latest as latest

@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from typing import IO
 
-from lucerne.base.device import device
-from lucerne.base.shape import Size
-from lucerne.tensor.interop.outside import UntypedStorage
-from lucerne.tensor.interop.typed_names import TypedStorage
-from lucerne.tensor.random.generator import Generator as Generator
-from lucerne.tensor.tensor import Tensor
+from lucerne._src.base.device import device
+from lucerne._src.base.shape import Size
+from lucerne._src.tensor.interop.outside import UntypedStorage
+from lucerne._src.tensor.interop.typed_names import TypedStorage
+from lucerne._src.tensor.random.generator import Generator as Generator
+from lucerne._src.tensor.tensor import Tensor
 
 Number = builtins.int | builtins.float | builtins.bool
 """A Python number that may stand for a tensor."""

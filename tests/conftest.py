@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from lucerne.backends import registry
-from lucerne.base.config import config
-from lucerne.ir import index_maps
+from lucerne._src.backends.contract import registry
+from lucerne._src.base.config import config
+from lucerne._src.ir.checks import index_maps
 from tests.support import settings as settings_of_the_process
 
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import lucerne
-from lucerne.base.folder import Cache
+from lucerne._src.base.process.sealed_folder import Cache
+from lucerne._src.io.errors import LoadError
 from lucerne.cli import main
 from lucerne.io import safetensors
-from lucerne.io.errors import LoadError
 
 ROOT = Path(lucerne.__file__).parents[1]
 

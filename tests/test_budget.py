@@ -6,9 +6,12 @@ import pytest
 
 from tests.support.structure import (
     MAX_FILE_LINES,
+    MAX_FOLDER_FILES,
     MAX_FUNCTION_LINES,
+    MAX_WINDOW_LINES,
     Check,
     assert_none,
+    crowded_folders,
     empty_bodies,
     environment_readers,
     hidden_imports,
@@ -16,6 +19,7 @@ from tests.support.structure import (
     load,
     long_files,
     long_functions,
+    long_windows,
     loose_todos,
     plant,
     torch_imports,
@@ -27,6 +31,7 @@ LUCERNE = Path(__file__).parents[1] / "lucerne"
 CHECKS: list[Check] = [
     long_files,
     long_functions,
+    long_windows,
     import_cycles,
     hidden_imports,
     environment_readers,
@@ -44,12 +49,14 @@ def function_of(lines: int) -> str:
 
 # Every construct here is allowed; each check must leave it alone.
 CLEAN = {
-    "__init__.py": "from lucerne.base.config import home as home\n",
-    "base/config.py": "import os\nhome = os.environ.get('LUCERNE_HOME') or os.getenv('HOME')\n",
-    "base/full.py": "x = 1\n" * MAX_FILE_LINES,
-    "base/tall.py": function_of(MAX_FUNCTION_LINES),
-    "base/notes.py": "# TODO(#12): name it\nTODOS = 3\n",
-    "base/protocols.py": (
+    "__init__.py": "from lucerne._src.base.config import home as home\n",
+    "_src/base/config.py": (
+        "import os\nhome = os.environ.get('LUCERNE_HOME') or os.getenv('HOME')\n"
+    ),
+    "_src/base/full.py": "x = 1\n" * MAX_FILE_LINES,
+    "_src/base/tall.py": function_of(MAX_FUNCTION_LINES),
+    "_src/base/notes.py": "# TODO(#12): name it\nTODOS = 3\n",
+    "_src/base/protocols.py": (
         "from abc import abstractmethod\n"
         "from typing import Generic, Protocol, TypeVar, overload\n"
         "T = TypeVar('T')\n"
@@ -66,16 +73,18 @@ CLEAN = {
         "def f(x: str) -> str: ...\n"
         "def f(x): return x\n"
     ),
-    "backends/__init__.py": (
+    "_src/backends/__init__.py": (
         "import importlib\n"
-        "def get(name): return importlib.import_module(f'lucerne.backends.{name}')\n"
-        "def cpu(): return importlib.import_module('lucerne.backends.cpu')\n"
+        "def get(name): return importlib.import_module(f'lucerne._src.backends.{name}')\n"
+        "def cpu(): return importlib.import_module('lucerne._src.backends.cpu')\n"
     ),
-    "backends/cpu/__init__.py": "from lucerne.backends import get\n",
-    "ops/__init__.py": "from lucerne.ops import view\nfrom lucerne.ops.reduce import total\n",
-    "ops/reduce.py": "from . import view\ndef total(): return view\n",
-    "ops/view.py": "def lu(x):\n    import scipy.linalg\n    return scipy.linalg.lu(x)\n",
-    "cli.py": "def main():\n    import lucerne.ops.view\n",
+    "_src/backends/cpu/__init__.py": "from lucerne._src.backends import get\n",
+    "_src/ops/__init__.py": (
+        "from lucerne._src.ops import view\nfrom lucerne._src.ops.reduce import total\n"
+    ),
+    "_src/ops/reduce.py": "from . import view\ndef total(): return view\n",
+    "_src/ops/view.py": "def lu(x):\n    import scipy.linalg\n    return scipy.linalg.lu(x)\n",
+    "_src/cli.py": "def main():\n    import lucerne._src.ops.view\n",
     "nn.py": (
         "import json\nimport pickle\n"
         "def evaluate(model, text):\n"
@@ -87,21 +96,45 @@ CLEAN = {
 
 # check, file, text, line of the one problem, part of its message
 PLANTED: list[tuple[Check, str, str, int, str]] = [
-    (long_files, "ops/view.py", "x = 1\n" * (MAX_FILE_LINES + 1), 801, "801 lines"),
-    (long_functions, "ops/view.py", function_of(MAX_FUNCTION_LINES + 1), 1, "f has 101 lines"),
+    (long_files, "_src/ops/view.py", "x = 1\n" * (MAX_FILE_LINES + 1), 801, "801 lines"),
+    (long_functions, "_src/ops/view.py", function_of(MAX_FUNCTION_LINES + 1), 1, "f has 101 lines"),
     (
         long_functions,
-        "ops/view.py",
+        "_src/ops/view.py",
         "class C:\n    async def g(self):\n" + "        x = 1\n" * (MAX_FUNCTION_LINES + 1),
         2,
         "g has 101 lines",
     ),
-    (import_cycles, "ops/view.py", "import lucerne.ops.reduce", 1, "lucerne.ops.view -> "),
-    (import_cycles, "ops/view.py", "def f():\n    from .reduce import total", 2, "ops.reduce -> "),
-    (import_cycles, "ops/view.py", "from lucerne.ops import total", 1, "lucerne.ops -> "),
+    (
+        import_cycles,
+        "_src/ops/view.py",
+        "import lucerne._src.ops.reduce",
+        1,
+        "lucerne._src.ops.view -> ",
+    ),
+    (
+        import_cycles,
+        "_src/ops/view.py",
+        "def f():\n    from .reduce import total",
+        2,
+        "ops.reduce -> ",
+    ),
+    (
+        import_cycles,
+        "_src/ops/view.py",
+        "from lucerne._src.ops import total",
+        1,
+        "lucerne._src.ops -> ",
+    ),
     (import_cycles, "nn.py", "import lucerne.nn", 1, "lucerne.nn -> lucerne.nn"),
-    (hidden_imports, "ops/view.py", "def f():\n    import json", 2, "import of json"),
-    (hidden_imports, "ops/view.py", "class C:\n  def f(s):\n    from ..base import x", 3, "base"),
+    (hidden_imports, "_src/ops/view.py", "def f():\n    import json", 2, "import of json"),
+    (
+        hidden_imports,
+        "_src/ops/view.py",
+        "class C:\n  def f(s):\n    from ..base import x",
+        3,
+        "base",
+    ),
     (hidden_imports, "nn.py", "import importlib\nimportlib.import_module(name)", 2, "computed"),
     (hidden_imports, "nn.py", "f = lambda: __import__('json')", 1, "import of json"),
     (environment_readers, "nn.py", "import os\nx = os.environ['HOME']", 2, "environ"),
@@ -112,6 +145,13 @@ PLANTED: list[tuple[Check, str, str, int, str]] = [
     (empty_bodies, "nn.py", "def f():\n    pass", 1, "f has no body"),
     (empty_bodies, "nn.py", "class C:\n    def f(self):\n        'Why.'\n        pass", 2, "f has"),
     (empty_bodies, "nn.py", "class C(Base):\n    def f(self): ...", 2, "f has no body"),
+    (
+        long_windows,
+        "nn.py",
+        "class C:\n" + "    x = 1\n" * MAX_WINDOW_LINES,
+        1,
+        "belongs into _src",
+    ),
     (torch_imports, "nn.py", "import torch", 1, "torch"),
     (torch_imports, "nn.py", "from torch.nn import functional as F", 1, "torch.nn"),
     (torch_imports, "nn.py", "def f():\n    import torch.fx", 2, "torch.fx"),
@@ -145,6 +185,14 @@ def test_planted_violation_is_caught(
 
 def test_every_check_has_a_planted_violation() -> None:
     assert {row[0] for row in PLANTED} == set(CHECKS)
+
+
+def test_no_room_is_crowded(tmp_path: Path) -> None:
+    assert_none(crowded_folders(load(LUCERNE)))
+    files = {f"{room}/m{k}.py": "" for room in ("_src/ir", "nn/modules") for k in range(99)}
+    few = {f"_src/base/m{k}.py": "" for k in range(MAX_FOLDER_FILES - 1)}
+    [problem] = crowded_folders(plant(tmp_path, files | few))
+    assert problem.startswith("lucerne/_src/ir: 100 modules")
 
 
 def test_two_cycles_are_both_named(tmp_path: Path) -> None:

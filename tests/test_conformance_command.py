@@ -17,8 +17,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends, cli
-from lucerne.backends import api
-from lucerne.conformance import (
+from lucerne._src.conformance import (
     Case,
     DataError,
     Outcome,
@@ -28,13 +27,14 @@ from lucerne.conformance import (
     report,
     run,
 )
-from lucerne.conformance.page import page
-from lucerne.conformance.run import check, primitives_of
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.ir.op import Op
+from lucerne._src.conformance.page import page
+from lucerne._src.conformance.run import check, primitives_of
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.op import Op
+from lucerne.backends import api
 
-DATA = Path(str(resources.files("lucerne.conformance") / "data"))
+DATA = Path(str(resources.files("lucerne._src.conformance") / "data"))
 # Public functions of torch's database that are not written yet.
 KNOWN_REST: set[str] = set()
 

@@ -1,3 +1,3 @@
 """`lucerne._higher_order_ops.cond`."""
 
-from lucerne.control_flow import cond as cond
+from lucerne._src.control_flow import cond as cond

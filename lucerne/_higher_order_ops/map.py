@@ -1,3 +1,3 @@
 """`lucerne._higher_order_ops.map`."""
 
-from lucerne.control_flow import map as map
+from lucerne._src.control_flow import map as map

@@ -1,3 +1,3 @@
 """`lucerne._higher_order_ops.scan`."""
 
-from lucerne.control_flow import scan as scan
+from lucerne._src.control_flow import scan as scan

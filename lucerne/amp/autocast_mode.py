@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ir.dispatch import call_back
-from lucerne.tensor import api as lu
-from lucerne.tensor.eager import autocast as state
+from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.eager import autocast as state
 
 _SUPPORTED = (lu.bfloat16, lu.float16)
 

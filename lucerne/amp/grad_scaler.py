@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ir.dispatch import recording, unseen
-from lucerne.tensor import api as lu
+from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import recording, unseen
+from lucerne._src.tensor import api as lu
 
 _NOT_SCALED = (
     "Attempted {} but _scale is None.  This may indicate your script did not use "

@@ -1,5 +1,5 @@
 """`lucerne.autograd.function`."""
 
-from lucerne.tensor.autograd.function import Function as Function
-from lucerne.tensor.autograd.function import FunctionCtx as FunctionCtx
-from lucerne.tensor.autograd.function import once_differentiable as once_differentiable
+from lucerne._src.tensor.autograd.function import Function as Function
+from lucerne._src.tensor.autograd.function import FunctionCtx as FunctionCtx
+from lucerne._src.tensor.autograd.function import once_differentiable as once_differentiable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from lucerne.base.refusals import only
+from lucerne._src.base.refusals import only
 from lucerne.profiler import profiler as profiles
 from lucerne.profiler.annotation import record_function as record_function
 from lucerne.profiler.events import EventList as EventList

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.tensor.tensor import Tensor
+from lucerne._src.base.process import notices
+from lucerne._src.tensor.tensor import Tensor
 
 
 class VariableMeta(type):

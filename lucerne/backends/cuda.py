@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any
 
-from lucerne.ir import dispatch
-from lucerne.ops.attention_choice import CUDNN, EFFICIENT, EVERY, FLASH, MATH, choice
+from lucerne._src.ir import dispatch
+from lucerne._src.ops.nn.attention_choice import CUDNN, EFFICIENT, EVERY, FLASH, MATH, choice
 
 
 class _Matmul:

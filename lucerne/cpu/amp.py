@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.base.process import notices
 from lucerne.amp.autocast_mode import autocast as _autocast
 from lucerne.amp.grad_scaler import GradScaler as _GradScaler
-from lucerne.base import notices
 
 
 class autocast(_autocast):

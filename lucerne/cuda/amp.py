@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.base.process import notices
 from lucerne.amp.autocast_mode import autocast as _autocast
 from lucerne.amp.autocast_mode import custom_bwd as _custom_bwd
 from lucerne.amp.autocast_mode import custom_fwd as _custom_fwd
 from lucerne.amp.grad_scaler import GradScaler as _GradScaler
-from lucerne.base import notices
 
 
 def _warn_old(name: str) -> None:

@@ -6,11 +6,11 @@ import math
 from numbers import Number
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions._transform import Transform
 from lucerne.distributions.utils import _sum_rightmost, broadcast_all
 from lucerne.nn.functional import softplus
-from lucerne.tensor import api as lu
 
 
 class _Plain(Transform):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.utils import _sum_rightmost
-from lucerne.tensor import api as lu
 
 
 def too_few() -> ValueError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.dirichlet import Dirichlet
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.distributions.utils import broadcast_all
-from lucerne.tensor import api as lu
 
 __all__ = ["Beta"]
 

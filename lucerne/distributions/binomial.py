@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import (
@@ -14,7 +15,6 @@ from lucerne.distributions.utils import (
     one_of,
     probs_to_logits,
 )
-from lucerne.tensor import api as lu
 
 __all__ = ["Binomial"]
 

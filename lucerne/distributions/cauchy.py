@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import EMPTY, broadcast_all
-from lucerne.tensor import api as lu
 
 __all__ = ["Cauchy"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne import linalg
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 __all__ = [
     "Constraint",

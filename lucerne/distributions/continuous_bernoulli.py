@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.distributions.utils import (
@@ -17,7 +18,6 @@ from lucerne.distributions.utils import (
     probs_to_logits,
 )
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 __all__ = ["ContinuousBernoulli"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 __all__ = ["Dirichlet"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor.autograd.api import grad
 from lucerne.distributions.distribution import Distribution
-from lucerne.tensor.autograd.api import grad
 
 __all__ = ["ExponentialFamily"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.gamma import Gamma
 from lucerne.distributions.utils import EMPTY, broadcast_all
-from lucerne.tensor import api as lu
 
 __all__ = ["FisherSnedecor"]
 

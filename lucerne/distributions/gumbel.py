@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.transformed_distribution import TransformedDistribution
 from lucerne.distributions.transforms import AffineTransform, ExpTransform
 from lucerne.distributions.uniform import Uniform
 from lucerne.distributions.utils import broadcast_all, euler_constant
-from lucerne.tensor import api as lu
 
 __all__ = ["Gumbel"]
 

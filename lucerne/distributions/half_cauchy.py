@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.cauchy import Cauchy
 from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import AbsTransform
-from lucerne.tensor import api as lu
 
 __all__ = ["HalfCauchy"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import EMPTY, _sum_rightmost
-from lucerne.tensor import api as lu
 
 __all__ = ["Independent"]
 

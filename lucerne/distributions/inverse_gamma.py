@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.gamma import Gamma
 from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import PowerTransform
-from lucerne.tensor import api as lu
 
 __all__ = ["InverseGamma"]
 

@@ -11,7 +11,9 @@ from functools import total_ordering
 from typing import Any
 
 from lucerne import linalg
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.api import grad
 from lucerne.distributions.bernoulli import Bernoulli
 from lucerne.distributions.beta import Beta
 from lucerne.distributions.binomial import Binomial
@@ -42,8 +44,6 @@ from lucerne.distributions.transformed_distribution import TransformedDistributi
 from lucerne.distributions.uniform import Uniform
 from lucerne.distributions.utils import _sum_rightmost
 from lucerne.distributions.utils import euler_constant as _euler_gamma
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.api import grad
 
 __all__ = ["kl_divergence", "register_kl"]
 

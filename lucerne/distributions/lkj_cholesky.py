@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.beta import Beta
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import EMPTY, broadcast_all
-from lucerne.tensor import api as lu
 
 __all__ = ["LKJCholesky"]
 

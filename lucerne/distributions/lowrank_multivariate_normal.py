@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.multivariate_normal import _batch_mahalanobis, _batch_mv
 from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property
-from lucerne.tensor import api as lu
 
 __all__ = ["LowRankMultivariateNormal"]
 

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property
-from lucerne.tensor import api as lu
 
 __all__ = ["MultivariateNormal"]
 

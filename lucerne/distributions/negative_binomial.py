@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.gamma import Gamma
@@ -16,7 +17,6 @@ from lucerne.distributions.utils import (
     probs_to_logits,
 )
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 __all__ = ["NegativeBinomial"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import EMPTY
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 

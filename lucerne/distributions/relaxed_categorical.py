@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import ExpTransform
 from lucerne.distributions.utils import EMPTY, broadcast_all, clamp_probs
-from lucerne.tensor import api as lu
 
 __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions._elementwise import (
     AbsTransform,
@@ -30,7 +31,6 @@ from lucerne.distributions._transform import (
 )
 from lucerne.distributions.utils import _sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 __all__ = [
     "AbsTransform",

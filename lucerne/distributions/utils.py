@@ -8,8 +8,8 @@ from itertools import count
 from numbers import Number
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 EMPTY = lu.Size()
 euler_constant = 0.57721566490153286060

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.exponential import Exponential
 from lucerne.distributions.transformed_distribution import TransformedDistribution
 from lucerne.distributions.transforms import AffineTransform, PowerTransform
 from lucerne.distributions.utils import broadcast_all, euler_constant
-from lucerne.tensor import api as lu
 
 __all__ = ["Weibull"]
 

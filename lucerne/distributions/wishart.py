@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from lucerne import linalg
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.chi2 import Chi2
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.distributions.multivariate_normal import _precision_to_scale_tril, pick_matrix
 from lucerne.distributions.utils import EMPTY, lazy_property
-from lucerne.tensor import api as lu
 
 __all__ = ["Wishart"]
 

@@ -1,6 +1,8 @@
 """`lucerne.export`: modules as graphs that run without their source."""
 
-from lucerne.capture.trace.decompositions import default_decompositions as default_decompositions
+from lucerne._src.capture.trace.decompositions import (
+    default_decompositions as default_decompositions,
+)
 from lucerne.export.dims import Dim as Dim
 from lucerne.export.dims import dims as dims
 from lucerne.export.door import export as export

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.expressions import Expr
+from lucerne._src.ir.symbolic.numbers import is_symbolic, to_int
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.transforms.functionalize import functionalize
+from lucerne._src.transforms.generalize import Instance, SizeRefusedError, Template
 from lucerne.export.errors import ArgumentError
 from lucerne.export.safety import check_graph
-from lucerne.ir.graph import Graph, Value
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.symbolic import is_symbolic, to_int
-from lucerne.ir.symbols import Expr
-from lucerne.tensor.base import TensorBase
-from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.generalize import Instance, SizeRefusedError, Template
 
 PARAMETER, BUFFER, CONSTANT, ARGUMENT = "parameter", "buffer", "constant", "argument"
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne.capture.trace.pytree import flatten
+from lucerne._src.capture.trace.pytree import flatten
+from lucerne._src.ir.symbolic.expressions import SMALLEST, Expr, symbol
+from lucerne._src.tensor.base import TensorBase
 from lucerne.export.errors import ExportError
-from lucerne.ir.symbols import SMALLEST, Expr, symbol
-from lucerne.tensor.base import TensorBase
 
 LARGEST = 2**31 - 1
 

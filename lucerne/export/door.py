@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.refusals import only
-from lucerne.capture.trace.pytree import flatten, rebuild
+from lucerne._src.base.refusals import only
+from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.base import TensorBase
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic, argument_names, resolve
 from lucerne.export.errors import ExportError
 from lucerne.export.program import ExportedModule, ExportedProgram
 from lucerne.export.record import Recording
 from lucerne.nn.modules.module import Module
-from lucerne.tensor import api as lu
-from lucerne.tensor.base import TensorBase
 from lucerne.testing import assert_close
 
 

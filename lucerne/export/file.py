@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base.device import HOST
-from lucerne.base.refusals import only
+from lucerne._src.base.device import HOST
+from lucerne._src.base.refusals import only
+from lucerne._src.io import safetensors
+from lucerne._src.io.atomic import write_atomic
+from lucerne._src.io.errors import CorruptFileError, LoadError, UnsupportedFileError
+from lucerne._src.ir import text as ir_text
+from lucerne._src.ir.graph import Graph, verify
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.meta_text import static_text
+from lucerne._src.ir.symbolic.expressions import FORMULAS
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.base import new_tensor
 from lucerne.export import blueprint as bp
 from lucerne.export import formulas, generators, shapes
 from lucerne.export.errors import ExportError
 from lucerne.export.program import ExportedProgram
 from lucerne.export.safety import check_graph
-from lucerne.io import safetensors
-from lucerne.io.atomic import write_atomic
-from lucerne.io.errors import CorruptFileError, LoadError, UnsupportedFileError
-from lucerne.ir import text as ir_text
-from lucerne.ir.graph import Graph, verify
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.symbols import FORMULAS
-from lucerne.ir.words import static_text
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.base import new_tensor
 
 VERSION = 1
 _SIGNATURE, _GRAPH, _EXTRA = "lucerne.export", "lucerne.graph", "extra."

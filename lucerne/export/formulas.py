@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from lucerne.io.errors import CorruptFileError
-from lucerne.ir.graph import Graph, Node
-from lucerne.ir.symbols import FORMULAS, RELATIONS, Guard, parse_formula
-from lucerne.transforms.generalize import GraphOf, Template
+from lucerne._src.io.errors import CorruptFileError
+from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.ir.symbolic.expressions import FORMULAS, RELATIONS, Guard, parse_formula
+from lucerne._src.transforms.generalize import GraphOf, Template
 
 _LONGEST = 2000
 _LARGEST = 2**48

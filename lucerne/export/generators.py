@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.io.errors import CorruptFileError
+from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.ir.op import OPAQUE
+from lucerne._src.tensor.random.api import default_generator
 from lucerne.export.errors import ExportError
-from lucerne.io.errors import CorruptFileError
-from lucerne.ir.graph import Graph, Node
-from lucerne.ir.op import OPAQUE
-from lucerne.tensor.random.api import default_generator
 
 WORD = "default"
 

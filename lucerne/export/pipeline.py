@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne import backends
-from lucerne.backends.steps import StepError
-from lucerne.capture.process_state import quiet
-from lucerne.capture.trace.composites import Composites
-from lucerne.capture.trace.fake import fake_tensor
-from lucerne.capture.trace.recorder import Recorder
+from lucerne._src import backends
+from lucerne._src.backends.contract.step_runner import StepError
+from lucerne._src.capture.process_state import quiet
+from lucerne._src.capture.trace.composites import Composites
+from lucerne._src.capture.trace.fake import fake_tensor
+from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ops.control import NAMES as CONTROL
+from lucerne._src.ops.control import run_graph
+from lucerne._src.pipeline import compile_graph
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.base import new_tensor
+from lucerne._src.tensor.eager.inplace import bump
+from lucerne._src.tensor.random.api import default_generator, new_key
+from lucerne._src.transforms.functionalize import functionalize
+from lucerne._src.transforms.random import count_draws
 from lucerne.export.blueprint import Blueprint
 from lucerne.export.run import laid_out
 from lucerne.export.whole import expand
-from lucerne.ir.graph import Graph, Node
-from lucerne.ir.meta import TensorMeta
-from lucerne.ops.control import NAMES as CONTROL
-from lucerne.ops.control import run_graph
-from lucerne.pipeline import compile_graph
-from lucerne.tensor import api as lu
-from lucerne.tensor.base import new_tensor
-from lucerne.tensor.eager.inplace import bump
-from lucerne.tensor.random.api import default_generator, new_key
-from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.random import count_draws
 
 _MOST_SIZES = 64
 

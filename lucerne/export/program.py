@@ -6,10 +6,14 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lucerne.base.forks import once
-from lucerne.capture.trace.decompositions import warn_of_strangers
-from lucerne.capture.trace.fake import fake_tensor
-from lucerne.capture.trace.pytree import flatten, rebuild
+from lucerne._src.base.process.forks import once
+from lucerne._src.capture.trace.decompositions import warn_of_strangers
+from lucerne._src.capture.trace.fake import fake_tensor
+from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.symbolic.expressions import Expr
+from lucerne._src.ir.symbolic.numbers import is_symbolic
+from lucerne._src.tensor import api as lu
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dim, Dynamic, Place
 from lucerne.export.errors import ArgumentError, ExportError
@@ -21,12 +25,8 @@ from lucerne.export.signature import ExportGraphSignature, signature_of
 from lucerne.fx.graph import Graph
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.one_ir import named_from_ir
-from lucerne.ir import dispatch
-from lucerne.ir.symbolic import is_symbolic
-from lucerne.ir.symbols import Expr
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 _MOST_SIZES = 64
 

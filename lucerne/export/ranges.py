@@ -5,15 +5,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 
-from lucerne.base.where import describe
-from lucerne.capture.symbolic.shapes import Symbols
+from lucerne._src.base.process.source_location import describe
+from lucerne._src.capture.symbolic.shapes import Symbols
+from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard, defined
+from lucerne._src.ir.symbolic.expressions import symbol as symbol_
+from lucerne._src.ir.symbolic.numbers import Guards
+from lucerne._src.transforms.generalize import Template
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic
 from lucerne.export.errors import ExportError
-from lucerne.ir.symbolic import Guards
-from lucerne.ir.symbols import SMALLEST, Guard, defined
-from lucerne.ir.symbols import symbol as symbol_
-from lucerne.transforms.generalize import Template
 
 
 def symbols_of(dynamic: Dynamic, fixed: Mapping[tuple[int, int], int]) -> Symbols:

@@ -7,32 +7,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lucerne.base.where import describe, place_of_error
-from lucerne.capture import Exporting
-from lucerne.capture.guards.reachable import ReachableState
-from lucerne.capture.symbolic.shapes import SizedCapture
-from lucerne.capture.trace.capture import Capture
-from lucerne.capture.trace.captured import Captured, Outcome
-from lucerne.capture.trace.decompositions import Decompositions
-from lucerne.capture.trace.fake import CaptureError, fake_tensor
-from lucerne.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source
-from lucerne.capture.trace.pytree import flatten, rebuild
+from lucerne._src.base.process.source_location import describe, place_of_error
+from lucerne._src.capture import Exporting
+from lucerne._src.capture.guards.reachable import ReachableState
+from lucerne._src.capture.symbolic.shapes import SizedCapture
+from lucerne._src.capture.trace.capture import Capture
+from lucerne._src.capture.trace.captured import Captured, Outcome
+from lucerne._src.capture.trace.decompositions import Decompositions
+from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
+from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source
+from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
+from lucerne._src.ir.symbolic.expressions import FORMULAS, SMALLEST
+from lucerne._src.ir.symbolic.numbers import Guards
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.layers import conjugate
+from lucerne._src.transforms.functionalize import MutationError
+from lucerne._src.transforms.generalize import Template, first_difference, formula_of, generalize
 from lucerne.export import blueprint as bp
 from lucerne.export import generators
 from lucerne.export.dims import Dynamic
 from lucerne.export.errors import ExportError
 from lucerne.export.ranges import check_guards, exceptions, fixed_roots, ranges_of, symbols_of
 from lucerne.export.whole import Explicit
-from lucerne.ir.graph import Graph, Value
-from lucerne.ir.meta import TensorMeta, make_meta, with_flip
-from lucerne.ir.symbolic import Guards
-from lucerne.ir.symbols import FORMULAS, SMALLEST
 from lucerne.nn.modules.module import Module
-from lucerne.tensor import api as lu
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.layers import conjugate
-from lucerne.transforms.functionalize import MutationError
-from lucerne.transforms.generalize import Template, first_difference, formula_of, generalize
 
 
 class _Forward(Capture):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.ir.graph import Graph, map_values
-from lucerne.ir.meta import TensorMeta
-from lucerne.ops.control import run_node
-from lucerne.tensor import api as lu
+from lucerne._src.ir.graph import Graph, map_values
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ops.control import run_node
+from lucerne._src.tensor import api as lu
 
 
 class Steps:

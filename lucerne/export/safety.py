@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.io.errors import CorruptFileError, UnsafeFileError
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ops.control import NAMES as CONTROL
-from lucerne.ops.control import graphs_of, stacked
-from lucerne.ops.move import put_region
-from lucerne.transforms.functionalize import view_offsets
+from lucerne._src.io.errors import CorruptFileError, UnsafeFileError
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ops.control import NAMES as CONTROL
+from lucerne._src.ops.control import graphs_of, stacked
+from lucerne._src.ops.copy.cast import put_region
+from lucerne._src.transforms.functionalize import view_offsets
 
 _PUT = put_region.op  # type: ignore[attr-defined]
 _MOST_BYTES = 1 << 40

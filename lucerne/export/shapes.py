@@ -6,8 +6,8 @@ from collections import OrderedDict, namedtuple
 from dataclasses import make_dataclass
 from typing import Any
 
-from lucerne.capture.trace.pytree import LEAF
-from lucerne.io.errors import CorruptFileError
+from lucerne._src.capture.trace.pytree import LEAF
+from lucerne._src.io.errors import CorruptFileError
 
 _DEEPEST = 100
 _MOST_FIELDS = 10_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from lucerne._src.ir.graph import Graph
 from lucerne.export import blueprint as bp
-from lucerne.ir.graph import Graph
 
 
 class InputKind(Enum):

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.numbers import Guarding
-from lucerne.capture.trace.composites import Body
-from lucerne.capture.trace.fake import fake_tensor
-from lucerne.ir import dispatch, mistakes
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.ops.control import NAMES as CONTROL
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager.composite_graph import traced
-from lucerne.tensor.eager.run import body_of, metas_of
-from lucerne.transforms.rewrite import Bodies
+from lucerne._src.base.unspecialized import Guarding
+from lucerne._src.capture.trace.composites import Body
+from lucerne._src.capture.trace.fake import fake_tensor
+from lucerne._src.ir import argument_errors, dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.ops.control import NAMES as CONTROL
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.composite_graph import traced
+from lucerne._src.tensor.eager.run import body_of, metas_of
+from lucerne._src.transforms.rewrite import Bodies
 
 
 class Explicit:
@@ -40,7 +40,7 @@ class Explicit:
             return self.body(op, args) is not None
         try:
             return op.meta(*metas_of(op, args)) is not None
-        except mistakes.CAUGHT:  # a wrong call, which says so where it is recorded
+        except argument_errors.CAUGHT:  # a wrong call, which says so where it is recorded
             return True
 
     def body(self, op: Op, args: tuple[Any, ...]) -> Body | None:

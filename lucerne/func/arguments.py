@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne.capture.trace.pytree import LEAF, flatten, rebuild
-from lucerne.tensor import api as lu
+from lucerne._src.capture.trace.pytree import LEAF, flatten, rebuild
+from lucerne._src.tensor import api as lu
 
 Tree = Any
 """The shape of nested tuples, lists and dicts; leaves stand for anything else."""

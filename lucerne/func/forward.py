@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne._src.ir.dispatch import call_inside
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.engine import run_backward
+from lucerne._src.tensor.autograd.node import gradient_edge
+from lucerne._src.tensor.forward.level import ForwardLevel, check_tangent
 from lucerne.func.arguments import (
     check_outputs,
     check_tensors,
@@ -15,11 +20,6 @@ from lucerne.func.arguments import (
     spelled,
 )
 from lucerne.func.reverse import Recording
-from lucerne.ir.dispatch import call_inside
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.engine import run_backward
-from lucerne.tensor.autograd.node import gradient_edge
-from lucerne.tensor.forward.level import ForwardLevel, check_tangent
 
 _JVP = "jvp(f, primals, tangents)"
 

@@ -11,18 +11,23 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.ir import dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.dispatch import InPlace, Interpreter, Proceed, call_inside
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.ops.control import put_in
+from lucerne._src.ops.copy.cast import copy, put_region
+from lucerne._src.ops.pointwise.complexes import (
+    flip_view,
+    resolve_conj,
+    view_as_complex,
+    view_as_real,
+)
+from lucerne._src.tensor.base import TensorBase, offset_of
+from lucerne._src.tensor.eager.inplace import check_fits
+from lucerne._src.tensor.eager.run import body_of
 from lucerne.func.arguments import map_tensors
-from lucerne.ir import dispatch
-from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter, Proceed, call_inside
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.ops.complexes import flip_view, resolve_conj, view_as_complex, view_as_real
-from lucerne.ops.control import put_in
-from lucerne.ops.move import copy, put_region
-from lucerne.tensor.base import TensorBase, offset_of
-from lucerne.tensor.eager.inplace import check_fits
-from lucerne.tensor.eager.run import body_of
 
 _state = dispatch.state
 _copy: Op = copy.op  # type: ignore[attr-defined]

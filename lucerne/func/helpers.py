@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor.layers.layer import level_of
 from lucerne.nn.modules.batchnorm import _BatchNorm
 from lucerne.nn.modules.module import Module
-from lucerne.tensor.layers.layer import level_of
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:

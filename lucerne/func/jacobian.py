@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne._src.ir.dispatch import call_inside
+from lucerne._src.tensor import api as lu
 from lucerne.func.arguments import (
     check_outputs,
     chosen,
@@ -17,8 +19,6 @@ from lucerne.func.arguments import (
 from lucerne.func.forward import jvp
 from lucerne.func.reverse import pulled_back
 from lucerne.func.vmap import vmap
-from lucerne.ir.dispatch import call_inside
-from lucerne.tensor import api as lu
 
 
 def jacrev(

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 _TOKEN = re.compile(r"\.\.\.|[A-Za-z_][A-Za-z0-9_]*|[()]|1|\s+|.")
 _REST = "..."

@@ -15,6 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.dispatch import call_inside
+from lucerne._src.ops.view.reshape import alias
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.api import root_gradient
+from lucerne._src.tensor.autograd.engine import reachable, run_backward
+from lucerne._src.tensor.autograd.node import AccumulateGrad, Node, gradient_edge
+from lucerne._src.tensor.autograd.records import walk
+from lucerne._src.tensor.autograd.state import AutogradState
+from lucerne._src.tensor.autograd.towards import ends, gradients_towards, history
+from lucerne._src.tensor.base import make_tensor, plain_types
+from lucerne._src.tensor.forward.level import lifted
+from lucerne._src.tensor.layers.layer import open_levels
 from lucerne.func.arguments import (
     check_outputs,
     check_tensors,
@@ -26,19 +39,6 @@ from lucerne.func.arguments import (
     replaced,
     spelled,
 )
-from lucerne.ir import dispatch
-from lucerne.ir.dispatch import call_inside
-from lucerne.ops.view import alias
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.api import root_gradient
-from lucerne.tensor.autograd.engine import reachable, run_backward
-from lucerne.tensor.autograd.node import AccumulateGrad, Node, gradient_edge
-from lucerne.tensor.autograd.records import walk
-from lucerne.tensor.autograd.state import AutogradState
-from lucerne.tensor.autograd.towards import ends, gradients_towards, history
-from lucerne.tensor.base import make_tensor, plain_types
-from lucerne.tensor.forward.level import lifted
-from lucerne.tensor.layers.layer import open_levels
 
 _state = dispatch.state
 _alias = alias.op  # type: ignore[attr-defined]

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn.modules.module import Module
 from lucerne.nn.utils.stateless import call_with
-from lucerne.tensor import api as lu
 
 
 def functional_call(

@@ -6,7 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base.tree import tree_leaves, tree_map
+from lucerne._src.base.tree import tree_leaves, tree_map
+from lucerne._src.ir.dispatch import call_inside
+from lucerne._src.ops.copy.join import cat_same
+from lucerne._src.tensor.base import TensorBase, plain_types
+from lucerne._src.tensor.nested.kinds import make_list
+from lucerne._src.tensor.random.api import get_rng_state, set_rng_state
 from lucerne.func.batching import (
     convolution,
     draws,
@@ -19,11 +24,6 @@ from lucerne.func.batching import (
 )
 from lucerne.func.batching.level import BatchLevel
 from lucerne.func.batching.quick import QuickLevel
-from lucerne.ir.dispatch import call_inside
-from lucerne.ops.join import cat_same
-from lucerne.tensor.base import TensorBase, plain_types
-from lucerne.tensor.nested.kinds import make_list
-from lucerne.tensor.random.api import get_rng_state, set_rng_state
 
 RULES_OF = (convolution, draws, elementwise, functions, indexing, loop, views, whole)
 """Modules that fill the tables of rules."""

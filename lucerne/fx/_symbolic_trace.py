@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph import Graph, Wrap
 from lucerne.fx.graph_module import GraphModule
@@ -30,7 +31,6 @@ from lucerne.fx.proxy import find_proxies as _find_proxies
 from lucerne.nn.modules import Module, Sequential
 from lucerne.nn.modules.module import _Slots
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 

@@ -15,9 +15,9 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
-from lucerne.base.where import GENERATED, is_users
-from lucerne.ir.op import Op
-from lucerne.tensor import methods
+from lucerne._src.base.process.source_location import GENERATED, is_users
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor import methods
 
 _METHODS = methods.__file__
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne.base.dtype import dtype as DType
+from lucerne._src.base.dtype import dtype as DType
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.tensor import api as lu
 from lucerne.fx import names
 from lucerne.fx.names import Namespace
 from lucerne.fx.node import Node, short_dtype, value_of
-from lucerne.ir.meta import TensorMeta
-from lucerne.tensor import api as lu
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
 

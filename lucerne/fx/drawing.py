@@ -9,12 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from lucerne._src.ir import graph as ir
+from lucerne._src.ir.op import Op
 from lucerne.fx.graph import Graph
 from lucerne.fx.layout import Layout, Spot, arrange
 from lucerne.fx.names import pretty_target
 from lucerne.fx.node import Node, map_aggregate, short_dtype, value_of
-from lucerne.ir import graph as ir
-from lucerne.ir.op import Op
 
 COLORS = {
     "input": "#c7e3ff", "parameter": "#d9d2f5", "module": "#ffe2b8", "pointwise": "#d5f0d0",

@@ -8,12 +8,12 @@ import linecache
 from pathlib import Path
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.fx.codegen import PythonCode
 from lucerne.fx.graph import Graph
 from lucerne.fx.names import package
 from lucerne.nn.modules import Module, Sequential
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 _numbers = itertools.count()
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"

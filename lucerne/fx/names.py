@@ -17,10 +17,10 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.ir.define import fronts
-from lucerne.ir.export import public_names
-from lucerne.ir.op import Op, table
-from lucerne.tensor import api as lu
+from lucerne._src.ir.define import fronts
+from lucerne._src.ir.namespaces import public_names
+from lucerne._src.ir.op import Op, table
+from lucerne._src.tensor import api as lu
 
 PACKAGE = "lucerne"
 ROOT = "torch"

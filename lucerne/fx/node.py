@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from lucerne._src.ir.op import RANDOM, Op
+from lucerne._src.tensor import api as lu
 from lucerne.fx.immutable_collections import immutable_dict, immutable_list
 from lucerne.fx.names import pretty_target, type_name
 from lucerne.fx.operator_schemas import ArgsKwargsPair, normalize_function, normalize_module
-from lucerne.ir.op import RANDOM, Op
-from lucerne.tensor import api as lu
 
 Argument = Any
 """Nodes, numbers, strings, dtypes, devices, and tuples, lists, dicts and slices of them."""

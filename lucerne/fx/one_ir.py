@@ -1,4 +1,4 @@
-"""Between the compiler's graphs (`lucerne.ir.graph`) and the ones people edit (`lucerne.fx`).
+"""Between the compiler's graphs (`lucerne._src.ir.graph`) and the ones people edit (`lucerne.fx`).
 
 The compiler's graph knows ops, metas and nothing of Python; an fx graph can be read, changed and
 run as a module. `from_ir` shows one as the other, `to_ir` gets back by tracing.
@@ -10,23 +10,23 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne.base.where import Place
-from lucerne.capture.process_state import quiet
-from lucerne.capture.trace.fake import CaptureError, fake_tensor
-from lucerne.capture.trace.recorder import Recorder
+from lucerne._src.base.process.source_location import Place
+from lucerne._src.capture.process_state import quiet
+from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
+from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.ir import graph as ir
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.ops.view.slicing import strided_view
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.state import AutogradState
+from lucerne._src.tensor.subclasses.torch_function import as_call
+from lucerne._src.transforms.functionalize import functionalize
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph import Graph
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.node import Node, TensorMetadata, base_types
-from lucerne.ir import graph as ir
-from lucerne.ir import op as op_
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.ops.slicing import strided_view
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.state import AutogradState
-from lucerne.tensor.subclasses.torch_function import as_call
-from lucerne.transforms.functionalize import functionalize
 
 _STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 

@@ -12,14 +12,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from lucerne._src.ir.convert import Unknown
+from lucerne._src.ir.op import Op
+from lucerne._src.ir.signature import MISSING, parameters
+from lucerne._src.tensor.subclasses.torch_function import FunctionMode
 from lucerne.fx import caller, names
 from lucerne.fx.codegen import BINARY, OPERATORS
 from lucerne.fx.graph import Graph
 from lucerne.fx.node import Argument, Node, Target, base_types, map_aggregate, map_arg
-from lucerne.ir.convert import Unknown
-from lucerne.ir.op import Op
-from lucerne.ir.signature import MISSING, parameters
-from lucerne.tensor.subclasses.torch_function import FunctionMode
 
 
 class TraceError(ValueError):

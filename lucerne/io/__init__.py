@@ -1,8 +1,4 @@
-"""L9: files. Checkpoints in torch's format that can't run code, safetensors, atomic writes.
-
-Users come in through `lucerne.save`, `lucerne.load`, `lucerne.serialization`, `lucerne.run_state`
-and `lucerne.io.safetensors`.
-"""
+"""`lucerne.io`: files of tensors that other libraries read."""
 
 from __future__ import annotations
 

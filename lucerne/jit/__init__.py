@@ -10,8 +10,9 @@ import copy
 import types
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.refusals import only
+from lucerne._src.base.process import notices
+from lucerne._src.base.refusals import only
+from lucerne._src.tensor import api as lu
 from lucerne.export import blueprint as bp
 from lucerne.export.errors import ExportError
 from lucerne.export.file import load as load_program
@@ -42,7 +43,6 @@ from lucerne.jit.modules import auto_export, program_of, remembered
 from lucerne.jit.tracing import TracerWarning as TracerWarning
 from lucerne.jit.tracing import tracing
 from lucerne.nn.modules.module import Module
-from lucerne.tensor import api as lu
 
 Error = RuntimeError
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.capture import is_capturing
-from lucerne.capture.trace.fake import fake_tensor
-from lucerne.capture.trace.pytree import flatten, rebuild
+from lucerne._src.capture import is_capturing
+from lucerne._src.capture.trace.fake import fake_tensor
+from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.tensor import api as lu
 from lucerne.export.dims import Dim, argument_names
 from lucerne.export.door import export_callable
 from lucerne.export.errors import ExportError
 from lucerne.export.file import save as save_program
 from lucerne.export.program import ExportedModule, ExportedProgram, register_unread
 from lucerne.nn.modules.module import Module
-from lucerne.tensor import api as lu
 
 _HOW = (
     "TorchScript's save and graph need to know the arguments: call it once, or give "

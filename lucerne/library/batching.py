@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from lucerne._src.ir.schema import Schema
 from lucerne.func.batching.level import RULES, Call
-from lucerne.ir.schema import Schema
 from lucerne.library.binding import split
 from lucerne.library.entry import flat_tensors
 

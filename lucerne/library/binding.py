@@ -5,11 +5,11 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.overload import SignatureError
-from lucerne.ir.schema import MISSING, Argument, Schema, Type
-from lucerne.tensor.base import TensorBase
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.overload import SignatureError
+from lucerne._src.ir.schema import MISSING, Argument, Schema, Type
+from lucerne._src.tensor.base import TensorBase
 
 
 def bind(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne import capture
-from lucerne.ir.meta import TensorMeta
+from lucerne._src import capture
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.modes import no_grad
+from lucerne._src.tensor.base import TensorBase
 from lucerne.library.binding import bind, tensors_of
 from lucerne.library.definition import CustomOpDef, defined
 from lucerne.library.fake import as_fakes, faking, metas_in
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.modes import no_grad
-from lucerne.tensor.base import TensorBase
 
 
 class OpCheckError(Exception):

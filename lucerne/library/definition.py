@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne import backends
-from lucerne.base.watch import FRONT, Watch
-from lucerne.ir import dispatch
-from lucerne.ir.overload import OpOverload, namespace
-from lucerne.ir.schema import MISSING, Schema, parse
+from lucerne._src import backends
+from lucerne._src.base.process.profiler_hook import FRONT, Watch
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.overload import OpOverload, namespace
+from lucerne._src.ir.schema import MISSING, Schema, parse
+from lucerne._src.tensor.autograd.modes import no_grad
+from lucerne._src.tensor.eager import autocast
+from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
 from lucerne.library import derivative
 from lucerne.library.batching import enter_rule
 from lucerne.library.binding import bind, split, tensors_of
 from lucerne.library.entry import Entry, rebuilt
 from lucerne.library.fake import NoFakeError
 from lucerne.library.infer import infer_schema
-from lucerne.tensor.autograd.modes import no_grad
-from lucerne.tensor.eager import autocast
-from lucerne.tensor.subclasses import torch_dispatch, torch_function
 
 Function = Callable[..., Any]
 DEFAULT = "default"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.ir.dispatch import call_back
-from lucerne.ir.schema import Schema
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.ir.schema import Schema
+from lucerne._src.tensor.autograd.function import Function
 from lucerne.library.binding import split
-from lucerne.tensor.autograd.function import Function
 
 
 class _Spread:

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from lucerne import backends
-from lucerne.backends.api import Executable, TensorState
-from lucerne.base.where import GENERATED
-from lucerne.ir import dispatch
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Node, Value, map_values
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.schema import Schema, Type
+from lucerne._src import backends
+from lucerne._src.backends.contract.backend import Executable, TensorState
+from lucerne._src.base.process.source_location import GENERATED
+from lucerne._src.ir import dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Node, Value, map_values
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.schema import Schema, Type
+from lucerne._src.tensor.autograd.modes import no_grad
+from lucerne._src.tensor.base import TensorBase, make_tensor
+from lucerne._src.tensor.storage import Storage
 from lucerne.library.binding import tensors_of
 from lucerne.library.fake import NoFakeError, as_fakes, faking, metas_in
-from lucerne.tensor.autograd.modes import no_grad
-from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.storage import Storage
 
 
 class Entry:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from lucerne.capture.trace.fake import CaptureError, fake_tensor
-from lucerne.ir import dispatch, mistakes
-from lucerne.ir import op as op_
-from lucerne.ir.dispatch import InPlace, Interpreter
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager.run import metas_of
+from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
+from lucerne._src.ir import argument_errors, dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.dispatch import InPlace, Interpreter
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.run import metas_of
 
 
 class Shapes(Interpreter):
@@ -31,7 +31,7 @@ class Shapes(Interpreter):
             raise NoFakeError(
                 f"{op.name}: the shape of its result depends on the data, which a fake tensor lacks"
             )
-        made = [fake_tensor(m) for m in mistakes.asked_metas(op, metas_of(op, args), args)]
+        made = [fake_tensor(m) for m in argument_errors.asked_metas(op, metas_of(op, args), args)]
         return made[0] if len(made) == 1 else tuple(made)
 
     def made(self, tensor: Any) -> None:

@@ -10,10 +10,10 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.schema import spelled
-from lucerne.tensor.base import TensorBase
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.schema import spelled
+from lucerne._src.tensor.base import TensorBase
 
 _PLAIN: dict[Any, str] = {
     int: "SymInt", float: "float", bool: "bool", str: "str", dt.dtype: "ScalarType",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from lucerne.ir.overload import known_namespace
-from lucerne.ir.schema import parse
+from lucerne._src.ir.overload import known_namespace
+from lucerne._src.ir.schema import parse
 from lucerne.library.definition import DEFAULT, CustomOpDef, defined, forget
 
 Function = Callable[..., Any]
@@ -133,7 +133,7 @@ class Library:
         """A kernel for all ops of a device at once: there are interpreters for that."""
         raise NotImplementedError(
             "Library.fallback: a function that sees every op is an interpreter here, see "
-            "docs/interpreters.md (lucerne.ir.dispatch.Interpreter, TorchDispatchMode)"
+            "docs/interpreters.md (lucerne._src.ir.dispatch.Interpreter, TorchDispatchMode)"
         )
 
     def _register_fake(self, op_name: str, fn: Function, _stacklevel: int = 1,

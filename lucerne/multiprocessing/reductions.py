@@ -6,12 +6,12 @@ import multiprocessing
 from multiprocessing import reduction
 from typing import Any
 
-from lucerne.base.blocks import Block
-from lucerne.base.device import device as Device
-from lucerne.tensor import api as lu
-from lucerne.tensor.interop.outside import reduce_tensor
-from lucerne.tensor.interop.shared_memory import share_storage
-from lucerne.tensor.storage import Storage
+from lucerne._src.base.device import device as Device
+from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.interop.outside import reduce_tensor
+from lucerne._src.tensor.interop.shared_memory import share_storage
+from lucerne._src.tensor.storage import Storage
 
 
 def refuse_history(t: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 
 _NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 

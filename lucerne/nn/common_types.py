@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias, TypeVar
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from lucerne.ops.grouped import ScalingType as ScalingType
-from lucerne.ops.grouped import SwizzleType as SwizzleType
-from lucerne.tensor.bootstrap import fill as _fill
+from lucerne._src.ops.linalg.grouped import ScalingType as ScalingType
+from lucerne._src.ops.linalg.grouped import SwizzleType as SwizzleType
+from lucerne._src.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "nn.functional")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd import api as autograd
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd import api as autograd
 
 
 def _gradient(conv: Callable[..., Any], inputs: list[Any], at: int, grad_output: Any) -> Any:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ops.linalg import qr as _qr
-from lucerne.tensor import api as lu
+from lucerne._src.base.process import notices
+from lucerne._src.ops.linalg.systems import qr as _qr
+from lucerne._src.tensor import api as lu
 
 _UNIT_GAIN = frozenset(
     ["linear", "sigmoid"] + [f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.defaults import get_default_dtype
-from lucerne.ir import dispatch
-from lucerne.tensor import api as lu
-from lucerne.tensor.eager import native_bridge
-from lucerne.tensor.subclasses import torch_function
+from lucerne._src.base.defaults import get_default_dtype
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.eager import native_bridge
+from lucerne._src.tensor.subclasses import torch_function
 
 Tensor = lu.Tensor
 

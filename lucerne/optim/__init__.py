@@ -1,5 +1,8 @@
 """Optimizers, learning-rate schedules and averaged models."""
 
+from lucerne._src.optim.swap import (
+    swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state,
+)
 from lucerne.optim import lr_scheduler as lr_scheduler
 from lucerne.optim import swa_utils as swa_utils
 from lucerne.optim._muon import Muon as Muon
@@ -18,6 +21,3 @@ from lucerne.optim.rmsprop import RMSprop as RMSprop
 from lucerne.optim.rprop import Rprop as Rprop
 from lucerne.optim.sgd import SGD as SGD
 from lucerne.optim.sparse_adam import SparseAdam as SparseAdam
-from lucerne.optim.swap import (
-    swap_in_optimizer_params_and_state as swap_in_optimizer_params_and_state,
-)

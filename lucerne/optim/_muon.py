@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne.ir.dispatch import recording
-from lucerne.optim.lists import ListOptimizer, Tensors, check_lr, column, number
+from lucerne._src.ir.dispatch import recording
+from lucerne._src.optim.lists import ListOptimizer, Tensors, check_lr, column, number
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import ParamsT, State
-from lucerne.tensor import api as lu
 
 
 class Muon(ListOptimizer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.optim.lists import (
+from lucerne._src.optim.lists import (
     CAPTURABLE_DEVICES,
     ListOptimizer,
     Tensors,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.refusals import only
-from lucerne.ir.dispatch import recording
-from lucerne.optim.lists import (
+from lucerne._src.base.refusals import only
+from lucerne._src.ir.dispatch import recording
+from lucerne._src.optim.lists import (
     ListOptimizer,
     Tensors,
     check_kind,
@@ -18,8 +18,8 @@ from lucerne.optim.lists import (
     real,
     step_dtype,
 )
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import ParamsT, State
-from lucerne.tensor import api as lu
 
 
 class Adafactor(ListOptimizer):

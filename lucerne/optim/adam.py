@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.numbers import as_number
-from lucerne.ir.dispatch import recording
-from lucerne.optim.lists import (
+from lucerne._src.base.unspecialized import as_number
+from lucerne._src.ir.dispatch import recording
+from lucerne._src.optim.fused_step import Lists, Part, ReadyOptimizer, laid_out_alike, split
+from lucerne._src.optim.lists import (
     Tensors,
     check_at_least_zero,
     check_betas,
@@ -22,10 +23,9 @@ from lucerne.optim.lists import (
     real,
     zeros,
 )
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.optimizers import ready_adam, record_adam
 from lucerne.optim.optimizer import ParamsT, State
-from lucerne.optim.ready import Lists, Part, ReadyOptimizer, laid_out_alike, split
-from lucerne.tensor import api as lu
-from lucerne.tensor.optimizers import ready_adam, record_adam
 
 
 class Adam(ReadyOptimizer):

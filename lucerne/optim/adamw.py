@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.optim.lists import Tensors
 from lucerne.optim.adam import Adam, adam
-from lucerne.optim.lists import Tensors
 from lucerne.optim.optimizer import ParamsT
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.ir.dispatch import call_back
-from lucerne.optim.line_search import Point, WolfeSearch
-from lucerne.optim.lists import check_lr
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.optim.line_search import Point, WolfeSearch
+from lucerne._src.optim.lists import check_lr
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import Optimizer, ParamsT, State
-from lucerne.tensor import api as lu
 
 Closure = Callable[[], Any]
 

@@ -9,14 +9,14 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
-from lucerne.base import notices, process
-from lucerne.base.watch import ANNOTATION, Watch, watched
-from lucerne.ir.dispatch import call_back, recording
-from lucerne.ir.dispatch import state as running
-from lucerne.optim.given import given_numbers
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.hooks import RemovableHandle
-from lucerne.tensor.optimizers import clear_grads
+from lucerne._src.base.process import notices, tables
+from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
+from lucerne._src.ir.dispatch import call_back, recording
+from lucerne._src.ir.dispatch import state as running
+from lucerne._src.optim.options import given_numbers
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.hooks import RemovableHandle
+from lucerne._src.tensor.optimizers import clear_grads
 
 Hook: TypeAlias = Callable[..., Any]
 ParamsT: TypeAlias = Iterable[Any]
@@ -25,7 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _global_optimizer_pre_hooks: dict[int, Hook] = OrderedDict()
 _global_optimizer_post_hooks: dict[int, Hook] = OrderedDict()
-process.tables += [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
+tables.tables += [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
 
 
 class _RequiredParameter:
@@ -91,7 +91,7 @@ class Optimizer:
     """
 
     _given: tuple[str, ...] = ()
-    """Options that a captured step reads anew at each call (see `lucerne.optim.given`)."""
+    """Options that a captured step reads anew at each call (see `lucerne._src.optim.options`)."""
     _optimizer_step_pre_hooks: dict[int, Hook]
     _optimizer_step_post_hooks: dict[int, Hook]
     _optimizer_state_dict_pre_hooks: dict[int, Hook]

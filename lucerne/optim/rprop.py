@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.optim.lists import (
+from lucerne._src.optim.lists import (
     ListOptimizer,
     Tensors,
     check_kind,
@@ -17,8 +17,8 @@ from lucerne.optim.lists import (
     real,
     zeros,
 )
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import ParamsT, State
-from lucerne.tensor import api as lu
 
 
 class Rprop(ListOptimizer):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne.base.numbers import as_number
-from lucerne.capture.trace.fake import CaptureError
-from lucerne.ir.dispatch import recording, unseen
-from lucerne.optim.lists import (
+from lucerne._src.base.unspecialized import as_number
+from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.ir.dispatch import recording, unseen
+from lucerne._src.optim.fused_step import Lists, Part, ReadyOptimizer, laid_out_alike, split
+from lucerne._src.optim.lists import (
     Tensors,
     check_at_least_zero,
     check_fused,
@@ -17,10 +18,9 @@ from lucerne.optim.lists import (
     check_lr,
     number,
 )
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.optimizers import ready_sgd, record_sgd
 from lucerne.optim.optimizer import ParamsT, State, _use_grad_for_differentiable
-from lucerne.optim.ready import Lists, Part, ReadyOptimizer, laid_out_alike, split
-from lucerne.tensor import api as lu
-from lucerne.tensor.optimizers import ready_sgd, record_sgd
 
 
 class SGD(ReadyOptimizer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.optim.lists import ListOptimizer, check_betas, check_lr
+from lucerne._src.optim.lists import ListOptimizer, check_betas, check_lr
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import ParamsT, State
-from lucerne.tensor import api as lu
 
 
 class SparseAdam(ListOptimizer):

@@ -9,10 +9,10 @@ from copy import deepcopy
 from typing import Any
 
 from lucerne import nn
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.optim.lr_scheduler.base import LRScheduler, one_per_group
 from lucerne.optim.optimizer import Optimizer
-from lucerne.tensor import api as lu
 
 Tensors = list[Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from typing import Any
 
-from lucerne.base.watch import ANNOTATION, Watch, Watcher
+from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, Watcher
 
 
 class record_function(ContextDecorator):

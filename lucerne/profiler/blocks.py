@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
+from lucerne._src.tensor.base import TensorBase
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor.base import TensorBase
 
 PARAMETER, OPTIMIZER_STATE, INPUT, TEMPORARY, ACTIVATION, GRADIENT = (
     "Parameter", "Optimizer_State", "Input", "Temporary", "Activation", "Gradient",

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lucerne.base.watch import ANNOTATION, PROGRAM
-from lucerne.io.atomic import write_atomic
+from lucerne._src.base.process.profiler_hook import ANNOTATION, PROGRAM
+from lucerne._src.io.atomic import write_atomic
 
 _CATEGORIES = {ANNOTATION: "user_annotation", PROGRAM: "compiled_program"}
 

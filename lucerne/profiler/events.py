@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lucerne.base.watch import ANNOTATION, BACKWARD, PROGRAM
+from lucerne._src.base.process.profiler_hook import ANNOTATION, BACKWARD, PROGRAM
 from lucerne.profiler import chrome, tables
 from lucerne.profiler.recording import Recording, Span
 from lucerne.profiler.schedules import DeviceType

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from lucerne import backends
-from lucerne.tensor import api as lu
+from lucerne._src import backends
+from lucerne._src.tensor import api as lu
 
 _TRIES = 200
 _SIDE = 256

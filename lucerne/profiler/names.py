@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from lucerne.ir.define import fronts
-from lucerne.ir.dispatch import InPlace
-from lucerne.ir.op import Op, table
+from lucerne._src.ir.define import fronts
+from lucerne._src.ir.dispatch import InPlace
+from lucerne._src.ir.op import Op, table
 
 _PREFIXED = ("linalg", "special", "fft")
 """Namespaces whose ops have them in their name: `aten::linalg_norm`."""

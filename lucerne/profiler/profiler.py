@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.refusals import only
+from lucerne._src.base.process import notices
+from lucerne._src.base.refusals import only
 from lucerne.profiler import chrome, timeline
 from lucerne.profiler.annotation import record_function
 from lucerne.profiler.events import EventList, events_of

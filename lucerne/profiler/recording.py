@@ -14,23 +14,23 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from lucerne import backends
-from lucerne.base import forks
-from lucerne.base.watch import BACKWARD, FRONT, FUNCTION, LEAF, PROGRAM, Watch
-from lucerne.base.where import Origin, is_users
-from lucerne.ir import dispatch
-from lucerne.ir.graph import Node
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.ir.program import Program
+from lucerne._src import backends
+from lucerne._src.base.process import forks
+from lucerne._src.base.process.profiler_hook import BACKWARD, FRONT, FUNCTION, LEAF, PROGRAM, Watch
+from lucerne._src.base.process.source_location import Origin, is_users
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.graph import Node
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.ir.program import Program
+from lucerne._src.tensor.autograd.engine import SHOWN_AS
+from lucerne._src.tensor.autograd.node import LEAF_SHOWN_AS
+from lucerne._src.tensor.autograd.pending import PART
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager import run as eager
+from lucerne._src.tensor.eager.watchers import quicken, unwatch_calls, watch_calls
 from lucerne.profiler import names, work
 from lucerne.profiler.blocks import Blocks
-from lucerne.tensor.autograd.engine import SHOWN_AS
-from lucerne.tensor.autograd.node import LEAF_SHOWN_AS
-from lucerne.tensor.autograd.pending import PART
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager import run as eager
-from lucerne.tensor.eager.watchers import quicken, unwatch_calls, watch_calls
 
 _state = dispatch.state
 _MOST_FRAMES = 64

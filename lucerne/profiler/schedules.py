@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 
 
 class ProfilerAction(Enum):

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.op import Op
-from lucerne.ir.program import Place, Step
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+from lucerne._src.ir.program import Place, Step
 
 _PRODUCTS = frozenset({"mm", "bmm", "matmul", "batch_matmul", "mv", "dot", "vdot", "inner"})
 _ADDED_PRODUCTS = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from lucerne.tensor.bootstrap import fill as _fill
+from lucerne._src.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "signal.windows")
 

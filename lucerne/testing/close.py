@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lucerne.base import dtype as dt
-from lucerne.base import layout as lo
-from lucerne.tensor.interop.construct import as_tensor, build
-from lucerne.tensor.tensor import Tensor
+from lucerne._src.base import dtype as dt
+from lucerne._src.base import layout as lo
+from lucerne._src.tensor.interop.construct import as_tensor, build
+from lucerne._src.tensor.tensor import Tensor
 
 _TOLERANCES = {
     dt.float16: (0.001, 1e-5), dt.bfloat16: (0.016, 1e-5), dt.float32: (1.3e-6, 1e-5),

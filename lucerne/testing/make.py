@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.base import dtype as dt
-from lucerne.base.numeric import finfo, iinfo
-from lucerne.ir.convert import as_dtype
-from lucerne.ops.complexes import view_as_real
-from lucerne.ops.creation import empty
-from lucerne.ops.random import randint
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.numeric import finfo, iinfo
+from lucerne._src.ir.convert import as_dtype
+from lucerne._src.ops.creation.fills import empty
+from lucerne._src.ops.pointwise.complexes import view_as_real
+from lucerne._src.ops.random.draws import randint
 
 _INTERVALS = {dt.BOOL: (0, 2), dt.INTEGER: (-9, 10), dt.FLOAT: (-9, 9), dt.COMPLEX: (-9, 9)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import forks as _forks
+from lucerne._src.base.process import forks as _forks
 from lucerne.nn.modules.conversion import swap_tensors as swap_tensors
 from lucerne.utils import checkpoint as checkpoint
 from lucerne.utils import dlpack as dlpack

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.ir.overload import OpOverload
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.subclasses.torch_dispatch import BaseDispatchMode as BaseTorchDispatchMode
-from lucerne.tensor.subclasses.torch_dispatch import DispatchMode as TorchDispatchMode
-from lucerne.tensor.subclasses.torch_dispatch import disable_modes as _disable_current_modes
-from lucerne.tensor.subclasses.torch_dispatch import mode_stack as _get_current_dispatch_mode_stack
-from lucerne.tensor.subclasses.torch_function import dispatching
+from lucerne._src.ir.overload import OpOverload
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.subclasses.torch_dispatch import BaseDispatchMode as BaseTorchDispatchMode
+from lucerne._src.tensor.subclasses.torch_dispatch import DispatchMode as TorchDispatchMode
+from lucerne._src.tensor.subclasses.torch_dispatch import disable_modes as _disable_current_modes
+from lucerne._src.tensor.subclasses.torch_dispatch import (
+    mode_stack as _get_current_dispatch_mode_stack,
+)
+from lucerne._src.tensor.subclasses.torch_function import dispatching
 
 __all__ = [
     "BaseTorchDispatchMode",

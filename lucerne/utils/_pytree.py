@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from lucerne._src.ir.dispatch import call_back
 from lucerne.fx._pytree import LEAF as _LEAF
 from lucerne.fx._pytree import TreeSpec as TreeSpec
 from lucerne.fx._pytree import tree_flatten as tree_flatten
 from lucerne.fx._pytree import tree_map as _map_one
 from lucerne.fx._pytree import tree_unflatten as _unflatten
-from lucerne.ir.dispatch import call_back
 
 PyTree = Any
 

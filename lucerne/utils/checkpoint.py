@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from lucerne.ir import dispatch
-from lucerne.ir.dispatch import Interpreter
-from lucerne.ir.op import Op
-from lucerne.tensor.autograd.api import backward
-from lucerne.tensor.autograd.function import Function
-from lucerne.tensor.autograd.graph import saved_tensors_hooks
-from lucerne.tensor.autograd.modes import enable_grad, no_grad
-from lucerne.tensor.eager import autocast
-from lucerne.tensor.random.generator import default_generator
-from lucerne.tensor.tensor import Tensor
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.dispatch import Interpreter
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.autograd.api import backward
+from lucerne._src.tensor.autograd.function import Function
+from lucerne._src.tensor.autograd.graph import saved_tensors_hooks
+from lucerne._src.tensor.autograd.modes import enable_grad, no_grad
+from lucerne._src.tensor.eager import autocast
+from lucerne._src.tensor.random.generator import default_generator
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.utils.selective import SAC_IGNORED_OPS as SAC_IGNORED_OPS
 from lucerne.utils.selective import CheckpointPolicy as CheckpointPolicy
 from lucerne.utils.selective import SelectiveCheckpointContext as SelectiveCheckpointContext

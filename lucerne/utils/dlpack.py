@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from lucerne.tensor.interop.outside import from_dlpack as from_dlpack
+from lucerne._src.tensor.interop.outside import from_dlpack as from_dlpack
 
 
 def to_dlpack(tensor: Any) -> Any:

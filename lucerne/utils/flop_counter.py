@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ir.dispatch import Interpreter, Proceed
-from lucerne.ir.op import Op
+from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import Interpreter, Proceed
+from lucerne._src.ir.op import Op
+from lucerne._src.ops import aten
 from lucerne.nn.modules.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from lucerne.ops import aten
 
 GLOBAL = "Global"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor.autograd.hooks import RemovableHandle as RemovableHandle
 from lucerne.nn.modules.hooks import BackwardHook as BackwardHook
-from lucerne.tensor.autograd.hooks import RemovableHandle as RemovableHandle
 
 
 def unserializable_hook(f: Any) -> Any:

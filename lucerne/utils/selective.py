@@ -6,11 +6,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from lucerne.base.tree import tree_map
-from lucerne.ir.dispatch import Interpreter
-from lucerne.ir.op import Op
-from lucerne.tensor.base import make_tensor
-from lucerne.tensor.tensor import Tensor
+from lucerne._src.base.tree import tree_map
+from lucerne._src.ir.dispatch import Interpreter
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.base import make_tensor
+from lucerne._src.tensor.tensor import Tensor
 
 
 class CheckpointPolicy(Enum):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from mpmath import mp
 
-from lucerne.base import dtype as dt
+from lucerne._src.base import dtype as dt
 from tests.accuracy.rows import Range, Row
 from tests.cpu.ulp import unit_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lucerne as lu
-from lucerne.ir.dispatch import Interpreter
+from lucerne._src.ir.dispatch import Interpreter
 from lucerne.utils.checkpoint import checkpoint
 
 

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lucerne as lu  # noqa: E402
-from lucerne.tensor.eager import autocast, autocast_lists  # noqa: E402
+from lucerne._src.tensor.eager import autocast, autocast_lists  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

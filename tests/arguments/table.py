@@ -10,10 +10,11 @@ Rows = list[tuple[str, tuple[str, ...]]]
 
 UNMEANT: Rows = [
     ("work on the host is done when a call returns: there is nothing to wait for", (
-        "*:non_blocking", "lucerne.streams.Event.[rw]*:stream",
-        "lucerne.streams.Stream.wait_*", "lucerne.cpu.Event.*:stream", "lucerne.cpu.Stream.wait_*",
-        "lucerne.Tensor.record_stream:stream", "lucerne.streams.Event.__init__:blocking",
-        "lucerne.streams.Event.__init__:interprocess", "lucerne.cpu.synchronize:device",
+        "*:non_blocking", "lucerne._src.streams.Event.[rw]*:stream",
+        "lucerne._src.streams.Stream.wait_*", "lucerne.cpu.Event.*:stream",
+        "lucerne.cpu.Stream.wait_*",
+        "lucerne.Tensor.record_stream:stream", "lucerne._src.streams.Event.__init__:blocking",
+        "lucerne._src.streams.Event.__init__:interprocess", "lucerne.cpu.synchronize:device",
     )),
     ("there is one host, and one generator for all devices", (
         "lucerne.cpu.current_stream:device", "lucerne.cpu.set_device:device",
@@ -30,7 +31,7 @@ UNMEANT: Rows = [
         "lucerne.utils.checkpoint.set_device_states:states", "lucerne.*_norm:cudnn_enable*",
     )),
     ("no device wants pinned memory", (
-        "lucerne.Tensor.is_pinned:device", "lucerne.tensor.autograd.graph.save_on_cpu.*",
+        "lucerne.Tensor.is_pinned:device", "lucerne._src.tensor.autograd.graph.save_on_cpu.*",
     )),
     ("a hint about speed: the result is the same, and it is computed in one way", (
         "*:foreach", "*:fused", "*:has_complex", "*:has_sparse_grad", "lucerne.isin:assume_unique",
@@ -71,10 +72,10 @@ UNMEANT: Rows = [
 
 FORMS: Rows = [
     ("methods that subclasses override, and what they get", (
-        "lucerne.ir.dispatch.Interpreter.*",
-        "lucerne.tensor.subclasses.torch_function.FunctionMode.run:proceed",
+        "lucerne._src.ir.dispatch.Interpreter.*",
+        "lucerne._src.tensor.subclasses.torch_function.FunctionMode.run:proceed",
         "lucerne.fx.interpreter.*", "lucerne.fx._symbolic_trace.Tracer.*",
-        "lucerne.fx.passes.infra.*", "lucerne.tensor.autograd.node.Node.*",
+        "lucerne.fx.passes.infra.*", "lucerne._src.tensor.autograd.node.Node.*",
         "lucerne.nn.utils.prune.*", "*.initialize_parameters:*", "*.log_abs_det_jacobian:*",
         "*.backward:ctx",
     )),

@@ -11,7 +11,7 @@ import pytest
 
 import lucerne as lu
 from lucerne import nn
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.fx.experimental.proxy_tensor import make_fx
 from lucerne.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from lucerne.utils.data import DataLoader

@@ -43,7 +43,7 @@ def test_the_walk_reaches_the_package() -> None:
 def test_no_argument_is_accepted_and_ignored() -> None:
     loose = [x for x in found() if not any(fnmatchcase(x, p) for p in PATTERNS)]
     assert not loose, (
-        f"nothing reads {loose}: use it, refuse it (lucerne.base.refusals.only), or, if it has no "
+        f"nothing reads {loose}: use it, refuse it (base.refusals.only), or, if it has no "
         "meaning here, enter it in tests/arguments/table.py and in docs/porting.md"
     )
 

@@ -18,11 +18,11 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import lucerne
-from lucerne.backends.reference import backend as _rules  # noqa: F401
-from lucerne.backends.reference.table import RULES
-from lucerne.ir import op as op_
-from lucerne.ir.op import Op
-from lucerne.tensor.sparse.kinds import OPS
+from lucerne._src.backends.reference import backend as _rules  # noqa: F401
+from lucerne._src.backends.reference.table import RULES
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.sparse.kinds import OPS
 from tests.support.structure import RANKS
 
 PRIVATE = re.compile(
@@ -132,7 +132,7 @@ def _read_of_op(op: Op) -> set[str]:
 def public_modules() -> Iterator[ModuleType]:
     """What is not `PRIVATE`, and the functions that sparse tensors are given to."""
     yield lucerne
-    importlib.import_module("lucerne.tensor.sparse.ops")  # its methods come when they are used
+    importlib.import_module("lucerne._src.tensor.sparse.ops")  # its methods come when they are used
     of_sparse = ModuleType("lucerne.sparse.tensors")
     of_sparse.__dict__.update(OPS)
     yield of_sparse

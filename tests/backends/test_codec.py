@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
 
 torch = pytest.importorskip("torch", reason="the oracle of the storage types")
 pytestmark = pytest.mark.torch

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne import backends, cli, contract
+from lucerne import backends, cli
+from lucerne._src import contract
+from lucerne._src.base.device import device
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.op import Op
 from lucerne.backends import api
-from lucerne.base.device import device
-from lucerne.ir.graph import Graph
-from lucerne.ir.op import Op
 
 
 def test_the_reference_backend_has_every_primitive() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.ir import op as op_
+from lucerne._src.ir import op as op_
+from lucerne._src.ops.linalg.einsum import _pair, einsum_list
+from lucerne._src.tensor.eager.run import Plans
 from lucerne.nn import functional as F
-from lucerne.ops.einsum import _pair, einsum_list
-from lucerne.tensor.eager.run import Plans
 from tests.cpu.calls import guest, run
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.ops.tap_sums import tap_gather, tap_products, tap_scatter
-from lucerne.ops.taps import resample, resample_back, transposed
+from lucerne._src.ops.spatial.tap_sums import tap_gather, tap_products, tap_scatter
+from lucerne._src.ops.spatial.taps import resample, resample_back, transposed
 
 MODES = ("nearest", "nearest-exact", "linear", "cubic", "area", "linear-aa", "cubic-aa")
 

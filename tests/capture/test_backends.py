@@ -11,7 +11,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends, fx, nn
-from lucerne.backends.null import NullBackend
+from lucerne._src.backends.null import NullBackend
 from lucerne.nn import functional as F
 from tests.capture import rows_training, rows_values
 from tests.capture.scene import Row

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.breaks.reasons import BreakError
+from lucerne._src.capture.breaks.reasons import BreakError
 from tests.capture.rows_callbacks import ROWS, Log, called, told
 
 EAGER = lambda fn: fn  # noqa: E731

@@ -11,7 +11,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.base.config import config
+from lucerne._src.base.config import config
 from lucerne.nn import functional as F
 
 RTOL, ATOL = 1.3e-6, 1e-5

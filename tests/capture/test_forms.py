@@ -12,7 +12,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.capture.compiled import Compiled
+from lucerne._src.capture.compiled import Compiled
 from tests.capture.observe import Observer, differences
 from tests.capture.scene import Scene, check, entries_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lucerne as torch
-from lucerne.capture.cache.entry import MISSED
+from lucerne._src.capture.cache.entry import MISSED
 
 
 class Job:

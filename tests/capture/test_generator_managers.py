@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.process_state import ProcessState
+from lucerne._src.capture.process_state import ProcessState
 from lucerne.nn.attention import SDPBackend, sdpa_kernel
 from lucerne.utils.checkpoint import _EarlyStop, set_checkpoint_early_stop
 

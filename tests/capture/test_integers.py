@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne as torch
-from lucerne.base.given_ints import GivenInt
-from lucerne.base.numbers import watching
+from lucerne._src.base.unspecialized import watching
+from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne.nn import functional as F
 
 GIVEN = 2

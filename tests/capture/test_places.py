@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.tensor.eager.specialize import Places
+from lucerne._src.tensor.eager.specialize import Places
 
 Row = Callable[[Any], Any]
 ROWS: dict[str, Row] = {

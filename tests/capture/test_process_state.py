@@ -20,17 +20,17 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.base import device as devices
-from lucerne.base.numbers import _watch
-from lucerne.base.watch import Watch
-from lucerne.capture.process_state import ProcessState
-from lucerne.ir import dispatch
+from lucerne._src.base import device as devices
+from lucerne._src.base.process.profiler_hook import Watch
+from lucerne._src.base.unspecialized import _watch
+from lucerne._src.capture.process_state import ProcessState
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor.autograd import saved
+from lucerne._src.tensor.autograd.node import anomaly
+from lucerne._src.tensor.eager.autocast import Thread
+from lucerne._src.tensor.eager.specialize import Observation
+from lucerne._src.tensor.settings import _Flags
 from lucerne.nn.modules import hooks as module_hooks
-from lucerne.tensor.autograd import saved
-from lucerne.tensor.autograd.node import anomaly
-from lucerne.tensor.eager.autocast import Thread
-from lucerne.tensor.eager.specialize import Observation
-from lucerne.tensor.settings import _Flags
 
 
 def snapshot() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def snapshot() -> dict[str, Any]:
     }  # fmt: skip
 
 
-COUNTERS = frozenset(("lucerne.base.changes.Changes.count",))
+COUNTERS = frozenset(("lucerne._src.base.process.structure_version.Changes.count",))
 """Variables of classes that count, or remember for good, and decide nothing."""
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError
 from tests.capture.scene import entries_of, given_up
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.capture.bytecode import using, with_instructions_removed
+from lucerne._src.capture.bytecode import using, with_instructions_removed
 from tests.capture_bytecode.cases import Args, Case, Run, assert_same, natively, observe_run
 from tests.capture_bytecode.compiled import assert_compiled_same
 from tests.capture_bytecode.random_programs import case_of

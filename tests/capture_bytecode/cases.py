@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lucerne.tensor.base import TensorBase
+from lucerne._src.tensor.base import TensorBase
 
 Args = tuple[Any, ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne.capture.bytecode import (
+from lucerne._src.capture.bytecode import (
     Access,
     Decision,
     Finished,

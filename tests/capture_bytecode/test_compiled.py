@@ -9,8 +9,8 @@ from collections import deque
 
 import pytest
 
-from lucerne.capture.bytecode import using, with_instructions_removed
-from lucerne.capture.effects.unchanged import MutationCheck
+from lucerne._src.capture.bytecode import using, with_instructions_removed
+from lucerne._src.capture.effects.unchanged import MutationCheck
 from tests.capture_bytecode.cases import Case
 from tests.capture_bytecode.compiled import assert_compiled_same, without_lines
 from tests.capture_bytecode.random_programs import case_of

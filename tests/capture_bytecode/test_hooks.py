@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.base.where import user_place
-from lucerne.capture.bytecode import (
+from lucerne._src.base.process.source_location import user_place
+from lucerne._src.capture.bytecode import (
     INLINE,
     NATIVE,
     NOTHING,
@@ -32,8 +32,8 @@ from lucerne.capture.bytecode import (
     decision_for,
     rebuilt,
 )
-from lucerne.capture.bytecode.binding import bind
-from lucerne.capture.bytecode.decode import Decoded, decode
+from lucerne._src.capture.bytecode.binding import bind
+from lucerne._src.capture.bytecode.decode import Decoded, decode
 from tests.capture_bytecode.table import CASES
 
 LIMIT = 5

@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.capture.bytecode import (
-    Machine,
-    current_table,
-    using,
-    with_instructions_removed,
-)
+from lucerne._src.capture.bytecode import Machine, current_table, using, with_instructions_removed
 from tests.capture_bytecode.cases import Case, assert_same, natively, observe_run
 from tests.capture_bytecode.random_programs import case_of
 from tests.capture_bytecode.runs import (

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from lucerne.capture.bytecode import with_instructions_removed
+from lucerne._src.capture.bytecode import with_instructions_removed
 from tests.capture_python import all_programs
 from tests.capture_python.machine import compare_case, machine_cases
 from tests.capture_python.table import compare

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture import ledger
-from lucerne.capture.breaks.reasons import KINDS, Break, is_foreign, made
-from lucerne.capture.trace.fake import CaptureError
+from lucerne._src.capture import ledger
+from lucerne._src.capture.breaks.reasons import KINDS, Break, is_foreign, made
+from lucerne._src.capture.trace.fake import CaptureError
 from tests.capture_python.mistakes import MISTAKES, Mistake
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.bytecode import with_instructions_removed
+from lucerne._src.capture.bytecode import with_instructions_removed
 from tests.capture_python import all_programs
 from tests.capture_python.machine import compare_case, machine_cases
 from tests.capture_python.table import Program, compare, program

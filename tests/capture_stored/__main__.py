@@ -70,7 +70,7 @@ _ASK = """
 import sys, resource, warnings
 warnings.simplefilter("ignore")
 import lucerne as torch
-from lucerne.capture.cache.disk import lookup as store
+from lucerne._src.capture.cache.disk import lookup as store
 from tests.capture_stored.bench import given, subject
 if sys.argv[1] == "full":
     torch.zeros(1) + 1

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from lucerne.base.folder import HEAD, make_entry, parse_entry
+from lucerne._src.base.process.sealed_folder import HEAD, make_entry, parse_entry
 
 Attack = Callable[[Path, Path, random.Random], None]
 """Given the file that will be asked for, another whole one, and where chance comes from."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import lucerne as torch
-from lucerne.base.config import config
-from lucerne.base.folder import Cache
-from lucerne.capture.cache.disk import lookup
+from lucerne._src.base.config import config
+from lucerne._src.base.process.sealed_folder import Cache
+from lucerne._src.capture.cache.disk import lookup
 
 MEGABYTE = 1 << 20
 SCALE = 0.5

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lucerne.base import folder as base_folder
+from lucerne._src.base.process import sealed_folder as base_folder
 from tests.capture_stored.bench import Bench, given, subject
 
 ROOT = Path(__file__).resolve().parents[2]

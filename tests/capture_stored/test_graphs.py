@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.cache.disk import graph_programs, lookup
+from lucerne._src.capture.cache.disk import graph_programs, lookup
 from tests.capture_stored.attacks import ATTACKS, clean
 from tests.capture_stored.bench import Bench
 

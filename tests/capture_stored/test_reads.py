@@ -10,7 +10,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.capture.cache.disk.lookup import HIT
+from lucerne._src.capture.cache.disk.lookup import HIT
 from tests.capture_stored.bench import Bench
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.config import config
-from lucerne.base.folder import Cache
-from lucerne.capture.cache.disk import artifacts, lookup
+from lucerne._src.base.config import config
+from lucerne._src.base.process.sealed_folder import Cache
+from lucerne._src.capture.cache.disk import artifacts, lookup
 from tests.capture_stored import proofs, race
 from tests.capture_stored.bench import HELD, MEGABYTE, Bench, given, other, subject
 from tests.capture_stored.edits import EDITS

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import lucerne as torch
-from lucerne.capture.cache.disk import lookup
+from lucerne._src.capture.cache.disk import lookup
 from tests.capture_stored import table
 
 _RUNS = itertools.count()

@@ -14,7 +14,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends, cli
-from lucerne.backends.bills import Bill
+from lucerne._src.backends.contract.fallback_report import Bill
 from lucerne.profiler import profile
 from tests.chip import slate
 

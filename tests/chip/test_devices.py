@@ -13,8 +13,8 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends, nn
+from lucerne._src.tensor.interop import outside
 from lucerne.backends.formulas import Groups
-from lucerne.tensor.interop import outside
 from lucerne.utils.data import DataLoader, TensorDataset
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 import lucerne as torch
+from lucerne._src.backends.formulas.elementwise import collapsed
+from lucerne._src.conformance import Case, frozen_cases
+from lucerne._src.conformance.run import check
+from lucerne._src.contract import primitives
+from lucerne._src.ir import op as op_
 from lucerne.backends import formulas
-from lucerne.backends.formulas.elementwise import collapsed
-from lucerne.conformance import Case, frozen_cases
-from lucerne.conformance.run import check
-from lucerne.contract import primitives
-from lucerne.ir import op as op_
 
 OPS = (
     "add", "div.trunc_rounding", "remainder", "pow", "where", "sigmoid", "isnan",

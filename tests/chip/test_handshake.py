@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from lucerne import backends
+from lucerne._src.conformance import Case
+from lucerne._src.conformance.workers import Progress, run_apart
 from lucerne.backends import ContractError
 from lucerne.backends.api import CHANGES, CONTRACT_VERSION, OLDEST_CONTRACT
-from lucerne.conformance import Case
-from lucerne.conformance.workers import Progress, run_apart
 from tests.chip import slate
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_every_version_says_what_it_brought() -> None:
 CHALK = """
 import ctypes, time
 import numpy as np
-from lucerne.base.device import device
+from lucerne._src.base.device import device
 
 
 class Chalk:

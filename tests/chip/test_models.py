@@ -7,9 +7,9 @@ from typing import Any
 import lucerne as torch
 import lucerne.nn.functional as F
 from lucerne import nn
-from lucerne.conformance.models import MODELS
-from lucerne.ir.dispatch import Interpreter
-from lucerne.ir.op import RANDOM, REDUCTION, STRUCTURAL, Op
+from lucerne._src.conformance.models import MODELS
+from lucerne._src.ir.dispatch import Interpreter
+from lucerne._src.ir.op import RANDOM, REDUCTION, STRUCTURAL, Op
 
 
 class Names(Interpreter):

@@ -15,8 +15,8 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.conformance import frozen_cases
-from lucerne.conformance.run import check
+from lucerne._src.conformance import frozen_cases
+from lucerne._src.conformance.run import check
 
 FOLDER = Path(__file__).parents[2] / "examples" / "backend_opencl"
 MOST_LINES = 300

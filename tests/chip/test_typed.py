@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lucerne.base import dtype as dt
-from lucerne.ir.scalar import Value, s
-from lucerne.ir.typed import INSTRUCTIONS, Num, Typed
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.typed import INSTRUCTIONS, Num, Typed
 
 _PLAIN: dict[str, Any] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,

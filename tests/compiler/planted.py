@@ -18,31 +18,31 @@ class Mutant:
     new: str
 
 
-FUNCTIONALIZE = "transforms/functionalize.py"
-CSE = "transforms/cse.py"
-DEAD = "transforms/dead.py"
-FOLD = "transforms/fold.py"
-SIMPLIFY = "transforms/simplify.py"
-ARITHMETIC = "transforms/rules/arithmetic.py"
-MOVES = "transforms/rules/moves.py"
-PARTITION = "transforms/partition.py"
-READS = "ir/reads.py"
-GROUP = "loops/group.py"
-LOWER = "loops/lower.py"
-MEMORY = "loops/memory.py"
-ENTRY = "capture/cache/entry.py"
-LOOKED = "capture/guards/tensor_reads.py"
-TRACE = "capture/trace/capture.py"
-RECORDER = "capture/trace/recorder.py"
-BACKWARD = "capture/aot/backward.py"
-MAKING = "capture/cache/build.py"
-PROGRAM = "backends/cpu/fused/program.py"
-LAYOUT = "backends/cpu/fused/layout.py"
-PASSES = "backends/cpu/fused/passes.py"
-UNIT = "backends/cpu/fused/unit.py"
-APPLY = "backends/cpu/elementwise/apply.py"
-ROWS = "backends/cpu/fused/rows.py"
-BLOCKS = "backends/cpu/program/blocks.py"
+FUNCTIONALIZE = "_src/transforms/functionalize.py"
+CSE = "_src/transforms/cse.py"
+DEAD = "_src/transforms/dead.py"
+FOLD = "_src/transforms/fold.py"
+SIMPLIFY = "_src/transforms/simplify.py"
+ARITHMETIC = "_src/transforms/rules/arithmetic.py"
+MOVES = "_src/transforms/rules/moves.py"
+PARTITION = "_src/transforms/partition.py"
+READS = "_src/ir/checks/fused_reads.py"
+GROUP = "_src/loops/group.py"
+LOWER = "_src/loops/lower.py"
+MEMORY = "_src/loops/memory.py"
+ENTRY = "_src/capture/cache/entry.py"
+LOOKED = "_src/capture/guards/tensor_reads.py"
+TRACE = "_src/capture/trace/capture.py"
+RECORDER = "_src/capture/trace/recorder.py"
+BACKWARD = "_src/capture/aot/backward.py"
+MAKING = "_src/capture/cache/build.py"
+PROGRAM = "_src/backends/cpu/fused/program.py"
+LAYOUT = "_src/backends/cpu/fused/layout.py"
+PASSES = "_src/backends/cpu/fused/passes.py"
+UNIT = "_src/backends/cpu/fused/unit.py"
+APPLY = "_src/backends/cpu/elementwise/apply.py"
+ROWS = "_src/backends/cpu/fused/rows.py"
+BLOCKS = "_src/backends/cpu/program/blocks.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     # mutation out of the graph
@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("freed room is given twice", MEMORY,
            "            self._free.remove((at, room))\n", "            pass\n"),
     # capture and guards
-    Mutant("a capture for all sizes looks at nothing else", "capture/symbolic/families.py",
+    Mutant("a capture for all sizes looks at nothing else", "_src/capture/symbolic/families.py",
            "if not found or self.guards.failure(leaves, shape, sizes=False) is not None:", "if not found:"),
     Mutant("numbers are not guarded", ENTRY,
            "if x is not value and not _equal(x, value):", "if type(x) is not type(value):"),

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import lucerne
-from lucerne import pipeline
+from lucerne._src import pipeline
 from tests.compiler.check import OUR_FAULT
 from tests.compiler.compare import Problem, problems
 from tests.compiler.inputs import LAYOUTS

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lucerne.conformance.frozen import FORMAT, NAMESPACES
-from lucerne.conformance.run import TOLERANCE
+from lucerne._src.conformance.frozen import FORMAT, NAMESPACES
+from lucerne._src.conformance.run import TOLERANCE
 from tests.conformance import catalog
 
 TARGET = Path(__file__).parents[2] / "lucerne" / "conformance" / "data"

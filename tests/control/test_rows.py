@@ -9,7 +9,7 @@ import pytest
 
 import lucerne as lu
 from lucerne import nn
-from lucerne.capture.trace.pytree import flatten
+from lucerne._src.capture.trace.pytree import flatten
 from lucerne.export import export, load, save
 from tests.control.rows import ROWS, Row
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from lucerne import backends
-from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.base import layout as lo
-from lucerne.base import shape as sh
-from lucerne.base.device import device
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.backends.cpu.backend import CpuBackend
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.base import layout as lo
+from lucerne._src.base import shape as sh
+from lucerne._src.base.device import device
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 
 HOST = device("cpu")
 _EDGE = 192

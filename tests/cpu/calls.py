@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
-from lucerne.backends.cpu.rules.table import RULES
-from lucerne.base import dtype as dt
-from lucerne.base import shape as sh
-from lucerne.base.device import device
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, one_op_graph
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne._src.backends.cpu.rules.table import RULES
+from lucerne._src.base import dtype as dt
+from lucerne._src.base import shape as sh
+from lucerne._src.base.device import device
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, one_op_graph
+from lucerne._src.ir.meta import TensorMeta, make_meta
 from tests.cpu.guarded import Guest
 
 HOST = device("cpu")

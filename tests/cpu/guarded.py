@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.meta import TensorMeta, make_meta
 
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, Function, Module
-from lucerne.backends.cpu.machine import LlvmScalar
-from lucerne.backends.cpu.runtime.code import build, load
-from lucerne.base import dtype as dt
-from lucerne.ir.scalar import Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, Function, Module
+from lucerne._src.backends.cpu.machine import LlvmScalar
+from lucerne._src.backends.cpu.runtime.code import build, load
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import Value
 
 
 def over_lanes(

@@ -14,10 +14,10 @@ import signal
 import sys
 import time
 
-from lucerne.backends.cpu.emit.builder import I64, Module
-from lucerne.backends.cpu.runtime import code, disk
-from lucerne.backends.cpu.runtime.image import ImageError
-from lucerne.backends.cpu.runtime.llvm import llvm
+from lucerne._src.backends.cpu.emit.builder import I64, Module
+from lucerne._src.backends.cpu.runtime import code, disk
+from lucerne._src.backends.cpu.runtime.image import ImageError
+from lucerne._src.backends.cpu.runtime.llvm import llvm
 
 KEYS = 6
 WORKERS = 8

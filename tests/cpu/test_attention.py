@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.backends.cpu.rules.table import RULES
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.base import shape as sh
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne._src.backends.cpu.rules.table import RULES
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.base import shape as sh
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.ir.meta import TensorMeta, make_meta
 from tests.cpu.both import HOST, Tensor
 
 Array = np.ndarray[Any, Any]

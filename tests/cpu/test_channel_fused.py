@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from lucerne import backends
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value, one_op_graph
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
-from lucerne.loops.group import Fusion, Grouping
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Value, one_op_graph
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.loops.group import Fusion, Grouping
 from tests.cpu.guarded import Guest, guest, strides_of
 
 CPU: Any = backends.get("cpu")

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.conv import select, tiled_plan, tiled_weight_plan
-from lucerne.backends.cpu.gemm.amx import has_amx
-from lucerne.backends.cpu.gemm.kinds import TILE_ROWS
-from lucerne.backends.cpu.rules import conv as rules
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.reference.rules import conv as oracle
-from lucerne.base import dtype as dt
-from lucerne.ops import convolution
+from lucerne._src.backends.cpu.conv import choose
+from lucerne._src.backends.cpu.conv.amx import fprop_plan, wgrad_plan
+from lucerne._src.backends.cpu.gemm.amx.products import has_amx
+from lucerne._src.backends.cpu.gemm.kinds import TILE_ROWS
+from lucerne._src.backends.cpu.rules.nn import conv as rules
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.reference.rules import conv as oracle
+from lucerne._src.base import dtype as dt
+from lucerne._src.ops.spatial import convolution
 from tests.cpu.guarded import Guest, guest
 
 LAYOUTS = ["planes", "channels", "gaps", "wide"]
@@ -142,7 +143,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles for whatever they can do, however small."""
     if not has_amx():
         pytest.skip("this machine has no AMX tiles")
-    for module in (tiled_plan, tiled_weight_plan):
+    for module in (fprop_plan, wgrad_plan):
         monkeypatch.setattr(module, "_LEAST_PRODUCTS", 0)
         monkeypatch.setattr(module, "_MOST_WASTE", 1e9)
 
@@ -268,7 +269,7 @@ def test_numbers_without_parts(
     changed.fill(values)
     got = run(op, inputs, rest)
     for name in ("tiled_suits", "weight_suits"):
-        monkeypatch.setattr(f"{select.__name__}.{name}", lambda *args: False)
+        monkeypatch.setattr(f"{choose.__name__}.{name}", lambda *args: False)
     np.testing.assert_array_equal(got, run(op, inputs, rest))
 
 
@@ -323,7 +324,7 @@ def test_code_does_not_depend_on_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
         c = case(1, 1, 16, 32, (6, size), 3, padding=1)
         assert_agrees("conv", c, dt.float32, ("planes", "planes"))
         if not written:
-            monkeypatch.setattr("lucerne.backends.cpu.emit.builder.Module.function", _refuse)
+            monkeypatch.setattr("lucerne._src.backends.cpu.emit.builder.Module.function", _refuse)
             written.append(c)
 
 
@@ -389,7 +390,7 @@ def test_choice_of_tiles(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise LookupError(engine)
 
     inputs, rest = arguments(op, TILED["rows of 16"], dt.float32, ("planes", "planes"), False)
-    monkeypatch.setattr(f"{select.__name__}.{engine}", chosen)
+    monkeypatch.setattr(f"{choose.__name__}.{engine}", chosen)
     with pytest.raises(LookupError, match=engine):
         run(op, inputs, rest)
 
@@ -404,6 +405,6 @@ def test_choice_of_engine(
         raise LookupError(engine)
 
     inputs, rest = arguments("conv", CASES[name], dt.float32, (layout, "planes"), False)
-    monkeypatch.setattr(f"{select.__name__}.{engine}", chosen)
+    monkeypatch.setattr(f"{choose.__name__}.{engine}", chosen)
     with pytest.raises(LookupError, match=engine):
         run("conv", inputs, rest)

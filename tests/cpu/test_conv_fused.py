@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from lucerne import backends
-from lucerne.backends.cpu.conv import tiled_plan
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value
-from lucerne.ir.meta import make_meta
+from lucerne._src.backends.cpu.conv.amx import fprop_plan
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.ir.meta import make_meta
 from tests.cpu.guarded import Guest, strides_of
 from tests.cpu.test_channel_fused import HOST, given, one_by_one, same_bits
 
@@ -69,8 +69,8 @@ class Maker:
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CPU, "_fused", {})  # what was fused before stands there
     if request.param:
-        monkeypatch.setattr(tiled_plan, "_LEAST_PRODUCTS", 0)
-        monkeypatch.setattr(tiled_plan, "_MOST_WASTE", 1e9)
+        monkeypatch.setattr(fprop_plan, "_LEAST_PRODUCTS", 0)
+        monkeypatch.setattr(fprop_plan, "_MOST_WASTE", 1e9)
 
 
 @pytest.mark.usefixtures("engine")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lucerne as lu
-from lucerne.ops import counting
+from lucerne._src.ops.index import counting
 
 
 @pytest.mark.parametrize("bins", [1, 7, 100])

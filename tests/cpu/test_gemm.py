@@ -15,19 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.backends.cpu.emit.builder import Function, Value
-from lucerne.backends.cpu.gemm.choose import product_kernel
-from lucerne.backends.cpu.gemm.epilogue import ACROSS, Activation, Combine
-from lucerne.backends.cpu.gemm.int8 import int8_product
-from lucerne.backends.cpu.gemm.kinds import KINDS
-from lucerne.backends.cpu.gemm.prepack import prepack
-from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
-from lucerne.backends.cpu.rules.table import RULES
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
-from lucerne.ir.meta import make_meta
+from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.gemm.choose import product_kernel
+from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, Activation, Combine
+from lucerne._src.backends.cpu.gemm.int8 import int8_product
+from lucerne._src.backends.cpu.gemm.kinds import KINDS
+from lucerne._src.backends.cpu.gemm.prepack import prepack
+from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
+from lucerne._src.backends.cpu.rules.table import RULES
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.ir.meta import make_meta
 from tests.cpu.both import HOST, Tensor, tensor
 
 Array = np.ndarray[Any, Any]

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.gemm import amx
-from lucerne.backends.cpu.gemm.amx import amx_plan, parts_work
-from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS, IN_PARTS_TURNED, Wide
-from lucerne.backends.cpu.gemm.args import PLANNED
-from lucerne.backends.cpu.gemm.plan import Product
-from lucerne.backends.cpu.gemm.shape import describe
+from lucerne._src.backends.cpu.gemm.amx import products
+from lucerne._src.backends.cpu.gemm.amx.pack import IN_PARTS, IN_PARTS_TURNED, Wide
+from lucerne._src.backends.cpu.gemm.amx.products import amx_plan, parts_work
+from lucerne._src.backends.cpu.gemm.args import PLANNED
+from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.shape import describe
 from tests.cpu.guarded import Guest
 from tests.cpu.test_gemm_parts import FLOAT32, PLAIN_ROWS, TURNED, guest, plain
 from tests.cpu.test_gemm_turned import multiply, threads
@@ -47,7 +47,7 @@ def test_the_bits_are_those_of_shared_packing(
         found = multiply(a, b, IN_PARTS)
     with threads(1):
         np.testing.assert_array_equal(found, multiply(a, b, IN_PARTS))
-    monkeypatch.setattr(amx, "_ALONE_FLOPS", 0)
+    monkeypatch.setattr(products, "_ALONE_FLOPS", 0)
     with threads(2):
         assert not words(a, b, IN_PARTS)["OWN_B"]
         np.testing.assert_array_equal(found, multiply(a, b, IN_PARTS))
@@ -63,7 +63,7 @@ def test_turned_products_do_the_same(
     with threads(2):
         assert words(a, b, IN_PARTS_TURNED)["OWN_B"]
         found = multiply(a, b, IN_PARTS_TURNED)
-        monkeypatch.setattr(amx, "_ALONE_FLOPS", 0)
+        monkeypatch.setattr(products, "_ALONE_FLOPS", 0)
         np.testing.assert_array_equal(found, multiply(a, b, IN_PARTS_TURNED))
 
 

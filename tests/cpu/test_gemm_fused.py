@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.gemm.amx import has_amx
-from lucerne.backends.cpu.gemm.fuse import steps_over
-from lucerne.backends.cpu.math.number import NotTaken
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.backends.cpu.backend import CpuBackend
+from lucerne._src.backends.cpu.gemm.amx.products import has_amx
+from lucerne._src.backends.cpu.gemm.fuse import steps_over
+from lucerne._src.backends.cpu.math.number import NotTaken
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
 from tests.cpu.guarded import Guest
 
 HOST = device("cpu")

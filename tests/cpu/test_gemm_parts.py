@@ -20,20 +20,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.emit.builder import Function, Value
-from lucerne.backends.cpu.gemm.amx import parts_take, parts_work
-from lucerne.backends.cpu.gemm.choose import choose, duration
-from lucerne.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine, Epilogue
-from lucerne.backends.cpu.gemm.kinds import KINDS
-from lucerne.backends.cpu.gemm.plan import Product
-from lucerne.backends.cpu.gemm.prepack import prepack
-from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.cpu.runtime.kernel import Kernel
-from lucerne.base import dtype as dt
-from lucerne.base.config import config
-from lucerne.base.device import device
-from lucerne.ir.meta import TensorMeta, make_meta
+from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.gemm.amx.products import parts_take, parts_work
+from lucerne._src.backends.cpu.gemm.choose import choose, duration
+from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine, Epilogue
+from lucerne._src.backends.cpu.gemm.kinds import KINDS
+from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.prepack import prepack
+from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.config import config
+from lucerne._src.base.device import device
+from lucerne._src.ir.meta import TensorMeta, make_meta
 from tests.cpu.guarded import Guest
 
 pytestmark = pytest.mark.skipif(
@@ -406,8 +406,8 @@ def test_a_row_does_not_depend_on_the_other_rows() -> None:
 
 _SWITCHED = """
 import lucerne
-from lucerne.backends.cpu.gemm.amx import parts_take
-from lucerne.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.amx.products import parts_take
+from lucerne._src.backends.cpu.gemm.plan import Product
 print(parts_take(Product(512, 512, 512, 512, 1, 512, 1, 512)))
 """
 

@@ -11,14 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.gemm.amx import amx_driver, amx_plan, parts_work, turned_takes
-from lucerne.backends.cpu.gemm.amx_pack import IN_PARTS, IN_PARTS_TURNED, Wide
-from lucerne.backends.cpu.gemm.choose import choose
-from lucerne.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine, Epilogue
-from lucerne.backends.cpu.gemm.prepack import suits_packed
-from lucerne.backends.cpu.gemm.shape import describe, expanded_strides
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.gemm.amx.pack import IN_PARTS, IN_PARTS_TURNED, Wide
+from lucerne._src.backends.cpu.gemm.amx.products import (
+    amx_driver,
+    amx_plan,
+    parts_work,
+    turned_takes,
+)
+from lucerne._src.backends.cpu.gemm.choose import choose
+from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine, Epilogue
+from lucerne._src.backends.cpu.gemm.prepack import suits_packed
+from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.cpu.runtime.kernel import Kernel
 from tests.cpu.guarded import Guest
 from tests.cpu.test_gemm_parts import FLOAT32, PADDED, PLAIN_ROWS, TURNED, Array, guest, plain, run
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from lucerne import backends
-from lucerne.backends.cpu.gemm.amx import parts_work
-from lucerne.backends.cpu.gemm.update import fused_update, suits_update
-from lucerne.backends.cpu.runtime.kernel import Kernel
-from lucerne.base import dtype as dt
-from lucerne.ir import op
-from lucerne.ir.graph import Graph, one_op_graph
-from lucerne.ir.meta import make_meta
+from lucerne._src.backends.cpu.gemm.amx.products import parts_work
+from lucerne._src.backends.cpu.gemm.update import fused_update, suits_update
+from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op
+from lucerne._src.ir.graph import Graph, one_op_graph
+from lucerne._src.ir.meta import make_meta
 from tests.cpu.guarded import Guest
 from tests.cpu.test_gemm_parts import HOST, TURNED, Array, guest, plain
 from tests.cpu.test_gemm_turned import threads

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.index.walk import Dim, plan_walk
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
+from lucerne._src.backends.cpu.index.walk import Dim, plan_walk
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
 from tests.cpu.calls import LAYOUTS, check, executable, guest, inputs_of, numbers, outcome, run
 
 DTYPES = (

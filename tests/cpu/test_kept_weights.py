@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.backends.cpu.gemm import kept
+from lucerne._src.backends.cpu.gemm import kept
 
 F = torch.nn.functional
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.backends.cpu.math.table import FLOAT64
+from lucerne._src.backends.cpu.math.table import FLOAT64
 
 Wide = np.longdouble
 needs_long_double = pytest.mark.skipif(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.machine import LlvmScalar, NotTaken
-from lucerne.backends.reference.machine import MACHINE
-from lucerne.backends.reference.optional import scipy
-from lucerne.base import dtype as dt
-from lucerne.ir.scalar import REQUIRED, Value, s
+from lucerne._src.backends.cpu.machine import LlvmScalar, NotTaken
+from lucerne._src.backends.reference.machine import MACHINE
+from lucerne._src.backends.reference.optional import scipy
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import REQUIRED, Value, s
 from tests.cpu.lanes import over_lanes
 
 Array = np.ndarray[Any, Any]

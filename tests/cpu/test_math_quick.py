@@ -8,9 +8,9 @@ import ctypes
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.emit.builder import F32, PTR, Module
-from lucerne.backends.cpu.math.vector import has_special, quick_quotient, quick_root
-from lucerne.backends.cpu.runtime.code import Code, compiled
+from lucerne._src.backends.cpu.emit.builder import F32, PTR, Module
+from lucerne._src.backends.cpu.math.vector import has_special, quick_quotient, quick_root
+from lucerne._src.backends.cpu.runtime.code import Code, compiled
 
 LANES = 16
 WIDE = F32.vector(LANES)

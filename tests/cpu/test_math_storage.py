@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.emit.builder import I64, PTR, Module
-from lucerne.backends.cpu.machine import STORED, LlvmScalar
-from lucerne.backends.cpu.runtime.code import build, load
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.ir.scalar import s
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, Module
+from lucerne._src.backends.cpu.machine import STORED, LlvmScalar
+from lucerne._src.backends.cpu.runtime.code import build, load
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import s
 from tests.cpu.lanes import over_lanes
 
 Array = np.ndarray[Any, Any]

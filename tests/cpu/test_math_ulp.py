@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lucerne.base import dtype as dt
+from lucerne._src.base import dtype as dt
 from tests.cpu import ulp
 from tests.cpu.lanes import over_lanes
 

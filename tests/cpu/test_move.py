@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.backends.cpu.elementwise.space import BROADCAST, TURNED, UNIT, iteration_space
-from lucerne.base import dtype as dt
+from lucerne._src.backends.cpu.elementwise.space import BROADCAST, TURNED, UNIT, iteration_space
+from lucerne._src.base import dtype as dt
 from tests.cpu.both import HOST, LAYOUTS, Both, Tensor, check_same, tensor
 
 DTYPES = (

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.emit.target import HOST
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
+from lucerne._src.backends.cpu.backend import CpuBackend
+from lucerne._src.backends.cpu.emit.target import HOST
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
 from tests.cpu.both import Tensor, tensor
 from tests.cpu.test_rows import CLOSE
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import lucerne as lucerne  # fills the table of ops
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.op import Op
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.op import Op
 from tests.cpu.both import LAYOUTS, Both, check_same, tensor
 
 DTYPES = (

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.base import dtype as dt
-from lucerne.ops.adaptive import adaptive_avg_pool
-from lucerne.ops.pool import _row_counts, avg_pool, pooled_size
-from lucerne.ops.taps import resample
+from lucerne._src.base import dtype as dt
+from lucerne._src.ops.spatial.adaptive import adaptive_avg_pool
+from lucerne._src.ops.spatial.pool import _row_counts, avg_pool, pooled_size
+from lucerne._src.ops.spatial.taps import resample
 from tests.cpu.calls import Array, check, guest, numbers, outcome
 
 FLOATS = (dt.float32, dt.float64, dt.float16, dt.bfloat16)

@@ -13,15 +13,15 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.backends.cpu.program import compile as making
-from lucerne.backends.cpu.program import state as S
-from lucerne.backends.cpu.program.runner import NativeRunner
-from lucerne.backends.steps import StepError, StepRunner, shape_of
-from lucerne.ir import lifetimes
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.ir.program import ARENA, Place, Program
-from lucerne.loops.run import make_runner
+from lucerne._src.backends.contract.step_runner import StepError, StepRunner, shape_of
+from lucerne._src.backends.cpu.program import compile as making
+from lucerne._src.backends.cpu.program import state as S
+from lucerne._src.backends.cpu.program.runner import NativeRunner
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.checks import lifetimes
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.program import ARENA, Place, Program
+from lucerne._src.loops.run import make_runner
 from tests.support.pace import fastest, slowness
 from tests.support.programs import Sketch, fresh_results, pointwise_graph
 
@@ -593,8 +593,8 @@ def test_guard_pages_end_the_process(what: str) -> None:
     text = f"""
 import ctypes
 import lucerne as torch
-from lucerne.backends.cpu.program.assemble import executables
-from lucerne.backends.cpu.program.guarded import GuardedRunner
+from lucerne._src.backends.cpu.program.assemble import executables
+from lucerne._src.backends.cpu.program.guarded import GuardedRunner
 from lucerne import backends
 from tests.support.programs import Sketch, fresh_results
 x = torch.randn(8, 8)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.backends.cpu.gemm import choose
-from lucerne.backends.cpu.gemm.amx import has_amx
-from lucerne.backends.cpu.gemm.plan import Product
-from lucerne.backends.cpu.rules import table
-from lucerne.base.config import config
-from lucerne.conformance import frozen_cases, run
-from lucerne.tensor.eager import run as eager
+from lucerne._src.backends.cpu.gemm import choose
+from lucerne._src.backends.cpu.gemm.amx.products import has_amx
+from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.rules import table
+from lucerne._src.base.config import config
+from lucerne._src.conformance import frozen_cases, run
+from lucerne._src.tensor.eager import run as eager
 from tests.cpu.proof import budget, cases, compiled, determinism, tiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")
@@ -151,7 +151,7 @@ def test_import_is_lean() -> None:
     code = (
         "import sys, lucerne\n"
         "late = {'llvmlite', 'ctypes.util', 'importlib.metadata', 'scipy', 'unittest'}\n"
-        "families = [m for m in sys.modules if m.startswith('lucerne.backends.cpu.conv')]\n"
+        "families = [m for m in sys.modules if m.startswith('lucerne._src.backends.cpu.conv')]\n"
         "print(*(late & set(sys.modules)), *families)\n"
     )
     settings = {**os.environ, "LUCERNE_HOST_BACKEND": "cpu"}

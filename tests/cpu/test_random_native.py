@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
-from lucerne.tensor.random import Generator
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.tensor.random import Generator
 from tests.cpu.calls import Array, executable, guest
 
 FLOATS = (dt.float32, dt.float64, dt.float16, dt.bfloat16)

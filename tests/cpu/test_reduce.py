@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lucerne as lucerne  # fills the table of ops
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
 from tests.cpu.both import Both, Tensor, check_same, tensor
 
 REAL = (dt.float32, dt.float64, dt.bfloat16, dt.float16, dt.int64, dt.int32, dt.uint8, dt.bool_)

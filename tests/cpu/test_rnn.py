@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.backends.cpu.rules.rnn import CELLS
-from lucerne.backends.cpu.rules.table import RULES
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import one_op_graph
+from lucerne._src.backends.cpu.rules.nn.rnn import CELLS
+from lucerne._src.backends.cpu.rules.table import RULES
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import one_op_graph
 from tests.cpu.both import Tensor, tensor
 
 SIZES = ((1, 1), (3, 7), (2, 16), (5, 33), (40, 130))

@@ -9,17 +9,17 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.fused.fuse import fused_kernel
-from lucerne.backends.cpu.fused.layout import Layout
-from lucerne.backends.cpu.fused.passes import Schedule
-from lucerne.backends.cpu.fused.program import Program
-from lucerne.backends.cpu.runtime import pool
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, one_op_graph
-from lucerne.tensor.autograd import record
-from lucerne.tensor.eager.composite_graph import traced
+from lucerne._src.backends.cpu.backend import CpuBackend
+from lucerne._src.backends.cpu.fused.fuse import fused_kernel
+from lucerne._src.backends.cpu.fused.layout import Layout
+from lucerne._src.backends.cpu.fused.passes import Schedule
+from lucerne._src.backends.cpu.fused.program import Program
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, one_op_graph
+from lucerne._src.tensor.autograd import record
+from lucerne._src.tensor.eager.composite_graph import traced
 from tests.cpu.both import HOST, Tensor, tensor
 
 SHAPES = ((64, 100), (3, 20, 33), (7,), (2, 3, 4, 5), (40, 3), (2, 9000))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from lucerne.backends.cpu.emit.builder import I64, Module
-from lucerne.backends.cpu.runtime import code, disk
-from lucerne.backends.cpu.runtime.image import PAGE
-from lucerne.base import sources
-from lucerne.base.config import config
+from lucerne._src.backends.cpu.emit.builder import I64, Module
+from lucerne._src.backends.cpu.runtime import code, disk
+from lucerne._src.backends.cpu.runtime.image import PAGE
+from lucerne._src.base.config import config
+from lucerne._src.base.process import source_digests
 from tests.support.pace import fastest, slowness
 
 MEGABYTE = 1 << 20
@@ -98,8 +98,8 @@ def test_environment_names_what_code_depends_on(monkeypatch: Patch, tmp_path: Pa
         (package / part).mkdir(parents=True)
     module = package / "backends/cpu/runtime/x/disk.py"
     module.parent.mkdir(parents=True)
-    monkeypatch.setattr(disk, "__file__", str(package / "backends/cpu/runtime/disk.py"))
-    monkeypatch.setattr(sources, "process_start", lambda: time.time() + 100)
+    monkeypatch.setattr(disk, "__file__", str(package / "_src/backends/cpu/runtime/disk.py"))
+    monkeypatch.setattr(source_digests, "process_start", lambda: time.time() + 100)
 
     def digest() -> bytes | None:
         disk.environment.cache_clear()
@@ -117,7 +117,7 @@ def test_environment_names_what_code_depends_on(monkeypatch: Patch, tmp_path: Pa
     seen.append(digest())
     assert None not in seen
     assert len(set(seen)) == 5
-    monkeypatch.setattr(sources, "process_start", lambda: time.time() - 100)
+    monkeypatch.setattr(source_digests, "process_start", lambda: time.time() - 100)
     assert digest() is None, "sources edited since the start must switch the cache off"
     monkeypatch.undo()
     disk.environment.cache_clear()
@@ -353,10 +353,10 @@ def test_digest_of_sources_is_kept_and_follows_the_text(bench: Bench, tmp_path: 
         (package / part).mkdir(parents=True)
     source = package / "ir" / "x.py"
     source.write_text("a = 1\n")
-    bench.patch.setattr(sources, "process_start", lambda: time.time() + 100)
+    bench.patch.setattr(source_digests, "process_start", lambda: time.time() + 100)
     first = disk._digest_of_sources(package)
     assert list(bench.folder.glob("*.kernel")) == [], "too young to be remembered"
-    bench.patch.setattr(sources, "SETTLED_SECONDS", -1.0)
+    bench.patch.setattr(source_digests, "SETTLED_SECONDS", -1.0)
     assert disk._digest_of_sources(package) == first
     hits = bench.cache.hits
     assert disk._digest_of_sources(package) == first

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function, Module
-from lucerne.backends.cpu.runtime import code, link, llvm, orc, symbols
-from lucerne.backends.cpu.runtime.image import Image, ImageError, load, unpack
+from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function, Module
+from lucerne._src.backends.cpu.runtime import code, link, llvm, orc, symbols
+from lucerne._src.backends.cpu.runtime.image import Image, ImageError, load, unpack
 
 DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
 INT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -325,7 +325,7 @@ def test_llvmlite_is_never_imported() -> None:
     """Its import takes longer than compiling five kernels."""
     text = (
         "import sys, ctypes\n"
-        "from lucerne.backends.cpu.runtime import memory, pool\n"
+        "from lucerne._src.backends.cpu.runtime import memory, pool\n"
         "pool.pool(); memory.allocate(10)\n"
         "print('llvmlite' in sys.modules)"
     )

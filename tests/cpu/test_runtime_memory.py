@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.backends.cpu.emit.builder import I64, PTR, VOID, Module
-from lucerne.backends.cpu.runtime import memory
-from lucerne.backends.cpu.runtime.code import compiled
-from lucerne.base.errors import OutOfMemoryError
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Module
+from lucerne._src.backends.cpu.runtime import memory
+from lucerne._src.backends.cpu.runtime.code import compiled
+from lucerne._src.base.errors import OutOfMemoryError
 
 SIZES = st.one_of(st.integers(0, 5000), st.integers(0, 1 << 22), st.integers(0, memory.LARGEST))
 
@@ -160,8 +160,8 @@ def test_statistics_have_public_names() -> None:
 
 GUARDED = """
 import ctypes, gc
-from lucerne.backends.cpu.runtime import memory
-from lucerne.base.config import config
+from lucerne._src.backends.cpu.runtime import memory
+from lucerne._src.base.config import config
 config.guard_pages = {}
 block = memory.Block(100)
 assert ctypes.string_at(block.address, 100) == bytes([0xCB]) * 100

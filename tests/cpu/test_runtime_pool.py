@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lucerne.backends.cpu.emit.builder import F32, I64, PTR, VOID, Module
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.cpu.runtime.code import Code, compiled
+from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, VOID, Module
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from tests.support.pace import slowness
 
 WIDTH = 40

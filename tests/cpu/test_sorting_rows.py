@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.backends.cpu.runtime import pool
-from lucerne.backends.cpu.sort.long import LONG
-from lucerne.backends.cpu.sort.rows import INSERTED
-from lucerne.backends.cpu.sort.top import FEW
-from lucerne.base import dtype as dt
+from lucerne._src.backends.cpu.runtime import pool
+from lucerne._src.backends.cpu.sort.long import LONG
+from lucerne._src.backends.cpu.sort.rows import INSERTED
+from lucerne._src.backends.cpu.sort.top import FEW
+from lucerne._src.base import dtype as dt
 from tests.cpu.calls import LAYOUTS, Array, check, guest, numbers, outcome
 
 DTYPES = (

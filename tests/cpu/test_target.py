@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lucerne.backends.cpu.emit.target import (
+from lucerne._src.backends.cpu.emit.target import (
     HOST,
     VECTOR_BYTES,
     Target,
@@ -14,8 +14,8 @@ from lucerne.backends.cpu.emit.target import (
     left_out,
     parse_cpuinfo,
 )
-from lucerne.backends.cpu.runtime.llvm import _without
-from lucerne.base.config import config
+from lucerne._src.backends.cpu.runtime.llvm import _without
+from lucerne._src.base.config import config
 
 INTEL = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -121,9 +121,9 @@ def test_llvm_is_told_too() -> None:
 
 SMALLER = """
 import lucerne
-from lucerne.backends.cpu.emit.target import HOST, VECTOR_BYTES
-from lucerne.backends.cpu.gemm.amx import has_amx
-from lucerne.backends.cpu.runtime.llvm import llvm
+from lucerne._src.backends.cpu.emit.target import HOST, VECTOR_BYTES
+from lucerne._src.backends.cpu.gemm.amx.products import has_amx
+from lucerne._src.backends.cpu.runtime.llvm import llvm
 lucerne.manual_seed(0)
 a, b = lucerne.rand(70, 300), lucerne.rand(300, 90)
 lucerne.testing.assert_close((a @ b).double(), a.double() @ b.double(), rtol=1e-5, atol=1e-5)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucerne.backends.cpu.emit.target import VECTOR_BYTES
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.ir.scalar import s
+from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import s
 from tests.cpu.lanes import over_lanes
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.base.blocks import Block
+from lucerne._src.base.process.shared_memory import Block
 from lucerne.utils.data import DataLoader, Dataset, channel, get_worker_info, wire
 from lucerne.utils.data import pool as pools
 from lucerne.utils.data import seeds as seeds

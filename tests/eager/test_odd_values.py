@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.ops.pool import max_pool
-from lucerne.ops.scan import scan
-from lucerne.ops.taps import resample
+from lucerne._src.ops.reduce.scan import scan
+from lucerne._src.ops.spatial.pool import max_pool
+from lucerne._src.ops.spatial.taps import resample
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

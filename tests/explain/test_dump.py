@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.config import config
-from lucerne.capture.report import dump
-from lucerne.ir.text import parse
+from lucerne._src.base.config import config
+from lucerne._src.capture.report import dump
+from lucerne._src.ir.text import parse
 from tests.explain.scenes import norms
 from tests.explain.test_page import Checker
 

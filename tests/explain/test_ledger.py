@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.config import config
-from lucerne.capture import ledger
+from lucerne._src.base.config import config
+from lucerne._src.capture import ledger
 from tests.explain.scenes import broken
 from tests.explain.test_page import assert_well_formed
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.report.replay import replay
-from lucerne.loops import group
-from lucerne.loops.group import Grouping
-from lucerne.loops.notes import NO_KERNEL, Notes, neighbours
+from lucerne._src.capture.report.replay import replay
+from lucerne._src.loops import group
+from lucerne._src.loops.group import Grouping
+from lucerne._src.loops.notes import NO_KERNEL, Notes, neighbours
 
 x = torch.ones(64, 64)
 

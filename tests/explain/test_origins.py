@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.where import Origin, describe, naming_modules, user_place
-from lucerne.capture.report.replay import replay
-from lucerne.ir.graph import Graph
-from lucerne.transforms import cse
+from lucerne._src.base.process.source_location import Origin, describe, naming_modules, user_place
+from lucerne._src.capture.report.replay import replay
+from lucerne._src.ir.graph import Graph
+from lucerne._src.transforms import cse
 from tests.explain.scenes import Block, Training, batch, line_of
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.explain import page
-from lucerne.explain.report import Report
+from lucerne._src.explain import page
+from lucerne._src.explain.report import Report
 from tests.explain.scenes import Training, batch, broken
 
 VOID = frozenset(("meta", "br", "line", "rect", "circle", "polygon", "polyline"))

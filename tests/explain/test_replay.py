@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 import lucerne as torch
-from lucerne.capture.report.replay import replay
-from lucerne.explain.memory import memory_of
-from lucerne.ir.lifetimes import most_in_use
+from lucerne._src.capture.report.replay import replay
+from lucerne._src.explain.memory import memory_of
+from lucerne._src.ir.checks.lifetimes import most_in_use
 from tests.explain.scenes import Training, batch
 
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne.explain import Explanation, text
-from lucerne.explain.collect import changes, joined, judge
-from lucerne.explain.memory import memory_of, size
-from lucerne.explain.report import COMPUTE, MEMORY, OVERHEAD, Kernel
-from lucerne.ir.lifetimes import most_in_use
+from lucerne._src.explain import text
+from lucerne._src.explain.collect import changes, joined, judge
+from lucerne._src.explain.memory import memory_of, size
+from lucerne._src.explain.report import COMPUTE, MEMORY, OVERHEAD, Kernel
+from lucerne._src.ir.checks.lifetimes import most_in_use
+from lucerne.explain import Explanation
 from lucerne.profiler.limits import Limits
 from tests.explain.scenes import Block, Training, batch, broken, line_of, norms
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 
 import lucerne as torch
-from lucerne.capture.guards import describe
-from lucerne.capture.trace.pytree import flatten
+from lucerne._src.capture.guards import describe
+from lucerne._src.capture.trace.pytree import flatten
 
 Pair = namedtuple("Pair", "left right")
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lucerne.backends.cpu.runtime.llvm import llvm, version
+from lucerne._src.backends.cpu.runtime.llvm import llvm, version
 from tests.test_docs import FENCE, ROOT, run
 
 PAGE = ROOT / "docs" / "machine_code_tour.md"

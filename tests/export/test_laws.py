@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne as lu
+from lucerne._src.ir.graph import verify
+from lucerne._src.ir.text import parse
 from lucerne.control_flow import cond, scan
 from lucerne.export import Dim, export, load, save
-from lucerne.ir.graph import verify
-from lucerne.ir.text import parse
 from tests.export.rows import Fn
 
 STEPS: dict[str, Any] = {

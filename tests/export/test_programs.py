@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as lu
-from lucerne.capture.trace.pytree import flatten
+from lucerne._src.capture.trace.pytree import flatten
 from lucerne.export import export, load, save
 from tests.export.rows import ROWS, Row
 

@@ -8,9 +8,9 @@ import pytest
 
 import lucerne as lu
 from lucerne import nn
+from lucerne._src.ir import op as op_
 from lucerne.export import Dim, ExportedProgram, export
 from lucerne.export.signature import InputKind, OutputKind
-from lucerne.ir import op as op_
 from tests.export.rows import Attention, Counter, Fn, Held, resnet
 
 

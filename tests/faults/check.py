@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from lucerne.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError
 from tests.faults.planting import PACKAGE, entered, planted
 from tests.faults.programs import Program, run, same
 

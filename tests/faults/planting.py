@@ -13,13 +13,13 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import lucerne
-from lucerne.capture.aot.backward import Joint
-from lucerne.capture.breaks.resume import Glue, ResumableFunction
-from lucerne.capture.compiled import Compiled
-from lucerne.capture.lazy.programs import Programs
-from lucerne.capture.shadow.shadowing import PartShadow, Shadow
-from lucerne.capture.trace.fake import CaptureError
-from lucerne.ir import index_maps
+from lucerne._src.capture.aot.backward import Joint
+from lucerne._src.capture.breaks.resume import Glue, ResumableFunction
+from lucerne._src.capture.compiled import Compiled
+from lucerne._src.capture.lazy.programs import Programs
+from lucerne._src.capture.shadow.shadowing import PartShadow, Shadow
+from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.ir.checks import index_maps
 
 PACKAGE = str(Path(lucerne.__file__).parent) + "/"
 HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
@@ -38,18 +38,18 @@ MAKERS: tuple[CodeType, ...] = tuple(
 """Where making something begins, or asking what comes between two parts. What runs outside of them
 is a program, not the compiler."""
 PUTS_BACK = {
-    "capture/faults.py": "",
-    "capture/trace/capture.py": "restore",
-    "capture/effects/stores.py": "put_back",
-    "capture/trace/fake.py": "expose is_fake",
-    "capture/trace/partial_graph.py": "end",
-    "capture/effects/objects.py": "end undo",
-    "capture/effects/journal.py": "undo",
-    "capture/trace/subclasses.py": "restore",
-    "capture/shadow/state.py": "put_back",
-    "capture/breaks/call_policy.py": "restore",
-    "capture/trace/recorder.py": "changed_histories",
-    "capture/guards/describe.py": "",
+    "_src/capture/faults.py": "",
+    "_src/capture/trace/capture.py": "restore",
+    "_src/capture/effects/stores.py": "put_back",
+    "_src/capture/trace/fake.py": "expose is_fake",
+    "_src/capture/trace/partial_graph.py": "end",
+    "_src/capture/effects/objects.py": "end undo",
+    "_src/capture/effects/journal.py": "undo",
+    "_src/capture/trace/subclasses.py": "restore",
+    "_src/capture/shadow/state.py": "put_back",
+    "_src/capture/breaks/call_policy.py": "restore",
+    "_src/capture/trace/recorder.py": "changed_histories",
+    "_src/capture/guards/describe.py": "",
 }
 """Not planted in, by file (empty: all of it): what puts the state back or tells of the error. It is
 the net under the rope."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import lucerne as torch
-from lucerne.capture.lazy import mode as lazy_mode
-from lucerne.ir import dispatch
-from lucerne.tensor.autograd.saved import hooks as saved_hooks
-from lucerne.tensor.eager.specialize import Observation
+from lucerne._src.capture.lazy import mode as lazy_mode
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
+from lucerne._src.tensor.eager.specialize import Observation
 
 F = torch.nn.functional
 Call = Callable[[int], Any]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.loops.group import Grouping
+from lucerne._src.loops.group import Grouping
 from lucerne.utils.checkpoint import (
     checkpoint,
     checkpoint_sequential,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.capture.compiled import Compiled
-from lucerne.capture.ledger import CompileBudgetError
-from lucerne.capture.trace.fake import CaptureError
-from lucerne.pipeline import PASSES
+from lucerne._src.capture.compiled import Compiled
+from lucerne._src.capture.ledger import CompileBudgetError
+from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.pipeline import PASSES
 from tests.faults.check import checked, name_of, points
 from tests.faults.planting import ERRORS, entered, is_point, planted
 from tests.faults.programs import PROGRAMS, Program, run, same
@@ -45,25 +45,25 @@ def test_every_pass(name: str) -> None:
 
 
 STAGES = {
-    "reach": "lucerne.capture.guards.reachable:ReachableState.__init__",
-    "bytecode": "lucerne.capture.bytecode.handlers_operators:binary_op",
-    "recorder": "lucerne.capture.trace.recorder:Recorder.run",
-    "narrow": "lucerne.capture.guards.prune:narrow",
-    "guards": "lucerne.capture.cache.entry:Guards.__init__",
-    "functionalize": "lucerne.transforms.functionalize:functionalize",
-    "count_draws": "lucerne.transforms.random:count_draws",
-    "partition": "lucerne.transforms.partition:split",
-    "grouping": "lucerne.loops.group:Grouping.__init__",
-    "lowering": "lucerne.loops.lower:Lowering.program",
-    "assembly": "lucerne.loops.run:make_runner",
-    "entry": "lucerne.capture.cache.entry:Entry.__init__",
-    "ledger": "lucerne.capture.ledger:note",
-    "joint": "lucerne.capture.cache.build:Building._backward",
+    "reach": "lucerne._src.capture.guards.reachable:ReachableState.__init__",
+    "bytecode": "lucerne._src.capture.bytecode.handlers.operators:binary_op",
+    "recorder": "lucerne._src.capture.trace.recorder:Recorder.run",
+    "narrow": "lucerne._src.capture.guards.prune:narrow",
+    "guards": "lucerne._src.capture.cache.entry:Guards.__init__",
+    "functionalize": "lucerne._src.transforms.functionalize:functionalize",
+    "count_draws": "lucerne._src.transforms.random:count_draws",
+    "partition": "lucerne._src.transforms.partition:split",
+    "grouping": "lucerne._src.loops.group:Grouping.__init__",
+    "lowering": "lucerne._src.loops.lower:Lowering.program",
+    "assembly": "lucerne._src.loops.run:make_runner",
+    "entry": "lucerne._src.capture.cache.entry:Entry.__init__",
+    "ledger": "lucerne._src.capture.ledger:note",
+    "joint": "lucerne._src.capture.cache.build:Building._backward",
 }
 BETWEEN_PARTS = {
-    "a call": "lucerne.capture.breaks.resume:Glue._decided",
-    "a branch": "lucerne.capture.breaks.resume:Glue._tell",
-    "finding a part": "lucerne.capture.breaks.resume:ResumableFunction._found_anew",
+    "a call": "lucerne._src.capture.breaks.resume:Glue._decided",
+    "a branch": "lucerne._src.capture.breaks.resume:Glue._tell",
+    "finding a part": "lucerne._src.capture.breaks.resume:ResumableFunction._found_anew",
 }
 
 
@@ -112,7 +112,13 @@ def test_the_warning_has_a_reference() -> None:
     ):
         compiled(torch.ones(2))
     text = str(told[0].message)
-    for piece in ("runs uncompiled", "PlantedKeyError", "capture/compiled.py", "report", "disable"):
+    for piece in (
+        "runs uncompiled",
+        "PlantedKeyError",
+        "_src/capture/compiled.py",
+        "report",
+        "disable",
+    ):
         assert piece in text
     assert compiled.given_up is not None
     assert len(compiled.faults) == 1
@@ -141,7 +147,7 @@ def test_the_harness_sees_wrong_results() -> None:
 
 
 def test_the_harness_sees_missing_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucerne.capture.faults.tell", lambda *args: None)
+    monkeypatch.setattr("lucerne._src.capture.faults.tell", lambda *args: None)
     outcome = checked(PROGRAMS[0], Compiled._make.__code__, RuntimeError, 0)
     assert outcome.fired
     assert any("0 warnings" in p for p in outcome.problems)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.ir import op as op_
+from lucerne._src.ir import op as op_
 from tests.faults.rows_raising import DTYPES, VALUES, Row
 
 _ROWS = [*VALUES, *DTYPES]

@@ -181,7 +181,7 @@ def test_functionalize_writes_to_arguments() -> None:
 def test_functionalized_code_has_no_writes() -> None:
     seen: list[Any] = []
 
-    class Seen(lucerne.ir.dispatch.Interpreter):  # type: ignore[name-defined,misc]
+    class Seen(lucerne._src.ir.dispatch.Interpreter):  # type: ignore[name-defined,misc]
         level = "kernel"
 
         def run(self, op: Any, args: Any, out: Any, proceed: Any) -> Any:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.base import dtype as dt
-from lucerne.conformance import oracle
-from lucerne.ir import op as op_
-from lucerne.ir.dispatch import Interpreter
-from lucerne.ir.op import Op
-from lucerne.tensor.forward import rules
-from lucerne.tensor.forward.rules import (
+from lucerne._src.base import dtype as dt
+from lucerne._src.conformance import oracle
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.dispatch import Interpreter
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.forward import rules
+from lucerne._src.tensor.forward.rules import (
     HOLOMORPHIC,
     LINEAR,
     PRODUCTS,

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from lucerne._src.ir.op import table
 from lucerne.func.batching.level import RULES, Call
-from lucerne.ir.op import table
 from tests.conformance import catalog
 from tests.func.against_loop import Verdict, check
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.ir.dispatch import entry, state
-from lucerne.tensor.layers.layer import Level, level_of, lift, open_levels
+from lucerne._src.ir.dispatch import entry, state
+from lucerne._src.tensor.layers.layer import Level, level_of, lift, open_levels
 
 ROW = lucerne.tensor([1.0, 2.0, 3.0])
 ONE = lucerne.tensor([1.0])

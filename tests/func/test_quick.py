@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import lucerne
+from lucerne._src.ir.dispatch import Interpreter, state
 from lucerne.func import grad, jvp, vmap
 from lucerne.func.batching import quick
 from lucerne.func.batching.level import BatchLevel
 from lucerne.func.batching.quick import QuickLevel, forget_routes
-from lucerne.ir.dispatch import Interpreter, state
 
 F = lucerne.nn.functional
 

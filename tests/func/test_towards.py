@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import lucerne
+from lucerne._src.tensor.autograd import api, pending, records, towards
 from lucerne.func import grad, vjp, vmap
-from lucerne.tensor.autograd import api, pending, records, towards
 
 F = lucerne.nn.functional
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.ir.dispatch import Interpreter
+from lucerne._src.ir.dispatch import Interpreter
 
 torch = pytest.importorskip("torch")
 pytestmark = [

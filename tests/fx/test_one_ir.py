@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import lucerne
+from lucerne._src.ir.graph import verify
 from lucerne.fx import from_ir, to_ir
 from lucerne.fx.experimental.proxy_tensor import make_fx
-from lucerne.ir.graph import verify
 
 
 def close(a: Any, b: Any) -> bool:

@@ -76,7 +76,7 @@ GADGETS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("torch.utils.data.datapipes.utils.decoder", "basichandlers", ("pkl", "x")), ("torch.distributed.rpc", "rpc_sync", ("w", 1)),
     ("torch.utils.cpp_extension", "load_inline", ("x", "y")), ("torch.ops", "load_library", ("/tmp/x.so",)), ("torch._utils", "_import_dotted_name", ("os.system",)),
     ("torch._utils", "_rebuild_wrapper_subclass", ()), ("torch._tensor", "_rebuild_from_type", (1, 2, 3, 4)), ("torch.nn.modules.linear", "Linear", (2, 2)),
-    ("lucerne", "load", ("/tmp/x",)), ("lucerne.io.files", "load", ("/tmp/x",)), ("copyreg", "_reconstructor", (1, 2, 3)), ("copyreg", "__newobj__", (1,)),
+    ("lucerne", "load", ("/tmp/x",)), ("lucerne._src.io.files", "load", ("/tmp/x",)), ("copyreg", "_reconstructor", (1, 2, 3)), ("copyreg", "__newobj__", (1,)),
     ("sys", "exit", ()), ("site", "main", ()), ("nose", "main", ()), ("cloudpickle.cloudpickle", "_make_function", (1,)), ("dill._dill", "_create_function", (1,)),
     ("marshal", "loads", ("x",)), ("signal", "signal", (9, 1)), ("gc", "get_objects", ()), ("weakref", "finalize", (1,)), ("commands", "getoutput", ("ls",)),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.io import archive_writer
+from lucerne._src.io import archive_writer
 
 Change = Callable[[bytes], bytes] | None
 

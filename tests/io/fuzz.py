@@ -25,9 +25,10 @@ from collections.abc import Callable
 from typing import Any
 
 import lucerne
-from lucerne.io import rebuild, safetensors
+from lucerne._src.io import rebuild
+from lucerne._src.tensor.interop import outside
+from lucerne.io import safetensors
 from lucerne.serialization import LoadError
-from lucerne.tensor.interop import outside
 from tests.io.corpus import CASES, assert_same
 from tests.io.craft import Assembler, name, rezip
 from tests.io.freeze import DATA

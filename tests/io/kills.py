@@ -19,7 +19,8 @@ import time
 from typing import Any
 
 import lucerne
-from lucerne.io import atomic, safetensors
+from lucerne._src.io import atomic
+from lucerne.io import safetensors
 from lucerne.run_state import RunState
 from lucerne.serialization import LoadError
 

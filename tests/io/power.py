@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import lucerne
-from lucerne.io import atomic, safetensors
+from lucerne._src.io import atomic
+from lucerne.io import safetensors
 from lucerne.run_state import RunState
 from lucerne.serialization import LoadError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lucerne.io import atomic
+from lucerne._src.io import atomic
 
 
 def write(content: bytes) -> Any:

@@ -16,7 +16,7 @@ import pytest
 
 import lucerne
 from lucerne import serialization as s
-from lucerne.io import archive
+from lucerne._src.io import archive
 from tests.io.corpus import CASES, assert_same
 from tests.io.freeze import DATA, KEPT, LEGACY
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucerne.base.numbers import GivenFloat, as_number, watching
+from lucerne._src.base.unspecialized import GivenFloat, as_number, watching
 
 FLOATS = st.floats(0.125, 8.0)
 TWO = [

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import lucerne as torch
-from lucerne.ir.dispatch import Interpreter
-from lucerne.ir.graph import Graph, verify
-from lucerne.ir.op import COMPOSITE, Op
+from lucerne._src.ir.dispatch import Interpreter
+from lucerne._src.ir.graph import Graph, verify
+from lucerne._src.ir.op import COMPOSITE, Op
 
 
 class Names(Interpreter):

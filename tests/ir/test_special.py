@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.backends.reference.machine import MACHINE
-from lucerne.ir.scalar import FORMULAS
+from lucerne._src.backends.reference.machine import MACHINE
+from lucerne._src.ir.scalar.protocol import FORMULAS
 
 scipy = pytest.importorskip("scipy.special", reason="SciPy is what the formulas are held to")
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lucerne.ir.symbolic import LeakedSizeError, SymFloat, SymInt, call, guarding, plain
-from lucerne.ir.symbols import (
+from lucerne._src.ir.symbolic.expressions import (
     RELATIONS,
     Expr,
     FloatExpr,
@@ -31,6 +30,14 @@ from lucerne.ir.symbols import (
     parse_formula,
     same,
     symbol,
+)
+from lucerne._src.ir.symbolic.numbers import (
+    LeakedSizeError,
+    SymFloat,
+    SymInt,
+    call,
+    guarding,
+    plain,
 )
 
 NAMES = ("a", "b", "c")

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, verify
-from lucerne.ir.infer import argument, results
-from lucerne.ir.meta import make_meta
-from lucerne.ir.text import ParseError, parse
-from lucerne.ir.words import static_text
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.ir.infer import argument, results
+from lucerne._src.ir.meta import make_meta
+from lucerne._src.ir.meta_text import static_text
+from lucerne._src.ir.text import ParseError, parse
 
 CPU, META = lucerne.device("cpu"), lucerne.device("meta")
 DTYPES = [

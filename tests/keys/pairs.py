@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import lucerne as torch
-from lucerne.tensor.eager import run
+from lucerne._src.tensor.eager import run
 
 F = torch.nn.functional
 _MIN, _MAX = -(2**63), 2**63 - 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.exact import exact, same
+from lucerne._src.base.exact import exact, same
 from tests.keys import pairs
 
 SAMPLE = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.config import config
+from lucerne._src.base.config import config
 from tests.lazy.__main__ import alike
 from tests.lazy.models import gpt
 from tests.support.sources import printed, scripts

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import lucerne  # noqa: E402
-from lucerne.ir.schema import Argument, Schema, SchemaError, Type, parse  # noqa: E402
+from lucerne._src.ir.schema import Argument, Schema, SchemaError, Type, parse  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lucerne  # noqa: E402
-from lucerne.ir.schema import parse  # noqa: E402
+from lucerne._src.ir.schema import parse  # noqa: E402
 from lucerne.ops import aten  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.backends.reference import lapack
-from lucerne.backends.reference.rules import linalg as rules
+from lucerne._src.backends.reference import lapack
+from lucerne._src.backends.reference.rules import linalg as rules
 
 DTYPES = {
     "single": np.float32,

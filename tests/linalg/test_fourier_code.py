@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import lucerne
 from lucerne import backends
-from lucerne.backends.cpu.fft import plan
-from lucerne.base import dtype as dt
-from lucerne.ir import op as ops
-from lucerne.ir.graph import one_op_graph
+from lucerne._src.backends.cpu.fft import plan
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as ops
+from lucerne._src.ir.graph import one_op_graph
 from tests.cpu.guarded import Guest, guest
 
 REALS = [dt.float32, pytest.param(dt.float64, marks=pytest.mark.nightly)]

@@ -10,11 +10,11 @@ import pytest
 
 import lucerne
 from lucerne import backends
-from lucerne.backends.cpu.linalg import lapack
-from lucerne.base import dtype as dt
-from lucerne.ir import op as ops
-from lucerne.ir.graph import one_op_graph
-from lucerne.tensor.eager import run
+from lucerne._src.backends.cpu.linalg import lapack
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as ops
+from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.tensor.eager import run
 from tests.cpu.guarded import Guest, guest
 
 DTYPES = [

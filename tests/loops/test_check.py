@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.ir.graph import Value
-from lucerne.ir.lifetimes import ProgramError, check_places, scratch_values
-from lucerne.ir.meta import make_meta
-from lucerne.ir.program import ARENA, RESULT
-from lucerne.loops import lower
-from lucerne.loops.check import Contents, Memory
-from lucerne.loops.memory import Room, Spare
+from lucerne._src.ir.checks.lifetimes import ProgramError, check_places, scratch_values
+from lucerne._src.ir.graph import Value
+from lucerne._src.ir.meta import make_meta
+from lucerne._src.ir.program import ARENA, RESULT
+from lucerne._src.loops import lower
+from lucerne._src.loops.check import Contents, Memory
+from lucerne._src.loops.memory import Room, Spare
 
 F = torch.nn.functional
 RANDOM = range(20, 300, 40)

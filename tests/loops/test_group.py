@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import lucerne
 import lucerne.nn.functional as F
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.loops.group import Fusion, Group, Grouping, in_order, squeezed, values_in
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph
+from lucerne._src.loops.group import Fusion, Group, Grouping, in_order, squeezed, values_in
 from tests.transforms.programs import Maker
 from tests.transforms.tracing import meta, traced
 

@@ -6,8 +6,8 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from lucerne.loops.group import Group, _sorted
-from lucerne.loops.updates import COUNTS
+from lucerne._src.loops.group import Group, _sorted
+from lucerne._src.loops.updates import COUNTS
 
 
 def test_groups_with_the_same_turn_keep_the_order_of_their_nodes() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.ir.meta import make_meta
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import make_meta
 
 VIEWS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "rows": ("ops.aten.slice", (0, 1, 3, 1), lambda x: x[1:3]),

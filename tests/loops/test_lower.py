@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucerne import backends
-from lucerne.backends.steps import Bytes, Spot, StepRunner
-from lucerne.ir.graph import Graph
-from lucerne.ir.meta import TensorMeta
-from lucerne.ir.program import ARENA, ARGUMENT, RESULT, Place, Program, places
-from lucerne.loops.group import Fusion
-from lucerne.loops.lower import lower
+from lucerne._src.backends.contract.step_runner import Bytes, Spot, StepRunner
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.program import ARENA, ARGUMENT, RESULT, Place, Program, places
+from lucerne._src.loops.group import Fusion
+from lucerne._src.loops.lower import lower
 from tests.transforms.programs import Maker
 from tests.transforms.tracing import arrays, assert_same_bits, meta, results, traced
 

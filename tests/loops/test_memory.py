@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.loops.memory import Arena
+from lucerne._src.loops.memory import Arena
 
 ORDERS = st.lists(
     st.one_of(st.integers(0, 5000), st.sampled_from(["free first", "free last", "free middle"])),

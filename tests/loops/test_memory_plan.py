@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import lucerne as torch
 from benchmarks import sides
-from lucerne.base.config import config
-from lucerne.ir.lifetimes import bytes_of, check_places, most_in_use
-from lucerne.ir.program import ARENA, RESULT, Program, places
-from lucerne.loops.memory import Room, Spare, in_use, plan
+from lucerne._src.base.config import config
+from lucerne._src.ir.checks.lifetimes import bytes_of, check_places, most_in_use
+from lucerne._src.ir.program import ARENA, RESULT, Program, places
+from lucerne._src.loops.memory import Room, Spare, in_use, plan
 
 ROOMS = st.lists(
     st.tuples(st.integers(0, 200), st.integers(0, 30), st.integers(0, 12)).map(

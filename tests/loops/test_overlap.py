@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph
-from lucerne.ir.lifetimes import ProgramError
-from lucerne.ir.meta import make_meta
-from lucerne.ir.program import ARENA, Place, Step
-from lucerne.loops import lower
-from lucerne.loops.group import is_elementwise
-from lucerne.loops.overlap import check_overlaps
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.checks.lifetimes import ProgramError
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import make_meta
+from lucerne._src.ir.program import ARENA, Place, Step
+from lucerne._src.loops import lower
+from lucerne._src.loops.group import is_elementwise
+from lucerne._src.loops.overlap import check_overlaps
 from tests.loops.test_over_operands import TURNED
 
 SQUARE = make_meta(torch.float32, (4, 4), None, torch.device("cpu"))

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 
 import lucerne as torch
-from lucerne.backends.cpu.rules import fused
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.index_maps import Access, IndexMapError, Walk, check, joint
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.reads import REPEATED, dims_read
-from lucerne.ir.text import parse
+from lucerne._src.backends.cpu.rules import fused
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.checks.fused_reads import REPEATED, dims_read
+from lucerne._src.ir.checks.index_maps import Access, IndexMapError, Walk, check, joint
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.text import parse
 
 F = torch.nn.functional
 

@@ -6,12 +6,12 @@ import itertools
 from typing import Any
 
 import lucerne
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value
-from lucerne.ir.program import ARGUMENT
-from lucerne.loops.group import Fusion, Grouping
-from lucerne.loops.lower import lower
-from lucerne.loops.updates import apart, gradient_of, overwritten
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.ir.program import ARGUMENT
+from lucerne._src.loops.group import Fusion, Grouping
+from lucerne._src.loops.lower import lower
+from lucerne._src.loops.updates import apart, gradient_of, overwritten
 from tests.transforms.tracing import meta
 
 HEADS = frozenset(("batch_matmul",))

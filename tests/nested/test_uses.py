@@ -8,7 +8,7 @@ import pytest
 
 import lucerne
 from lucerne import nn
-from lucerne.io.errors import CorruptFileError
+from lucerne._src.io.errors import CorruptFileError
 from tests.nested.test_programs import same
 
 F = nn.functional
@@ -223,8 +223,8 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_file_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = lucerne.io.nested.jagged_parts
-    monkeypatch.setattr(lucerne.io.nested, "jagged_parts", lambda t: parts(t) | DAMAGED[name])
+    parts = lucerne._src.io.nested.jagged_parts
+    monkeypatch.setattr(lucerne._src.io.nested, "jagged_parts", lambda t: parts(t) | DAMAGED[name])
     file = io.BytesIO()
     lucerne.save(lucerne.nested.nested_tensor(entries(), layout=lucerne.jagged), file)
     file.seek(0)
@@ -233,13 +233,13 @@ def test_a_damaged_file_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_damaged_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    flat, sizes, strides, starts = lucerne.io.nested.listed_parts(
+    flat, sizes, strides, starts = lucerne._src.io.nested.listed_parts(
         lucerne.nested.nested_tensor(entries())
     )
     for wrong in ((flat[:4], sizes, strides, starts), (flat, sizes, strides, starts + 3),
                   (flat, sizes * 2, strides, starts), (flat, -sizes, strides, starts)):  # fmt: skip
         with pytest.raises(CorruptFileError, match="outside"):
-            lucerne.io.nested.listed(wrong)
+            lucerne._src.io.nested.listed(wrong)
 
 
 # ---- loaders ------------------------------------------------------------------------------------

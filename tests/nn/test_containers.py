@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.tensor.storage import FAST
+from lucerne._src.tensor.storage import FAST
 from tests.nn.scenes import Notes, Scene, assert_same
 
 torch = pytest.importorskip("torch")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import lucerne as lu
-from lucerne.base.numbers import GivenFloat, Use, watching
-from lucerne.capture.trace.recorder import Recorder
-from lucerne.ir import dispatch
-from lucerne.ir.graph import map_values
-from lucerne.tensor.eager.inplace import write
+from lucerne._src.base.unspecialized import GivenFloat, Use, watching
+from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.ir import dispatch
+from lucerne._src.ir.graph import map_values
+from lucerne._src.tensor.eager.inplace import write
 
 WHOLE = ("adam_update", "sgd_update", "counted_up")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lucerne as lu
-from lucerne.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError
 from lucerne.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 from tests.optim.replay import Replayed
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lucerne as lu  # noqa: E402
-from lucerne.tensor import foreach  # noqa: E402
+from lucerne._src.tensor import foreach  # noqa: E402
 from tests.optim.bridge import assert_close, to_lucerne  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from lucerne.base.config import config
+from lucerne._src.base.config import config
 from tests.pairs.check import AROUND, LEFT_OUT, RAISES, RIGHT, UNSTEADY, WRONG, checked
 from tests.pairs.functions import functions
 from tests.pairs.programs import BASES, WIDE, Program, pair_count, pairs, tree

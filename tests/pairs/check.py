@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lucerne as torch
-from lucerne.ir import index_maps
+from lucerne._src.ir.checks import index_maps
 from tests.pairs.programs import Program, given
 
 RIGHT, WRONG, RAISES, LEFT_OUT, UNSTEADY = "right", "wrong", "raises", "left out", "unsteady"

@@ -13,14 +13,14 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.backends.cpu.conv import after, gather
-from lucerne.backends.cpu.fused import program
-from lucerne.backends.cpu.runtime import code, disk
-from lucerne.base.config import config
-from lucerne.base.folder import Cache
-from lucerne.ir import index_maps
-from lucerne.ir.reads import REPEATED
-from lucerne.loops import group
+from lucerne._src.backends.cpu.conv import direct, epilogue
+from lucerne._src.backends.cpu.fused import program
+from lucerne._src.backends.cpu.runtime import code, disk
+from lucerne._src.base.config import config
+from lucerne._src.base.process.sealed_folder import Cache
+from lucerne._src.ir.checks import index_maps
+from lucerne._src.ir.checks.fused_reads import REPEATED
+from lucerne._src.loops import group
 from tests.pairs import programs
 from tests.pairs.__main__ import main
 from tests.pairs.check import AROUND, LEFT_OUT, RIGHT, WRONG, Around, checked
@@ -182,12 +182,12 @@ def plant_leading_part(patch: pytest.MonkeyPatch) -> None:
 
 def plant_overlapping_epilogue(patch: pytest.MonkeyPatch) -> None:
     """A2: vectors run over columns, though those of the flattened target are not neighbours."""
-    patch.setattr(after, "runs_across", lambda target: False)
+    patch.setattr(epilogue, "runs_across", lambda target: False)
 
 
 def plant_flat_epilogue(patch: pytest.MonkeyPatch) -> None:
     """The ops behind a 3-d convolution stay at depth 0."""
-    for module in (after, gather):
+    for module in (epilogue, direct):
         patch.setattr(module, "BLOCK_STARTS", "NCHW")
 
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import lucerne
-from lucerne.base.watch import Watch
-from lucerne.conformance import frozen_cases
-from lucerne.conformance.cases import Case, leaves
+from lucerne._src.base.process.profiler_hook import Watch
+from lucerne._src.conformance import frozen_cases
+from lucerne._src.conformance.cases import Case, leaves
+from lucerne._src.tensor.interop import outside
 from lucerne.profiler import profile
-from lucerne.tensor.interop import outside
 
 EVERYTHING = {
     "record_shapes": True, "profile_memory": True, "with_stack": True, "with_flops": True,

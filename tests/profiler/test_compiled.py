@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.base.watch import PROGRAM, Watch
+from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne.profiler import profile
 
 F = torch.nn.functional

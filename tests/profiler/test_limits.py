@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import lucerne as torch
 from lucerne import backends
-from lucerne.backends.cpu.runtime.disk import Cache
+from lucerne._src.backends.cpu.runtime.disk import Cache
 from lucerne.profiler import limits as module
 from lucerne.profiler.limits import Limits, limits, main
 
-cpu_limits = importlib.import_module("lucerne.backends.cpu.limits")
-disk = importlib.import_module("lucerne.backends.cpu.runtime.disk")
+cpu_limits = importlib.import_module("lucerne._src.backends.cpu.limits")
+disk = importlib.import_module("lucerne._src.backends.cpu.runtime.disk")
 
 EXAMPLE = Limits(
     "a machine", 2, {"float32": {"fma": 100.0, "tiles": 300.0}, "float64": {"fma": 50.0}},

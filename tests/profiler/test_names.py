@@ -11,8 +11,8 @@ import pytest
 
 import lucerne
 import lucerne.profiler
-from lucerne.ir.define import fronts
-from lucerne.ir.op import table as op_table
+from lucerne._src.ir.define import fronts
+from lucerne._src.ir.op import table as op_table
 from lucerne.profiler import names
 from tests.profiler.differences import MORE, RENAMED, UNSEEN, translated
 from tests.profiler.programs import PROGRAMS

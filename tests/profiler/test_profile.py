@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import lucerne as torch
 from lucerne import backends, profiler
-from lucerne.base.watch import Watch
-from lucerne.conformance import frozen_cases
-from lucerne.conformance.cases import Case
-from lucerne.ir import dispatch
+from lucerne._src.base.process.profiler_hook import Watch
+from lucerne._src.conformance import frozen_cases
+from lucerne._src.conformance.cases import Case
+from lucerne._src.ir import dispatch
 from lucerne.profiler import ProfilerActivity, profile, record_function
 from lucerne.profiler.events import events_of
 from lucerne.profiler.recording import Recording, Span, Wanted
@@ -401,8 +401,8 @@ def test_a_profile_may_end_in_the_middle_of_a_backward_pass() -> None:
 FORKING = """
 import os, warnings
 import lucerne as torch
-from lucerne.base.watch import Watch
-from lucerne.ir import dispatch
+from lucerne._src.base.process.profiler_hook import Watch
+from lucerne._src.ir import dispatch
 from lucerne.profiler import profile
 
 x = torch.ones(3)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lucerne as torch
-from lucerne.backends.cpu.runtime import code
+from lucerne._src.backends.cpu.runtime import code
 from tests.capture_cases.all_rows import CASES
 from tests.capture_cases.runs import judged
 from tests.pairs.functions import functions

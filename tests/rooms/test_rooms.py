@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tools.rooms import move
 from tools.rooms.move import Rewrite, in_text
 from tools.rooms.same import plain
 
@@ -48,6 +49,14 @@ def test_what_names_a_module_follows_it(old: str, new: str) -> None:
 )
 def test_another_change_is_seen(new: str) -> None:
     assert plain("from lucerne.a import reach\nreach.f()\n", NAMES) != plain(new, {})
+
+
+def test_windows_are_followed_inside_of_the_package_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(move, "WINDOWS", {"lucerne.a.reach"})
+    text = 'from lucerne.a import reach\nx = "lucerne.a.reach", reach\n'
+    assert Rewrite(text, NAMES, inside=False).result() == text
+    followed = 'from lucerne.a.guards import reachable\nx = "lucerne.a.reach", reachable\n'
+    assert Rewrite(text, NAMES).result() == followed
 
 
 def test_pages_follow_too() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import lucerne as lu
-from lucerne.ir import dispatch
-from lucerne.ops.attention_choice import EVERY, choice
+from lucerne._src.ir import dispatch
+from lucerne._src.ops.nn.attention_choice import EVERY, choice
 
 
 def test_settings_of_libraries_are_kept() -> None:

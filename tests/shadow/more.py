@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from tests.compiler.planted import ARITHMETIC, MOVES, Mutant
 
-VIEWS = "transforms/rules/views.py"
-OPTIMIZERS = "backends/cpu/elementwise/optimizers.py"
-NORM = "backends/cpu/rowwise/layer_norm.py"
-SCAN = "backends/cpu/rowwise/scan.py"
-ABSENT = "transforms/absent.py"
+VIEWS = "_src/transforms/rules/views.py"
+OPTIMIZERS = "_src/backends/cpu/elementwise/optimizers.py"
+NORM = "_src/backends/cpu/rowwise/layer_norm.py"
+SCAN = "_src/backends/cpu/rowwise/scan.py"
+ABSENT = "_src/transforms/absent.py"
 
 MORE: tuple[Mutant, ...] = (
     Mutant("a quotient by two is the dividend", ARITHMETIC,

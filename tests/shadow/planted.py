@@ -50,7 +50,7 @@ RIGHT: dict[str, set[str]] = {
     bugs.TRACE: {"capture", "guards"},
     bugs.RECORDER: {"capture", "guards"},
     bugs.MAKING: {"partition", "results"},
-    "capture/symbolic/families.py": {"guards"},
+    "_src/capture/symbolic/families.py": {"guards"},
     bugs.BLOCKS: {"assembly"},
     ABSENT: {"results", "partition"},
 }
@@ -96,7 +96,7 @@ def child(name: str) -> int:
 
 def _first_finding() -> dict[str, Any]:
     import lucerne
-    from lucerne.capture.shadow.shadowing import ShadowError
+    from lucerne._src.capture.shadow.shadowing import ShadowError
     from tests.shadow.programs import BITWISE, ROWS, calls
 
     lucerne.set_num_threads(1)

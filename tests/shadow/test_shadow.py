@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne import pipeline
-from lucerne.base import dtype as dt
-from lucerne.capture.cache.entry import Entry, Guards
-from lucerne.capture.shadow.eagerly import Composites
-from lucerne.capture.shadow.nearness import Rule
-from lucerne.capture.shadow.replay import is_settled
-from lucerne.capture.shadow.shadowing import ShadowError
-from lucerne.ir import op
-from lucerne.ir.graph import Node
-from lucerne.tensor.eager import run as eager
-from lucerne.transforms.rewrite import Builder
+from lucerne._src import pipeline
+from lucerne._src.base import dtype as dt
+from lucerne._src.capture.cache.entry import Entry, Guards
+from lucerne._src.capture.shadow.eagerly import Composites
+from lucerne._src.capture.shadow.nearness import Rule
+from lucerne._src.capture.shadow.replay import is_settled
+from lucerne._src.capture.shadow.shadowing import ShadowError
+from lucerne._src.ir import op
+from lucerne._src.ir.graph import Node
+from lucerne._src.tensor.eager import run as eager
+from lucerne._src.transforms.rewrite import Builder
 from tests.compiler.mutants import changed
 from tests.shadow.more import MORE
 from tests.shadow.planted import ALL, RIGHT, ROOT, Row, refused, score
@@ -335,14 +335,14 @@ def _row(stage: str, file: str, named: str = "mul") -> Row:
 
 
 def test_planted_bugs_are_graded_strictly() -> None:
-    assert _row("cse", "transforms/cse.py").is_named
-    assert not _row("fold", "transforms/cse.py").is_named
-    assert not _row("silent", "transforms/cse.py").is_found
-    assert not _row("crash", "transforms/cse.py").is_found
-    assert _row("kernel", "backends/cpu/fused/unit.py").is_named
-    assert not _row("kernel", "backends/cpu/fused/unit.py", "").is_named
+    assert _row("cse", "_src/transforms/cse.py").is_named
+    assert not _row("fold", "_src/transforms/cse.py").is_named
+    assert not _row("silent", "_src/transforms/cse.py").is_found
+    assert not _row("crash", "_src/transforms/cse.py").is_found
+    assert _row("kernel", "_src/backends/cpu/fused/unit.py").is_named
+    assert not _row("kernel", "_src/backends/cpu/fused/unit.py", "").is_named
     assert refused("raised KeyError in the stage 'memory plan': 0") == "memory plan"
-    told = score([_row("cse", "transforms/cse.py"), _row("crash", "transforms/cse.py")])
+    told = score([_row("cse", "_src/transforms/cse.py"), _row("crash", "_src/transforms/cse.py")])
     assert "of the other 2, 1 found (50 %), 1 with the right stage" in told
     assert set(RIGHT) <= {m.file for m in ALL}
     assert len({m.name for m in ALL}) == len(ALL) >= 90

@@ -99,7 +99,7 @@ def test_what_only_grows_is_no_change(old: object, new: object, seen: bool) -> N
 
 def test_settings_of_the_package_are_watched() -> None:
     assert lucerne.is_grad_enabled()
-    assert watched.state()["lucerne.base.config.config.user_lines"] is True
+    assert watched.state()["lucerne._src.base.config.config.user_lines"] is True
     assert any("is_grad_enabled" in name for name in watched.state())
 
 

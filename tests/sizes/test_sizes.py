@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne.ir import symbolic
-from lucerne.ir.symbols import FLOATS
+from lucerne._src.ir.symbolic import numbers
+from lucerne._src.ir.symbolic.expressions import FLOATS
 from lucerne.nn import functional as F
 from tests.sizes.check import alike, differences, result
 from tests.sizes.programs import Program
@@ -114,7 +114,7 @@ def test_an_error_costs_the_generality_never_the_call(monkeypatch: Any) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(symbolic.SymInt, "__sub__", broken)
+    monkeypatch.setattr(numbers.SymInt, "__sub__", broken)
     compiled = torch.compile(lambda x: x[: x.shape[0] - 1] * 2, fullgraph=True)
     for n in (3, 4, 5):
         assert compiled(torch.ones(n)).shape == (n - 1,)
@@ -154,24 +154,24 @@ def test_the_comparison_fails() -> None:
 
 def _forgets_equality(relation: Any, a: Any, b: Any) -> bool:
     """As it was: `==` and `!=` were kept only if the right frame asked."""
-    if relation in (symbolic.operator.eq, symbolic.operator.ne):
-        return bool(relation(symbolic.plain(a), symbolic.plain(b)))
+    if relation in (numbers.operator.eq, numbers.operator.ne):
+        return bool(relation(numbers.plain(a), numbers.plain(b)))
     return KEPT(relation, a, b)
 
 
-KEPT = symbolic._decided
+KEPT = numbers._decided
 
 
 def _forgets_floats(op: str, *args: Any) -> Any:
     """As it was: a float of a size was a plain one."""
-    return FLOATS[op](*map(symbolic.plain, args))
+    return FLOATS[op](*map(numbers.plain, args))
 
 
 @pytest.mark.parametrize(
     ("name", "fault"), [("_decided", _forgets_equality), ("floating", _forgets_floats)]
 )
 def test_the_net_finds_old_faults(name: str, fault: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(symbolic, name, fault)
+    monkeypatch.setattr(numbers, name, fault)
     began = time.thread_time()
     found = next(
         (line for seed in range(400) for line in differences(seed, {"backend": "reference"})), ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import lucerne
-from lucerne.tensor.sparse.elementwise import KEEP_ZERO, LINEAR
+from lucerne._src.tensor.sparse.elementwise import KEEP_ZERO, LINEAR
 
 LAYOUTS = [lucerne.sparse_coo, lucerne.sparse_csr, lucerne.sparse_csc, lucerne.sparse_bsr,
            lucerne.sparse_bsc]  # fmt: skip

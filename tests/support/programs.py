@@ -7,20 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import lucerne as torch
-from lucerne.ir import op as op_
-from lucerne.ir.define import Geometry
-from lucerne.ir.graph import Graph, one_op_graph
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta, make_meta
-from lucerne.ir.program import (
-    ARENA,
-    ARGUMENT,
-    CONSTANT,
-    RESULT,
-    Number,
-    Place,
-    Program,
-    Step,
-)
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.define import Geometry
+from lucerne._src.ir.graph import Graph, one_op_graph
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
 
 
 def meta_of(t: Any) -> TensorMeta:

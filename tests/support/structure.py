@@ -8,6 +8,7 @@ import ast
 import functools
 import graphlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,24 +26,32 @@ RANKS = {
     "tensor": 7,
     "capture": 8,
 }
+SHARED_BY_BACKENDS = ("contract", "formulas")
+"""Folders among the backends that are none."""
 SURFACE_RANK = 9
 ROOT_RANK = 10
 
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 100
+MAX_FOLDER_FILES = 20
+TORCH_FOLDERS = ("", "distributions", "nn/modules")
+MAX_WINDOW_LINES = 15
 HIDDEN_IMPORT_FILES = (
     "__init__.py",
     "autograd/__init__.py",
     "backends/__init__.py",
-    "backends/cpu/rules/table.py",
-    "backends/registry.py",
-    "base/forks.py",
-    "capture/__init__.py",
-    "capture/compiled.py",
-    "cli.py",
+    "ops.py",
+    "_src/backends/__init__.py",
+    "_src/ops/families.py",
+    "_src/backends/cpu/rules/table.py",
+    "_src/backends/contract/registry.py",
+    "_src/base/process/forks.py",
+    "_src/capture/__init__.py",
+    "_src/capture/compiled.py",
+    "_src/cli.py",
     "utils/__init__.py",
 )
-ENVIRONMENT_FILES = ("base/config.py",)
+ENVIRONMENT_FILES = ("_src/base/config.py",)
 OPTIONAL_DEPENDENCIES = {"jax", "jaxlib", "onnx", "scipy"}
 
 COMPUTED = "<computed>"  # target of an import whose name is known only at run time
@@ -230,6 +239,30 @@ def long_functions(package: Package) -> list[str]:
     return problems
 
 
+def crowded_folders(package: Package) -> list[str]:
+    """Folders with more modules than somebody takes in at once; torch's own are as torch has them."""
+    found = Counter(module.path.rpartition("/")[0] for module in package.modules.values())
+    return [
+        f"{folder}: {count} modules, at most {MAX_FOLDER_FILES} in a room"
+        for folder, count in found.items()
+        if count > MAX_FOLDER_FILES and folder.partition("/")[2] not in TORCH_FOLDERS
+    ]
+
+
+def long_windows(package: Package) -> list[str]:
+    """Definitions at the top of the package that are more than a window on what is inside."""
+    problems = []
+    for module in package.modules.values():
+        if "/" in module.file:
+            continue
+        for node in module.tree.body:
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and lines > MAX_WINDOW_LINES:
+                what = f"{node.name} has {lines} lines: it belongs into _src"
+                problems.append(module.problem(node.lineno, what))
+    return problems
+
+
 # Habits
 
 
@@ -242,10 +275,12 @@ def environment_readers(package: Package) -> list[str]:
             continue
         match place.node:
             case ast.Attribute(attr=attr, lineno=line) if attr in names:
-                problems.append(module.problem(line, f"{attr}: only base/config.py reads it"))
+                problems.append(module.problem(line, f"{attr}: only _src/base/config.py reads it"))
             case ast.ImportFrom(module="os", names=aliases, lineno=line):
                 for attr in sorted(names & {alias.name for alias in aliases}):
-                    problems.append(module.problem(line, f"{attr}: only base/config.py reads it"))
+                    problems.append(
+                        module.problem(line, f"{attr}: only _src/base/config.py reads it")
+                    )
     return problems
 
 
@@ -320,7 +355,7 @@ def _places(package: Package) -> Iterator[tuple[Module, Place]]:
 def _inner_imports(package: Package) -> Iterator[tuple[Module, Import]]:
     """Imports between modules of the package, without what the backend registry loads by name."""
     for module in package.modules.values():
-        is_registry = module.file == "backends/__init__.py"
+        is_registry = module.file == "_src/backends/__init__.py"
         for found in package.imports[module.name]:
             if package.has(found.target) and not (is_registry and found.by_call):
                 yield module, found
@@ -382,16 +417,21 @@ def _called_target(module: Module, node: ast.Call) -> str:
 
 
 def _rank(name: str) -> int:
-    parts = name.split(".")
-    return RANKS.get(parts[1], SURFACE_RANK) if len(parts) > 1 else ROOT_RANK
+    match name.split("."):
+        case [_]:
+            return ROOT_RANK
+        case [_, "_src", layer, *_]:
+            return RANKS.get(layer, SURFACE_RANK)
+    return SURFACE_RANK
 
 
 def _backend(package: Package, name: str) -> str | None:
     """The backend whose folder holds the module, if any."""
     parts = name.split(".")
-    folder = package.modules.get(".".join(parts[:3]))
-    if len(parts) > 2 and parts[1] == "backends" and folder and folder.is_package:
-        return parts[2]
+    folder = package.modules.get(".".join(parts[:4]))
+    inside = parts[1:3] == ["_src", "backends"] and len(parts) > 3
+    if inside and parts[3] not in SHARED_BY_BACKENDS and folder and folder.is_package:
+        return parts[3]
     return None
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.capture.lazy.mode import lazy
-from lucerne.ir import op as op_
+from lucerne._src.capture.lazy.mode import lazy
+from lucerne._src.ir import op as op_
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lucerne.tensor.format import (
+from lucerne._src.tensor.format import (
     OPTIONS,
     PrintOptions,
     add_suffixes,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.ops.convolution import conv, conv_input, conv_weight
+from lucerne._src.ops.spatial.convolution import conv, conv_input, conv_weight
 
 F = lucerne.nn.functional
 IMAGE = lucerne.arange(35.0).reshape(1, 1, 5, 7)

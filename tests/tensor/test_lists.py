@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne as lu
-from lucerne.base import dtype as dt
-from lucerne.tensor.interop import construct
+from lucerne._src.base import dtype as dt
+from lucerne._src.tensor.interop import construct
 
 DTYPES = [None, dt.int64, dt.int32, dt.uint8, dt.float32, dt.float64, dt.bfloat16, dt.bool_]
 NUMBERS = [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucerne.tensor.random import Generator
+from lucerne._src.tensor.random import Generator
 
 f32 = np.float32
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucerne.tensor.random import (
+from lucerne._src.tensor.random import (
     DEFAULT_SEED,
     Generator,
     PhiloxGenerator,
@@ -23,9 +23,9 @@ from lucerne.tensor.random import (
     default_generator,
     philox_blocks,
 )
-from lucerne.tensor.random.draws import _randperm_many
-from lucerne.tensor.random.exact import fma32, fma64
-from lucerne.tensor.random.mt19937 import Mersenne
+from lucerne._src.tensor.random.draws import _randperm_many
+from lucerne._src.tensor.random.exact import fma32, fma64
+from lucerne._src.tensor.random.mt19937 import Mersenne
 
 f32, f64 = np.float32, np.float64
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from lucerne.tensor.random import Generator
+from lucerne._src.tensor.random import Generator
 
 f32 = np.float32
 X = np.random.RandomState(0).randn(64, 33).astype(f32)

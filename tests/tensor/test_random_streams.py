@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne.tensor.random import STATE_SIZE, Generator
-from lucerne.tensor.random.kinds import round_float
+from lucerne._src.tensor.random import STATE_SIZE, Generator
+from lucerne._src.tensor.random.kinds import round_float
 
 f32 = np.float32
 KINDS = ("float32", "float64", "float16", "bfloat16")

@@ -11,9 +11,9 @@ import pytest
 
 import lucerne as torch
 import lucerne.nn.functional as F
-from lucerne.ir import dispatch
-from lucerne.tensor.autograd import records
-from lucerne.tensor.storage import FAST
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor.autograd import records
+from lucerne._src.tensor.storage import FAST
 
 pytestmark = pytest.mark.skipif(FAST is None, reason="records are written by machine code only")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.ir import dispatch
+from lucerne._src.ir import dispatch
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

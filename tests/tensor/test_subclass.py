@@ -5,7 +5,7 @@ import copy
 import pytest
 
 import lucerne
-from lucerne.tensor.subclasses.torch_function import disabled_torch_function
+from lucerne._src.tensor.subclasses.torch_function import disabled_torch_function
 from tests.support.both import show
 
 torch = pytest.importorskip("torch")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.base import notices
-from lucerne.tensor.functions import IN_PLACE
+from lucerne._src.base.process import notices
+from lucerne._src.tensor.functions import IN_PLACE
 
 OPEN = {"logit_": 0.3, "acosh_": 1.5, "arccosh_": 1.5}
 

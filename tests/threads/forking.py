@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import lucerne
-from lucerne.backends.cpu.runtime.llvm import llvm
+from lucerne._src.backends.cpu.runtime.llvm import llvm
 
 PATIENCE = 20.0
 """Seconds after which a child hangs."""

@@ -9,15 +9,15 @@ import time
 import pytest
 
 import lucerne
-from lucerne.base import forks
+from lucerne._src.base.process import forks
 from tests.threads import adding, forking
 
 ROOT = pathlib.Path(lucerne.__file__).parent
 MADE_ANEW = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier"}
 ELSEWHERE = {
-    "base/forks.py": "the registry itself",
-    "backends/cpu/limits.py": "lives as long as one measurement",
-    "capture/cache/disk/key.py": "asks for the type of a lock",
+    "_src/base/process/forks.py": "the registry itself",
+    "_src/backends/cpu/limits.py": "lives as long as one measurement",
+    "_src/capture/cache/disk/key.py": "asks for the type of a lock",
 }
 
 

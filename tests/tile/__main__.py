@@ -51,7 +51,7 @@ def run_rows(names: Sequence[str]) -> None:
 def run_planted() -> None:
     """A kernel whose checks were taken out: it reads one row behind the end."""
     import lucerne as torch
-    from lucerne.ir.tile import Affine, At, View
+    from lucerne._src.ir.tile import Affine, At, View
     from tests.tile.kernels import softmax
 
     x = torch.randn(4, 1024)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import lucerne as torch
 from lucerne import tiles
-from lucerne.backends.cpu.rules import tile as rules
-from lucerne.base.folder import Cache
-from lucerne.ir.tile import Sizes
-from lucerne.tensor.eager import run
-from lucerne.tiles import tuning
+from lucerne._src.backends.cpu.rules import tile as rules
+from lucerne._src.base.process.sealed_folder import Cache
+from lucerne._src.ir.tile import Sizes
+from lucerne._src.tensor.eager import run
+from lucerne._src.tiles import tuning
 from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
 
 

@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import lucerne
-from lucerne.base import layout as lo
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, verify
-from lucerne.transforms import interpret
-from lucerne.transforms.interpret import Held
-from lucerne.transforms.rewrite import operands, result_metas
+from lucerne._src.base import layout as lo
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.transforms import interpret
+from lucerne._src.transforms.interpret import Held
+from lucerne._src.transforms.rewrite import operands, result_metas
 from tests.transforms.tracing import CPU, meta
 
 SHAPES = [(), (1,), (3,), (2, 3), (1, 3), (2, 1), (2, 2), (0, 3)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.backends.cpu.rules.table import RULES
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.capture.symbolic.shapes import SizedRecorder, Symbols
-from lucerne.capture.trace.fake import fake_tensor
-from lucerne.capture.trace.recorder import Recorder
-from lucerne.ir.graph import Graph
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.op import Op
-from lucerne.ir.symbolic import guarding
-from lucerne.transforms.generalize import Template, generalize
+from lucerne._src.backends.cpu.rules.table import RULES
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.capture.symbolic.shapes import SizedRecorder, Symbols
+from lucerne._src.capture.trace.fake import fake_tensor
+from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.numbers import guarding
+from lucerne._src.transforms.generalize import Template, generalize
 
 Shape = tuple[int, ...]
 

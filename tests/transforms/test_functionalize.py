@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, verify
-from lucerne.transforms import interpret
-from lucerne.transforms.functionalize import MutationError, functionalize
-from lucerne.transforms.interpret import held
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.transforms import interpret
+from lucerne._src.transforms.functionalize import MutationError, functionalize
+from lucerne._src.transforms.interpret import held
 from tests.transforms.programs import Maker
 from tests.transforms.tracing import arrays, assert_same_bits, meta
 

@@ -9,20 +9,20 @@ import pytest
 
 import lucerne as lu
 from lucerne import nn
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.graph import verify
-from lucerne.ir.meta import make_meta
-from lucerne.ir.symbolic import SymInt, guarding
-from lucerne.ir.symbols import defined, symbol
-from lucerne.nn import functional as F
-from lucerne.transforms.generalize import (
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.graph import verify
+from lucerne._src.ir.meta import make_meta
+from lucerne._src.ir.symbolic.expressions import defined, symbol
+from lucerne._src.ir.symbolic.numbers import SymInt, guarding
+from lucerne._src.transforms.generalize import (
     Instance,
     SizeRefusedError,
     first_difference,
     formula_of,
     generalize,
 )
+from lucerne.nn import functional as F
 from tests.support.pace import fastest, slowness
 from tests.transforms.sizes import learned, meta_of, traced
 

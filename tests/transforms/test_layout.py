@@ -8,12 +8,12 @@ import pytest
 
 import lucerne
 from lucerne import backends
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node
-from lucerne.loops.stages import Stages
-from lucerne.pipeline import Setting, improve
-from lucerne.transforms import interpret, layout
-from lucerne.transforms.rewrite import result_metas
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.loops.stages import Stages
+from lucerne._src.pipeline import Setting, improve
+from lucerne._src.transforms import interpret, layout
+from lucerne._src.transforms.rewrite import result_metas
 from tests.transforms.tracing import (
     arrays,
     assert_close,

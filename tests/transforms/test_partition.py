@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import lucerne
 import lucerne.nn.functional as F
-from lucerne.base import layout as lo
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value, verify
-from lucerne.transforms import cse, dead, interpret, simplify
-from lucerne.transforms.flow import SINK, SOURCE, Network
-from lucerne.transforms.partition import INPUT, OUTPUT, Split, split
+from lucerne._src.base import layout as lo
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Value, verify
+from lucerne._src.transforms import cse, dead, interpret, simplify
+from lucerne._src.transforms.flow import SINK, SOURCE, Network
+from lucerne._src.transforms.partition import INPUT, OUTPUT, Split, split
 from tests.transforms.joints import Joint, best_cost
 from tests.transforms.tracing import arrays, assert_same_bits, meta, names, traced
 

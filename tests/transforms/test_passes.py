@@ -9,11 +9,11 @@ import pytest
 
 import lucerne
 import lucerne.nn.functional as F
-from lucerne.base.numbers import GivenFloat
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, verify
-from lucerne.transforms import cse, dead, decompose, fold, interpret, partition, simplify
-from lucerne.transforms.rewrite import (
+from lucerne._src.base.unspecialized import GivenFloat
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, verify
+from lucerne._src.transforms import cse, dead, decompose, fold, interpret, partition, simplify
+from lucerne._src.transforms.rewrite import (
     Builder,
     extract,
     operands,

@@ -11,12 +11,12 @@ import pytest
 
 import lucerne as lu
 from lucerne import backends
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
-from lucerne.ir.graph import Graph, verify
-from lucerne.ir.meta import make_meta
-from lucerne.loops.group import Fusion, Grouping
-from lucerne.ops.counted_random import (
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device
+from lucerne._src.ir.graph import Graph, verify
+from lucerne._src.ir.meta import make_meta
+from lucerne._src.loops.group import Fusion, Grouping
+from lucerne._src.ops.random.counted import (
     DISTRIBUTIONS,
     KEY_ROUNDS,
     ROUNDS,
@@ -24,11 +24,11 @@ from lucerne.ops.counted_random import (
     counted_key,
     counted_value,
 )
-from lucerne.ops.random import draw_each
-from lucerne.tensor.random.api import default_generator, new_key
-from lucerne.transforms import cse, dead
-from lucerne.transforms.functionalize import functionalize
-from lucerne.transforms.random import count_draws, separate_draws
+from lucerne._src.ops.random.draws import draw_each
+from lucerne._src.tensor.random.api import default_generator, new_key
+from lucerne._src.transforms import cse, dead
+from lucerne._src.transforms.functionalize import functionalize
+from lucerne._src.transforms.random import count_draws, separate_draws
 from tests.cpu.calls import blank, guest
 from tests.transforms.sizes import meta_of, traced
 

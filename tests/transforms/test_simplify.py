@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne.base import layout as lo
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Value
-from lucerne.transforms import cse, dead, fold, simplify
-from lucerne.transforms.rewrite import result_metas
-from lucerne.transforms.rules.moves import holds
+from lucerne._src.base import layout as lo
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.transforms import cse, dead, fold, simplify
+from lucerne._src.transforms.rewrite import result_metas
+from lucerne._src.transforms.rules.moves import holds
 from tests.transforms.programs import program
 from tests.transforms.tracing import (
     CPU,

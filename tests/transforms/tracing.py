@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 import lucerne
-from lucerne.base.device import device as Device
-from lucerne.ir.graph import Graph, verify
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager.composite_graph import Recorder
-from lucerne.transforms import interpret
+from lucerne._src.base.device import device as Device
+from lucerne._src.ir.graph import Graph, verify
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.composite_graph import Recorder
+from lucerne._src.transforms import interpret
 
 CPU = Device("cpu")
 

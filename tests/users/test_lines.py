@@ -9,7 +9,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import nn
-from lucerne.capture.trace.composites import Composites
+from lucerne._src.capture.trace.composites import Composites
 
 CALLS = 3
 

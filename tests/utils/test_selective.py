@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.ir.dispatch import Interpreter
+from lucerne._src.ir.dispatch import Interpreter
 from lucerne.utils import checkpoint as cp
 from lucerne.utils import hooks
 

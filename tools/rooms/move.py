@@ -4,8 +4,8 @@ The map is JSON: `{"lucerne.capture.reach": "lucerne.capture.guards.reachable", 
 `git mv`; imports, module names in strings and paths in texts follow, in Python and in Markdown. A
 module that is known in a file by its last name is known by its new one, unless that means something
 else there: then it is imported under the old one. `tools.rooms.same` proves that nothing else
-has changed. `"windows": [...]` lists old names that stay for users, as modules written by hand: they
-are followed in the imports of the package alone.
+has changed. `"windows": [...]` lists old names that stay for users, as modules written by hand:
+they are followed in the imports of the package alone.
 """
 
 from __future__ import annotations

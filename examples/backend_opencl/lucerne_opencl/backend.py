@@ -15,9 +15,8 @@ import numpy as np
 import pyopencl as cl
 
 from lucerne.backends import formulas
-from lucerne.backends.api import CONTRACT_VERSION
-from lucerne.base import dtype as dt
-from lucerne.base.device import device
+from lucerne.backends.api import CONTRACT_VERSION, device
+from lucerne.backends.api import dtype as dt
 
 # ---- a kernel as text ----------------------------------------------------------------------------
 

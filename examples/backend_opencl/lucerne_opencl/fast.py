@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from lucerne.backends import formulas
-from lucerne.base import dtype as dt
+from lucerne.backends.api import dtype as dt
 from lucerne_opencl.backend import OpenCL
 
 ROWS, COLUMNS = 4, 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.ir import op as op_
+from lucerne._src.ops.copy.join import stack
+from lucerne._src.tensor.base import TensorBase
 from lucerne.func.batching.level import KINDS, Call, Unbatched, padded_rank
-from lucerne.ir import op as op_
-from lucerne.ops.join import stack
-from lucerne.tensor.base import TensorBase
 
 ERROR = (
     "vmap: called random operation while in randomness error mode. Please either use the 'same' or "

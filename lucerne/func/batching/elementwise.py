@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne.base import layout as lo
-from lucerne.base import shape as sh
+from lucerne._src.base import layout as lo
+from lucerne._src.base import shape as sh
+from lucerne._src.ir import op as op_
+from lucerne._src.ir import promote
+from lucerne._src.ir.define import reduced_dims
+from lucerne._src.ir.meta import NumberMeta, TensorMeta
+from lucerne._src.ops.copy.cast import cast, clone_as, copy
+from lucerne._src.ops.copy.join import cat_same
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.layers.layer import cell_of
 from lucerne.func.batching.level import KINDS, Call, padded_rank, rule
-from lucerne.ir import op as op_
-from lucerne.ir import promote
-from lucerne.ir.define import reduced_dims
-from lucerne.ir.meta import NumberMeta, TensorMeta
-from lucerne.ops.join import cat_same
-from lucerne.ops.move import cast, clone_as, copy
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager.run import metas_of
-from lucerne.tensor.layers.layer import cell_of
 
 
 def pointwise(call: Call) -> Any:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lucerne._src.ir.dispatch import state
+from lucerne._src.tensor.autograd.function import Function
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.layers.layer import outside
 from lucerne.func.batching.level import Batch, BatchLevel, own_functions
 from lucerne.func.batching.quick import QuickLevel
-from lucerne.ir.dispatch import state
-from lucerne.tensor.autograd.function import Function
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.layers.layer import outside
 
 
 class VmapInfo(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import shape as sh
+from lucerne._src.base import shape as sh
+from lucerne._src.ops.creation.ranges import arange
+from lucerne._src.ops.index.advanced import index_nd, index_put_nd
+from lucerne._src.tensor.base import TensorBase
 from lucerne.func.batching.level import Call, padded_rank, rule
-from lucerne.ops.index import index_nd, index_put_nd
-from lucerne.ops.ranges import arange
-from lucerne.tensor.base import TensorBase
 
 
 class Places:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lucerne.ir import dispatch, mistakes
-from lucerne.ir import op as op_
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.op import Op
-from lucerne.ops.complexes import flip_view
-from lucerne.ops.creation import empty_strided
-from lucerne.ops.move import cast, copy
-from lucerne.ops.slicing import strided_view
-from lucerne.tensor.base import TensorBase
-from lucerne.tensor.eager.run import metas_of
-from lucerne.tensor.layers.layer import Cell, Level, cell_of
+from lucerne._src.ir import argument_errors, dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.op import Op
+from lucerne._src.ops.copy.cast import cast, copy
+from lucerne._src.ops.creation.fills import empty_strided
+from lucerne._src.ops.pointwise.complexes import flip_view
+from lucerne._src.ops.view.slicing import strided_view
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.layers.layer import Cell, Level, cell_of
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
 
@@ -423,9 +423,9 @@ def result_metas(op: Op, metas: tuple[Any, ...], args: tuple[Any, ...]) -> tuple
         key = (op, *(type(m) if k == "n" else m for m, k in zip(metas, op.kinds, strict=True)))
         found = _results.get(key)
     except TypeError:  # a static that can't be a key
-        return mistakes.asked_metas(op, metas, args)
+        return argument_errors.asked_metas(op, metas, args)
     if found is None:
         if len(_results) > 4096:
             _results.clear()
-        found = _results[key] = mistakes.asked_metas(op, metas, args)
+        found = _results[key] = argument_errors.asked_metas(op, metas, args)
     return found

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne.base.tree import tree_leaves, tree_map
+from lucerne._src.base.tree import tree_leaves, tree_map
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.define import fronts
+from lucerne._src.ops.copy.join import stack
+from lucerne._src.tensor.base import TensorBase
 from lucerne.func.batching.level import FRONTS, KINDS, BatchLevel, Call, whole
-from lucerne.ir import op as op_
-from lucerne.ir.define import fronts
-from lucerne.ops.join import stack
-from lucerne.tensor.base import TensorBase
 
 _used: Counter[str] = Counter()
 

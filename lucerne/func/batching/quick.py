@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.ir import dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.dispatch import State
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.autograd.record import record
+from lucerne._src.tensor.base import TensorBase, plain_types
+from lucerne._src.tensor.layers.layer import Cell
 from lucerne.func.batching.level import VIEWS, WHOLE, Batch, BatchLevel, Call, as_planned
-from lucerne.ir import dispatch
-from lucerne.ir import op as op_
-from lucerne.ir.dispatch import State
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.ir.op import Op
-from lucerne.tensor.autograd.record import record
-from lucerne.tensor.base import TensorBase, plain_types
-from lucerne.tensor.layers.layer import Cell
 
 _state = dispatch.state
 _entry = dispatch.entry

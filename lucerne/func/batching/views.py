@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import shape as sh
+from lucerne._src.base import shape as sh
+from lucerne._src.ops.pointwise import complexes
+from lucerne._src.ops.view import reshape as views
+from lucerne._src.ops.view import slicing, splitting
 from lucerne.func.batching.level import VIEWS, padded_rank
-from lucerne.ops import complexes, slicing, splitting
-from lucerne.ops import view as views
 
 Args = tuple[Any, ...]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import shape as sh
+from lucerne._src.base import shape as sh
+from lucerne._src.ir.define import reduced_dims
+from lucerne._src.ops.nn.classify import cross_entropy_classes, cross_entropy_classes_backward
+from lucerne._src.tensor.base import TensorBase
 from lucerne.func.batching.elementwise import fold, unfold
 from lucerne.func.batching.level import Call, whole
-from lucerne.ir.define import reduced_dims
-from lucerne.ops.classify import cross_entropy_classes, cross_entropy_classes_backward
-from lucerne.tensor.base import TensorBase
 
 # ---- element by element --------------------------------------------------------------------------
 

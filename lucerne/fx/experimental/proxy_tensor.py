@@ -7,13 +7,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base.refusals import only
-from lucerne.capture.trace.decompositions import Decompositions, warn_of_strangers
+from lucerne._src.base.refusals import only
+from lucerne._src.capture.trace.decompositions import Decompositions, warn_of_strangers
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor import api as lu
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph_module import GraphModule
 from lucerne.fx.one_ir import Traced, from_ir
-from lucerne.ir.op import Op
-from lucerne.tensor import api as lu
 
 
 def make_fx(

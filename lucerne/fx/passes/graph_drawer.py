@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lucerne.base.refusals import only
+from lucerne._src.base.refusals import only
 from lucerne.fx.drawing import page, svg
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.refusals import only
+from lucerne._src.base.refusals import only
+from lucerne._src.tensor import api as lu
 from lucerne.fx.interpreter import Interpreter
 from lucerne.fx.node import Node, TensorMetadata, map_aggregate
-from lucerne.tensor import api as lu
 
 _FORMATS = (lu.contiguous_format, lu.channels_last, lu.channels_last_3d)
 

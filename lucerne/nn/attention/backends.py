@@ -6,8 +6,8 @@ import enum
 from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any
 
-from lucerne.ir import dispatch
-from lucerne.ops.attention_choice import EVERY, choice
+from lucerne._src.ir import dispatch
+from lucerne._src.ops.nn.attention_choice import EVERY, choice
 
 WARN_FOR_UNFUSED_KERNELS = False
 """Whether `sdpa_kernel` tells why a fused kernel could not be used."""

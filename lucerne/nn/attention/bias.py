@@ -12,10 +12,10 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.subclasses.torch_function import disable_overrides
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
-from lucerne.tensor.subclasses.torch_function import disable_overrides
 
 __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"]
 

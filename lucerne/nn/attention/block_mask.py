@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 MaskMod = Callable[[lu.Tensor, lu.Tensor, lu.Tensor, lu.Tensor], lu.Tensor]
 ScoreMod = Callable[[lu.Tensor, lu.Tensor, lu.Tensor, lu.Tensor, lu.Tensor], lu.Tensor]

@@ -20,7 +20,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, TypedDict
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
 from lucerne.nn.attention.block_mask import DEFAULT_BLOCK_SIZE, MaskMod, ScoreMod, indices, spread
 from lucerne.nn.attention.block_mask import BlockMask as BlockMask
@@ -30,7 +31,6 @@ from lucerne.nn.attention.block_mask import create_mask as create_mask
 from lucerne.nn.attention.block_mask import create_nested_block_mask as create_nested_block_mask
 from lucerne.nn.attention.block_mask import noop_mask as noop_mask
 from lucerne.nn.attention.block_mask import or_masks as or_masks
-from lucerne.tensor import api as lu
 
 __all__ = [
     "AuxOutput",

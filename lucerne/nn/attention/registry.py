@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ops.attention_choice import choice
-from lucerne.tensor.eager import run
+from lucerne._src.base.process import notices
+from lucerne._src.ops.nn.attention_choice import choice
+from lucerne._src.tensor.eager import run
 
 _REGISTERED: dict[str, Callable[..., Any]] = {}
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.module import Module
 from lucerne.nn.modules.multihead import MultiheadAttention as MultiheadAttention
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 class _Activation(Module):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.container import ModuleList, Sequential
 from lucerne.nn.modules.linear import Linear
 from lucerne.nn.modules.module import Module
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 class _ASMoutput(NamedTuple):

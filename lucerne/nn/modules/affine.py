@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn import init
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 
 def add_affine(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.ir.dispatch import recording
+from lucerne._src.ir.dispatch import recording
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.affine import add_affine, reset_affine
 from lucerne.nn.modules.lazy import LazyModuleMixin
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import UninitializedBuffer, UninitializedParameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 class _NormBase(Module):

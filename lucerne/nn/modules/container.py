@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.nn.modules.module import Module, _addindent
 from lucerne.nn.modules.parameters import ParameterDict as ParameterDict
 from lucerne.nn.modules.parameters import ParameterList as ParameterList

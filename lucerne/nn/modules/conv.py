@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.lazy import LazyModuleMixin
 from lucerne.nn.modules.module import Module
 from lucerne.nn.modules.utils import _reverse_repeat_tuple, _single, repeated
 from lucerne.nn.parameter import Parameter, UninitializedParameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 _PADDINGS = ("same", "valid")
 _PADDING_MODES = ("zeros", "circular", "replicate", "reflect")

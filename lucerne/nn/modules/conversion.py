@@ -6,11 +6,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.changes import note_change
+from lucerne._src.base.process import notices
+from lucerne._src.base.process.structure_version import note_change
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.interop import transfer
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.interop import transfer
 
 
 class Switches:

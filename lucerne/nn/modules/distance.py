@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.module import Module
-from lucerne.tensor.tensor import Tensor
 
 
 class PairwiseDistance(Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn.modules.module import Module
-from lucerne.tensor.tensor import Tensor
 
 
 class Flatten(Module):

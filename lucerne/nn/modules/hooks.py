@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices, process
-from lucerne.ir.dispatch import call_back
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.function import Function
-from lucerne.tensor.autograd.hooks import RemovableHandle
-from lucerne.tensor.autograd.node import zeros_for
+from lucerne._src.base.process import notices, tables
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.function import Function
+from lucerne._src.tensor.autograd.hooks import RemovableHandle
+from lucerne._src.tensor.autograd.node import zeros_for
 
 Hooks = OrderedDict[int, Callable[..., Any]]
 
@@ -34,8 +34,8 @@ class GlobalKind:
     full: bool | None = None
 
 
-process.switches.append((GlobalKind, "full"))
-process.tables += [
+tables.switches.append((GlobalKind, "full"))
+tables.tables += [
     _global_buffer_registration_hooks, _global_module_registration_hooks,
     _global_parameter_registration_hooks, _global_backward_pre_hooks, _global_backward_hooks,
     _global_forward_pre_hooks, _global_forward_hooks, _global_forward_hooks_always_called,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.batchnorm import _LazyNormBase, _NormBase
-from lucerne.tensor.tensor import Tensor
 
 _STALE = (
     "Unexpected running stats buffer(s) {names} for {klass} with track_running_stats=False. If "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.lazy import LazyModuleMixin
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter, UninitializedParameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 class Identity(Module):

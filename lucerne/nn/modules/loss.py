@@ -17,14 +17,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.ops.nn.loss import legacy_reduction
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.distance import PairwiseDistance
 from lucerne.nn.modules.linear import Linear
 from lucerne.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 from lucerne.nn.modules.module import Module
-from lucerne.ops.loss import legacy_reduction
-from lucerne.tensor.tensor import Tensor
 
 
 class _Loss(Module):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base.changes import Changes
+from lucerne._src.base.process.structure_version import Changes
 
 
 class Members(dict[str, Any]):
     """A dict that counts its changes among those of all modules.
 
-    >>> from lucerne.base.changes import Changes
+    >>> from lucerne._src.base.process.structure_version import Changes
     >>> from lucerne.nn.modules.members import Members
     >>> table, before = Members(), Changes.count
     >>> table["weight"] = None

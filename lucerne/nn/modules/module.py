@@ -6,10 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.changes import Changes, note_change
-from lucerne.base.doors import Doors
-from lucerne.ir.dispatch import call_back
+from lucerne._src.base.process import notices
+from lucerne._src.base.process.late_bindings import Doors
+from lucerne._src.base.process.structure_version import Changes, note_change
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.autograd.hooks import RemovableHandle as RemovableHandle
+from lucerne._src.tensor.eager import native_bridge
 from lucerne.nn.modules.conversion import Convert
 from lucerne.nn.modules.hooks import (
     BackwardHook,
@@ -54,9 +57,6 @@ from lucerne.nn.modules.state import State
 from lucerne.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
 from lucerne.nn.modules.tree import Tree
 from lucerne.nn.parameter import Buffer, Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.autograd.hooks import RemovableHandle as RemovableHandle
-from lucerne.tensor.eager import native_bridge
 
 Tensor = lu.Tensor
 _ORDINARY = frozenset((int, bool, float, str, tuple, list, type(None), dict))

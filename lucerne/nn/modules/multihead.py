@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.linear import NonDynamicallyQuantizableLinear
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 __all__ = ["MultiheadAttention"]
 

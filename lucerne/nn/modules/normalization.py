@@ -5,13 +5,13 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.affine import add_affine, reset_affine
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 class _ResponseNorm(Module):

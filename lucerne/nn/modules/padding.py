@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn.modules.module import Module
 from lucerne.nn.modules.utils import repeated
-from lucerne.tensor.tensor import Tensor
 
 
 class _PadNd(Module):

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 
 def _as_parameter(value: Any) -> Any:

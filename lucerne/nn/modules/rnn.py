@@ -6,12 +6,12 @@ import math
 import numbers
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.nn import init
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
 from lucerne.nn.utils.rnn import PackedSequence
-from lucerne.tensor import api as lu
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 

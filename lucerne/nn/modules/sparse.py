@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
 from lucerne.nn import functional as F
 from lucerne.nn import init
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
-from lucerne.tensor.tensor import Tensor
 
 
 def _positive_index(index: int | None, rows: int, name: str) -> int | None:

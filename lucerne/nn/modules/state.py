@@ -6,11 +6,11 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.nn.modules import conversion
 from lucerne.nn.modules.hooks import _WrappedHook, add
 from lucerne.nn.parameter import Parameter, is_lazy
-from lucerne.tensor import api as lu
 
 EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ir.dispatch import recording
+from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import recording
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
 from lucerne.nn.init import xavier_uniform_
 from lucerne.nn.modules.activation import GELU, ReLU
@@ -18,7 +19,6 @@ from lucerne.nn.modules.linear import Linear
 from lucerne.nn.modules.module import Module
 from lucerne.nn.modules.multihead import MultiheadAttention, additive_mask
 from lucerne.nn.modules.normalization import LayerNorm
-from lucerne.tensor import api as lu
 
 __all__ = [
     "Transformer",

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lucerne._src.tensor.optimizers import clear_grads
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor.optimizers import clear_grads
 
 
 class Tree:

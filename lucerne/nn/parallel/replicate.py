@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 
 def replicate(network: Any, devices: Sequence[Any], detach: bool = False) -> list[Any]:

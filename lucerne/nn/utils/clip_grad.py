@@ -6,8 +6,8 @@ from types import GeneratorType
 from typing import Any
 
 from lucerne import linalg
-from lucerne.base import notices
-from lucerne.tensor import api as lu
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 
 
 def _tensors(given: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 
 def _same_device(param: Any, before: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 
 def _scale_and_shift(

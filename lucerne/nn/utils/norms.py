@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
-from lucerne.tensor import api as lu
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:

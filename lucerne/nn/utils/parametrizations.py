@@ -6,11 +6,11 @@ from enum import Enum, auto
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
 from lucerne.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from lucerne.nn.modules.module import Module
 from lucerne.nn.utils import norms, parametrize
-from lucerne.tensor import api as lu
 
 
 def _is_orthogonal(q: Any, eps: float | None = None) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from typing import Any, ClassVar
 
-from lucerne.base import process
-from lucerne.ir.dispatch import call_back
+from lucerne._src.base.process import tables
+from lucerne._src.ir.dispatch import call_back
+from lucerne._src.tensor import api as lu
 from lucerne.nn.modules.container import ModuleDict, ModuleList
 from lucerne.nn.parameter import Parameter
-from lucerne.tensor import api as lu
 
 Tensor = lu.Tensor
 
@@ -25,8 +25,8 @@ class _Cache:
     values: ClassVar[dict[tuple[int, str], Any]] = {}
 
 
-process.switches.append((_Cache, "depth"))
-process.tables.append(_Cache.values)
+tables.switches.append((_Cache, "depth"))
+tables.tables.append(_Cache.values)
 
 
 class cached(ContextDecorator):

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 
 class BasePruningMethod(ABC):

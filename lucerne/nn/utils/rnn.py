@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from lucerne.ops.packing import pad_sequence as _pad
-from lucerne.tensor import api as lu
+from lucerne._src.ops.nn.packing import pad_sequence as _pad
+from lucerne._src.tensor import api as lu
 
 __all__ = [
     "PackedSequence",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne import linalg
+from lucerne._src.tensor import api as lu
 from lucerne.nn import functional as F
 from lucerne.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from lucerne.nn.parameter import Parameter, UninitializedParameter
 from lucerne.nn.utils import norms
-from lucerne.tensor import api as lu
 
 
 class SpectralNorm:

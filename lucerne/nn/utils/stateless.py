@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.ir.dispatch import call_inside
+from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import call_inside
 from lucerne.nn.modules.module import Module
 
 _ABSENT = object()

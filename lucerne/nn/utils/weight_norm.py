@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.nn.parameter import Parameter, UninitializedParameter
 from lucerne.nn.utils import norms
 

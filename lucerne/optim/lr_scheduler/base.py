@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import Optimizer
-from lucerne.tensor import api as lu
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.optim.lr_scheduler.base import (
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,

@@ -11,7 +11,7 @@ from enum import Enum
 from time import perf_counter
 from typing import Any, NoReturn
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 from lucerne.utils.benchmark.measurement import Measurement, TaskSpec
 
 timer = perf_counter

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.utils.data import _utils
 from lucerne.utils.data._utils.collate import default_collate as default_collate
 from lucerne.utils.data._utils.collate import default_convert

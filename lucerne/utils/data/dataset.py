@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from lucerne.base import notices
-from lucerne.tensor import api as lu
+from lucerne._src.base.process import notices
+from lucerne._src.tensor import api as lu
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 from lucerne.utils.data.sampler import Sampler, seeded
 
 

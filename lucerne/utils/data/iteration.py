@@ -7,8 +7,8 @@ from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.watch import ANNOTATION, Watch, watched
+from lucerne._src.base.process import notices
+from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
 from lucerne.utils.data._utils.fetch import MapFetcher
 from lucerne.utils.data.errors import describe_keys
 from lucerne.utils.data.launch import Launcher

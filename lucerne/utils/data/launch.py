@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base import notices
-from lucerne.base.blocks import AVAILABLE, Block
+from lucerne._src.base.process import notices
+from lucerne._src.base.process.shared_memory import AVAILABLE, Block
 from lucerne.utils.data import wire, worker
 from lucerne.utils.data.worker import Job, Setup
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lucerne.base import notices
-from lucerne.base.blocks import AVAILABLE, Block
+from lucerne._src.base.process import notices
+from lucerne._src.base.process.shared_memory import AVAILABLE, Block
 from lucerne.utils.data import channel as channels
 from lucerne.utils.data import wire
 from lucerne.utils.data.channel import Channel

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 T_co = TypeVar("T_co", covariant=True)
 _CHUNK = 32

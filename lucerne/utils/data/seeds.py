@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15

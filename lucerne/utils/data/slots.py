@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base.blocks import AVAILABLE, Block
-from lucerne.ir.meta import TensorMeta
-from lucerne.tensor.base import make_tensor
-from lucerne.tensor.storage import Storage
+from lucerne._src.base.process.shared_memory import AVAILABLE, Block
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.tensor.base import make_tensor
+from lucerne._src.tensor.storage import Storage
 from lucerne.utils.data import wire
 
 SMALL = 1 << 15

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base.blocks import Block
-from lucerne.base.device import device as Device
+from lucerne._src.base.device import device as Device
+from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.interop.outside import reduce_tensor
+from lucerne._src.tensor.storage import Storage
 from lucerne.multiprocessing.reductions import refuse_history
-from lucerne.tensor import api as lu
-from lucerne.tensor.interop.outside import reduce_tensor
-from lucerne.tensor.storage import Storage
 
 ALIGNMENT = 64
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base.blocks import Block
+from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.tensor import api as lu
 from lucerne.multiprocessing.signals import (
     die_of_crashes,
     die_with,
     leave_interrupts_to_parent,
 )
-from lucerne.tensor import api as lu
 from lucerne.utils.data import wire
 from lucerne.utils.data._utils import collate as collating
 from lucerne.utils.data._utils import worker as who

@@ -16,7 +16,7 @@ from tensorboard.plugins.hparams import metadata as hparams_metadata
 from tensorboard.plugins.pr_curve import metadata as pr_curve_metadata
 from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
 
-from lucerne.tensor import api as lu
+from lucerne._src.tensor import api as lu
 from lucerne.utils.tensorboard import images
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.summary.writer.record_writer import RecordWriter as RecordWriter
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.utils.tensorboard import summary
 
 __all__ = ["FileWriter", "SummaryWriter"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError
 
 torch = pytest.importorskip("torch")
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne.capture.aot import pruned_backward
-from lucerne.transforms import absent
+from lucerne._src.capture.aot import pruned_backward
+from lucerne._src.transforms import absent
 
 
 def _heads(x: Any, w: Any) -> Any:

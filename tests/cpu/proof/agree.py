@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from lucerne import backends
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.ir import op as op_
-from lucerne.ir.graph import Graph, Node, Value, map_values, one_op_graph
-from lucerne.ir.meta import NUMBER_METAS, TensorMeta
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value, map_values, one_op_graph
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 
 _TOLERANCE = {53: 1e-9, 24: 1e-3, 11: 3e-2, 8: 1e-1}
 """By digits of the narrowest floating type of a call, relative to the largest number in it."""

@@ -14,14 +14,14 @@ import numpy as np
 
 import lucerne
 from lucerne import backends
-from lucerne.base import dtype as dt
-from lucerne.conformance import frozen, oracle
-from lucerne.conformance.cases import Case as FrozenCase
-from lucerne.conformance.cases import leaves
-from lucerne.ir import op as op_
-from lucerne.ir.op import Op
-from lucerne.tensor.autograd.api import grad
-from lucerne.tensor.eager import run as eager
+from lucerne._src.base import dtype as dt
+from lucerne._src.conformance import frozen, oracle
+from lucerne._src.conformance.cases import Case as FrozenCase
+from lucerne._src.conformance.cases import leaves
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.op import Op
+from lucerne._src.tensor.autograd.api import grad
+from lucerne._src.tensor.eager import run as eager
 from tests.cpu.proof import compiled, large, sized, tiles
 from tests.cpu.proof.layouts import LAYOUTS, PLAIN, laid
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import lucerne
-from lucerne.backends.reference import codec
-from lucerne.base import dtype as dt
-from lucerne.conformance import frozen
-from lucerne.conformance.cases import leaves
-from lucerne.tensor.autograd.api import grad
-from lucerne.tensor.base import TensorBase
+from lucerne._src.backends.reference import codec
+from lucerne._src.base import dtype as dt
+from lucerne._src.conformance import frozen
+from lucerne._src.conformance.cases import leaves
+from lucerne._src.tensor.autograd.api import grad
+from lucerne._src.tensor.base import TensorBase
 
 _TOLERANCE = {53: 1e-8, 24: 2e-3, 11: 5e-2, 8: 2e-1}
 """By digits of the result's type, relative to the largest number in it."""

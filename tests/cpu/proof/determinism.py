@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import lucerne
-from lucerne.conformance.cases import leaves
-from lucerne.tensor.eager import run
+from lucerne._src.conformance.cases import leaves
+from lucerne._src.tensor.eager import run
 from tests.cpu.proof.cases import run_row
 from tests.cpu.proof.large import WORK, runs_backward
 

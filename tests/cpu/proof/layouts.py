@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.base import shape as sh
-from lucerne.ir.meta import TensorMeta
-from lucerne.tensor.base import TensorBase, make_tensor
-from lucerne.tensor.storage import Storage
+from lucerne._src.base import shape as sh
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.tensor.base import TensorBase, make_tensor
+from lucerne._src.tensor.storage import Storage
 
 PLAIN = "plain"
 LAYOUTS = ("turned", "stepped", "padded", "shifted", "expanded", "channels_last", "mixed")

@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 import lucerne
-from lucerne.conformance import frozen_cases
-from lucerne.conformance.run import check
+from lucerne._src.conformance import frozen_cases
+from lucerne._src.conformance.run import check
 
 SIDES = {"16": "blocks end at a page", "-1": "blocks begin at a page"}
 

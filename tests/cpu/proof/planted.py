@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import lucerne
-from lucerne.backends.cpu.emit.builder import F32, I64, PTR, Function, Module, Value
-from lucerne.backends.cpu.runtime.code import compiled
-from lucerne.backends.cpu.runtime.kernel import Kernel
-from lucerne.ir.graph import Graph
+from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.runtime.code import compiled
+from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.ir.graph import Graph
 from tests.cpu.proof.cases import Case
 from tests.cpu.proof.guard import Proof
 from tests.cpu.proof.layouts import laid

@@ -14,9 +14,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from lucerne.backends.cpu.conv import tiled_plan, tiled_weight_plan
-from lucerne.backends.cpu.gemm import amx, choose, fuse, prepack, update
-from lucerne.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.conv.amx import fprop_plan, wgrad_plan
+from lucerne._src.backends.cpu.gemm import choose, fuse, prepack, update
+from lucerne._src.backends.cpu.gemm.amx import products
+from lucerne._src.backends.cpu.gemm.plan import Product
 
 TYPES = ("float32", "bfloat16")
 _EDGES = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 97)
@@ -26,18 +27,18 @@ _SIDES = (1, 2, 3, 5, 7, 8, 15, 16, 17, 19, 31, 33)
 _LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97)
 _WIDTHS = (1, 3, 8, 16, 17, 31, 32, 33, 64, 65, 80, 96, 128)
 _HUGE = 1e30
-ASKING = (amx, choose, fuse, prepack, update)
+ASKING = (products, choose, fuse, prepack, update)
 """The modules that ask whether tiles suit a product."""
 
 
 def _takes_any(p: Product) -> bool:
     """Tiles for every product that lies as they want it."""
     dense = 1 in (p.a_row, p.a_k) and 1 in (p.b_k, p.b_col)
-    return dense and bool(p.m and p.n and p.k) and amx.has_amx()
+    return dense and bool(p.m and p.n and p.k) and products.has_amx()
 
 
 def _parts_take_any(p: Product) -> bool:
-    return _takes_any(p) and amx.parts_work()
+    return _takes_any(p) and products.parts_work()
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def tiles_for_all() -> Iterator[None]:
             for name, way in (("amx_takes", _takes_any), ("parts_take", _parts_take_any)):
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, way))
-        for plan in (tiled_plan, tiled_weight_plan):
+        for plan in (fprop_plan, wgrad_plan):
             stack.enter_context(mock.patch.object(plan, "_LEAST_PRODUCTS", 0))
             stack.enter_context(mock.patch.object(plan, "_MOST_WASTE", _HUGE))
         yield

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from lucerne.backends.cpu.backend import CpuBackend
-from lucerne.backends.cpu.runtime import memory, pool
-from lucerne.ir.graph import Graph
-from lucerne.ir.meta import TensorMeta
+from lucerne._src.backends.cpu.backend import CpuBackend
+from lucerne._src.backends.cpu.runtime import memory, pool
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta
 from tests.cpu.proof import agree
 from tests.cpu.proof.fences import LEFT, NOISE, RIGHT, Fence
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne._src.tensor import api as lu
 from lucerne.fx.graph import Graph
 from lucerne.fx.graph_module import get_attr
 from lucerne.fx.node import Node
 from lucerne.fx.operator_schemas import normalize_function
-from lucerne.tensor import api as lu
 
 
 @dataclass

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from lucerne import backends
-from lucerne.base import dtype as dt
-from lucerne.base.device import device as Device
-from lucerne.ir.meta import TensorMeta, make_meta
-from lucerne.tensor import api as lu
-from lucerne.tensor.base import new_tensor
-from lucerne.tensor.interop.outside import bits
+from lucerne._src import backends
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.device import device as Device
+from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.base import new_tensor
+from lucerne._src.tensor.interop.outside import bits
 
 _STRANGE_ARRAYS = re.compile(r"[SaUO]")
 _HOST = Device(backends.HOST)

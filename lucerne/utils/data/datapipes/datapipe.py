@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
-from lucerne.base import notices
+from lucerne._src.base.process import notices
 from lucerne.utils.data.dataset import Dataset, IterableDataset
 
 T_co = TypeVar("T_co", covariant=True)

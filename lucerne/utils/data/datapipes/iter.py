@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lucerne.base.refusals import only
+from lucerne._src.base.refusals import only
 from lucerne.utils.data._utils.collate import default_collate
 from lucerne.utils.data._utils.worker import get_worker_info
 from lucerne.utils.data.datapipes._decorator import functional_datapipe

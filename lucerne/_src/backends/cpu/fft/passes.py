@@ -1,0 +1,295 @@
+"""Kernels of Fourier transforms: passes over a tensor, each along one dimension.
+
+A pass has a kind. "c2c", "r2c" and "c2r" take as many transforms at once as there are lanes (of
+real ones twice as many: two real transforms are one complex one). "four" makes one transform at a
+time, of n1 * n2 points, in four steps: along the columns of an n1 by n2 matrix, turned by factors,
+transposed, along its rows; the lanes are columns. A pass reads its words from a block: pointers of
+target, source and scratch, then `WORDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lucerne._src.backends.cpu.elementwise.turn import transposed
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
+from lucerne._src.backends.cpu.fft.moves import Moves
+from lucerne._src.backends.cpu.fft.stages import UNIT, Lanes, Pair, times, write_stages
+
+OUTER = 3
+"""Loops outside of the lanes."""
+WORDS = (
+    "units", "per_task", "n", "lanes", "blocks", "in_ps", "in_ls", "out_ps", "out_ls", "scale",
+    "re", "im", "room", "buffer", "table", "length", "factors", "filter", "n1", "n2", "table2",
+    "turns", *(f"{what}{k}" for k in range(OUTER) for what in ("size", "in_s", "out_s")),
+)  # fmt: skip
+HEAD = ("kind", "from", "to", "tasks")
+"""Words of a pass in the kernel's own block, in front of `WORDS`."""
+KINDS = ("c2c", "r2c", "c2r", "four")
+INPUT, OUTPUT, SCRATCH = 0, 1, 2
+"""Where a pass reads and writes."""
+
+
+class Pass:
+    """A task of some kind being written."""
+
+    def __init__(self, f: Function, lanes: Lanes) -> None:
+        self.f, self.lanes = f, lanes
+        block = f.args[0]
+        self.target, self.source, space = (f.word(block, k, PTR) for k in range(3))
+        self.words = {name: f.word(block, 3 + k) for k, name in enumerate(WORDS)}
+        self.scale = f.word(block, 3 + WORDS.index("scale"), lanes.type)
+        self.space = f.at(space, f.args[2] * self.words["room"])
+        self.other = f.at(self.space, self.words["buffer"])
+
+    def __getitem__(self, name: str) -> Value:
+        return self.words[name]
+
+    def pointer(self, name: str) -> Value:
+        return self.f.convert("inttoptr", self[name], PTR)
+
+    def outer(self, number: Value) -> tuple[Value, Value]:
+        """Where source and target begin for this number of the outer loops."""
+        f, source, target = self.f, self.source, self.target
+        for k in range(OUTER):
+            at, number = number % self[f"size{k}"], number // self[f"size{k}"]
+            source = f.at(source, at * self[f"in_s{k}"])
+            target = f.at(target, at * self[f"out_s{k}"])
+        return source, target
+
+    def load(self, parts: int, at: Value, count: Value, n: Value, buffer: Value,
+             ends: Sequence[Value]) -> None:  # fmt: skip
+        args = [at, self["in_ps"], self["in_ls"], n, count, buffer, *ends]
+        self.f.call(f"load{parts}", VOID, args)
+
+    def store(self, parts: int, at: Value, count: Value, n: Value, buffer: Value,
+              ends: Sequence[Value]) -> None:  # fmt: skip
+        args = [at, self["out_ps"], self["out_ls"], n, count, buffer, *ends, self.scale]
+        self.f.call(f"store{parts}", VOID, args)
+
+    def transform(self) -> Value:
+        """Of what is in the first buffer; where the result is."""
+        table, factors = self.pointer("table"), self.pointer("factors")
+        args = [self.space, self.other, table, self["n"], self["length"], factors]
+        return self.f.call("transform", PTR, [*args, self.pointer("filter")])
+
+
+def write_passes(m: Module, real: str, kinds: tuple[str, ...]) -> None:
+    """`i64 entry(ptr block)` for passes of these kinds."""
+    lanes = Lanes(real)
+    write_stages(m, lanes)
+    _write_transform(m, lanes)
+    for parts in (1, 2) if {"r2c", "c2r"} & set(kinds) else (2,):
+        Moves(m, lanes, parts).write()
+    bodies: dict[str, Callable[[Pass, Value], None]] = {
+        "c2c": _complex, "r2c": _from_real, "c2r": _to_real, "four": _four_steps,
+    }  # fmt: skip
+    for kind in kinds:
+        params = [("block", PTR), ("task", I64), ("tid", I64)]
+        with m.function(f"task_{kind}", params, internal=True) as f:
+            made = Pass(f, lanes)
+            first = f.args[1] * made["per_task"]
+            with f.loop(first, f.minimum(first + made["per_task"], made["units"])) as unit:
+                bodies[kind](made, unit.index)
+    _write_entry(m, kinds)
+
+
+def _write_entry(m: Module, kinds: tuple[str, ...]) -> None:
+    """Passes one after the other. Block: out, in, scratch, passes, start of the shared scratch."""
+    size = len(HEAD) + len(WORDS)
+    with m.function("entry", [("block", PTR)], I64) as f:
+        block = f.args[0]
+        inner = f.stack((3 + len(WORDS)) * 8)
+        out, source, space = (f.word(block, k, PTR) for k in range(3))
+        places = source, out, f.at(space, f.word(block, 4))
+        with f.loop(0, f.word(block, 3)) as loop:
+            words = f.at(block, (5 + loop.index * size) * 8)
+            kind, from_, to, tasks = (f.word(words, k) for k in range(len(HEAD)))
+            for k, which in enumerate((to, from_)):
+                found = places[0]
+                for i in (OUTPUT, SCRATCH):
+                    found = f.select(f.compare("eq", which, i), places[i], found)
+                f.store(found, f.at(inner, k * 8), 8)
+            f.store(space, f.at(inner, 16), 8)
+            f.copy_bytes(f.at(inner, 24), f.at(words, len(HEAD) * 8), len(WORDS) * 8)
+            for name in kinds:
+                with f.if_(f.compare("eq", kind, KINDS.index(name))):
+                    f.call("lucerne_pfor", VOID, [f.symbol(f"task_{name}"), inner, tasks])
+        f.ret(0)
+
+
+def _write_transform(m: Module, lanes: Lanes) -> None:
+    """`ptr transform(a, b, table, n, length, factors, filter)`: `fft`, or a convolution of
+    `length` points where that is not 0."""
+    params = [("a", PTR), ("b", PTR), ("table", PTR), ("n", I64), ("length", I64)]
+    with m.function(
+        "transform", [*params, ("factors", PTR), ("filter", PTR)], PTR, internal=True
+    ) as f:
+        a, b, table, n, length, factors, filter_ = f.args
+        number = 2 * lanes.type.size
+
+        def multiply(buffer: Value, count: Value, by: Value, before: bool, after: bool) -> None:
+            """By a table; real and imaginary parts exchanged before or after."""
+            with f.loop(0, count) as k:
+                v = lanes.load(f, buffer, k.index)
+                v = (v[1], v[0]) if before else v
+                v = times(f, v, lanes.pair(f, f.at(by, k.index * number)))
+                lanes.store(f, (v[1], v[0]) if after else v, buffer, k.index)
+
+        with f.if_(f.compare("eq", length, 0)) as plain:
+            plain.give(f.call("fft", PTR, [a, b, table]))
+        with plain.else_():
+            multiply(a, n, factors, before=False, after=False)
+            f.fill_bytes(f.at(a, n * UNIT), 0, (length - n) * UNIT)
+            there = f.call("fft", PTR, [a, b, table])
+            # The way back is a transform with real and imaginary parts exchanged.
+            multiply(there, length, filter_, before=False, after=True)
+            other = f.select(f.compare("eq", there, a), b, a)
+            back = f.call("fft", PTR, [there, other, table])
+            multiply(back, n, factors, before=True, after=False)
+            plain.give(back)
+        f.ret(plain.results[0])
+
+
+def _complex(p: Pass, unit: Value) -> None:
+    f, width = p.f, p.lanes.count
+    source, target = p.outer(unit // p["blocks"])
+    first = unit % p["blocks"] * width
+    count = f.minimum(p["lanes"] - first, width)
+    ends = p["re"], p["im"]
+    p.load(2, f.at(source, first * p["in_ls"]), count, p["n"], p.space, ends)
+    made = p.transform()
+    p.store(2, f.at(target, first * p["out_ls"]), count, p["n"], made, ends)
+
+
+def _halves(p: Pass, unit: Value) -> tuple[Value, Value, Value, Value]:
+    """First lane of a block of twice as many, lanes of its first half and of its second, and the
+    number of the outer loops."""
+    f, width = p.f, p.lanes.count
+    first = unit % p["blocks"] * (2 * width)
+    left = p["lanes"] - first
+    one = f.minimum(left, width)
+    return first, one, f.minimum(left - one, width), unit // p["blocks"]
+
+
+def _kept(p: Pass) -> Value:
+    """Points of the half that is kept of a real transform."""
+    return (p["n"] >> 1) + 1
+
+
+def _second(p: Pass, buffer: Value) -> Value:
+    """Where the second half's points stand in a buffer: behind those of the first, whole squares
+    of vectors apart."""
+    width = p.lanes.count
+    return p.f.at(buffer, ((_kept(p) + (width - 1)) & -width) * UNIT)
+
+
+def _from_real(p: Pass, unit: Value) -> None:
+    """Two real transforms as one: z = x + i y, X = (Z + Z') / 2, Y = (Z - Z') / 2i, where Z' is
+    the conjugate at the opposite point."""
+    f, lanes, width = p.f, p.lanes, p.lanes.count
+    first, one, two, number = _halves(p, unit)
+    source, target = p.outer(number)
+    low, high = f.constant(0), f.constant(VECTOR_BYTES)
+    start = f.at(source, first * p["in_ls"])
+    p.load(1, start, one, p["n"], p.space, (low, high))
+    with f.if_(f.compare("gt", two, 0)) as both:
+        p.load(1, f.at(start, p["in_ls"] * width), two, p["n"], p.space, (high, low))
+    with both.else_(), f.loop(0, p["n"]) as k:
+        f.store(f.zero(lanes.vector), f.at(p.space, k.index * UNIT + VECTOR_BYTES))
+    made = p.transform()
+    free = f.select(f.compare("eq", made, p.space), p.other, p.space)
+    behind = _second(p, free)
+    with f.loop(0, _kept(p)) as k:
+        z = lanes.load(f, made, k.index)
+        opposite = f.select(f.compare("eq", k.index, 0), k.index, p["n"] - k.index)
+        w = lanes.load(f, made, opposite)
+        x: Pair = ((z[0] + w[0]) * 0.5, (z[1] - w[1]) * 0.5)
+        y: Pair = ((z[1] + w[1]) * 0.5, (w[0] - z[0]) * 0.5)
+        lanes.store(f, x, free, k.index)
+        lanes.store(f, y, behind, k.index)
+    to, ends = f.at(target, first * p["out_ls"]), (low, high)
+    p.store(2, to, one, _kept(p), free, ends)
+    with f.if_(f.compare("gt", two, 0)):
+        p.store(2, f.at(to, p["out_ls"] * width), two, _kept(p), behind, ends)
+
+
+def _to_real(p: Pass, unit: Value) -> None:
+    """The opposite: Z = X + i Y, and at the opposite point the conjugates of both. Imaginary parts
+    that a real transform can't have are left out. Real and imaginary parts are exchanged, which
+    turns the transform around."""
+    f, lanes, width = p.f, p.lanes, p.lanes.count
+    first, one, two, number = _halves(p, unit)
+    source, target = p.outer(number)
+    low, high = f.constant(0), f.constant(VECTOR_BYTES)
+    start, behind = f.at(source, first * p["in_ls"]), _second(p, p.other)
+    p.load(2, start, one, _kept(p), p.other, (low, high))
+    with f.if_(f.compare("gt", two, 0)) as both:
+        p.load(2, f.at(start, p["in_ls"] * width), two, _kept(p), behind, (low, high))
+    with both.else_():
+        f.fill_bytes(behind, 0, _kept(p) * UNIT)
+    with f.loop(0, _kept(p)) as k:
+        x, y = lanes.load(f, p.other, k.index), lanes.load(f, behind, k.index)
+        opposite = f.select(f.compare("eq", k.index, 0), k.index, p["n"] - k.index)
+        alone = f.compare("eq", opposite, k.index)
+        zero = f.zero(lanes.vector)
+        x_im, y_im = f.select(alone, zero, x[1]), f.select(alone, zero, y[1])
+        # Exchanged: (imaginary part, real part).
+        lanes.store(f, (y[0] - x_im, x[0] + y_im), p.space, opposite)
+        lanes.store(f, (x_im + y[0], x[0] - y_im), p.space, k.index)
+    made = p.transform()
+    to = f.at(target, first * p["out_ls"])
+    p.store(1, to, one, p["n"], made, (high, low))
+    with f.if_(f.compare("gt", two, 0)):
+        p.store(1, f.at(to, p["out_ls"] * width), two, p["n"], made, (low, high))
+
+
+def _four_steps(p: Pass, unit: Value) -> None:
+    f, lanes, width = p.f, p.lanes, p.lanes.count
+    n1, n2, ends = p["n1"], p["n2"], (p["re"], p["im"])
+    source, target = p.outer(unit // p["lanes"])
+    lane = unit % p["lanes"]
+    source, target = f.at(source, lane * p["in_ls"]), f.at(target, lane * p["out_ls"])
+    size = lanes.type.size
+    ld = (n1 + (width - 1)) & -width
+    turned = f.at(p.other, p["buffer"])
+    with f.loop(0, n2, width) as block:
+        b0 = block.index
+        count = f.minimum(n2 - b0, width)
+        at = f.at(source, b0 * p["in_ps"])
+        f.call("load2", VOID, [at, n2 * p["in_ps"], p["in_ps"], n1, count, p.space, *ends])
+        made = f.call("fft", PTR, [p.space, p.other, p.pointer("table")])
+        _turn(p, made, b0, count)
+        rows = f.at(turned, b0 * (2 * size) * ld)
+        with f.loop(0, n1, width) as c:
+            for part in range(2):
+                found = [
+                    f.load(lanes.vector, f.at(made, (c.index + k) * UNIT + part * VECTOR_BYTES))
+                    for k in range(width)
+                ]
+                corner = f.at(rows, (ld * part + c.index) * size)
+                for k, v in enumerate(transposed(f, found)):
+                    f.store(v, f.at(corner, ld * (2 * size * k)))
+    with f.loop(0, n1, width) as block:
+        c0 = block.index
+        count = f.minimum(n1 - c0, width)
+        with f.loop(0, n2) as j:
+            row = f.at(turned, (j.index * ld * 2 + c0) * size)
+            re, im = f.load(lanes.vector, row), f.load(lanes.vector, f.at(row, ld * size))
+            lanes.store(f, (re, im), p.space, j.index)
+        made = f.call("fft", PTR, [p.space, p.other, p.pointer("table2")])
+        at, step = f.at(target, c0 * p["out_ps"]), p["out_ps"]
+        f.call("store2", VOID, [at, n1 * step, step, n2, count, made, *ends, p.scale])
+
+
+def _turn(p: Pass, made: Value, first: Value, count: Value) -> None:
+    """Multiply row k of a block of columns by the factors of its columns."""
+    f, lanes = p.f, p.lanes
+    mask = f.low_mask(count, lanes.count)
+    size, n2 = lanes.type.size, p["n2"]
+    with f.loop(0, p["n1"]) as k:
+        place = f.at(p.pointer("turns"), (k.index * n2 * 2 + first) * size)
+        re = f.masked_load(lanes.vector, place, mask)
+        im = f.masked_load(lanes.vector, f.at(place, n2 * size), mask)
+        lanes.store(f, times(f, lanes.load(f, made, k.index), (re, im)), made, k.index)

@@ -1,0 +1,156 @@
+"""Weights that a program reads and does not write: packed once, used until they change.
+
+A product whose right operand is an argument has two kernels: the plain one, and one that reads a
+packed copy. `launch` looks at each such argument (its memory's counter of writes, its storage's
+version, its address, whether the address was given away) and Python changes the kernels when
+something changed: a weight that comes a second time unchanged is packed, one that was written is
+read as it is again. See `gemm/kept.py`, which does the same for eager calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from lucerne._src.backends.cpu.gemm import kept as eager
+from lucerne._src.backends.cpu.gemm.fuse import PRODUCTS, packed_fused_product, right_operand
+from lucerne._src.backends.cpu.gemm.prepack import (
+    Packed,
+    packed_operand,
+    packed_product,
+    prepack_into,
+)
+from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
+from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.program import ARGUMENT, Place, Program, Step
+
+_PRODUCT = "batch_matmul"
+_TYPES = ("float32", "bfloat16")
+
+
+class PackedForm(NamedTuple):
+    """A product whose right operand may come packed."""
+
+    which: int
+    """The input of the step that holds it."""
+    offset: int
+    """Where in that input it begins, in bytes."""
+    meta: TensorMeta
+    """How it is read, as a matrix (k, n)."""
+    make: Callable[[], Kernel | None]
+    """The kernel that reads the packed copy in the place of that input."""
+
+
+_alive: weakref.WeakSet[Packed] = weakref.WeakSet()
+
+
+class Use:
+    """One step that reads a kept weight."""
+
+    def __init__(
+        self, number: int, step: Step, which: int, make: Callable[[], Kernel | None]
+    ) -> None:
+        self.number, self.step, self.which, self._make = number, step, which, make
+        self.kernel: Kernel | None = None
+        """None: not made yet, or this step reads the weight as it is."""
+        self.blocks: Blocks | None = None
+        self._tried = False
+
+    def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
+        """Make the kernel and its block, which points at the copy; the workspace it needs."""
+        if self.kernel is None and not self._tried:
+            self._tried = True
+            try:
+                self.kernel = self._make()
+            except ValueError:  # rows that do not lie as the packed form wants them
+                self.kernel = None
+        if self.kernel is None:
+            return 0
+        if self.blocks is None and self.kernel.workspace <= buffers.workspace:
+            self.blocks = Blocks([self.kernel], buffers, program)
+            tensors = [k for k, x in enumerate(self.step.inputs) if type(x) is Place]
+            left_out = tensors.index(self.which)
+            self.blocks.fill(0, self.kernel, self.step, left_out)
+            word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
+            ctypes.c_int64.from_address(word).value = copy
+            self.blocks.finish()
+        return self.kernel.workspace
+
+
+class Kept:
+    """A weight with its copy and the steps that read it."""
+
+    def __init__(self, argument: int, offset: int, meta: TensorMeta) -> None:
+        self.argument, self.offset, self.meta = argument, offset, meta
+        """The right operand: in this argument, from this byte on, read so."""
+        self.uses: list[Use] = []
+        self.active = False
+        self._copy: Packed | None = None
+
+    def pack(self, address: int) -> Packed | None:
+        """Pack what lies at `address` now; None if copies take too much memory already."""
+        if self._copy is None:
+            if kept_bytes() >= eager.MOST_BYTES:
+                return None
+            self._copy = packed_operand(self.meta)
+            _alive.add(self._copy)
+        prepack_into(self._copy, address + self.offset)
+        return self._copy
+
+
+def kept_bytes() -> int:
+    """What all copies of all programs take."""
+    return sum(p.block.nbytes for p in _alive)
+
+
+def kept_weights(program: Program, executables: Sequence[Any]) -> list[Kept]:
+    """The weights of a program that may be kept packed."""
+    found: dict[tuple[int, int, TensorMeta], Kept] = {}
+    for number, (step, execute) in enumerate(zip(program.steps, executables, strict=True)):
+        form = packed_form(step, execute)
+        if form is None:
+            continue
+        place = step.inputs[form.which]
+        if type(place) is not Place or place.kind != ARGUMENT or place.index in program.written:
+            continue
+        key = place.index, place.offset + form.offset, form.meta
+        kept = found.setdefault(key, Kept(*key))
+        kept.uses.append(Use(number, step, form.which, form.make))
+    return list(found.values())
+
+
+def packed_form(step: Step, execute: Any) -> PackedForm | None:
+    """How a step could read its right operand packed; None: it is no product worth it."""
+    kernel = kernel_of(execute)
+    if kernel is None or kernel.work <= eager.WORTH_NS:
+        return None
+    if len(step.graph.nodes) > 1:
+        return _form_of_group(step.graph)
+    node = step.graph.nodes[0]
+    if isinstance(execute, eager.Linear):
+        weight: TensorMeta = node.args[1].meta
+        turned = weight.like(shape=weight.shape[::-1], strides=weight.strides[::-1])
+        return PackedForm(1, 0, turned, partial(execute.packed_kernel, turned))
+    if node.op.qualified != _PRODUCT:
+        return None
+    a, b, c = node.args[0].meta, node.args[1].meta, node.outputs[0].meta
+    if c.dtype.name not in _TYPES or b.ndim != 2 or not eager.is_worth_it(kernel, a):
+        return None
+    return PackedForm(1, 0, b, partial(packed_product, a, b, c))
+
+
+def _form_of_group(graph: Graph) -> PackedForm | None:
+    if not any(n.op.qualified in PRODUCTS for n in graph.nodes):
+        return None
+    try:
+        operand = right_operand(graph)
+    except NotImplementedError:  # a group around something else
+        return None
+    if operand is None or operand[2].dtype.name not in _TYPES:
+        return None
+    return PackedForm(*operand, partial(packed_fused_product, graph))

@@ -1,0 +1,384 @@
+"""A program that is ready to run: blocks laid out, machine code to call them.
+
+runner = NativeRunner(program, executables, native)
+runner(arguments, numbers, results)                   # from Python, on anything tensor-like
+runner.launch(parameters, arguments, numbers)         # in machine code, gives the results
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from lucerne._src.backends.contract.backend import Executable, TensorState
+from lucerne._src.backends.contract.step_runner import over
+from lucerne._src.backends.cpu.native.plans import LETTERS, RELEASE_ABOVE_NS
+from lucerne._src.backends.cpu.program import state as S
+from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
+from lucerne._src.backends.cpu.program.host import HostStep
+from lucerne._src.backends.cpu.program.kept import Kept, kept_weights
+from lucerne._src.backends.cpu.runtime import memory
+from lucerne._src.backends.cpu.runtime.code import Code, compiled
+from lucerne._src.backends.cpu.runtime.kernel import Kernel, address_of, encode_number
+from lucerne._src.base.process import forks
+from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.program import Place, Program, Step, places
+
+_NOWHERE = -1
+"""The place of a buffer that has none yet."""
+_BYTES_PER_NS = 10.0
+"""What a kernel that does not say how long it runs is taken to do."""
+_POISONS = (0xFF, 0xA5)
+"""Bytes that make NaN of every float, and small negative numbers."""
+_MOVE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_RUN_PARAMETERS = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@cache
+def _code() -> Code:
+    return compiled(("program", S.STATE_WORDS), lambda m: S.write_state_code(m))
+
+
+class NativeRunner:
+    """All steps in as few calls of machine code as there are steps for Python in between, plus one.
+
+    One call runs at a time: another thread waits for it.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        executables: Sequence[Executable],
+        native: Any = None,
+        *,
+        poison: bool = False,
+    ) -> None:
+        """`native`: the fast path's functions, for `launch`. `poison`: fill scratch memory and
+        results with junk before each call (NaN and others by turns)."""
+        self.program = program
+        self._kernels = [kernel_of(x) for x in executables]
+        self._executables = list(executables)
+        steps = program.steps
+        kernels = [k for k in self._kernels if k is not None]
+        workspace = max((k.workspace for k in kernels), default=0)
+        self._buffers = Buffers(program, workspace)
+        self._blocks = Blocks(kernels, self._buffers, program)
+        self._host = {
+            i: HostStep(steps[i], executables[i], self._fixed)
+            for i, k in enumerate(self._kernels)
+            if k is None
+        }
+        self._kept = [] if native is None else kept_weights(program, executables)
+        self._more_blocks: list[Blocks] = []
+        self._lock = forks.lock()
+        self._times: Any = None
+        """Where steps note their times, while somebody watches."""
+        self._timing = forks.lock()
+        self._tables: dict[str, Any] = {}
+        self._state = (ctypes.c_int64 * S.STATE_WORDS)()
+        self.address = ctypes.addressof(self._state)
+        self._lay_out()
+        code = _code()
+        self._move = _MOVE(code["program_move"])
+        self._run = ctypes.PYFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
+        self._run_released = ctypes.CFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
+        self._launch: Any = None if native is None or poison else native.launch_program
+        self._poison = itertools.cycle(_POISONS) if poison else None
+        self.expect()
+        forks.tell(self)
+
+    def forget(self) -> None:
+        """In a forked child: the call that another thread was in the middle of."""
+        if self._state[S.BUSY]:
+            self._state[S.BUSY] = 0
+            self._forget_places()
+            for kept in self._kept:
+                self._use_copy(kept, kept.active)
+
+    def _fixed(self, place: Place) -> Any:
+        return over(self.program.constants[place.index], place)
+
+    # ---- tables ------------------------------------------------------------------------------
+
+    def _table(self, name: str, words: Sequence[int]) -> int:
+        """The address of a table, which lives as long as the runner."""
+        made = self._tables[name] = (ctypes.c_int64 * max(len(words), 1))(*words)
+        return ctypes.addressof(made)
+
+    def _lay_out(self) -> None:
+        steps, blocks, buffers = self.program.steps, self._blocks, self._buffers
+        entries: list[int] = []
+        number = 0
+        for step, kernel in zip(steps, self._kernels, strict=True):
+            if kernel is None:
+                entries += [0, 0]
+                continue
+            blocks.fill(number, kernel, step)
+            entries += [kernel.entry, blocks.addresses[number]]
+            number += 1
+        blocks.finish()
+        self._plain_steps = entries
+        self._set(S.STEPS, self._table("steps", entries))
+        self._set(S.BUFFERS, buffers.count)
+        self._set(S.SCRATCH, buffers.scratch_bytes)
+        self._set(S.BASES, self._table("bases", [_NOWHERE] * buffers.count))
+        self._set(S.FOUND, self._table("found", [0] * buffers.count))
+        self._set(S.NUMBERS, self.program.numbers)
+        self._lay_out_patches()
+        self._segments = segments(steps, self._kernels)
+        self._set(S.SEGMENTS, self._table("segments", [w for s in self._segments for w in s]))
+        self._set(S.SEGMENT_COUNT, len(self._segments))
+        self._lay_out_launch()
+
+    def _lay_out_patches(self) -> None:
+        """The words to be written when buffers move, and those of numbers, in all blocks."""
+        everything = [self._blocks, *self._more_blocks]
+        first, patches = [0], []
+        for b in range(self._buffers.count):
+            patches += [word for x in everything for patch in x.patches[b] for word in patch]
+            first.append(len(patches) // S.PATCH_WORDS)
+        self._set(S.FIRST, self._table("first", first))
+        self._set(S.PATCHES, self._table("patches", patches))
+        self._numbers = [record for x in everything for record in x.numbers]
+        words = [w for i, letter, at in self._numbers for w in (i, LETTERS[letter], at)]
+        self._set(S.NUMBER_TABLE, self._table("numbers", words))
+        self._set(S.NUMBER_COUNT, len(self._numbers))
+        self._forget_places()
+
+    def _forget_places(self) -> None:
+        """All patches are applied at the next call."""
+        bases = self._tables["bases"]
+        bases[:] = [_NOWHERE] * len(bases)
+
+    def _lay_out_launch(self) -> None:
+        """What only `launch` reads."""
+        program = self.program
+        self._callbacks = {
+            S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
+        }  # fmt: skip
+        for at, function in self._callbacks.items():
+            self._set(at, id(function))
+        self._set(S.ARGUMENTS, len(program.arguments))
+        self._set(S.RESULTS, len(program.results))
+        results = [w for m in program.results for w in (id(m), _bytes(m))]
+        self._set(S.RESULT_TABLE, self._table("results", results))
+        written = sorted(program.written)
+        self._set(S.WRITTEN_TABLE, self._table("written", written))
+        self._set(S.WRITTEN, len(written))
+        records = [w for k in self._kept for w in (k.argument, 0, 0, 0, S.PLAIN)]
+        self._set(S.KEPT_TABLE, self._table("kept", records))
+        self._set(S.KEPT, len(self._kept))
+
+    def _set(self, at: int, value: int) -> None:
+        self._state[at] = value
+
+    # ---- calls -------------------------------------------------------------------------------
+
+    def expect(
+        self,
+        requires_grad: Sequence[bool | None] | None = None,
+        groups: Sequence[int] | None = None,
+        kinds: Sequence[type | None] | None = None,
+    ) -> None:
+        """What `launch` asks of the arguments besides their metas.
+
+        `requires_grad`: of each argument, None: either. `groups`: arguments that may share memory
+        though one of them is written have the same number, not 0; others may not. `kinds`: the
+        class of each (who gives it keeps it), None: any class of plain tensors.
+        """
+        arguments = self.program.arguments
+        wanted = [None] * len(arguments) if requires_grad is None else list(requires_grad)
+        of_group = [0] * len(arguments) if groups is None else list(groups)
+        classes = [0 if x is None else id(x) for x in kinds or [None] * len(arguments)]
+        writes = [int(i in self.program.written) for i in range(len(arguments))]
+        given = zip(arguments, wanted, writes, classes, strict=True)
+        records = [
+            (id(meta), meta.dtype.itemsize, 2 if grad is None else int(grad), write, kind)
+            for meta, grad, write, kind in given
+        ]
+        for at, name, words in (
+            (S.ARGUMENT_TABLE, "arguments", [w for record in records for w in record]),
+            (S.SPANS, "spans", [_bytes(meta) for meta in arguments]),
+            (S.GROUPS, "groups", of_group),
+            (S.WRITES, "writes", writes),
+        ):
+            self._set(at, self._table(name, words))
+
+    def launch(
+        self, first: tuple[Any, ...], second: tuple[Any, ...], numbers: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...] | None:
+        """Run on the tensors of both tuples, in this order: the results, as fresh tensors.
+
+        `first` are those that stay from call to call (parameters): products keep packed copies of
+        the ones that nobody writes.
+        Writes to arguments are counted. None: some argument is not a plain tensor with the meta
+        the program was made for, or another thread runs it now: `__call__` knows the way.
+        """
+        if self._launch is None:
+            return None
+        if Watch.current is not None:
+            return self._timed(lambda: self._launch(self.address, first, second, numbers))
+        found: tuple[Any, ...] | None = self._launch(self.address, first, second, numbers)
+        return found
+
+    def _timed(self, run: Callable[[], Any]) -> Any:
+        """What `run()` gives; who watches is told when each step began and ended."""
+        watcher = Watch.current
+        span = None if watcher is None else watcher.begin("", PROGRAM, self.program)
+        if watcher is None or span is None:
+            return run()
+        with self._timing:
+            # made once and never freed: a call that began unwatched may still write to it
+            times = self._tables.get("times")
+            if times is None:
+                self._table("times", [0] * (len(self.program.steps) * S.TIME_WORDS))
+                times = self._tables["times"]
+            ctypes.memset(times, 0, ctypes.sizeof(times))
+            self._times = times
+            self._set(S.TIMES, ctypes.addressof(times))
+            try:
+                return run()
+            finally:
+                self._set(S.TIMES, 0)
+                self._times = None
+                watcher.end(span)
+                watcher.steps(span, self.program, list(times))
+
+    def __call__(
+        self,
+        arguments: Sequence[TensorState],
+        numbers: Sequence[float],
+        results: Sequence[TensorState],
+    ) -> None:
+        found, state = self._tables["found"], self._state
+        given = tuple(numbers)
+        with self._lock:
+            while state[S.BUSY]:  # a launch by another thread
+                time.sleep(1e-4)
+            state[S.BUSY] = 1
+            scratch = memory.Block(self._buffers.scratch_bytes)
+            try:
+                if self._poison is not None:
+                    self._spoil(scratch, results, next(self._poison))
+                places = [address_of(t) for t in (*arguments, *results)]
+                found[:] = [*places, scratch.address]
+                for index, letter, at in self._numbers:
+                    words = (ctypes.c_int64 * 2)(*encode_number(letter, given[index]))
+                    ctypes.memmove(at, words, 16)
+                for kept in self._kept:
+                    self._use_copy(kept, False)
+                self._move(self.address)
+                if Watch.current is None:
+                    self._run_segments(given)
+                else:
+                    self._timed(lambda: self._run_segments(given))
+            finally:
+                for kept in self._kept:
+                    self._use_copy(kept, kept.active)
+                state[S.BUSY] = 0
+                del scratch
+
+    def _spoil(self, scratch: memory.Block, results: Sequence[TensorState], junk: int) -> None:
+        """Fill memory that holds nothing yet: scratch, and results, which are scratch at first."""
+        ctypes.memset(scratch.address, junk, scratch.nbytes)
+        for t in results:
+            ctypes.memset(address_of(t), junk, _bytes(t._meta))
+
+    def _run_segments(self, numbers: tuple[Any, ...]) -> None:
+        for first, last, release, host in self._segments:
+            run = self._run_released if release else self._run
+            failed = run(self.address, first, last)
+            if failed >= 0:
+                self._fail(failed, numbers)
+            if host >= 0:
+                self._run_host(host, numbers)
+
+    def _run_host(self, step: int, numbers: tuple[Any, ...]) -> None:
+        times = self._times
+        if times is not None:
+            times[step * S.TIME_WORDS] = time.perf_counter_ns()
+        self._host[step](self._address, numbers)
+        if times is not None:
+            times[step * S.TIME_WORDS + 1] = time.perf_counter_ns()
+
+    def _address(self, place: Place) -> int:
+        """Where a place is in the call that runs now."""
+        return int(self._tables["bases"][self._buffers.number(place)]) + place.offset
+
+    # ---- kept weights ------------------------------------------------------------------------
+
+    def _repack(self, which: int, stage: int) -> None:
+        """`launch` found that a weight has to be packed, or that its copy no longer holds."""
+        kept = self._kept[which]
+        copy = kept.pack(self._tables["bases"][kept.argument]) if stage == S.PACKED else None
+        if stage == S.PACKED and copy is None:
+            stage = S.NEVER
+        if copy is not None:
+            stage = self._prepare(kept, copy.data_ptr())
+        kept.active = stage == S.PACKED
+        self._use_copy(kept, kept.active)
+        self._tables["kept"][which * S.KEPT_WORDS + S.KEPT_STAGE] = stage
+
+    def _prepare(self, kept: Kept, copy: int) -> int:
+        """Make blocks for the kernels that read the copy; the stage that is reached."""
+        buffers = self._buffers
+        needed = max(use.prepare(buffers, self.program, copy) for use in kept.uses)
+        if needed > buffers.workspace:
+            buffers.workspace = needed
+            self._set(S.SCRATCH, buffers.scratch_bytes)
+            return S.SEEN  # the next call has room enough
+        made = [use.blocks for use in kept.uses if use.blocks is not None]
+        fresh = [x for x in made if x not in self._more_blocks]
+        if fresh:
+            self._more_blocks += fresh
+            self._lay_out_patches()
+            self._move(self.address)
+        return S.PACKED if made else S.NEVER
+
+    def _use_copy(self, kept: Kept, on: bool) -> None:
+        entries, plain = self._tables["steps"], self._plain_steps
+        for use in kept.uses:
+            at = use.number * S.STEP_WORDS
+            if on and use.kernel is not None and use.blocks is not None:
+                entries[at], entries[at + 1] = use.kernel.entry, use.blocks.addresses[0]
+            else:
+                entries[at : at + 2] = plain[at : at + 2]
+
+    def _fail(self, step: int, numbers: tuple[Any, ...]) -> None:
+        """Raise what the kernel of a step says about its failure."""
+        status, detail = self._state[S.STATUS], self._state[S.DETAIL]
+        for blocks in (self._blocks, *self._more_blocks):
+            blocks.restore()
+        self._forget_places()
+        kernel, name = self._kernels[step], self.program.steps[step].name
+        assert kernel is not None
+        if kernel.fail is not None:
+            kernel.fail(status, detail)
+        raise RuntimeError(f"step {step} ({name}) failed with status {status}")
+
+
+def segments(steps: Sequence[Step], kernels: Sequence[Kernel | None]) -> list[list[int]]:
+    """Stretches of machine code: first, last, whether long, and the step for Python behind it."""
+    found, first, work = [], 0, 0.0
+    for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
+        if kernel is None:
+            found.append([first, i, int(work > RELEASE_ABOVE_NS), i])
+            first, work = i + 1, 0.0
+        else:
+            work += kernel.work or _guess(step)
+    if first < len(steps) or not found:
+        found.append([first, len(steps), int(work > RELEASE_ABOVE_NS), -1])
+    return found
+
+
+def _guess(step: Step) -> float:
+    return sum(_bytes(p.meta) for p in (*places(step.inputs), *step.outputs)) / _BYTES_PER_NS
+
+
+def _bytes(meta: TensorMeta) -> int:
+    return meta.span * meta.dtype.itemsize

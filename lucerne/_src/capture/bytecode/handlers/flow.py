@@ -1,0 +1,207 @@
+"""Jumps, loops, generators, returning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne._src.capture.bytecode.calls import enter_method, users_method
+from lucerne._src.capture.bytecode.frame import PUSH, Frame, Link
+from lucerne._src.capture.bytecode.generators import Generator, finish_send
+from lucerne._src.capture.bytecode.handlers.operators import asks_truth, truth
+from lucerne._src.capture.bytecode.helpers import items_
+from lucerne._src.capture.bytecode.links import Delivery, link_rule
+from lucerne._src.capture.bytecode.machine import SWITCH, Machine
+from lucerne._src.capture.bytecode.targets import find_in_class
+
+# -- jumps ----------------------------------------------------------------------------------------
+
+
+def jump(machine: Machine, frame: Frame, target: int) -> None:
+    frame.ip = target
+
+
+def pop_jump_if_true(machine: Machine, frame: Frame, target: int) -> bool:
+    if asks_truth(machine, frame):
+        return SWITCH
+    if truth(machine, frame.stack[-1]):
+        frame.ip = target
+    frame.stack.pop()
+    return False
+
+
+def pop_jump_if_false(machine: Machine, frame: Frame, target: int) -> bool:
+    if asks_truth(machine, frame):
+        return SWITCH
+    if not truth(machine, frame.stack[-1]):
+        frame.ip = target
+    frame.stack.pop()
+    return False
+
+
+def pop_jump_if_none(machine: Machine, frame: Frame, target: int) -> None:
+    if frame.stack.pop() is None:
+        frame.ip = target
+
+
+def pop_jump_if_not_none(machine: Machine, frame: Frame, target: int) -> None:
+    if frame.stack.pop() is not None:
+        frame.ip = target
+
+
+def jump_if_true_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
+    if asks_truth(machine, frame, (True, target)):
+        return SWITCH
+    if truth(machine, frame.stack[-1]):
+        frame.ip = target
+    else:
+        frame.stack.pop()
+    return False
+
+
+def jump_if_false_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
+    if asks_truth(machine, frame, (False, target)):
+        return SWITCH
+    if truth(machine, frame.stack[-1]):
+        frame.stack.pop()
+    else:
+        frame.ip = target
+    return False
+
+
+# -- loops ----------------------------------------------------------------------------------------
+
+
+def get_iter(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+    value = frame.stack[-1]
+    if not machine.as_they_are:
+        method = users_method(type(value), "__iter__")
+        if method is not None and enter_method(
+            machine, frame, method, (value,), 1, Link("iterator")
+        ):
+            return SWITCH
+        if method is None and _has_items_only(type(value)):
+            callee = machine.try_frame(items_, (value,), {}, PUSH)  # type: ignore[arg-type]
+            if callee is not None:
+                machine.enter(callee)
+                frame.stack.pop()
+                return SWITCH
+    frame.stack[-1] = iter(value)
+    return None
+
+
+def _has_items_only(kind: type) -> bool:
+    """Whether objects of a class are gone through by the user's `__getitem__`."""
+    known = find_in_class(kind, "__iter__") is not None
+    return not known and users_method(kind, "__getitem__") is not None
+
+
+@link_rule("iterator")
+def _iterator(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+    """The user's `__iter__` has returned."""
+    if delivery is Delivery.RAISE:
+        return False
+    if not hasattr(type(value), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type '{type(value).__name__}'")
+    frame.stack.append(value)
+    return True
+
+
+def for_iter(machine: Machine, frame: Frame, target: int) -> bool | None:
+    iterator = frame.stack[-1]
+    after = target + frame.decoded.table.after_loop
+    if not machine.as_they_are:
+        if type(iterator) is Generator:
+            if iterator.frame is not None and not iterator.running:
+                return machine.enter(iterator.resume(None, Link("for", (after,))))
+        else:
+            method = users_method(type(iterator), "__next__")
+            if method is not None and enter_method(
+                machine, frame, method, (iterator,), 0, Link("for next", (after,))
+            ):
+                return SWITCH
+    try:
+        value = iterator.__next__()
+    except StopIteration:
+        frame.stack.pop()
+        frame.ip = after
+    else:
+        frame.stack.append(value)
+    return None
+
+
+@link_rule("for next")
+def _for_next(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+    """The user's `__next__` has returned or raised."""
+    if delivery is not Delivery.RAISE:
+        frame.stack.append(value)
+        return True
+    if not isinstance(value, StopIteration):
+        return False
+    frame.stack.pop()
+    frame.ip = data[0]
+    return True
+
+
+def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
+    """Never reached: the end of a loop passes over it."""
+    frame.stack.pop()
+
+
+# -- generators -----------------------------------------------------------------------------------
+
+
+def return_generator(machine: Machine, frame: Frame, arg: Any) -> bool:
+    return machine.give(Delivery.RETURN, Generator(machine, frame))
+
+
+def yield_value(machine: Machine, frame: Frame, arg: Any) -> bool:
+    return machine.give(Delivery.YIELD, frame.stack.pop())
+
+
+def get_yield_from_iter(machine: Machine, frame: Frame, arg: Any) -> None:
+    value = frame.stack[-1]
+    if type(value) is not Generator:
+        frame.stack[-1] = iter(value)
+
+
+def send(machine: Machine, frame: Frame, target: int) -> bool | None:
+    stack = frame.stack
+    receiver, value = stack[-2], stack[-1]
+    ours = type(receiver) is Generator and not machine.as_they_are
+    if ours and receiver.frame is not None and not receiver.running:
+        receiver.check(value)
+        machine.enter(receiver.resume(value, Link("send", (frame.last,))))
+        stack.pop()
+        return SWITCH
+    try:
+        answer = receiver.__next__() if value is None else receiver.send(value)
+    except StopIteration as end:
+        stack.pop()
+        finish_send(frame, frame.last, end.value)
+    else:
+        stack[-1] = answer
+    return None
+
+
+def end_send(machine: Machine, frame: Frame, arg: Any) -> None:
+    del frame.stack[-2]
+
+
+def cleanup_throw(machine: Machine, frame: Frame, arg: Any) -> None:
+    """What was thrown into a `yield from`: the end of the inner iterator, or an error."""
+    error = frame.stack[-1]
+    if isinstance(error, StopIteration):
+        frame.stack[-3:] = [None, error.value]
+        return
+    machine.raise_again(error)
+
+
+# -- returning ------------------------------------------------------------------------------------
+
+
+def return_value(machine: Machine, frame: Frame, arg: Any) -> bool:
+    return machine.give(Delivery.RETURN, frame.stack.pop())
+
+
+def return_const(machine: Machine, frame: Frame, value: Any) -> bool:
+    return machine.give(Delivery.RETURN, value)

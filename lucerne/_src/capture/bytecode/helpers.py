@@ -1,0 +1,212 @@
+"""Builtin functions that call user code, written in Python.
+
+`map(fn, xs)` of the host would call `fn` from native code, where the machine can't stop. So if a
+function of the user's or a generator of ours is among its arguments, one of these runs in its
+place, as a frame like any other. They do what the builtins do, in the same order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+from lucerne._src.capture.bytecode.generators import Generator
+from lucerne._src.capture.bytecode.hooks import is_entered
+from lucerne._src.capture.bytecode.targets import python_function
+
+Kwargs = Mapping[str, Any]
+Chosen = tuple[FunctionType, tuple[Any, ...]]
+
+
+def map_(fn: Any, *iterators: Iterator[Any]) -> Iterator[Any]:
+    if len(iterators) == 1:
+        for x in iterators[0]:
+            yield fn(x)
+    else:
+        for args in zip(*iterators, strict=False):
+            yield fn(*args)
+
+
+def filter_(fn: Any, iterator: Iterator[Any]) -> Iterator[Any]:
+    for x in iterator:
+        if fn(x):
+            yield x
+
+
+def enumerate_(iterator: Iterator[Any], start: int) -> Iterator[tuple[int, Any]]:
+    for x in iterator:
+        yield start, x
+        start += 1
+
+
+_END: Any = object()
+
+
+def zip_(*iterators: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+    while True:
+        found = []
+        for iterator in iterators:
+            x = next(iterator, _END)
+            if x is _END:
+                return
+            found.append(x)
+        yield tuple(found)
+
+
+def items_(sequence: Any) -> Iterator[Any]:
+    """What `iter` gives for an object that has `__getitem__` only."""
+    k = 0
+    while True:
+        try:
+            x = sequence[k]
+        except (IndexError, StopIteration):
+            return
+        yield x
+        k += 1
+
+
+def extend_(target: list[Any], iterable: Iterable[Any]) -> None:
+    """One by one: the next may look at those before it (`y.extend(m(y[-1]) for m in layers)`)."""
+    for x in iterable:
+        target.append(x)
+
+
+def any_(iterable: Iterable[Any]) -> bool:
+    for x in iterable:  # noqa: SIM110 - this is what `any` means
+        if x:
+            return True
+    return False
+
+
+def all_(iterable: Iterable[Any]) -> bool:
+    for x in iterable:  # noqa: SIM110
+        if not x:
+            return False
+    return True
+
+
+def sum_(iterable: Iterable[Any], start: Any) -> Any:
+    for x in iterable:
+        start = start + x
+    return start
+
+
+def sorted_(iterable: Iterable[Any], key: Any, reverse: Any) -> list[Any]:
+    values = list(iterable)
+    keys = []
+    for x in values:
+        keys.append(key(x))
+    order = sorted(range(len(values)), key=keys.__getitem__, reverse=reverse)
+    return [values[k] for k in order]
+
+
+def extreme_(pick: Any, iterable: Iterable[Any], key: Any) -> Any:
+    values = list(iterable)
+    keys = []
+    for x in values:
+        keys.append(key(x))
+    return values[pick(range(len(values)), key=keys.__getitem__)]
+
+
+def reduce_(fn: Any, iterator: Iterator[Any], value: Any) -> Any:
+    for x in iterator:
+        value = fn(value, x)
+    return value
+
+
+# -- which helper takes a call, and with which arguments ------------------------------------------
+
+
+def _is_users(fn: Any) -> bool:
+    found = python_function(fn)
+    return found is not None and is_entered(found.__code__)
+
+
+def _choose_map(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    if len(args) < 2 or kwargs or not _is_users(args[0]):
+        return None
+    return map_, (args[0], *map(iter, args[1:]))  # type: ignore[return-value]
+
+
+def _choose_filter(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    if len(args) != 2 or kwargs or not _is_users(args[0]):
+        return None
+    return filter_, (args[0], iter(args[1]))  # type: ignore[return-value]
+
+
+def _choose_zip(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    if kwargs or not any(type(a) is Generator for a in args):
+        return None
+    return zip_, tuple(map(iter, args))  # type: ignore[return-value]
+
+
+def _choose_enumerate(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    start = args[1] if len(args) == 2 else kwargs.get("start", 0)
+    if not args or type(args[0]) is not Generator or type(start) is not int:
+        return None
+    return (enumerate_, (args[0], start)) if not set(kwargs) - {"start"} else None  # type: ignore
+
+
+def _choose_over_generator(
+    helper: Callable[..., Any], more: tuple[Any, ...] = ()
+) -> Callable[[tuple[Any, ...], Kwargs], Chosen | None]:
+    def choose(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+        if len(args) != 1 or kwargs or type(args[0]) is not Generator:
+            return None
+        return helper, (args[0], *more)  # type: ignore[return-value]
+
+    return choose
+
+
+def _choose_sorted(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    key = kwargs.get("key")
+    if len(args) != 1 or set(kwargs) - {"key", "reverse"} or not _is_users(key):
+        return None
+    return sorted_, (args[0], key, kwargs.get("reverse", False))  # type: ignore[return-value]
+
+
+def _choose_extreme(pick: Any) -> Callable[[tuple[Any, ...], Kwargs], Chosen | None]:
+    def choose(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+        key = kwargs.get("key")
+        if not args or set(kwargs) != {"key"} or not _is_users(key):
+            return None
+        values = args[0] if len(args) == 1 else args
+        if isinstance(values, list | tuple) and not values:
+            return None  # it has its own words for that
+        return extreme_, (pick, values, key)  # type: ignore[return-value]
+
+    return choose
+
+
+def _choose_reduce(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    if kwargs or len(args) not in (2, 3) or not _is_users(args[0]):
+        return None
+    iterator = args[1] if type(args[1]) is Generator else iter(args[1])
+    if len(args) == 3:
+        return reduce_, (args[0], iterator, args[2])  # type: ignore[return-value]
+    if type(iterator) is Generator or not isinstance(args[1], list | tuple | range):
+        return None
+    first = next(iterator, _END)
+    return None if first is _END else (reduce_, (args[0], iterator, first))  # type: ignore
+
+
+CHOICES: dict[Any, Callable[[tuple[Any, ...], Kwargs], Chosen | None]] = {
+    map: _choose_map,
+    filter: _choose_filter,
+    zip: _choose_zip,
+    enumerate: _choose_enumerate,
+    any: _choose_over_generator(any_),
+    all: _choose_over_generator(all_),
+    sum: _choose_over_generator(sum_, (0,)),
+    sorted: _choose_sorted,
+    min: _choose_extreme(min),
+    max: _choose_extreme(max),
+    functools.reduce: _choose_reduce,
+}
+
+COLLECTED: frozenset[Any] = frozenset((list, tuple, set, frozenset, dict, sorted, min, max))
+"""Builtins that take all values of their first argument before they do anything: a generator of
+ours is run to its end by the machine first."""
+COLLECTED_METHODS = frozenset(("join", "fromkeys"))

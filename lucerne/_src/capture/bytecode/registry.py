@@ -1,0 +1,54 @@
+"""The instruction tables that exist, by version of Python, and the one in use."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lucerne._src.capture.bytecode.decode import VERSION, Table
+
+TABLES: dict[str, Table] = {}
+
+
+class _Choice:
+    table: Table | None = None
+
+
+def register(table: Table) -> Table:
+    """Enter a table under its version."""
+    TABLES[table.version] = table
+    if table.version == VERSION:
+        _Choice.table = table
+    return table
+
+
+def current_table() -> Table | None:
+    """The table of the running Python; None: there is none, and nothing can be interpreted."""
+    return _Choice.table
+
+
+@contextmanager
+def using(table: Table | None) -> Iterator[None]:
+    """Use another table for a while (None: as in a Python that came after us)."""
+    before, _Choice.table = _Choice.table, table
+    try:
+        yield
+    finally:
+        _Choice.table = before
+
+
+@contextmanager
+def with_instructions_removed(share: float, seed: int) -> Iterator[frozenset[str]]:
+    """Forget a share of the instructions for a while, chosen by a seed: for tests of what happens
+    with instructions nobody has met. Gives the names of those forgotten."""
+    table = _Choice.table
+    names = sorted(table.rules) if table is not None else []
+    gone = frozenset(random.Random(seed).sample(names, round(len(names) * share)))
+    if table is None:
+        yield gone
+        return
+    rules = {name: rule for name, rule in table.rules.items() if name not in gone}
+    less = Table(table.version, rules, table.after_loop, table.keeps_receiver, table.close_returns)
+    with using(less):
+        yield gone

@@ -1,0 +1,59 @@
+"""The compiled versions of a function, found by the metas of its arguments."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne._src.base.config import config
+from lucerne._src.capture.cache.entry import Entry
+from lucerne._src.tensor.base import TensorBase
+
+Key = tuple[Any, ...]
+
+
+def key_of(leaves: Sequence[Any]) -> Key:
+    """What versions for other sizes differ in."""
+    return tuple([x._meta for x in leaves if isinstance(x, TensorBase)])
+
+
+class Versions:
+    """Traced versions stay; of those that were made from a capture for all sizes, the ones that
+    were not used for longest go when there are too many."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, list[Entry]] = {}
+        self._recent: OrderedDict[Entry, Key] = OrderedDict()
+        self.instances = 0
+
+    def find(self, leaves: Sequence[Any], shape: Any) -> Entry | None:
+        """A version that may be used for these leaves."""
+        for entry in self._found.get(key_of(leaves), ()):
+            if entry.guards.hold(leaves, shape) and entry.fits(leaves):
+                self.use(entry)
+                return entry
+        return None
+
+    def use(self, entry: Entry) -> None:
+        """Note that it was used just now."""
+        if entry in self._recent:
+            self._recent.move_to_end(entry)
+
+    def alike(self, leaves: Sequence[Any]) -> Sequence[Entry]:
+        """Versions for tensors of the same metas, whatever else they ask for."""
+        return self._found.get(key_of(leaves), ())
+
+    def add(self, leaves: Sequence[Any], entry: Entry) -> Key:
+        key = key_of(leaves)
+        self._found.setdefault(key, []).append(entry)
+        return key
+
+    def add_instance(self, leaves: Sequence[Any], entry: Entry) -> None:
+        self.instances += 1
+        self._recent[entry] = self.add(leaves, entry)
+        while len(self._recent) > config.most_instances:
+            oldest, key = self._recent.popitem(last=False)
+            self._found[key].remove(oldest)
+            if not self._found[key]:
+                del self._found[key]

@@ -1,0 +1,160 @@
+"""Journal: what a traced part of a function writes to objects that live outside of it.
+
+While it is traced the writes really happen, with tensors that have no values. So each object is
+noted down before its first change (`Journal`), gets its content back afterwards, and every call
+repeats the writes in their order with the real values (`replay`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lucerne._src.capture.bytecode.calls import users_method
+from lucerne._src.capture.bytecode.hooks import NOTHING, Access
+from lucerne._src.capture.effects.rebuild import Builder, Node, Writer
+from lucerne._src.capture.guards.reachable import is_module
+from lucerne._src.capture.trace.fake import CaptureError
+
+_CONTAINERS = (list, dict, set, deque, bytearray)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One write: where, by which name, and what."""
+
+    how: Access
+    target: Any
+    key: Any
+    new: Any
+    """NOTHING: it is deleted. Of METHOD: (arguments, named arguments)."""
+
+
+class Journal:
+    """Writes in their order, and how to take them back."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self._before: dict[int, tuple[Any, Callable[[], None]]] = {}
+
+    def note(self, how: Access, target: Any, key: Any, new: Any) -> None:
+        """A write is about to happen."""
+        if id(target) not in self._before:
+            self._before[id(target)] = target, _way_back(target)
+        self.effects.append(Effect(how, target, key, new))
+
+    def undo(self) -> None:
+        """Everything as it was."""
+        for _, back in reversed(self._before.values()):
+            back()
+        self._before.clear()
+
+
+def _way_back(target: Any) -> Callable[[], None]:
+    """How to give an object the content that it has now."""
+    if isinstance(target, dict):
+        kept = dict(target)
+        return lambda: _refill(target, kept)
+    if isinstance(target, (list, bytearray)):
+        items = list(target)
+        return lambda: target.__setitem__(slice(None), items)
+    if isinstance(target, (set, deque)):
+        members = list(target)
+        return lambda: _refill_members(target, members)
+    if isinstance(target, types.CellType):
+        return _cell_back(target)
+    stores = [getattr(target, "__dict__", None)]
+    if isinstance(target, type):
+        own = dict(target.__dict__)
+        return lambda: _class_back(target, own)
+    if is_module(target):
+        stores += [target._parameters, target._buffers, target._modules]
+    kept_stores = [(s, dict(s)) for s in stores if isinstance(s, dict)]
+    slots = [n for kind in type(target).__mro__ for n in kind.__dict__.get("__slots__", ())]
+    held = {n: getattr(target, n) for n in slots if hasattr(target, n) and n != "__dict__"}
+
+    def back() -> None:
+        for store, kept in kept_stores:
+            _refill(store, kept)
+        for name, x in held.items():
+            object.__setattr__(target, name, x)
+
+    return back
+
+
+def _refill(store: dict[Any, Any], kept: dict[Any, Any]) -> None:
+    store.clear()
+    store.update(kept)
+
+
+def _refill_members(store: Any, members: list[Any]) -> None:
+    store.clear()
+    store.extend(members) if isinstance(store, deque) else store.update(members)
+
+
+def _cell_back(cell: types.CellType) -> Callable[[], None]:
+    try:
+        old = cell.cell_contents
+    except ValueError:
+        return lambda: delattr(cell, "cell_contents")
+    return lambda: setattr(cell, "cell_contents", old)
+
+
+def _class_back(kind: type, own: dict[str, Any]) -> None:
+    for name in [n for n in kind.__dict__ if n not in own]:
+        delattr(kind, name)
+    for name, x in own.items():
+        if kind.__dict__.get(name) is not x:
+            setattr(kind, name, x)
+
+
+# ---- once for each call -------------------------------------------------------------------------
+
+Written = tuple[Access, Node, Any, Any]
+"""An effect with nodes in place of values."""
+
+
+def written(effect: Effect, writer: Writer) -> Written:
+    """An effect as it is kept."""
+    target = writer.value(effect.target)
+    if effect.how is Access.METHOD:
+        args, kwargs = effect.new
+        given = tuple([writer.value(x) for x in args])
+        named = tuple([(k, writer.value(x)) for k, x in kwargs.items()])
+        return effect.how, target, effect.key, (given, named)
+    if effect.how is Access.GENERATOR:
+        raise CaptureError("a generator that lives outside is advanced")
+    new = None if effect.new is NOTHING else writer.value(effect.new)
+    key = writer.value(effect.key) if effect.how is Access.ITEM else effect.key
+    return effect.how, target, key, new
+
+
+def replay(found: Written, builder: Builder) -> None:
+    """Do once more what was written."""
+    how, node, key, new = found
+    target = builder.value(node)
+    if how is Access.METHOD:
+        given, named = new
+        kwargs = {k: builder.value(x) for k, x in named}
+        getattr(target, key)(*builder.all(given), **kwargs)
+    elif how is Access.ATTRIBUTE:
+        own = users_method(type(target), "__setattr__" if new is not None else "__delattr__")
+        # A method of the user's has run in the machine: what is repeated is what it did in the end.
+        if new is None:
+            (object.__delattr__ if own else delattr)(target, key)
+        else:
+            (object.__setattr__ if own else setattr)(target, key, builder.value(new))
+    elif how is Access.CELL:
+        if new is None:
+            del target.cell_contents
+        else:
+            target.cell_contents = builder.value(new)
+    else:
+        at = builder.value(key) if how is Access.ITEM else key
+        if new is None:
+            del target[at]
+        else:
+            target[at] = builder.value(new)

@@ -1,0 +1,263 @@
+"""Implicit guards: what decides how a function computes without being a value that it reads.
+
+The code and the default values of each function that was entered, what classes hold under the names
+that were looked up (methods, properties, static methods), the classes of objects, names that hide a
+builtin, and switches that were asked for. Guards compare them like any other place.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lucerne._src.capture.bytecode.targets import find_in_class, python_function
+from lucerne._src.capture.effects.arrays import MOST_BYTES, contents, size_of
+from lucerne._src.capture.effects.new_objects import NewObjects
+from lucerne._src.capture.effects.stores import MISSING, PLAIN
+from lucerne._src.capture.guards.sources import (
+    LATER,
+    CallSource,
+    ClassSource,
+    Source,
+    is_known_home,
+)
+from lucerne._src.tensor.base import TensorBase
+
+_SWITCHES = frozenset(
+    (
+        "get_num_threads", "get_num_interop_threads", "initial_seed", "is_anomaly_enabled",
+        "is_anomaly_check_nan_enabled", "are_deterministic_algorithms_enabled",
+        "is_deterministic_algorithms_warn_only_enabled", "get_deterministic_debug_mode",
+        "get_float32_matmul_precision", "get_default_device", "is_warn_always_enabled",
+    )
+)  # fmt: skip
+"""Functions of ours that tell how a switch stands. (Grad mode and the like are always compared.)"""
+_UNDER = ("__func__", "fget", "func")
+
+
+class ImplicitGuards:
+    """What was found while a function was traced.
+
+    `birth` tells what was made since; `passing`: whether an object comes with the call at hand, and
+    another one may come with the next: of those only the class counts.
+
+    >>> from lucerne._src.capture.guards.implicit import ImplicitGuards
+    >>> from lucerne._src.capture.effects.new_objects import NewObjects
+    >>> birth, scope = NewObjects(lambda x: True), {}
+    >>> facts = ImplicitGuards(birth)
+    >>> facts.builtin(scope, "len")
+    >>> [str(place) for place in facts.held()]  # that the scope has none, and what Python's is
+    ['len', 'len']
+    >>> scope["len"] = max
+    >>> len(facts.held())
+    1
+    >>> birth.end()
+    """
+
+    def __init__(self, birth: NewObjects, passing: Callable[[Any], bool] | None = None) -> None:
+        self.birth, self.passing = birth, passing
+        self.places: dict[Any, Source] = {}
+
+    def held(self) -> list[Source]:
+        """The places that are now as they were."""
+        return [p for p in self.places.values() if p.holds()]
+
+    def _stays(self, x: Any) -> bool:
+        """Whether the next call finds the same object."""
+        return not (self.birth.is_new(x) or (self.passing is not None and self.passing(x)))
+
+    def _note(self, store: Any, key: Any, value: Any, name: str = "") -> None:
+        place = Source(store, key, value, name)
+        self.places.setdefault(place.at, place)
+
+    # ---- functions -----------------------------------------------------------------------------
+
+    def entered(self, fn: Any, args: Sequence[Any]) -> None:
+        """A function of the user's is entered."""
+        while type(fn) is functools.partial:
+            self.partial(fn)
+            fn, args = fn.func, (*fn.args, *args)
+        target = python_function(fn)
+        if target is None:
+            return
+        if self._stays(target) and not is_known_home(str(target.__module__)):
+            self._function(target)
+        if isinstance(fn, type):
+            self.of_class(fn, "__new__")
+            self.of_class(fn, "__init__")
+        elif type(fn) is types.MethodType:
+            self._found_under(fn.__self__, target)
+        elif type(fn) is not types.FunctionType:
+            self._found_under(fn, target)
+            self.of_class(type(fn), "__call__")
+        elif args:
+            self._found_under(args[0], target)
+            if target.__name__ == "__get__" and len(args) > 1:
+                self._descriptor(args[0], args[1])
+
+    def partial(self, x: functools.partial[Any]) -> None:
+        """A `partial` is called; its keywords are a dict like any other."""
+        if self._stays(x):
+            self._note(x, "func", x.func)
+            self._note(x, "args", x.args)
+
+    def _function(self, fn: types.FunctionType) -> None:
+        self._note(fn, "__code__", fn.__code__)
+        if fn.__defaults__:  # (without, a call has given all that is needed)
+            self._note(fn, "__defaults__", fn.__defaults__)
+        if fn.__kwdefaults__:
+            self._note(fn, "__kwdefaults__", fn.__kwdefaults__)
+
+    def _found_under(self, owner: Any, target: types.FunctionType) -> None:
+        """Perhaps a class has the function under its name: as a method, or in a property."""
+        if isinstance(owner, TensorBase) or type(owner) in PLAIN:
+            return
+        kinds = (owner, type(owner)) if isinstance(owner, type) else (type(owner),)
+        for kind in kinds:
+            found = find_in_class(kind, target.__name__)
+            inner = [getattr(found, name, None) for name in _UNDER]
+            if found is target or any(x is target for x in inner):
+                self.of_object(owner, target.__name__)
+                self.of_class(kind, target.__name__)
+
+    def _descriptor(self, descriptor: Any, owner: Any) -> None:
+        """The user's own kind of property was asked: under which name, the call does not say."""
+        for kind in type(owner).__mro__:
+            for name, value in vars(kind).items():
+                if value is descriptor:
+                    self.of_object(owner, name)
+                    own = getattr(owner, "__dict__", None)
+                    if isinstance(own, dict) and self._stays(owner):
+                        self._note(own, name, dict.get(own, name, MISSING))
+
+    # ---- classes -------------------------------------------------------------------------------
+
+    def of_class(self, kind: type, key: str, after: type | None = None) -> None:
+        """A name was looked up in a class of the user's and its bases, or (`super`) in those
+        `after` one of them."""
+        if is_known_home(kind.__module__) or kind.__flags__ & _UNCHANGEABLE:
+            return
+        store = ClassSource(kind, after)
+        self._note(store, key, store.find(key), f"{kind.__name__}.{key}")
+
+    def of_object(self, x: Any, key: str) -> None:
+        """An attribute was read that the object itself does not have."""
+        if isinstance(x, type):
+            self.of_class(x, key)
+        if self._stays(x):
+            kind = type(x)
+            if not is_known_home(kind.__module__):
+                self._note(x, "__class__", kind)
+        self.of_class(type(x), key)
+
+    def methods_of(self, x: Any) -> None:
+        """Native code was given an object: it may ask any of its methods."""
+        kind = type(x)
+        if is_known_home(kind.__module__):
+            return
+        for name in _methods(kind):
+            self.of_class(kind, name)
+
+    def layer(self, module: Any) -> None:
+        """A module of ours is called: somebody may put another `forward` into its class."""
+        kind = type(module)
+        if is_known_home(kind.__module__):
+            for name in ("forward", "__call__"):
+                self._note(ClassSource(kind), name, find_in_class(kind, name))
+
+    def of_tensor(self, t: Any, key: str) -> None:
+        """An attribute or method of a tensor was read: somebody may patch its class."""
+        kind = type(t)
+        if is_known_home(kind.__module__):
+            found = find_in_class(kind, key)
+            if found is not None:
+                self._note(ClassSource(kind), key, found, f"{kind.__name__}.{key}")
+        else:
+            self.of_class(kind, key)
+
+    def array(self, x: Any) -> bool:
+        """The contents of an array were looked at; False: it is too large to be compared."""
+        if self.birth.is_new(x):
+            return True
+        if size_of(x) > MOST_BYTES:
+            return False
+        self._note(
+            CallSource(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}"
+        )
+        return True
+
+    # ---- names and switches --------------------------------------------------------------------
+
+    def builtin(self, scope: dict[str, Any], name: str) -> None:
+        """A builtin was read in a scope where nothing has its name; somebody may patch it."""
+        self._note(scope, name, MISSING, name)
+        self._note(builtins.__dict__, name, builtins.__dict__.get(name, MISSING), name)
+
+    def of_python_module(self, module: types.ModuleType, key: str) -> None:
+        """An attribute of a module of Python's or ours was read: somebody may patch it."""
+        own = module.__dict__
+        self._note(own, key, dict.get(own, key, MISSING), f"{module.__name__}.{key}")
+
+    def scope(self, scope: dict[str, Any], name: str, module: types.ModuleType) -> None:
+        """A variable was read that is a module."""
+        self._note(scope, name, module, name)
+
+    def called(self, fn: Any, args: Sequence[Any]) -> None:
+        """A native call: a switch may have been asked for, or whether an object belongs to an
+        abstract class."""
+        name = getattr(fn, "__name__", "")
+        if name in _SWITCHES and type(fn) is types.FunctionType and not args:
+            if str(fn.__module__).startswith("lucerne."):
+                self._note(CallSource(fn, ()), "", fn(), name)
+        elif type(fn) is _CACHED:
+            kept = fn.cache_info()
+            asked = CallSource(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
+            self._note(asked, "", LATER, name)
+        elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
+            self._belongs(fn, tuple(args), name)
+
+    def _belongs(self, fn: Any, args: tuple[Any, ...], name: str) -> None:
+        if self._stays(args[0]) and not isinstance(args[0], TensorBase):
+            self._note(CallSource(fn, args), "", fn(*args), name)
+
+
+_CACHED = type(functools.lru_cache(lambda: None))
+
+
+class _Cached:
+    """What a cached function gives. It is only asked if it still has what it gave: clearing sets
+    its counts back. (If it had nothing, the user's function was called by native code, and
+    everything is compared.)"""
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], hits: int, size: int) -> None:
+        self.fn, self.args, self.hits, self.size = fn, args, hits, size
+        self.is_over = False
+
+    def __call__(self) -> Any:
+        now = self.fn.cache_info()
+        self.is_over = self.is_over or now.hits < self.hits or now.currsize < self.size
+        return MISSING if self.is_over else self.fn(*self.args)
+
+
+_UNCHANGEABLE = 1 << 8
+"""Flag of a class that Python does not let change (Py_TPFLAGS_IMMUTABLETYPE)."""
+
+
+def _is_abstract(kinds: Any) -> bool:
+    return any(
+        type(k) is not type and is_known_home(type(k).__module__)
+        for k in (kinds if isinstance(kinds, tuple) else (kinds,))
+        if isinstance(k, type)
+    )
+
+
+def _methods(kind: type) -> Iterator[str]:
+    """What native code may call of an object: the special methods that classes of users have."""
+    for base in kind.__mro__:
+        if not is_known_home(base.__module__):
+            for name, value in vars(base).items():
+                if name[:2] == "__" and type(value) is types.FunctionType and name != "__init__":
+                    yield name

@@ -1,0 +1,414 @@
+"""Reachable state: modules, optimizers and tensors that a function gets at without arguments.
+
+A captured function reads them from its closure, from globals, from the object it is a method of.
+What is found here is what guards watch: that the function still sees the same objects, and that the
+modules among them are still built the same way.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lucerne._src.base.process.structure_version import Changes
+from lucerne._src.capture.effects.stores import PLAIN, Expected, Slot, Table, Variable, same
+from lucerne._src.capture.guards.sources import Source
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor.base import TensorBase, plain_types
+
+_DEPTH = 4
+CLOSED = (
+    "builtins", "numpy", "lucerne._src.base", "lucerne._src.ir", "lucerne._src.backends",
+    "lucerne._src.tensor",
+)  # fmt: skip
+"""Objects of these modules (generators, dtypes) are what they are: nothing to look into."""
+
+
+def is_module(x: Any) -> bool:
+    return "_parameters" in getattr(x, "__dict__", ()) and "_modules" in x.__dict__
+
+
+def is_optimizer(x: Any) -> bool:
+    return "param_groups" in getattr(x, "__dict__", ()) and "state" in x.__dict__
+
+
+class ReachableState:
+    """What a function can see, and how to tell whether it still sees the same."""
+
+    def __init__(self, fn: Any, arguments: Sequence[Any]) -> None:
+        """`arguments`: the leaves of the arguments; tensors among them are not looked at."""
+        self.links: list[tuple[Table, Callable[[], Any], Any]] = []
+        """(variable, how to look again, what was found): things found by name."""
+        self.tables: list[Table] = []
+        """Where Python keeps things: dicts, lists, attributes of objects and modules, variables."""
+        self.loose: dict[int, frozenset[Any]] = {}
+        """By id of a table: keys whose tensors the function replaces at each call."""
+        self.expected: list[Expected] = []
+        self.modules: dict[int, Any] = {}
+        self.module_names: dict[int, str] = {}
+        """Paths from the outermost module, which has the name of its class: for people."""
+        self.optimizers: dict[int, Any] = {}
+        self.tensors: dict[int, Any] = {}
+        self.seen_changes = Changes.count
+        self.places: list[Source] = []
+        """What the function was seen to read (see `prune`): guards compare it."""
+        self.numbers: list[Any] = []
+        """Places that hold numbers which are given at each call (see `symbolic.counters`)."""
+        self.more: list[Table] = []
+        """Containers that it was seen to read, and that are not among `tables`."""
+        self.read_modules: dict[int, frozenset[str] | None] | None = None
+        """By id of a module: the attributes that were read (None: all); None: nobody knows."""
+        self.engine: list[tuple[str, str]] = []
+        """Dicts of our own that were looked at (hooks for all modules): module and name."""
+        self.leaves: set[int] | None = None
+        """The leaves of the arguments that were read; None: nobody knows."""
+        self.noted: Any = None
+        """Set by who traces: what was read."""
+        self.was_seen = False
+        """Whether that is known, and `places` and the rest follow from it."""
+        self.unread: list[str] = []
+        """What is not compared, as the function never looked at it."""
+        self.whole_because = ""
+        """Why all that can be reached is compared."""
+        self.handlers: list[type] = []
+        """Classes of tensors that answer ops themselves."""
+        self.always: set[int] = set()
+        """Ids of dicts that are read by every call of a function: its keyword defaults."""
+        self._alive: list[Any] = []
+        self._seen: set[int] = set()
+        self._kept: list[Any] = []
+        self._function(getattr(fn, "part_of", fn))
+        for leaf in [*arguments, *getattr(fn, "surroundings", ())]:
+            if not isinstance(leaf, TensorBase):
+                self._walk(leaf, 0, type(leaf).__name__)
+        for t in [*arguments, *self.tensors.values()]:
+            if isinstance(t, TensorBase) and type(t) not in plain_types:
+                self._handlers(type(t))
+        self.refresh()
+
+    @property
+    def seen(self) -> set[int]:
+        """Ids of everything that was found."""
+        return self._seen
+
+    def _see(self, x: Any) -> None:
+        self._seen.add(id(x))
+        self._kept.append(x)  # so that no id is used twice
+
+    # ---- finding -------------------------------------------------------------------------------
+
+    def _function(self, fn: Any) -> None:
+        if isinstance(fn, functools.partial):
+            self._walk(fn.args, 0, "")
+            self._walk(fn.keywords, 0, "")
+            self.always.add(id(fn.keywords))
+            fn = fn.func
+        if isinstance(fn, types.MethodType):
+            self._walk(fn.__self__, 0, "self")
+            fn = fn.__func__
+        if not isinstance(fn, types.FunctionType):
+            self._walk(fn, 0, "self")
+            call = vars(type(fn)).get("forward") or vars(type(fn)).get("__call__")
+            fn = call if isinstance(call, types.FunctionType) else None
+        if fn is not None:
+            self._code(fn, 0)
+
+    def _code(self, fn: types.FunctionType, depth: int) -> None:
+        """The closure and the globals of a Python function, and of those it names."""
+        if id(fn) in self._seen or depth > _DEPTH:
+            return
+        self._see(fn)
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            self._link(name, cell, depth)
+        for name in names_in(fn.__code__):
+            if name in fn.__globals__:
+                self._link(name, Variable(fn.__globals__, name), depth)
+        self._walk(fn.__defaults__, depth, "")
+        self._walk(fn.__kwdefaults__, depth, "")
+        self.always.add(id(fn.__kwdefaults__))
+
+    def _handlers(self, kind: type) -> None:
+        """What the code sees that a class of tensors answers ops with."""
+        for name in ("__torch_dispatch__", "__torch_function__"):
+            member = getattr(kind, name, None)
+            found = getattr(member, "__func__", member)
+            if isinstance(found, types.FunctionType) and not found.__module__.startswith("lucerne"):
+                self.handlers.append(kind)
+                self._code(found, 0)
+
+    def _link(self, name: str, cell: Any, depth: int) -> None:
+        try:
+            found = cell.cell_contents
+        except ValueError:  # not filled yet
+            return
+        if isinstance(found, types.ModuleType):
+            return
+        table = Table(name, cell, is_attributes=False, watched=False)
+        self.tables.append(table)
+        self.links.append((table, functools.partial(getattr, cell, "cell_contents", None), found))
+        if isinstance(found, type):
+            self._class(found, depth)
+        elif isinstance(found, types.FunctionType):
+            if not str(found.__module__).startswith("lucerne."):
+                self._code(found, depth + 1)
+        else:
+            if isinstance(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):
+                self._handlers(found)
+            self._walk(found, depth, name)
+
+    def _class(self, kind: type, depth: int) -> None:
+        """The methods of a class of the user's that is found by name."""
+        if kind.__module__.partition(".")[0] in ("lucerne", "builtins", *sys.stdlib_module_names):
+            return
+        for member in list(vars(kind).values()):
+            member = getattr(member, "__func__", getattr(member, "fget", member))
+            if isinstance(member, types.FunctionType):
+                self._code(member, depth + 1)
+
+    def _walk(self, x: Any, depth: int, name: str) -> None:
+        if isinstance(x, (*PLAIN, type, types.ModuleType)) or id(x) in self._seen:
+            return
+        if depth > _DEPTH:
+            return
+        self._see(x)
+        if isinstance(x, TensorBase):
+            self.tensors[id(x)] = x
+        elif is_module(x):
+            self._module(x, name)
+        elif is_optimizer(x):
+            self._optimizer(x)
+        elif isinstance(x, dict):
+            self._keep(name, x)
+            for key, v in x.items():
+                self._walk(v, depth + 1, f"{name}[{key!r}]")
+        elif isinstance(x, (list, tuple, set)):
+            if isinstance(x, list):
+                self._keep(name, x)
+            for k, v in enumerate(x):
+                self._walk(v, depth + 1, f"{name}[{k}]")
+        elif isinstance(x, types.FunctionType):
+            self._seen.discard(id(x))  # `_code` asks the same
+            self._code(x, depth + 1)
+        elif isinstance(x, types.MethodType):
+            self._walk(x.__self__, depth, name)
+            self._walk(x.__func__, depth, name)
+        elif type(x).__module__.startswith("lucerne._src.capture."):  # a compiled function
+            self._walk(getattr(x, "fn", None), depth, name)
+        elif not type(x).__module__.startswith(CLOSED):
+            self._object(x, depth, name)
+
+    def _object(self, x: Any, depth: int, name: str) -> None:
+        own = getattr(x, "__dict__", None)
+        if isinstance(own, dict):
+            self._keep(name, own, is_attributes=True)
+            for key, v in list(own.items()):
+                self._walk(v, depth + 1, f"{name}.{key}")
+
+    def _keep(
+        self, name: str, store: Any, *, is_attributes: bool = False, watched: bool = True
+    ) -> None:
+        self.tables.append(Table(name, store, is_attributes=is_attributes, watched=watched))
+
+    def _module(self, module: Any, name: str) -> None:
+        for path, m in parts_of_module(module):
+            self._see(m)
+            self.modules[id(m)] = m
+            self.module_names.setdefault(id(m), path or type(m).__name__)
+            full = f"{name}.{path}" if path else name
+            for store in (m.__dict__, m._buffers, m._parameters):
+                self._keep(full, store, is_attributes=True, watched=False)
+            for table in (m._parameters, m._buffers):
+                for t in table.values():
+                    if t is not None:
+                        self.tensors[id(t)] = t
+            for key, hooks in list(m.__dict__.items()):
+                if key.endswith("hooks") and isinstance(hooks, dict):
+                    for hook in hooks.values():
+                        self._walk(hook, 1, f"{full}.{key}")
+            for key, x in list(m.__dict__.items()):
+                if not key.startswith("_") and isinstance(x, (list, tuple, dict, TensorBase)):
+                    self._walk(x, 1, f"{full}.{key}")
+
+    def _optimizer(self, optimizer: Any) -> None:
+        self.optimizers[id(optimizer)] = optimizer
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                self.tensors[id(p)] = p
+
+    # ---- looking again -------------------------------------------------------------------------
+
+    def broken(self) -> str | None:
+        """What is not as it was, in words; None when all is."""
+        for table, look, found in self.links:
+            if not same(found, look()) and id(table) not in self.loose:
+                return f"{table.name!r} is another object than when the function was captured"
+        for place in (*self.numbers, *self.places):
+            if not place.holds():
+                return str(place.difference())
+        if not self.tables_hold():
+            return self._other_table()
+        if Changes.count != self.seen_changes:
+            now = self._structure()
+            if now != self.structure:
+                return self._difference(now)
+            self.seen_changes = Changes.count
+        return None
+
+    def tables_hold(self) -> bool:
+        """Whether containers and objects hold what they held."""
+        for table, loose in self.watched_tables:
+            if not table.is_same(loose):
+                return False
+        return not self.expected or all(x.holds() for x in self.expected)
+
+    def _other_table(self) -> str:
+        for table, loose in self.watched_tables:
+            if not table.is_same(loose):
+                changed = [str(slot) for slot, _, _ in table.changes() if not slot.is_in(loose)]
+                return f"{', '.join(changed) or table.name} changed"
+        names = [str(slot) for x in self.expected if not x.holds() for slot in x.slots]
+        return f"{', '.join(names)}: other kinds of tensors than before"
+
+    def loosen(self, slots: Sequence[tuple[Slot, Any]], given: Sequence[Any]) -> None:
+        """The function replaces the tensors in these slots: other objects there are expected.
+
+        `given`: the arguments. A tensor among them that is in a slot as well must be there again.
+        """
+        if not slots:
+            return
+        for slot, _ in slots:
+            at = id(slot.table)
+            self.loose[at] = self.loose.get(at, frozenset()) | {slot.key}
+        self.expected.append(Expected(slots, given))
+
+    def refresh(self) -> None:
+        """Take everything as it is now: what capturing itself changed is no change."""
+        self._alive = []
+        self.structure = self._structure(self._alive)
+        self.seen_changes = Changes.count
+        self.watched = [
+            (look, found)
+            for table, look, found in self.links
+            if not isinstance(found, type) and id(table) not in self.loose
+        ]
+        self.watched_tables = [
+            (table, self.loose.get(id(table), frozenset()))
+            for table in [*self.tables, *self.more]
+            if table.watched
+        ]
+
+    def _structure(self, alive: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """`alive`: gets what is told by its id, which nothing else may have later."""
+        alive = [] if alive is None else alive
+        stores = {id(t.store): self.loose[id(t)] for t in self.tables if id(t) in self.loose}
+        read = self.read_modules
+        found = [
+            _fingerprint(m, stores, None if read is None else read.get(at, frozenset()), alive)
+            for at, m in self.modules.items()
+        ]
+        for o in self.optimizers.values():
+            groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
+            found.append(("optimizer", id(o.state), groups))
+        found.append(("hooks", *map(_hooks, self.tensors.values())))
+        for home, name in self.engine:
+            hooks = list(vars(sys.modules[home])[name].values())
+            alive += hooks
+            found.append((name, *map(id, hooks)))
+        return found
+
+    def _difference(self, now: list[tuple[Any, ...]]) -> str:
+        for module, a, b in zip(self.modules.values(), self.structure, now, strict=False):
+            for x, y in zip(a, b, strict=False):
+                if x != y:
+                    return f"{type(module).__name__} changed: {_short(x)} is now {_short(y)}"
+        return "a module or an optimizer changed"
+
+
+def _short(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) < 60 else text[:57] + "..."
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that code reads. (`co_names` has the names of attributes too.)"""
+    found = {
+        i.argval: None
+        for i in dis.get_instructions(code)
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found.update(dict.fromkeys(names_in(constant)))
+    return tuple(found)
+
+
+def parts_of_module(module: Any) -> Iterator[tuple[str, Any]]:
+    """A module and all below it with their names, each once."""
+    seen: set[int] = set()
+    stack = [("", module)]
+    while stack:
+        name, m = stack.pop()
+        if m is not None and id(m) not in seen:
+            seen.add(id(m))
+            yield name, m
+            stack.extend((f"{name}.{k}" if name else k, x) for k, x in m._modules.items())
+
+
+def has_hooks(t: Any) -> bool:
+    """Whether somebody wants to see the gradients of a tensor."""
+    return _hooks(t) is not None
+
+
+def _hooks(t: Any) -> tuple[int, ...] | None:
+    state = t._auto
+    if state is None or not (state.hooks or state.post_hooks):
+        return None
+    return tuple(map(id, [*(state.hooks or {}).values(), *(state.post_hooks or {}).values()]))
+
+
+_UNSEEN = frozenset(("_parameters", "_buffers", "_modules", "_backward_compile"))
+
+
+def _fingerprint(
+    module: Any, loose: dict[int, frozenset[Any]], read: frozenset[str] | None, alive: list[Any]
+) -> tuple[Any, ...]:
+    """Everything of one module that decides what its forward does.
+
+    `loose`: by id of a table, the keys that may hold another tensor each time; `read`: the
+    attributes that count, None: all do.
+    """
+    own = module.__dict__
+    found: list[Any] = [type(module)]
+    for table in ("_parameters", "_buffers", "_modules"):
+        skipped = loose.get(id(own[table]), ())
+        items = [(k, t) for k, t in own[table].items() if read is None or k in read]
+        alive += [t for _, t in items]
+        found.append(tuple([(k, 0 if k in skipped else id(t)) for k, t in items]))
+    skipped = loose.get(id(own), ())
+    for name, x in own.items():
+        if name in _UNSEEN or not (read is None or name in read or name.endswith("hooks")):
+            continue
+        if name in skipped:
+            found.append((name, "any tensor"))
+        elif type(x) in PLAIN or (type(x) is tuple and all(type(v) in PLAIN for v in x)):
+            found.append((name, *_told(x)))
+        elif name.endswith("hooks"):
+            found.append((name, tuple(map(id, x.values())) if x else ()))
+            alive.append(list(x.values()) if x else x)
+        else:
+            found.append((name, id(x)))
+            alive.append(x)
+    return tuple(found)
+
+
+def _told(x: Any) -> tuple[Any, ...]:
+    """A plain value so that only the same one is equal: 1 is not 1.0, 0.0 is not -0.0."""
+    kind = type(x)
+    if kind is tuple:
+        return kind, *map(_told, x)
+    return kind, repr(x) if kind is float or kind is complex else x

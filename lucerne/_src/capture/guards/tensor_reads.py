@@ -1,0 +1,232 @@
+"""Tensor reads: what a traced function has asked about tensors from outside, besides their values.
+
+Whether two of them are one object, whether a gradient is there, what somebody has hung on a tensor
+(`p.skip = True`), the layout or `requires_grad` of one that takes no part in the graph: each answer
+is the truth at the time of tracing, and becomes a `Fact` that guards compare. What can't be
+compared cheaply (`_version`) is refused, which makes it a graph break.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lucerne._src.capture.effects.stores import MISSING, alike
+from lucerne._src.capture.trace.fake import fills_storage, is_fake
+from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source, tensor_of
+from lucerne._src.capture.trace.pytree import flatten
+from lucerne._src.capture.trace.subclasses import is_wrapper
+from lucerne._src.tensor.autograd.state import AutogradState, state_of
+from lucerne._src.tensor.base import TensorBase
+
+IS, HAS, LAYOUT, GRADIENT_IS, PLACE = "is", "has", "layout", "gradient", "place"
+REFUSED = frozenset(("_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned"))
+"""Attributes of tensors that tell what no guard compares: whose memory it is, how often it was
+written to."""
+
+
+@dataclass
+class Fact:
+    """Something that was so of a tensor from outside: `value`, as its `kind` has it."""
+
+    kind: str
+    source: Source
+    value: Any
+    """IS: whether it is the tensor of `other`. HAS: what it carries under `name`, MISSING: nothing.
+    LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: the meta of its gradient, or None. PLACE:
+    `place_of` it."""
+    other: Source | None = None
+    name: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no argument is needed to say whether it holds."""
+        other = self.other is None or self.other.kind == HELD
+        return self.source.kind == HELD and other
+
+    def holds(self, leaves: Sequence[Any], sizes: bool = True) -> bool:
+        """Whether it is so at this call; `sizes=False`: but for sizes of arguments."""
+        t = tensor_of(self.source, leaves)
+        if self.kind == IS:
+            assert self.other is not None
+            return (t is tensor_of(self.other, leaves)) is self.value
+        if self.kind == HAS:
+            return alike(t.__dict__.get(self.name, MISSING), self.value)
+        if self.kind == LAYOUT:
+            return (t._meta, t._offset, t._needs_grad) == self.value
+        if self.kind == PLACE:
+            return place_of(t) == self.value
+        grad = t.grad
+        if grad is None or self.value is None:
+            return grad is self.value
+        return self.source.kind == ARGUMENT or grad._meta is self.value
+
+    def __str__(self) -> str:
+        what = "an argument" if self.source.kind == ARGUMENT else "a tensor"
+        if self.kind == IS:
+            return f"{what} {'is' if self.value else 'is not'} the same object as another"
+        if self.kind == HAS:
+            return f"{what} has {'no' if self.value is MISSING else 'the same'} {self.name}"
+        if self.kind == LAYOUT:
+            return f"{what} is laid out as it was, and its requires_grad is {self.value[2]}"
+        if self.kind == PLACE:
+            return f"{what} lies in its storage as it did"
+        return f"the gradient of {what} {'is None' if self.value is None else 'is there'}"
+
+
+def place_of(t: Any) -> tuple[int, int] | None:
+    """Where a tensor lies in its storage, and the bytes of that; None: it fills one, whatever its
+    size."""
+    return None if fills_storage(t) else (t._offset, t._storage.nbytes)
+
+
+class TensorReads:
+    """What was asked during one trace. `known` tells tensors that were there before, or that stand
+    for such. (That a tensor has real memory does not: a view that was made since has, too.)"""
+
+    def __init__(self, known: Callable[[Any], bool]) -> None:
+        self.known = known
+        self.found: dict[int, Any] = {}
+        """Tensors that were read from something which was there before."""
+        self.pairs: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self.carried: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.seen: dict[int, Any] = {}
+        """Real tensors of which something was read, or that native code was given."""
+        self.placed: dict[int, tuple[Any, Any]] = {}
+        """Tensors that were asked where they lie, and where that is."""
+
+    def is_outside(self, t: Any) -> bool:
+        """Whether a tensor was there before, or stands for one that was."""
+        return self.known(t) or id(t) in self.found
+
+    def same(self, a: Any, b: Any) -> None:
+        """It was asked whether two tensors are one."""
+        if a is not b and self.is_outside(a) and self.is_outside(b):
+            self.pairs.setdefault((id(a), id(b)), (a, b))
+
+    def compared(self, left: Any, right: Any) -> None:
+        """`==` or `in`: what is in containers is compared by identity first."""
+        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+            return  # an op
+        for x in _tensors_in(left):
+            for y in _tensors_in(right):
+                self.same(x, y)
+
+    def touch(self, t: Any) -> None:
+        if id(t) not in self.seen and not is_fake(t) and self.is_outside(t):
+            self.seen[id(t)] = t
+
+    def attribute(self, t: Any, key: str) -> None:
+        """An attribute of a tensor was read, or was found not to be there."""
+        self.touch(t)
+        own = t.__dict__
+        if is_wrapper(t) and key in t.__tensor_flatten__()[0]:
+            return  # guards open the wrapper, and compare its parts as they do arguments
+        if (key in own or not hasattr(type(t), key)) and self.is_outside(t):
+            found = t, key, own.get(key, MISSING)
+            self.carried.setdefault((id(t), key), found)
+
+    def facts(self, source_of: Callable[[Any], Source], used: Iterable[Source]) -> list[Fact]:
+        """What guards are to compare. `used`: the inputs of the graph, whose layout is compared
+        anyway."""
+        found = [
+            Fact(IS, source_of(a), False, source_of(b))
+            for a, b in self.pairs.values()
+            if not source_of(a).kind == source_of(b).kind == HELD
+        ]
+        found += [
+            Fact(HAS, source_of(t), value, name=key) for t, key, value in self.carried.values()
+        ]
+        known = {id(s.thing) for s in used if s.kind in (HELD, CONSTANT)}
+        found += [Fact(PLACE, source_of(t), value) for t, value in self.placed.values()]
+        for t in self.seen.values():
+            if id(t) not in known and source_of(t).kind == HELD:
+                found.append(Fact(LAYOUT, source_of(t), (t._meta, t._offset, t._needs_grad)))
+        return found
+
+
+def _tensors_in(x: Any) -> list[Any]:
+    if isinstance(x, TensorBase):
+        return [x]
+    if not isinstance(x, (list, tuple, dict, set, frozenset, deque)):
+        return []
+    leaves: list[Any] = []
+    flatten(list(x) if isinstance(x, (set, frozenset, deque)) else x, leaves)
+    return [t for t in leaves if isinstance(t, TensorBase)]
+
+
+# ---- gradients ----------------------------------------------------------------------------------
+
+_SLOT: Any = AutogradState.__dict__["grad"]
+_owners: dict[int, Owner] = {}
+"""By id of a state: whose it is. While a function is traced, that is."""
+
+
+class _Watched(AutogradState):
+    """The state of a leaf while a function is traced: whether its gradient was there when the
+    function began is noted as soon as somebody asks, the library itself included."""
+
+    __slots__ = ()
+
+    @property
+    def grad(self) -> Any:
+        owner = _owners.get(id(self))
+        if owner is not None and not owner.written:
+            owner.read = True
+        return _SLOT.__get__(self)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        owner = _owners.get(id(self))
+        if owner is not None:
+            owner.written = True
+        _SLOT.__set__(self, value)
+
+
+class Owner:
+    """A leaf from outside whose gradient a trace may read and set."""
+
+    def __init__(self, tensor: Any, source: Source, grad: Any, begun: Any) -> None:
+        """`grad`: what it has; `begun`: what stands for that in the trace."""
+        self.tensor, self.source, self.grad, self.begun = tensor, source, grad, begun
+        self.read = self.written = False
+        self.had_state = tensor._auto is not None
+        self.state = state_of(tensor)
+        self.kind = type(self.state)
+        _SLOT.__set__(self.state, begun)
+        if self.kind is AutogradState:
+            self.state.__class__ = _Watched
+        self.outer = _owners.get(id(self.state))
+        """Who watches it already: a function that is traced inside of another one."""
+        _owners[id(self.state)] = self
+
+    def now(self) -> Any:
+        """The gradient that it has, without asking."""
+        state = self.tensor._auto
+        return None if state is None else _SLOT.__get__(state)
+
+    def release(self) -> None:
+        """As it was before."""
+        if self.outer is None:
+            _owners.pop(id(self.state), None)
+        else:
+            _owners[id(self.state)] = self.outer
+        self.state.__class__ = self.kind
+        if not self.had_state and self.state is self.tensor._auto and not self.tensor._needs_grad:
+            self.tensor._auto = None
+        elif self.tensor._auto is not None:
+            _SLOT.__set__(self.tensor._auto, self.grad)
+
+    def fact(self) -> Fact:
+        return Fact(GRADIENT_IS, self.source, None if self.grad is None else self.grad._meta)
+
+
+def has_history(t: Any) -> bool:
+    return bool(t._needs_grad) and t.grad_fn is not None
+
+
+def gradient_of(t: Any) -> Any:
+    """Without asking the tensor's class."""
+    return None if t._auto is None else t._auto.grad

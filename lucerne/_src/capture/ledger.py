@@ -1,0 +1,307 @@
+"""The ledger: every compile of this process, with its reason and its cost; and budgets for them.
+
+    with compiling(fn, first=True, why="first call") as row:
+        row.made(entry)
+
+`lucerne.compiler.ledger()` shows it. A budget that is exceeded raises, with the ledger in the
+message: nobody should learn from a bill that a function was compiled four hundred times.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lucerne._src.base.config import config
+from lucerne._src.capture.guards import describe
+from lucerne._src.capture.report import page
+
+FIRST, PART, RECOMPILE, SIZES = "first call", "part", "recompile", "other sizes"
+AGAIN = frozenset((RECOMPILE, SIZES))
+"""What a budget for recompiles counts."""
+_MOST_ROWS = 4096
+_SHOWN = 24
+"""Rows in the message of an error."""
+
+
+class CompileBudgetError(RuntimeError):
+    """More was compiled than a budget allows."""
+
+    is_for_caller = True
+    """See `faults.goes_through`."""
+
+
+@dataclass
+class Row:
+    """One compile."""
+
+    function: str
+    file: str
+    line: int
+    kind: str
+    """FIRST, PART (what follows a break), RECOMPILE (a guard failed) or SIZES (another size of a
+    capture for all sizes)."""
+    why: str
+    began: float
+    """Seconds since the epoch."""
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds by stage."""
+    nodes: int = 0
+    """Of the captured graph."""
+    steps: int = 0
+    compiled: int = 0
+    """Kernels that were new."""
+    loaded: int = 0
+    """Kernels that were found on disk."""
+    program: str = ""
+    """"hit" or "miss" of the program cache on disk; empty: it was not asked."""
+    breaks: int = 0
+    problem: str = ""
+    """What was raised instead."""
+
+    def made(self, entry: Any) -> None:
+        """Note what was compiled."""
+        captured = getattr(entry, "captured", None)
+        self.nodes = len(captured.graph.nodes) if captured is not None else 0
+        joint = getattr(entry, "joint", None)
+        for stages in (getattr(entry, "stages", None), getattr(joint, "stages", None)):
+            if stages is None:
+                continue
+            for name, seconds in stages.seconds.items():
+                self.stages[name] = self.stages.get(name, 0.0) + seconds
+            self.steps += 0 if stages.program is None else len(stages.program.steps)
+            on_disk = sum(1 for *_, from_disk in stages.kernels if from_disk)
+            self.loaded += on_disk
+            self.compiled += len(stages.kernels) - on_disk
+        self.program = getattr(entry, "cache", "") or self.program
+
+
+@dataclass
+class Budget:
+    """How much may be compiled while it is in force, and how much was."""
+
+    recompiles: int | None = None
+    seconds: float | None = None
+    rows: list[Row] = field(default_factory=list)
+
+    def check(self, more: bool) -> None:
+        """Raise if it is exceeded, or (`more`) would be by one more compile."""
+        again = [r for r in self.rows if r.kind in AGAIN]
+        spent = sum(r.seconds for r in self.rows)
+        if self.recompiles is not None and len(again) > self.recompiles:
+            last = again[-1]
+            raise CompileBudgetError(
+                f"{last.function} is compiled again, which is recompile {len(again)} where the "
+                f"budget allows {self.recompiles}: {last.why}.\n{_advice(last)}\n\n"
+                f"{table(self.rows, _SHOWN)}"
+            )
+        if self.seconds is not None and (spent >= self.seconds if more else spent > self.seconds):
+            slowest = max(self.rows, key=lambda r: r.seconds)
+            raise CompileBudgetError(
+                f"compiling has taken {spent:.2f} s where the budget allows {self.seconds:g} s; "
+                f"most of it {slowest.function} ({slowest.seconds:.2f} s).\n\n"
+                f"{table(self.rows, _SHOWN)}"
+            )
+
+
+def _advice(row: Row) -> str:
+    if "it was" in row.why and "[" in row.why:
+        return "Sizes that change: compile(dynamic=True), or compiler.mark_dynamic(tensor, dim)."
+    if "it was" in row.why:
+        return "A value that changes: pass it as a tensor, or compute what depends on it outside."
+    return "Keep what the function reads from outside the same, or pass it as an argument."
+
+
+class _Books:
+    """All rows, and the budgets in force."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Row] = deque(maxlen=_MOST_ROWS)
+        self.open = 0
+        """Compiles that are going on."""
+        self.budgets: list[Budget] = []
+        self.whole = Budget()
+        """That of `config`, over the whole process."""
+
+    def in_force(self) -> list[Budget]:
+        whole = self.whole
+        whole.recompiles = config.recompile_budget if config.recompile_budget >= 0 else None
+        whole.seconds = config.compile_seconds or None
+        limited = whole.recompiles is not None or whole.seconds is not None
+        return [*self.budgets, whole] if limited else self.budgets
+
+
+BOOKS = _Books()
+
+ENTRIES: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+"""All compiled versions that are alive: the function and the options of each."""
+
+
+def note(row: Row, compiled: Any, entry: Any) -> None:
+    """A compile is done: enter it."""
+    row.made(entry)
+    row.breaks = len(compiled.breaks)
+    ENTRIES[entry] = compiled.fn, compiled.options
+
+
+@contextmanager
+def compiling(fn: Any, kind: str, why: str) -> Iterator[Row]:
+    """A compile, from its beginning to its end; raises where a budget forbids it."""
+    file, line = describe.place_of(fn)
+    row = Row(describe.name_of(fn), file, line, kind, why, time.time())
+    budgets = BOOKS.in_force()
+    for budget in budgets:
+        budget.check(more=True)
+        budget.rows.append(row)
+    try:
+        for budget in budgets:
+            budget.check(more=False)
+    except CompileBudgetError as error:
+        row.problem = str(error).partition("\n")[0]
+        BOOKS.rows.append(row)
+        raise
+    began = time.perf_counter()
+    BOOKS.open += 1
+    try:
+        yield row
+    except BaseException as error:
+        found = getattr(error, "found", None)  # a break: no mistake, but not one graph either
+        told = f"{type(error).__name__}: {error}".partition("\n")[0]
+        row.problem = told if found is None else f"it goes on in parts ({found.kind})"
+        raise
+    finally:
+        BOOKS.open -= 1
+        row.seconds = time.perf_counter() - began
+        BOOKS.rows.append(row)
+    for budget in budgets:
+        budget.check(more=False)
+
+
+@contextmanager
+def budget(recompiles: int | None = None, seconds: float | None = None) -> Iterator[Budget]:
+    """Inside, compiling more than this raises `CompileBudgetError`.
+
+    `recompiles`: of functions that had been compiled before. `seconds`: of all compiling. The one
+    that goes over it raises: before it begins where that is known, else when it is done.
+    """
+    made = Budget(recompiles, seconds)
+    BOOKS.budgets.append(made)
+    try:
+        yield made
+    finally:
+        BOOKS.budgets.remove(made)
+
+
+class Ledger:
+    """The compiles of this process, oldest first. Prints as a table; `rows` are the records."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, k: int) -> Row:
+        return self.rows[k]
+
+    @property
+    def seconds(self) -> float:
+        """Of all compiling."""
+        return sum(r.seconds for r in self.rows)
+
+    @property
+    def recompiles(self) -> int:
+        """How many were not the first of their function."""
+        return sum(r.kind in AGAIN for r in self.rows)
+
+    def json(self) -> list[dict[str, Any]]:
+        """As plain lists and dicts."""
+        return [asdict(r) for r in self.rows]
+
+    def html(self) -> str:
+        """As a page that needs no other file."""
+        return page.page("Compile ledger", self.table_html())
+
+    def table_html(self) -> str:
+        """The rows as an HTML table."""
+        most = max((r.seconds for r in self.rows), default=0.0) or 1.0
+        heads = ("function", "when", "ms", "", "why", "nodes", "steps", "new", "disk", "program",
+                 "breaks", "stages")  # fmt: skip
+        return page.table(heads, [_cells(r, most) for r in self.rows])
+
+    def __str__(self) -> str:
+        return table(self.rows)
+
+    __repr__ = __str__
+
+
+def ledger() -> Ledger:
+    """Every compile of this process so far."""
+    return Ledger(list(BOOKS.rows))
+
+
+def clear() -> None:
+    """Begin anew: what was spent before counts for no budget."""
+    BOOKS.rows.clear()
+    BOOKS.whole.rows.clear()
+
+
+def told(r: Row) -> str:
+    """Why it was compiled, in one line."""
+    return r.why if r.kind in (FIRST, PART) else f"{r.kind}: {r.why}"
+
+
+def _cells(r: Row, most: float) -> list[str]:
+    """A row as HTML."""
+    why = told(r)
+    problem = f' <span class="bad">{page.escape(r.problem)}</span>' if r.problem else ""
+    slowest = sorted(((n, s) for n, s in r.stages.items() if s >= 1e-3), key=lambda x: -x[1])[:4]
+    stages = ", ".join(f"{name} {1e3 * s:.0f} ms" for name, s in slowest)
+    place = page.escape(f"{r.file}:{r.line}")
+    return [
+        f'<span title="{place}">{page.escape(r.function)}</span>',
+        time.strftime("%H:%M:%S", time.localtime(r.began)),
+        f"{1e3 * r.seconds:.1f}",
+        f'<i style="width:{100 * r.seconds / most:.0f}px"></i>',
+        page.escape(why) + problem,
+        *map(str, (r.nodes, r.steps, r.compiled, r.loaded)),
+        r.program,
+        str(r.breaks),
+        page.escape(stages),
+    ]
+
+
+_HEAD = f"{'function':<24}{'ms':>8}{'nodes':>7}{'steps':>7}{'new':>5}{'disk':>5}  why"
+
+
+def table(rows: list[Row], most: int | None = None) -> str:
+    """Rows as text, the last ones if there are too many."""
+    if not rows:
+        return "nothing was compiled"
+    shown = rows if most is None else rows[-most:]
+    lines = [_HEAD]
+    if len(shown) < len(rows):
+        lines.append(f"... {len(rows) - len(shown)} before these")
+    for r in shown:
+        why = told(r)
+        why += f"; program cache: {r.program}" if r.program else ""
+        why += f"; {r.breaks} breaks" if r.breaks else ""
+        why += f"; {r.problem}" if r.problem else ""
+        name = r.function if len(r.function) <= 23 else "..." + r.function[-20:]
+        lines.append(
+            f"{name:<24}{1e3 * r.seconds:>8.1f}{r.nodes:>7}{r.steps:>7}{r.compiled:>5}"
+            f"{r.loaded:>5}  {why}"
+        )
+    again = sum(r.kind in AGAIN for r in rows)
+    total = 1e3 * sum(r.seconds for r in rows)
+    lines.append(f"{'all':<24}{total:>8.1f}  {len(rows)} compiles, {again} of them recompiles")
+    return "\n".join(lines)

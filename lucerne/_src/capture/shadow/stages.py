@@ -1,0 +1,107 @@
+"""Every graph of a compilation once more: as captured, after each pass, cut in two, and lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lucerne._src import backends
+from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves_of
+from lucerne._src.capture.report.replay import setting_of
+from lucerne._src.capture.trace.captured import Captured
+from lucerne._src.capture.trace.input_sources import KEY, TANGENT, Source
+from lucerne._src.ir.graph import Graph, Value
+from lucerne._src.ir.program import Program
+from lucerne._src.loops.lower import Lowering
+from lucerne._src.pipeline import improving, lowering
+from lucerne._src.tensor.random.api import default_generator
+from lucerne._src.transforms.functionalize import functionalize
+from lucerne._src.transforms.random import count_draws
+from lucerne._src.transforms.rewrite import shell
+
+CAPTURE, FUNCTIONALIZE, PARTITION = "capture", "functionalize", "partition"
+
+
+@dataclass
+class Part:
+    """One program: the call, or the backward pass of it."""
+
+    name: str
+    stages: list[tuple[str, Graph]]
+    """(what made it, graph), in order."""
+    constants: dict[int, Any]
+    """By number of an input: its tensor."""
+    lowering: Lowering | None = None
+    program: Program | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.stages[-1][1]
+
+
+@dataclass
+class Rebuilt:
+    """The way from a captured call to its programs."""
+
+    sources: list[Source]
+    captured: Graph
+    """With writes; random numbers counted as the programs count them."""
+    stages: list[tuple[str, Graph]]
+    """Up to where the parts begin."""
+    parts: list[Part] = field(default_factory=list)
+    halves: ForwardBackward | None = None
+    primals: list[int] = field(default_factory=list)
+
+
+def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
+    """All graphs of a captured call. `key`: whether its random numbers are counted."""
+    recorded = _with_outputs(captured.graph, captured.roots)
+    functional = functionalize(captured.graph, captured.roots, captured.fresh)
+    sources = list(captured.sources)
+    if key:  # on both sides, so that both draw the same numbers
+        recorded = count_draws(recorded, default_generator)[0]
+        functional, drawn = count_draws(functional, default_generator)
+        sources.append(Source(KEY, thing=None if drawn is None else drawn.meta.device))
+    stages = [(FUNCTIONALIZE, functional)]
+    made = Rebuilt(sources, recorded, stages)
+    if captured.gradients:
+        _cut(made, captured, options)
+    else:
+        made.parts = [_part("the call", functional, constants_of(sources), options)]
+    return made
+
+
+def _with_outputs(graph: Graph, roots: Sequence[Value]) -> Graph:
+    made = shell(graph)
+    made.nodes = list(graph.nodes)
+    made.outputs, made.writes = tuple(roots), []
+    return made
+
+
+def _improved(graph: Graph, options: Any) -> list[tuple[str, Graph]]:
+    return [(p.name, after) for p, after in improving(graph, options.disable, setting_of(options))]
+
+
+def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
+    """The joint graph, and its halves."""
+    made.stages += _improved(made.stages[-1][1], options)
+    joint = made.stages[-1][1]
+    halves = halves_of(joint, captured, made.sources, options.budget)
+    made.halves = halves
+    made.primals = [k for k, s in enumerate(made.sources) if s.kind != TANGENT]
+    made.parts = [
+        _part("the call", halves.forward, halves.constants, options),
+        _part("its backward pass", halves.backward, halves.saved_constants, options),
+    ]
+
+
+def _part(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> Part:
+    part = Part(name, [("", graph), *_improved(graph, options)], constants)
+    if options.maker is None:
+        backend, body = backends.get(options.backend), options.whole.graph_of
+        part.lowering = lowering(
+            part.graph, backend, constants, options.mode, options.disable, body
+        )
+        part.program = part.lowering.program()
+    return part

@@ -1,0 +1,258 @@
+"""Sizes that change from call to call: one capture for all of them.
+
+The first capture of a function is made for the sizes it was called with. When the same function
+comes with other sizes, it is captured once more (`SizedCapture`) on tensors whose sizes are symbols
+where they were seen to change. Everything that follows from them is an expression, whoever computes
+it, and every decision by them is a guard. From then on (`Sized`) a new size is not traced: formulas
+are evaluated (`Sized.at`), and the passes run over what comes out. Machine code does not depend on
+sizes, so mostly none is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lucerne._src.base import shape as sh
+from lucerne._src.base.shape import Size
+from lucerne._src.capture.guards.reachable import ReachableState
+from lucerne._src.capture.guards.tensor_reads import IS
+from lucerne._src.capture.trace.capture import Capture, Tracing, Whole
+from lucerne._src.capture.trace.captured import Captured, Effect, Outcome
+from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
+from lucerne._src.capture.trace.input_sources import ARGUMENT, GRADIENT, HELD, TANGENT, Source
+from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
+from lucerne._src.ir.symbolic.expressions import symbol
+from lucerne._src.ir.symbolic.numbers import Guards, SymInt, guarding, plain
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.transforms.generalize import (
+    Instance,
+    SizeRefusedError,
+    Template,
+    formula_of,
+    generalize,
+)
+
+Dims = set[tuple[int, int]]
+"""Pairs (number of the leaf, dimension)."""
+
+
+class Symbols:
+    """Which dimensions of the leaves are symbols, and how they are called."""
+
+    def __init__(self, names: Mapping[tuple[int, int], Any]) -> None:
+        """`names`: by (leaf, dimension), something that is equal for those that share a symbol."""
+        found: dict[Any, str] = {}
+        self.names = {
+            at: found.setdefault(key, f"s{len(found)}") for at, key in sorted(names.items())
+        }
+        self.exprs = {at: symbol(name) for at, name in self.names.items()}
+        """The size of each dimension that is not constant."""
+
+    def meta(self, leaf: int, meta: TensorMeta) -> TensorMeta:
+        """The meta of a leaf, or of something that is shaped as it is, with symbols in it."""
+        if not any((leaf, d) in self.exprs for d in range(meta.ndim)):
+            return meta
+        shape: tuple[Any, ...] = tuple(
+            SymInt(int(n), self.exprs[leaf, d]) if (leaf, d) in self.exprs else n
+            for d, n in enumerate(meta.shape)
+        )
+        return make_meta(meta.dtype, shape, _strides(meta, shape), meta.device, meta.flipped)
+
+
+def _strides(meta: TensorMeta, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Strides as they follow from sizes if the memory is dense; those that do not are constant."""
+    if not meta.is_dense:
+        return meta.strides
+    order = sorted(range(meta.ndim), key=lambda d: (meta.strides[d], meta.shape[d] != 1, -d))
+    strides = sh.contiguous_strides(shape) if meta.contiguous else sh.ordered_strides(shape, order)
+    return tuple([s if plain(s) == n else n for s, n in zip(strides, meta.strides, strict=True)])
+
+
+class SizedRecorder(Recorder):
+    """The values of a trace for all sizes are those of none of them."""
+
+    knows_values = False
+
+
+class SizedTracing(Tracing):
+    """Arguments get metas with symbols."""
+
+    symbols: Symbols
+    shapes: list[Any]
+    """The shapes of the leaves."""
+
+    def meta_for(self, t: Any, source: Source) -> TensorMeta:
+        meta: TensorMeta = t._meta
+        return self.symbols.meta(source.index, meta) if source.kind == ARGUMENT else meta
+
+    def gradient_for(self, t: Any, source: Source, grad: Any) -> Any:
+        if source.kind != ARGUMENT or grad._meta.shape != self.shapes[source.index]:
+            return grad
+        meta = self.symbols.meta(source.index, grad._meta)
+        return grad if meta is grad._meta else fake_tensor(meta)
+
+
+class SizedCapture(Capture):
+    """A capture in which some sizes are symbols: decisions become guards."""
+
+    def __init__(
+        self, fn: Any, args: Any, kwargs: Any, reach: ReachableState, whole: Whole, symbols: Symbols
+    ) -> None:
+        super().__init__(fn, args, kwargs, reach, whole)
+        self.symbols = symbols
+        self.guards: Guards = {}
+
+    def make_tracing(self) -> Tracing:
+        made = SizedTracing(self.reach, SizedRecorder(self.whole))
+        made.symbols = self.symbols
+        made.shapes = [x._meta.shape if isinstance(x, TensorBase) else None for x in self.leaves]
+        return made
+
+    def run(self) -> Captured:
+        with guarding() as self.guards:
+            return super().run()
+
+    def sized(self) -> Sized:
+        """The call for all sizes."""
+        captured = self.run()
+        why = _refusal(captured)
+        if why:
+            raise CaptureError(why)
+        return Sized(captured, self.symbols, self.guards)
+
+
+def _refusal(captured: Captured) -> str:
+    """Why a capture can't be one for other sizes; empty: it can."""
+    if captured.covered or any(f.kind == IS and f.value for f in captured.facts):
+        return "arguments share memory with each other"
+    if captured.stored or captured.counted:
+        return "something is kept for the next call"
+    return ""
+
+
+class Sized:
+    """A captured call for all sizes."""
+
+    def __init__(self, captured: Captured, symbols: Symbols, guards: Guards) -> None:
+        self.captured, self.guards = captured, guards
+        graph = Graph()
+        graph.inputs, graph.nodes = captured.graph.inputs, captured.graph.nodes
+        graph.outputs, graph._next = tuple(captured.roots), captured.graph._next
+        self.dims = symbols.names
+        places: dict[str, tuple[int, int]] = {}
+        for i, s in enumerate(captured.sources):
+            for (k, d), name in symbols.names.items():
+                if s.kind == ARGUMENT and s.index == k:
+                    places.setdefault(name, (i, d))
+        self.template: Template = generalize(graph, places, self._over(places, guards))
+        self.beside = _beside(captured)
+        self.hints = {
+            name: plain(captured.graph.inputs[i].meta.shape[d]) for name, (i, d) in places.items()
+        }
+
+    @staticmethod
+    def _over(places: Mapping[str, Any], guards: Guards) -> list[Any]:
+        """(An argument that is no input decides nothing: its size is not known.)"""
+        if any(not g.symbols() <= places.keys() for g in guards):
+            raise CaptureError("a size of an argument decides that is not an input")
+        return list(guards)
+
+    def at(self, leaves: Sequence[Any]) -> Captured | None:
+        """What a capture of a call with these leaves would give; None: it must be captured."""
+        metas = []
+        for v, s in zip(self.template.graph.inputs, self.captured.sources, strict=True):
+            t = _given(s, leaves)
+            memory = v.meta if t is None else with_flip(t._meta, False)
+            metas.append(None if t is None and s.kind == TANGENT else memory)
+        sizes = self.template.bind(metas)
+        if sizes is None:
+            return None
+        try:
+            found = self.at_sizes(sizes)
+        except SizeRefusedError:
+            return None
+        for s, x in zip(found.wanted, found.gradients, strict=True):
+            t = _given(s, leaves)
+            if x is not None and t is not None and x.meta.shape != t._meta.shape:
+                return None
+        return found
+
+    def at_sizes(self, sizes: dict[str, int]) -> Captured:
+        instance = Instance(self.template, sizes)
+        return _moved(self.captured, instance, *instance.value_of(self.beside))
+
+    def too_special(self, leaves: Sequence[Any]) -> Dims:
+        """Dimensions that were needed as plain numbers, others than those of these leaves."""
+        sizes = {name: int(leaves[k]._meta.shape[d]) for (k, d), name in self.dims.items()}
+        names: set[str] = set()
+        for guard, by_value in self.guards.items():
+            if by_value is not None and not guard.holds(sizes):
+                names |= guard.symbols()
+        return {at for at, name in self.dims.items() if name in names}
+
+
+def _given(source: Source, leaves: Sequence[Any]) -> Any:
+    """The tensor of an input, as far as a call decides about it."""
+    if source.kind == ARGUMENT:
+        return leaves[source.index]
+    if source.kind == GRADIENT:
+        owner = _given(source.thing, leaves)
+        return None if owner is None else owner.grad
+    return source.thing if source.kind == HELD else None
+
+
+# ---- what stands beside the graph ---------------------------------------------------------------
+
+
+def _all_outcomes(captured: Captured) -> list[Outcome]:
+    found = [
+        *captured.leaves,
+        *[e.outcome for e in captured.effects],
+        *captured.gradients,
+    ]
+    return [x for x in found if type(x) is Outcome]
+
+
+def _beside(captured: Captured) -> tuple[Any, Any]:
+    """The formulas of what depends on sizes: where outcomes lie, and what is returned besides."""
+    outcomes = [(x.offset, x.meta) for x in _all_outcomes(captured)]
+    others = [x for x in captured.leaves if type(x) is not Outcome]
+    return formula_of(outcomes), [formula_of(x) for x in others]
+
+
+def _moved(old: Captured, instance: Instance, places: list[Any], others: list[Any]) -> Captured:
+    """A captured call with the values, metas and numbers of other sizes."""
+    new = instance.values
+    rest = iter(others)
+    outcomes: dict[int, Outcome] = {}
+    for x, (offset, meta) in zip(_all_outcomes(old), places, strict=True):
+        value = None if x.value is None else new[x.value.index]
+        outcomes.setdefault(id(x), replace(x, offset=offset, meta=meta, value=value))
+
+    def outcome(x: Any) -> Any:
+        return outcomes[id(x)] if type(x) is Outcome else x
+
+    def leaf(x: Any) -> Any:
+        if type(x) is Outcome:
+            return outcomes[id(x)]
+        found = next(rest)
+        return Size(found) if isinstance(x, Size) else found
+
+    graph = Graph()
+    graph.inputs = [new[v.index] for v in old.graph.inputs]
+    graph.nodes, graph._next = list(instance.graph.nodes), old.graph._next
+    return replace(
+        old,
+        graph=graph,
+        roots=[new[v.index] for v in old.roots],
+        fresh=frozenset(new[v.index] for v in old.fresh),
+        recorded=[new[v.index] for v in old.recorded],
+        differentiated=[new[v.index] for v in old.differentiated],
+        leaves=[leaf(x) for x in old.leaves],
+        effects=[Effect(e.owner, outcome(e.outcome)) for e in old.effects],
+        gradients=[outcome(x) for x in old.gradients],
+    )

@@ -1,0 +1,92 @@
+"""Tensors whose values are known while a function is captured: computed from constants alone.
+
+`torch.tensor([3, 1, 2])`, `torch.arange(4)`, and what is computed from them (a sort, a sum, a mask)
+is the same at each call. So looking at such values is no break: they are computed at once, beside
+the graph. Lengths of sequences that come as a list of numbers are the case that matters: packing a
+padded batch looks at them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucerne._src.ir import dispatch
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.transforms.functionalize import MutationError, functionalize
+
+_MOST_ELEMENTS = 1 << 16
+_MOST_NODES = 400
+
+
+def known_values(
+    graph: Graph, constants: frozenset[Value], outside: list[Any], value: Value
+) -> Any | None:
+    """The tensor that a value of a graph is at every call; None: it depends on something else.
+
+    `outside`: the tensors of the inputs; `constants`: the inputs that are the same at each call.
+    """
+    if not _is_small(value.meta):
+        return None
+    try:
+        pure = functionalize(graph, (), constants, [value])
+    except MutationError:
+        return None
+    nodes = _needed(pure, pure.outputs[0])
+    allowed = {pure.inputs[k]: outside[k] for k, v in enumerate(graph.inputs) if v in constants}
+    if nodes is None or not _only(nodes, pure.outputs[0], allowed):
+        return None
+    with dispatch.unseen():
+        return _computed(nodes, pure.outputs[0], dict(allowed))
+
+
+def _is_small(meta: Any) -> bool:
+    return isinstance(meta, TensorMeta) and meta.numel <= _MOST_ELEMENTS
+
+
+def _needed(graph: Graph, wanted: Value) -> list[Node] | None:
+    """The nodes that a value is computed by, in order; None: too many, or one that draws."""
+    makers = {v: node for node in graph.nodes for v in node.outputs}
+    found: dict[int, Node] = {}
+    todo = [wanted]
+    while todo:
+        node = makers.get(todo.pop())
+        if node is None or id(node) in found:
+            continue
+        small = all(_is_small(v.meta) for v in node.outputs)
+        if not small or node.op.kind == op_.RANDOM or len(found) >= _MOST_NODES:
+            return None
+        found[id(node)] = node
+        todo += _values(node.args)
+    return [node for node in graph.nodes if id(node) in found]
+
+
+def _values(args: Any) -> list[Value]:
+    found: list[Value] = []
+    for a in args:
+        if type(a) is Value:
+            found.append(a)
+        elif isinstance(a, tuple):
+            found += _values(a)
+    return found
+
+
+def _only(nodes: list[Node], wanted: Value, allowed: dict[Value, Any]) -> bool:
+    """Whether nothing else than constants is read."""
+    made = {v for node in nodes for v in node.outputs}
+    read = [v for node in nodes for v in _values(node.args)]
+    return all(v in made or v in allowed for v in [*read, wanted])
+
+
+def _computed(nodes: list[Node], wanted: Value, known: dict[Value, Any]) -> Any:
+    def real(a: Any) -> Any:
+        if type(a) is Value:
+            return known[a]
+        return tuple(map(real, a)) if isinstance(a, tuple) else a
+
+    for node in nodes:
+        found = dispatch.entry.run(node.op, tuple(map(real, node.args)))
+        outs = found if isinstance(found, tuple) else (found,)
+        known.update(zip(node.outputs, outs, strict=True))
+    return known[wanted]

@@ -1,0 +1,551 @@
+"""Tracer: runs frames on tensors without values and notes what was read, written and recorded.
+
+It answers the questions of a bytecode machine: user code is entered, ops run under the recorder,
+and what a graph can't hold stops the machine before it happens, with a `Break` that says why.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lucerne._src.capture import faults
+from lucerne._src.capture.breaks import reasons
+from lucerne._src.capture.breaks.call_policy import (
+    array_in_place,
+    at_hand,
+    changes_owner,
+    decision_for,
+    foreign_item,
+    hashes_given,
+    is_fuel,
+    is_known,
+    is_ours,
+    may_call_back,
+    native_call,
+    stop_for,
+    stop_with,
+    tensor_key,
+    user_place,
+    writes_array,
+)
+from lucerne._src.capture.breaks.liveness import slots_of
+from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
+from lucerne._src.capture.breaks.reasons import Break
+from lucerne._src.capture.bytecode.frame import Frame, Link
+from lucerne._src.capture.bytecode.hooks import (
+    INLINE,
+    NATIVE,
+    NOTHING,
+    Access,
+    Decision,
+    Plain,
+    Stop,
+)
+from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
+from lucerne._src.capture.bytecode.targets import find_in_class
+from lucerne._src.capture.effects.arrays import ARRAYS
+from lucerne._src.capture.effects.journal import Journal
+from lucerne._src.capture.effects.new_objects import NewObjects
+from lucerne._src.capture.effects.objects import (
+    Roots,
+    Swap,
+    is_fixed,
+    is_iterator,
+    is_plain,
+    values_of,
+)
+from lucerne._src.capture.effects.rebuild import Carried
+from lucerne._src.capture.effects.stores import MISSING
+from lucerne._src.capture.guards.frame_reads import FrameReads
+from lucerne._src.capture.guards.implicit import ImplicitGuards
+from lucerne._src.capture.guards.reachable import ReachableState, is_module
+from lucerne._src.capture.guards.read_log import FINDS, calls_users
+from lucerne._src.capture.guards.sources import is_known_home
+from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
+from lucerne._src.capture.process_state import ProcessState
+from lucerne._src.capture.trace.callbacks import followed, refuse_inside
+from lucerne._src.capture.trace.fake import CaptureError, NotYetError, is_fake
+from lucerne._src.ir import dispatch
+from lucerne._src.tensor.base import TensorBase
+from lucerne._src.transforms.functionalize import MutationError
+
+_state = dispatch.state
+
+_USES_UP = frozenset(
+    ("UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "CALL_FUNCTION_EX", "CONTAINS_OP")
+)
+"""Instructions that take everything from an iterator on the stack."""
+_LOOKS_INSIDE = frozenset(
+    (
+        "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "CONTAINS_OP", "COMPARE_OP", "LIST_EXTEND",
+        "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "FORMAT_VALUE", "FORMAT_SIMPLE",
+        "FORMAT_WITH_SPEC", "CONVERT_VALUE", "BINARY_OP", "BINARY_SLICE", "GET_LEN",
+        "LIST_TO_TUPLE", "MATCH_SEQUENCE", "MATCH_MAPPING", "MATCH_KEYS", "MATCH_CLASS",
+        "CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "CALL_FUNCTION_EX",
+    )
+)  # fmt: skip
+"""Instructions after which everything in their operands counts as read."""
+_FILLS = {
+    "LIST_APPEND": ("append", 1), "SET_ADD": ("add", 1), "MAP_ADD": ("__setitem__", 2),
+    "LIST_EXTEND": ("extend", 1), "SET_UPDATE": ("update", 1), "DICT_UPDATE": ("update", 1),
+    "DICT_MERGE": ("update", 1),
+}  # fmt: skip
+"""Instructions that add to a container: the method that does the same, how many values they take.
+"""
+_ADVANCES = frozenset(("FOR_ITER", "SEND", "GET_YIELD_FROM_ITER"))
+_ONLY_WRITES = frozenset(
+    (
+        "append", "extend", "insert", "add", "update", "clear", "discard", "appendleft",
+        "extendleft", "__setitem__", "__iadd__", "__ior__",
+    )
+)  # fmt: skip
+"""Methods of containers that do not look at what is in there."""
+_NAMED = (list, dict, bytearray)
+"""Containers whose items are compared one by one."""
+_TENSOR_SETS = frozenset(("grad", "data", "requires_grad"))
+
+
+class AgainError(Exception):
+    """Something was learned that makes another trace necessary."""
+
+
+class Knowledge:
+    """What is known of a function's surroundings, for all traces of one part."""
+
+    def __init__(self, frames: Sequence[Frame], reach: ReachableState, volatile: set[Any]) -> None:
+        self.frames, self.reach, self.volatile = frames, reach, volatile
+        self.stable = {*reach.seen, *(id(t.store) for t in reach.tables)}
+        self.roots = Roots(frames, self.stable)
+        self.held = {
+            id(t)
+            for m in reach.modules.values()
+            for table in (m._parameters, m._buffers)
+            for t in table.values()
+        } | {id(p) for o in reach.optimizers.values() for g in o.param_groups for p in g["params"]}
+        self.kept: list[Any] = []
+        self.more: list[Any] = []
+        """Tensors found by name that are given anew at each call."""
+
+    def is_held(self, t: Any) -> bool:
+        """Whether a tensor is a parameter or a buffer: the same object at each call."""
+        return id(t) in self.held
+
+    def is_known(self, x: Any) -> bool:
+        return id(x) in self.roots.seen or id(x) in self.stable
+
+
+class PartialGraphTracer(Plain):
+    """One run of frames under a recorder."""
+
+    def __init__(self, known: Knowledge, nodes: Callable[[], int], looked: TensorReads) -> None:
+        """`nodes`: how many nodes the graph has; `looked`: gets what is asked about tensors."""
+        self.known, self.nodes, self.looked = known, nodes, looked
+        self.reads = FrameReads(known.roots, self.looked)
+        self.journal = Journal()
+        self.birth = NewObjects(known.is_known)
+        self.facts = self.reads.facts = ImplicitGuards(self.birth, self.reads.is_rooted)
+        self.natives = NativeCallbacks(self.birth, strict=True)
+        self.machine = Machine(self)
+        self.frames: list[Frame] = []
+        self.given: list[Frame] = []
+        self.first: list[list[Any]] = []
+        """What the variables of the given frames hold at the beginning."""
+        self.written: set[tuple[int, Any]] = set()
+        self.finished: Finished | None = None
+        self.broke: Break | None = None
+        self.escaped: BaseException | None = None
+        self.suspect: Exception | None = None
+        """What an instruction raised: if the function does not raise it, it is our mistake."""
+        self.steps = 0
+        self.cut = 0
+        """After how many instructions the last one is done that was worth it."""
+        self.cuts: list[int] = []
+        self.swap = Swap({})
+        self.switches = ProcessState()
+        self._effects = 0
+        self._errors = [
+            (x, x.__traceback__, x.__context__)
+            for x in known.roots.seen.values()
+            if isinstance(x, BaseException)
+        ]
+
+    # ---- running -------------------------------------------------------------------------------
+
+    def start(self, stand_ins: dict[int, Any], unread: set[tuple[int, int]] | None) -> None:
+        """Copies of the frames, with stand-ins for tensors (by their ids) and sentinels for values
+        that are only carried along (None: not known yet which)."""
+        self.swap = Swap(stand_ins)
+        self.given = [f.copy() for f in self.known.frames]
+        for i, frame in enumerate(self.given):
+            first = len(frame.slots)
+            for j in range(len(frame.slots)):
+                if unread is not None and (i, j) in unread:
+                    frame.slots[j] = Carried(i, j)
+            for j, x in enumerate(frame.stack):
+                if is_iterator(x):
+                    frame.stack[j] = Carried(i, first + j)
+                else:
+                    self.reads.slots.add((i, first + j))
+            self.swap.frame(frame)
+            data = tuple(self.swap.value(x) for x in frame.link.data)
+            self.reads.slots |= {
+                (i, k) for k in range(first + len(frame.stack) + 1, len(values_of(frame)))
+            }
+            frame.link = Link(frame.link.kind, data)
+        self.frames = list(self.given)
+        self.first = [list(f.slots) for f in self.given]
+
+    def go(self, most: int | None) -> None:
+        """Run until the end, a stop, or so many instructions."""
+        with followed(self.machine):
+            self._go(most)
+
+    def _go(self, most: int | None) -> None:
+        switches, frames = self.switches, self.frames
+        useful, done = 0, False
+        while most is None or self.steps < most:
+            self._effects = len(self.journal.effects)
+            outcome = self._step(frames)
+            if outcome is None:
+                return
+            self.steps += 1
+            now = self.nodes() + len(self.journal.effects)
+            if now != useful:
+                useful, done = now, False
+            if type(outcome) is Finished:
+                if switches.is_same():
+                    self.finished, self.cut = outcome, self.steps
+                return  # (else a switch is thrown, which no program does: the part ends before it)
+            whole = all(f.generator is None and f.handled is None for f in frames)
+            if useful and not done and whole and switches.is_same():
+                self.cut, done = self.steps, True
+                self.cuts.append(self.steps)
+
+    def _step(self, frames: list[Frame]) -> Any:
+        """Execute one instruction; None: it can't be, `broke` says why."""
+        try:
+            stop = self._before(frames[-1])
+            if stop is None:
+                outcome = self.machine.run(frames, most=1)
+        except Stop as found:
+            stop = found
+        except Exception as error:
+            self.broke = None
+            ours = faults.is_ours(error) and not isinstance(error, CaptureError)
+            self.escaped = error if ours or isinstance(error, AgainError) else None
+            self.suspect = error if self.machine.raised_here == id(error) else None
+            return None
+        if stop is None and type(outcome) is Stopped and not is_fuel(outcome.stop):
+            stop = outcome.stop
+        if stop is None:
+            return outcome
+        if isinstance(stop.detail, BaseException):
+            self.escaped = stop.detail
+        else:
+            self.broke = self._break_of(stop)
+        return None
+
+    def _break_of(self, stop: Stop) -> Break:
+        place = user_place([*self.frames, *stop.inside])
+        if isinstance(stop.detail, Break):
+            return stop.detail.at(place)
+        return reasons.made("instruction", place, stop.reason)
+
+    def end(self) -> None:
+        """Everything outside as it was before."""
+        self.machine.is_over = True
+        self.switches.restore()
+        for error, trace, context in self._errors:
+            error.__traceback__, error.__context__ = trace, context
+        self.journal.undo()
+        self.swap.undo()
+        self.birth.end()
+
+    # ---- what the machine asks -----------------------------------------------------------------
+
+    def _before(self, frame: Frame) -> Stop | None:
+        op = frame.decoded.ops[frame.ip]
+        name, stack = op.name, frame.stack
+        if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
+            for i, given in enumerate(self.given):
+                if given is frame:
+                    self.reads.slots |= {
+                        (i, j)
+                        for j in slots_of(name, op.argument)
+                        if frame.slots[j] is self.first[i][j]
+                    }
+        if name in _ADVANCES and stack:
+            at = -1 if name == "FOR_ITER" else -2
+            if self._is_old_iterator(stack[at] if len(stack) >= -at else stack[-1]):
+                return stop_for(reasons.made("iterator", None, "the loop"))
+        if name in _USES_UP:
+            at = -2 if name == "CALL_FUNCTION_EX" and op.argument & 1 else -1
+            if self._is_old_iterator(stack[at]):
+                return stop_for(reasons.made("iterator", None, "unpacking"))
+        if name in _FILLS:
+            self._fills(frame, name, op.argument)
+        if name in _LOOKS_INSIDE:
+            for x in stack[-3:]:
+                self.reads.all_of(x)
+        if name in ("CONTAINS_OP", "COMPARE_OP"):
+            self.looked.compared(stack[-2], stack[-1])
+            return tensor_key(stack[-2], stack[-1], self.birth)
+        return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
+
+    def _fills(self, frame: Frame, name: str, argument: int) -> None:
+        """An instruction that adds to a container that is being built on the stack."""
+        method, count = _FILLS[name]
+        at = len(frame.stack) - argument - count
+        container = frame.stack[at] if at >= 0 else None
+        if isinstance(container, (list, set, dict)) and not self.birth.is_new(container):
+            given = tuple(frame.stack[-count:])
+            self.journal.note(Access.METHOD, container, method, (given, {}))
+            self.written.add((id(container), method))
+
+    def _is_old_iterator(self, x: Any) -> bool:
+        if type(x) is Carried:
+            return True
+        return is_iterator(x) and not self.birth.is_new(x)
+
+    def decide_call(
+        self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Decision | Stop:
+        given = [*args, *kwargs.values()]
+        if type(fn) is Carried or any(type(x) is Carried for x in given):
+            return stop_for(reasons.made("object", None, "a value of before"))
+        if any(self._is_old_iterator(x) for x in given):
+            return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
+        if fn is getattr or fn is hasattr:
+            return NATIVE  # the machine tells which attribute
+        owner = getattr(fn, "__self__", None)
+        found = tensor_key(given[0], owner, self.birth) if given else None
+        found = found or writes_array(fn, args, kwargs, self.birth)
+        if found is not None:
+            return found
+        if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
+            self.facts.entered(fn, args)
+            self.reads.all_of(getattr(fn, "__self__", None), 8)
+            if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
+                self.reads.all_of(args[0])  # something that is not there was looked up
+            return INLINE
+        if not is_ours(fn) and reasons.is_foreign(fn):
+            return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
+        if changes_owner(fn) and not self.birth.is_new(owner):
+            return stop_for(reasons.made("write", None, reasons.name_of(fn)))
+        stores = isinstance(fn, types.BuiltinFunctionType) and fn.__name__ in _ONLY_WRITES
+        if stores and isinstance(owner, (list, dict, set)):
+            for x in given if fn.__name__ in ("extend", "update") else ():
+                self.reads.all_of(x)
+            return NATIVE
+        if getattr(fn, "__name__", "") in FINDS and given:
+            self.looked.compared(given[0], owner)
+        self.reads.all_of(fn)
+        self.facts.called(fn, given)
+        for x in given:
+            self.reads.all_of(x)
+        if may_call_back(fn) and any(map(calls_users, (fn, *given))):
+            self.reads.everything = f"{reasons.name_of(fn)} calls back functions"
+        return native_call(fn, given)
+
+    def same(self, left: Any, right: Any) -> bool:
+        """Whether two values are one. Frames may hold another object next time; what the function
+        finds by name is compared, but not with those."""
+        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+            self.looked.same(left, right)
+        elif not any(self._is_one(x) for x in (left, right)):
+            apart = left is not right and self.reads.is_rooted(left) != self.reads.is_rooted(right)
+            if apart or isinstance(left, tuple):  # (of tuples the content is compared)
+                raise stop_for(reasons.made("identity", None, "`is`"))
+        return left is right
+
+    def _is_one(self, x: Any) -> bool:
+        """Whether nothing that is given can be it: a constant, or something made inside."""
+        new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
+        return is_plain(x) or is_fixed(x) or isinstance(x, TensorBase) or new
+
+    def before_branch(self, value: Any) -> Stop | None:
+        if isinstance(value, TensorBase) and not is_known(value):
+            return stop_for(reasons.made("branch", None, "if, while, assert, and, or"))
+        if type(value) is Carried:
+            return stop_for(reasons.made("object", None, "a value of before"))
+        self.reads.all_of(value)
+        return None
+
+    def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
+        if isinstance(container, TensorBase):
+            if how is Access.ATTRIBUTE:
+                if key in REFUSED:
+                    raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
+                self.looked.attribute(container, key)
+                self.facts.of_tensor(container, key)
+            return value
+        if how is Access.ITEM and reasons.is_foreign_object(container):
+            raise foreign_item(container, key)
+        if isinstance(value, TensorBase) and not self.birth.is_new(container):
+            self.looked.found[id(value)] = value
+        slot = slot_of(container, key)
+        if slot in self.known.volatile:
+            raise stop_for(reasons.made("changing value", None, str(key)))
+        if (id(container), _hashable(key)) in self.written:
+            return value
+        if how is not Access.GLOBAL and self.birth.is_new(container):
+            return value
+        if how is Access.CELL:
+            if self.reads.is_rooted(container):
+                self.reads.cells.add(id(container))
+                return value
+            return self._found(container, key, value)
+        if how is Access.GLOBAL:
+            if container is builtins.__dict__:
+                self.facts.builtin(self.machine.frames[-1].globals, key)
+                return value
+            if isinstance(value, types.ModuleType):
+                self.facts.scope(container, key, value)
+                return value
+            return self._found(container, key, value)
+        if how is Access.ITEM:
+            return self._item(container, key, value)
+        return self._attribute(container, key, value)
+
+    def _item(self, container: Any, key: Any, value: Any) -> Any:
+        if self.reads.is_rooted(container) or self.birth.is_new(container):
+            self.reads.all_of(container)
+            return value
+        if type(container) is types.MappingProxyType:
+            container = gc.get_referents(container)[0]
+        if not isinstance(container, _NAMED) or not is_plain(key) or type(key) is range:
+            self.reads.all_of(container)
+            return value
+        return self._found(container, key, value)
+
+    def _attribute(self, container: Any, key: str, value: Any) -> Any:
+        if isinstance(container, types.ModuleType):
+            if is_known_home(container.__name__) or isinstance(value, types.ModuleType):
+                self.facts.of_python_module(container, key)
+                return value
+            return self._found(container.__dict__, key, value)
+        if is_module(container):
+            self.reads.of_module(container, key)
+        self.facts.of_object(container, key)
+        if self.reads.is_rooted(container) and not is_fixed(container):
+            self.reads.attribute(container, key)
+            return value
+        if isinstance(container, type):
+            found = is_plain(value) or isinstance(value, (list, dict, set))
+            return self._found(container, key, value) if found else value
+        own = getattr(container, "__dict__", None)
+        if isinstance(own, dict) and key in own and not self.birth.is_new(container):
+            return self._found(own, key, value)
+        found = find_in_class(type(container), key)
+        if type(found) is types.MemberDescriptorType and not self.birth.is_new(container):
+            return self._found(container, key, value)
+        if value is NOTHING:
+            if isinstance(own, dict) and not self.birth.is_new(container):
+                self.reads.store(own, key, MISSING)
+            return value
+        of_class = found is value
+        named = is_plain(value) or isinstance(value, (list, dict, set))
+        if of_class and named and not self.birth.is_new(container):
+            if isinstance(own, dict):
+                self.reads.store(own, key, MISSING)
+            return self._found(type(container), key, value)
+        return value
+
+    def _found(self, store: Any, key: Any, value: Any) -> Any:
+        """A value in a place that the function finds by name."""
+        if isinstance(value, TensorBase) and not self.known.is_held(value):
+            found = self.swap.new.get(id(value))
+            if found is None and not any(value is s for s in self.swap.new.values()):
+                self.known.more.append(value)
+                raise stop_with(AgainError("a tensor that is found by name"))
+            real = value if found is not None else self.real_of(value)
+            self.reads.store(store, key, real)
+            return value if found is None else found
+        if isinstance(value, (tuple, list, dict)) and id(value) not in self.known.stable:
+            self.known.stable.add(id(value))
+            self.known.kept.append(value)  # so that no id is used twice
+        self.reads.store(store, key, value)
+        return value
+
+    def real_of(self, stand_in: Any) -> Any:
+        """The tensor that a stand-in stands for."""
+        for t in [*self.known.roots.tensors, *self.known.more]:
+            if self.swap.new.get(id(t)) is stand_in:
+                return t
+        return stand_in
+
+    def unknown(self, fn: Any, why: str) -> Stop | None:
+        return stop_for(reasons.made("instruction", None, why))
+
+    def made(self, value: dict[Any, Any]) -> None:
+        self.birth.made[id(value)] = value
+
+    def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        if isinstance(container, TensorBase):
+            if how is Access.ATTRIBUTE and key not in _TENSOR_SETS:
+                raise stop_for(reasons.made("write", None, f"the attribute {key} of a tensor"))
+            return
+        if type(container) is Carried:
+            raise stop_for(reasons.made("object", None, "a value of before"))
+        if self.birth.is_new(container):
+            return
+        refuse_inside(container, key)
+        if isinstance(container, ARRAYS):
+            raise stop_for(reasons.made("write", None, "an array"))
+        if how is Access.ITEM and isinstance(key, TensorBase) and is_fake(key):
+            raise stop_for(reasons.made("identity", None, "a tensor as a key"))
+        if how is Access.GENERATOR:
+            raise stop_for(reasons.made("iterator", None, "a generator"))
+        if how is Access.METHOD and key not in _ONLY_WRITES:
+            self._changes_content(container)
+        elif how is not Access.METHOD:
+            self._changes_slot(container, key, old, new, how)
+        self.journal.note(how, container, key, new)
+        self.written.add((id(container), _hashable(key)))
+
+    def _changes_content(self, container: Any) -> None:
+        """A method that looks at what is there and changes it: at each call it is different."""
+        if not self.reads.is_rooted(container):
+            raise stop_for(reasons.made("changing value", None, f"a {type(container).__name__}"))
+        self.reads.all_of(container)
+
+    def _changes_slot(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        store = container
+        if how is Access.ATTRIBUTE and not isinstance(container, type):
+            store = getattr(container, "__dict__", container)
+        places = (
+            store,
+            type(container),
+            *(type(container).__mro__ if how is Access.ATTRIBUTE else ()),
+        )
+        read = any((id(s), _hashable(key)) in self.reads.stores for s in places)
+        read = read or key in self.reads.attributes.get(id(container), ())
+        read = read or (how is Access.CELL and id(container) in self.reads.cells)
+        read = read or (id(container) in self.reads.whole)
+        if not read or isinstance(new, TensorBase) or old is new:
+            return
+        if old is not NOTHING and is_plain(new) and type(old) is type(new) and old == new:
+            return
+        self.known.volatile.add(slot_of(container, key))
+        raise stop_with(AgainError(f"{key} changes at each call"))
+
+    def raised(self, error: BaseException) -> Stop | None:
+        if isinstance(error, (CaptureError, MutationError, NotYetError)):
+            return stop_for(reasons.of_error(error, None, at_hand(self.frames[-1])))
+        del self.journal.effects[self._effects :]
+        for x in self.machine.frames[-1].stack[-4:]:  # that something was not there is read too
+            self.reads.all_of(x)
+        return None
+
+
+def slot_of(container: Any, key: Any) -> Any:
+    """A place by name: of an object that is the same at each call, or of objects of a class."""
+    return id(container), _hashable(key)
+
+
+def _hashable(key: Any) -> Any:
+    return key if is_plain(key) and type(key) is not range else id(key)

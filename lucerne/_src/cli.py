@@ -1,0 +1,225 @@
+"""The `lucerne` command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lucerne._src import backends, contract
+from lucerne._src.backends.contract import registry
+from lucerne._src.backends.contract.backend import CONTRACT_VERSION
+from lucerne._src.backends.contract.fallback_report import Bill
+from lucerne._src.conformance import (
+    Case,
+    DataError,
+    Outcome,
+    frozen_cases,
+    oracle_cases,
+    report,
+    run,
+)
+from lucerne._src.conformance.cases import TIERS
+from lucerne._src.conformance.page import page
+from lucerne._src.conformance.workers import Progress, as_data, from_data, run_apart, serve
+from lucerne._src.ir.scalar.protocol import REQUIRED
+
+
+def _primitives(options: argparse.Namespace) -> int:
+    if options.markdown:
+        sys.stdout.write(contract.as_markdown())
+        return 0
+    print(f"scalar instructions: {len(REQUIRED)} required")
+    print("  " + " ".join(REQUIRED))
+    print(f"scalar instructions with a default: {len(contract.optional_instructions())}")
+    print("  " + " ".join(contract.optional_instructions()))
+    ops = contract.primitives()
+    print(f"primitives: {len(ops)}")
+    for op in ops:
+        print(f"  {op.kind:<11}{contract.signature(op):<60} {contract.first_line(op)}")
+    return 0
+
+
+def _missing(options: argparse.Namespace) -> int:
+    try:
+        gaps = contract.missing(options.device)
+    except (RuntimeError, ImportError, ValueError) as error:
+        print(f"lucerne missing: {error}", file=sys.stderr)  # no such device, mostly
+        return 2
+    print(f"{options.device}: {len(gaps)} of {len(contract.primitives())} primitives have no rule")
+    for name in gaps:
+        print(f"  {name}")
+    return 0
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    chosen = list(frozen_cases(top_package(), options.data))
+    if not options.tier or TIERS[-1] in options.tier:
+        chosen += oracle_cases()
+    if options.op:
+        chosen = [case for case in chosen if case.op in options.op]
+    if options.tier:
+        chosen = [case for case in chosen if case.tier in options.tier]
+    return chosen
+
+
+def _load_backend(options: argparse.Namespace) -> None:
+    """The backend under test, from where the command line says."""
+    if options.backend:
+        module, _, name = options.backend.partition(":")
+        backends.register(options.device, getattr(importlib.import_module(module), name)())
+    backends.get(options.device)
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    backends.set_fallback(options.fallback)
+    try:
+        _load_backend(options)
+        chosen = _cases(options)
+        if options.worker:
+            serve(lambda op: _answer([c for c in chosen if c.op == op], op, options.device))
+            return 0
+        if not chosen:
+            names = ", ".join([*(options.op or ()), *(options.tier or ())])
+            print(f"lucerne conformance: no cases for {names}", file=sys.stderr)
+            return 2
+        found, bill = _scored(chosen, options)
+    except (DataError, RuntimeError, ImportError, AttributeError, ValueError) as error:
+        print(f"lucerne conformance: {error}", file=sys.stderr)  # no such device, mostly
+        return 2
+    print(report.text(found, options.device, failures=not options.summary))
+    if bill:
+        print(f"\nleft the device:\n{Bill.of(bill)}")
+    if options.html:
+        Path(options.html).write_text(page(found, options.device, bill), encoding="utf-8")
+        print(f"page: {options.html}")
+    if options.json:
+        data = report.as_json(found, options.device, bill)
+        Path(options.json).write_text(json.dumps(data, indent=1), encoding="utf-8")
+        print(f"data: {options.json}")
+    strictly = options.strict and bill
+    if strictly:
+        print("strict: an op left the device", file=sys.stderr)
+    return 0 if all(o.ok for o in found) and not strictly else 1
+
+
+def _answer(cases: Sequence[Case], op: str, device: str) -> dict[str, Any]:
+    """One op, in this process."""
+    before = backends.bill().snapshot()
+    found = run(cases, device)
+    rows = backends.bill().since(before).rows()
+    return {"op": op, "outcomes": [as_data(o) for o in found], "bill": rows}
+
+
+def _scored(cases: list[Case], options: argparse.Namespace) -> tuple[list[Outcome], list[Any]]:
+    """Outcomes and what was billed, from this process or from others."""
+    apart = options.apart
+    if apart is None:
+        apart = bool(options.backend) or options.device in registry.installed()
+    if not apart:
+        before = backends.bill().snapshot()
+        found = run(cases, options.device, progress=sys.stderr.isatty())
+        return found, backends.bill().since(before).rows()
+    head = {"device": options.device, "contract": CONTRACT_VERSION, "fallback": options.fallback}
+    progress = Progress(options.resume, head)
+    answers = list(
+        run_apart(
+            cases,
+            _worker_command(options),
+            jobs=options.jobs,
+            seconds=options.timeout,
+            progress=progress,
+            tell=_tell if sys.stderr.isatty() else lambda text: None,
+        )
+    )
+    outcomes = [from_data(row) for a in answers for row in a["outcomes"]]
+    wanted = {(c.op, c.tier) for c in cases}
+    return [o for o in outcomes if (o.op, o.tier) in wanted], [
+        r for a in answers for r in a["bill"]
+    ]
+
+
+def _tell(text: str) -> None:
+    print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
+
+
+def _worker_command(options: argparse.Namespace) -> list[str]:
+    made = [sys.executable, "-m", "lucerne", "conformance", "--worker", "--device", options.device]
+    made += ["--fallback", options.fallback]
+    for name in ("backend", "data"):
+        if getattr(options, name):
+            made += [f"--{name}", str(getattr(options, name))]
+    for tier in options.tier or ():
+        made += ["--tier", tier]
+    return made
+
+
+def top_package() -> Any:
+    """`lucerne` itself, whose public functions the frozen calls name."""
+    return sys.modules["lucerne"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, as data."""
+    made = argparse.ArgumentParser(prog="lucerne", description="Lucerne's own tools.")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    primitives = commands.add_parser("primitives", help="print the contract of a backend")
+    primitives.add_argument("--markdown", action="store_true", help="as docs/primitives.md")
+    primitives.set_defaults(run=_primitives)
+    missing = commands.add_parser("missing", help="primitives a backend has no rule for")
+    missing.add_argument("--device", default="reference")
+    missing.set_defaults(run=_missing)
+    _conformance_options(commands)
+    return made
+
+
+def _conformance_options(commands: Any) -> None:
+    made = commands.add_parser("conformance", help="score a device against the op table")
+    made.add_argument("--device", default="reference")
+    made.add_argument("--backend", help="module:factory of a backend that is not installed")
+    made.add_argument("--op", action="append", help="only this op (may be repeated)")
+    made.add_argument("--tier", action="append", choices=TIERS, help="only this tier (repeatable)")
+    made.add_argument("--html", help="also write one self-contained page here")
+    made.add_argument("--json", help="also write everything as JSON here")
+    made.add_argument("--summary", action="store_true", help="scores without the failures")
+    made.add_argument(
+        "--fallback",
+        choices=("refuse", "host"),
+        default="refuse",
+        help="let the host compute what the device has no rule for, and print the bill",
+    )
+    made.add_argument("--strict", action="store_true", help="fail if anything left the device")
+    made.add_argument("--resume", type=Path, help="a file that keeps what is done: an ended run")
+    made.add_argument("--jobs", type=int, default=1, help="how many processes run ops")
+    made.add_argument("--timeout", type=float, default=300.0, help="seconds an op may take")
+    made.add_argument(
+        "--apart",
+        action=argparse.BooleanOptionalAction,
+        help="run ops in other processes, which may crash (default: for backends that are "
+        "installed or named by --backend)",
+    )
+    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument("--data", type=Path, help="folder of frozen cases (default: the package's)")
+    made.set_defaults(run=_conformance)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the `lucerne` command."""
+    options = parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has enough (`| head`). Python would complain once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Op: one entry of the table. Signature, meaning, derivative, oracle and samples stand together.
+
+An entry is written as a decorated Python function (see `ir/define.py`); the decorator returns an
+ordinary function with torch's signature whose attribute `.op` is the Op. Its parameters are of
+three kinds, told by their annotation:
+
+* tensors (`Tensor`, `Tensor | None`, `TensorList`): may be given as Python numbers where torch
+  allows it;
+* runtime numbers (`Scalar`): values that change from call to call, so not part of a plan's key;
+* everything else is static: part of the key, fixed when a plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from lucerne._src.ir.signature import Parameter, clean_doc, parameter_names, parameters
+
+Tensor = Any
+"""What op bodies handle: the tensor layer's Tensor, a fake, or a traced value.
+
+Duck-typed on purpose.
+"""
+TensorList = Any
+Scalar = Any
+
+TENSOR, TENSOR_LIST, SCALAR, STATIC, OPAQUE = "t", "l", "n", "s", "o"
+_KINDS = {
+    "Tensor": TENSOR,
+    "Tensor | None": TENSOR,
+    "TensorList": TENSOR_LIST,
+    "Scalar": SCALAR,
+    "Scalar | None": SCALAR,
+    "Opaque": OPAQUE,
+}
+
+POINTWISE, REDUCTION, VIEW, STRUCTURAL, RANDOM, COMPOSITE = (
+    "pointwise", "reduction", "view", "structural", "random", "composite",
+)  # fmt: skip
+
+VALUES, DIVISION = "values", "division"
+"""What a kernel looks at before it goes on, and raises for: values of its operands (an index out of
+range, a matrix without an inverse), integers that are divided by nought."""
+
+
+class Param:
+    """One parameter of an op."""
+
+    __slots__ = ("annotation", "default", "keyword_only", "kind", "name")
+
+    def __init__(self, p: Parameter) -> None:
+        self.name = p.name
+        self.annotation = p.annotation if isinstance(p.annotation, str) else "Tensor"
+        self.kind = _KINDS.get(self.annotation, STATIC)
+        self.default = p.default
+        self.keyword_only = p.keyword_only
+
+
+class Op:
+    """An operator: what it is called, what it means, how it differentiates, how it is checked."""
+
+    __slots__ = (
+        "__weakref__", "aliases", "args", "body", "checks", "data_dependent", "derivatives", "doc",
+        "explicit", "host", "inplace", "internal", "kind", "kinds", "meta", "method", "name",
+        "namespace", "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote",
+        "public", "reduce", "samples", "save_names", "whole",
+    )  # fmt: skip
+
+    def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
+        self.name = name
+        self.kind = kind
+        self.body = body
+        self.params = tuple(Param(p) for p in parameters(body))
+        self.args = tuple(p.name for p in self.params)
+        self.kinds = "".join(p.kind for p in self.params)
+        self.doc = clean_doc(body)
+        self.meta: Callable[..., Any] | None = fields.get("meta")
+        self.derivatives: Derivatives = _derivatives(fields.get("vjp"))
+        self.explicit = fields.get("vjp") is not None
+        self.oracle: Callable[..., Any] | None = fields.get("oracle")
+        self.samples: Any = fields.get("samples")
+        self.promote: str = fields.get("promote", "default")
+        self.reduce: Any = fields.get("reduce")
+        self.numbers: str = fields.get("numbers", "some")
+        self.whole: str = fields.get("whole", "scalars")
+        self.method: bool = fields.get("method", False)
+        self.inplace: bool = fields.get("inplace", False)
+        # False: no out=. Else words: "exact": out= must have the dtype; "apart": and share no
+        # memory with an input; "plain": contiguous when resized; "lapack": contiguous when resized
+        # from something that had elements.
+        self.out: bool | str = fields.get("out", True)
+        self.internal: bool = fields.get("internal", False)
+        self.namespace: str = fields.get("namespace", "")
+        self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
+        self.data_dependent: bool = fields.get("data_dependent", False)
+        self.checks: str = fields.get("checks", "")
+        """VALUES, DIVISION, or empty: it never raises when it runs."""
+        self.needs_opmath: bool | str = fields.get("opmath", False)
+        self.save_names = _save_names(self.derivatives, self.args)
+        self.public: Callable[..., Any] = body
+        self.host: Hosted | None = None
+        """Of a custom op (`lucerne.library`): the Python function that computes it."""
+        self.native: int | None = None
+        """What an engine's fast path knows about the op: the address of its own description."""
+
+    def __repr__(self) -> str:
+        return f"<op {self.qualified}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return get, (self.qualified,)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+    @property
+    def is_primitive(self) -> bool:
+        """Whether a backend needs a rule (or a scalar body) for it."""
+        return self.kind != COMPOSITE
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.public(*args, **kwargs)
+
+    def named(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.args, args, strict=True))
+
+
+class Hosted(Protocol):
+    """What computes a custom op: Python code that takes and returns tensors."""
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """The result for tensors and statics in signature order."""
+
+    def executable(self, node: Any) -> Any:
+        """What runs a node of a compiled program (`backends.api.Executable`)."""
+
+
+Derivatives = Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]
+
+
+class Part:
+    """One result of a formula that gives the gradients of several inputs at once.
+
+    Who evaluates several parts of one `whole` should call it once and pick.
+    """
+
+    __slots__ = ("index", "whole")
+
+    def __init__(self, whole: Callable[..., Any], index: int) -> None:
+        self.whole, self.index = whole, index
+
+    def __call__(self, *args: Any) -> Any:
+        return self.whole(*args)[self.index]
+
+
+def _derivatives(vjp: Mapping[Any, Callable[..., Any]] | None) -> Derivatives:
+    """For each differentiable input: the formula, and the names of what it reads."""
+    found: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+    given: Mapping[Any, Any] = vjp or {}
+    for name, formula in given.items():
+        if formula is None:
+            continue
+        reads = parameter_names(formula)
+        if isinstance(name, tuple):
+            found.update((n, (Part(formula, i), reads)) for i, n in enumerate(name))
+        else:
+            found[name] = (formula, reads)
+    return found
+
+
+def _save_names(derivatives: Derivatives, args: tuple[str, ...]) -> frozenset[str]:
+    wanted = {name for _, reads in derivatives.values() for name in reads}
+    return frozenset(wanted & set(args)) | (wanted & {"y", *RESULTS})
+
+
+RESULTS = ("y0", "y1", "y2")
+"""How a formula names one of several results, so that the others aren't kept for it."""
+
+
+_TABLE: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Enter an op into the table under its qualified name."""
+    if op.qualified in _TABLE:
+        raise ValueError(f"op {op.qualified!r} is already in the table: an op has one entry")
+    _TABLE[op.qualified] = op
+    return op
+
+
+_CUSTOM: dict[str, Op] = {}
+"""Ops that users defined: found by name as those of the table, but no part of the contract of
+backends, and they can be replaced."""
+
+
+def register_custom(op: Op) -> Op:
+    """Enter an op of a user; one of the same name is replaced."""
+    _CUSTOM[op.qualified] = op
+    return op
+
+
+def custom_ops() -> Mapping[str, Op]:
+    """The ops that users defined, by qualified name."""
+    return _CUSTOM
+
+
+def get(name: str) -> Op:
+    return _TABLE[name] if name in _TABLE else _CUSTOM[name]
+
+
+def table() -> Mapping[str, Op]:
+    """Every op by its qualified name."""
+    return _TABLE

@@ -1,0 +1,1 @@
+"""L2: the op table. One entry per op; importing a family enters it."""

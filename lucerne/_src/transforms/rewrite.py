@@ -1,0 +1,308 @@
+"""What passes share: copying a graph with some values replaced, and questions about graphs.
+
+A pass makes a new Graph but shares nodes and values with the old one wherever nothing changed, so
+a pass over three thousand nodes costs a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from lucerne._src.base import shape as sh
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.ir.op import Op
+
+PLAIN = frozenset((bool, int, float, complex))
+"""Numbers that are the same at every call (a `GivenFloat` is not)."""
+
+
+def operands(args: tuple[Any, ...]) -> list[Value]:
+    """The values among the arguments of a node, in order."""
+    found: list[Value] = []
+    for a in args:
+        if type(a) is Value:
+            found.append(a)
+        elif type(a) is tuple:
+            found.extend([x for x in a if type(x) is Value])
+    return found
+
+
+def producers(graph: Graph) -> dict[int, Node]:
+    """The node that makes each value (inputs have none)."""
+    return {v.index: n for n in graph.nodes for v in n.outputs}
+
+
+def users(graph: Graph) -> dict[int, list[Node]]:
+    """The nodes that read each value, in order; values that no node reads are not in it."""
+    found: dict[int, list[Node]] = {}
+    for n in graph.nodes:
+        for v in operands(n.args):
+            found.setdefault(v.index, []).append(n)
+    return found
+
+
+def results(graph: Graph) -> list[Value]:
+    """What the graph is for: its outputs and what it writes to inputs."""
+    return [*graph.outputs, *(value for _, value in graph.writes)]
+
+
+def nbytes(meta: Any) -> int:
+    """Bytes that the elements of a value take; numbers take none."""
+    return meta.numel * meta.dtype.itemsize if isinstance(meta, TensorMeta) else 0
+
+
+# ---- metas --------------------------------------------------------------------------------------
+
+
+def given_metas(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as meta functions take them: metas in place of values and numbers."""
+    found: list[Any] = []
+    for kind, a in zip(op.kinds, args, strict=True):
+        if type(a) is Value:
+            found.append(a.meta)
+        elif kind == op_.TENSOR_LIST:
+            found.append(tuple(x.meta if type(x) is Value else x for x in a))
+        elif kind == op_.TENSOR and type(a) in NUMBER_METAS:
+            found.append(NUMBER_METAS[type(a)])
+        else:
+            found.append(a)
+    return tuple(found)
+
+
+class Bodies:
+    """Metas of composites that have no meta function: by running their bodies, which the layer
+    that can do so installs here."""
+
+    metas: Callable[[Op, tuple[Any, ...]], tuple[TensorMeta, ...] | None] | None = None
+
+
+def result_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
+    """The metas of the results of a call."""
+    metas = given_metas(op, args)
+    if op.kind == op_.VIEW:
+        found = op.body(*metas)
+        parts = found if isinstance(found, (list, tuple)) else (found,)
+        source: TensorMeta = metas[0]
+        return tuple(
+            make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device)
+            for g in parts
+        )
+    made = None if op.meta is None else op.meta(*metas)
+    if made is None and Bodies.metas is not None and op.kind == op_.COMPOSITE:
+        made = Bodies.metas(op, metas)
+    if made is None:
+        raise ValueError(f"{op.qualified} has no meta for these arguments: decompose it first")
+    return (made,) if isinstance(made, TensorMeta) else tuple(made)
+
+
+# ---- builder ------------------------------------------------------------------------------------
+
+
+class Builder:
+    """Copies a graph node by node, with values replaced on the way.
+
+    `keep` takes a node over, `call` writes a new one, `replace` makes all later readers of a value
+    read another; `finish` gives the new graph. Values keep their numbers.
+    """
+
+    def __init__(self, source: Graph) -> None:
+        self.source = source
+        self.graph = shell(source)
+        self.replaced: dict[int, Value] = {}
+
+    def replace(self, old: Value, new: Value) -> None:
+        if old is not new:
+            self.replaced[old.index] = new
+
+    def read(self, value: Value) -> Value:
+        """The value that stands for `value` now."""
+        return self.replaced.get(value.index, value)
+
+    def args(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments with replaced values; the same object when nothing changed."""
+        replaced = self.replaced
+        if not replaced:
+            return args
+        for a in args:
+            if type(a) is Value:
+                if a.index in replaced:
+                    break
+            elif type(a) is tuple and any(type(x) is Value and x.index in replaced for x in a):
+                break
+        else:
+            return args
+        read = self.read
+        return tuple(
+            read(a)
+            if type(a) is Value
+            else tuple(read(x) if type(x) is Value else x for x in a)
+            if type(a) is tuple
+            else a
+            for a in args
+        )
+
+    def keep(self, node: Node) -> Node:
+        """Take a node over, reading what its arguments have become."""
+        args = self.args(node.args)
+        kept = node if args is node.args else Node(node.op, args, node.outputs, node.place)
+        self.graph.nodes.append(kept)
+        return kept
+
+    def call(
+        self, op: Op, args: tuple[Any, ...], metas: Sequence[TensorMeta] | None = None
+    ) -> tuple[Value, ...]:
+        """A new node."""
+        return self.graph.call(op, args, result_metas(op, args) if metas is None else metas)
+
+    def inline(self, part: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
+        """The nodes of another graph, its inputs being `values`; gives its outputs here. They come
+        from where `graph.place` says."""
+        if len(values) != len(part.inputs):
+            raise ValueError(f"{len(part.inputs)} inputs expected, {len(values)} values given")
+        here = {v.index: given for v, given in zip(part.inputs, values, strict=True)}
+        for node in part.nodes:
+            made = self.graph.call(
+                node.op, renamed(node.args, here), [v.meta for v in node.outputs]
+            )
+            here.update((old.index, new) for old, new in zip(node.outputs, made, strict=True))
+        return tuple(here[v.index] for v in part.outputs)
+
+    def finish(self) -> Graph:
+        self.graph.outputs = tuple(self.read(v) for v in self.source.outputs)
+        self.graph.writes = [(t, self.read(v)) for t, v in self.source.writes]
+        return self.graph
+
+
+def shell(graph: Graph) -> Graph:
+    """A graph with the same inputs and nothing else; new values get new numbers."""
+    made = Graph()
+    made.inputs = list(graph.inputs)
+    made._next = graph._next
+    return made
+
+
+def renamed(args: tuple[Any, ...], names: dict[int, Any]) -> tuple[Any, ...]:
+    """Arguments with each value looked up in `names` by its number."""
+    return tuple(
+        names[a.index]
+        if type(a) is Value
+        else tuple(names[x.index] if type(x) is Value else x for x in a)
+        if type(a) is tuple
+        else a
+        for a in args
+    )
+
+
+# ---- whose memory a value is --------------------------------------------------------------------
+
+
+class Aliases:
+    """Which values are views of which, and which of them the caller gets to see.
+
+    Inside a functional graph it doesn't matter where a value lies. What leaves it (outputs, what
+    inputs are overwritten with) must have memory of its own where the user's program gave it some:
+    a returned `x + 0` is no second name of `x`.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._root: dict[int, int] = {}
+        for n in graph.nodes:
+            if n.op.kind == op_.VIEW:
+                self.note_view(n)
+        shown = results(graph)
+        self.shown = {v.index for v in shown}
+        """Values that are outputs or written to inputs themselves."""
+        self.inputs = {v.index for v in graph.inputs}
+        self.leaving = {self.root(v) for v in shown}
+        """Roots of memory that the caller gets to see."""
+
+    def note_view(self, node: Node) -> None:
+        source = self.root(node.args[0])
+        for v in node.outputs:
+            self._root[v.index] = source
+
+    def root(self, value: Value) -> int:
+        """The number of the value whose memory this one reads."""
+        return self._root.get(value.index, value.index)
+
+    def may_stand_for(self, new: Value, old: Value) -> bool:
+        """Whether `new` can be read wherever `old` is. True: it is taken note of."""
+        if new.meta is not old.meta:
+            return False
+        root, was = self.root(new), self.root(old)
+        if was not in self.leaving:
+            return True
+        if root == was:  # a view that says nothing new; as an output it stays its own object
+            return old.index not in self.shown
+        if root in self.leaving or root in self.inputs or root != new.index:
+            return False
+        self.leaving.add(root)
+        if old.index in self.shown:
+            self.shown.add(new.index)
+        return True
+
+
+# ---- other graphs from a graph ------------------------------------------------------------------
+
+Statics = Callable[[Node, tuple[Any, ...]], tuple[Any, ...]]
+
+
+def propagate(graph: Graph, input_metas: Sequence[Any], statics: Statics | None = None) -> Graph:
+    """The same graph for inputs with other metas; all metas are computed again.
+
+    Sizes that stand in the arguments of nodes (of `view`, `expand`, `filled`, ...) don't follow
+    from the inputs: `statics(node, args)` gives the arguments to use, with values in place already.
+    """
+    if len(input_metas) != len(graph.inputs):
+        raise ValueError(f"{len(graph.inputs)} inputs expected, {len(input_metas)} metas given")
+    made = Graph()
+    here = {v.index: made.input(m) for v, m in zip(graph.inputs, input_metas, strict=True)}
+    for node in graph.nodes:
+        args = renamed(node.args, here)
+        if statics is not None:
+            args = statics(node, args)
+        made.place = node.place
+        try:
+            metas = result_metas(node.op, args)
+        except Exception as error:
+            error.add_note(f"while computing the shape of {node!r}")
+            raise
+        found = made.call(node.op, args, metas)
+        here.update((v.index, new) for v, new in zip(node.outputs, found, strict=True))
+    made.outputs = tuple(here[v.index] for v in graph.outputs)
+    made.writes = [(here[t.index], here[v.index]) for t, v in graph.writes]
+    return made
+
+
+def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+    """The part of a graph that computes `outputs` from `inputs`, with numbers from zero.
+
+    Inputs may be any values; the graph is cut there. Without writes.
+    """
+    wanted = {v.index for v in outputs}
+    ends = {v.index for v in inputs}
+    chosen: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v.index in wanted and v.index not in ends for v in node.outputs):
+            chosen.append(node)
+            wanted.update(v.index for v in operands(node.args))
+    made = Graph()
+    here = {v.index: made.input(v.meta) for v in inputs}
+    missing = [v for v in graph.inputs if v.index in wanted and v.index not in ends]
+    if missing:
+        raise ValueError(f"the outputs also depend on {', '.join(v.typed() for v in missing)}")
+    for node in reversed(chosen):
+        made.place = node.place
+        found = made.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
+        for v, new in zip(node.outputs, found, strict=True):
+            here.setdefault(v.index, new)
+    made.outputs = tuple(here[v.index] for v in outputs)
+    return made
+
+
+def layout_of(shape: Iterable[int], strides: sh.Shape) -> sh.Shape | None:
+    """Strides as ops that make tensors take them: None when they are the ordinary ones."""
+    return None if strides == sh.contiguous_strides(tuple(shape)) else strides

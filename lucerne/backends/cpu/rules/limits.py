@@ -1,3 +1,0 @@
-"""The machine's limits: like a family of rules, loaded when somebody asks for them."""
-
-from lucerne.backends.cpu.limits import limits as limits

@@ -1,3 +1,0 @@
-"""Whole programs: like a family of rules, loaded when the first one is assembled."""
-
-from lucerne.backends.cpu.program.assemble import assemble as assemble

@@ -1,7 +1,0 @@
-"""What compiled kernels stand on: loading of code, threads, memory.
-
-Importing the package enters the runtime's own functions into the table of symbols.
-"""
-
-from lucerne.backends.cpu.runtime import memory as memory
-from lucerne.backends.cpu.runtime import pool as pool
