@@ -240,7 +240,7 @@ def long_functions(package: Package) -> list[str]:
 
 
 def crowded_folders(package: Package) -> list[str]:
-    """Folders with more modules than somebody takes in at once; torch's own are as torch has them."""
+    """Folders with more modules than one takes in at once; torch's own are as torch has them."""
     found = Counter(module.path.rpartition("/")[0] for module in package.modules.values())
     return [
         f"{folder}: {count} modules, at most {MAX_FOLDER_FILES} in a room"
