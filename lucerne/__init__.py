@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne._src.base.process import forks as _forks
 from lucerne._src.base.process.garbage import Unhurried as _Unhurried
-from lucerne._src.base.process.late_bindings import Doors as _Doors
+from lucerne._src.base.process.late_bindings import LateBindings as _Doors
 
 with _Unhurried():
     from lucerne._src.tensor import api as _api

@@ -22,6 +22,7 @@ from tests.support.structure import (
     long_windows,
     loose_todos,
     plant,
+    repeated_classes,
     torch_imports,
     unsafe_calls,
 )
@@ -32,6 +33,7 @@ CHECKS: list[Check] = [
     long_files,
     long_functions,
     long_windows,
+    repeated_classes,
     import_cycles,
     hidden_imports,
     environment_readers,
@@ -152,6 +154,7 @@ PLANTED: list[tuple[Check, str, str, int, str]] = [
         1,
         "belongs into _src",
     ),
+    (repeated_classes, "_src/ops/view.py", "class Box: x = 1", 1, "_src/base/protocols.py too"),
     (torch_imports, "nn.py", "import torch", 1, "torch"),
     (torch_imports, "nn.py", "from torch.nn import functional as F", 1, "torch.nn"),
     (torch_imports, "nn.py", "def f():\n    import torch.fx", 2, "torch.fx"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src import backends
-from lucerne._src.base.process.late_bindings import Doors
+from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.tensor import api as lu
@@ -87,7 +87,7 @@ class GraphMaker:
 
     def __call__(self, graph: Graph, constants: dict[int, Any]) -> GraphRunner:
         held = {graph.inputs[k]: t for k, t in constants.items()}
-        module = Doors.graph_module(graph, held)
+        module = LateBindings.graph_module(graph, held)
         metas = [v.meta for v in graph.inputs if v not in held]
         examples = [_example(m) for m in metas]
         made = self.compiler_fn(module, examples, **self.how)

@@ -26,11 +26,11 @@ from lucerne._src.loops.run import make_runner
 from lucerne._src.loops.stages import Stages
 from lucerne._src.transforms import cse, dead, decompose, fold, layout, simplify
 from lucerne._src.transforms.random import separate_draws
-from lucerne._src.transforms.rewrite import Builder
+from lucerne._src.transforms.rewrite import GraphBuilder
 
 
 @dataclass(frozen=True)
-class Setting:
+class PassSetting:
     """What passes are told besides the graph."""
 
     bitwise: bool = False
@@ -41,11 +41,11 @@ class Setting:
     """The bodies of composites that the backend does not take; None: there are no such nodes."""
 
     @staticmethod
-    def of(backend: Any, *, bitwise: bool, expand: decompose.Expand | None = None) -> Setting:
-        return Setting(bitwise, getattr(backend, "prefers_channels_last", None), expand)
+    def of(backend: Any, *, bitwise: bool, expand: decompose.Expand | None = None) -> PassSetting:
+        return PassSetting(bitwise, getattr(backend, "prefers_channels_last", None), expand)
 
 
-PLAIN = Setting()
+PLAIN = PassSetting()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Pass:
     """A step of the pipeline: what it does, and why it stands where it stands."""
 
     name: str
-    run: Callable[[Graph, Setting], Graph]
+    run: Callable[[Graph, PassSetting], Graph]
     why: str
 
 
@@ -89,7 +89,10 @@ PASSES: tuple[Pass, ...] = (
 
 
 def improve(
-    graph: Graph, stages: Stages, disable: frozenset[str] = frozenset(), setting: Setting = PLAIN
+    graph: Graph,
+    stages: Stages,
+    disable: frozenset[str] = frozenset(),
+    setting: PassSetting = PLAIN,
 ) -> Graph:
     """All passes over a graph without mutation, verified after each."""
     began = perf_counter()
@@ -103,7 +106,7 @@ def improve(
 
 
 def improving(
-    graph: Graph, disable: frozenset[str], setting: Setting
+    graph: Graph, disable: frozenset[str], setting: PassSetting
 ) -> Iterator[tuple[Pass, Graph]]:
     """Pass by pass: which it was, and the graph after it."""
     for p in PASSES:
@@ -149,7 +152,7 @@ def compile_graph(
     stages = stages or Stages()
     backend = backends.get(backend_name)
     known = len(getattr(backend, "kernels", ()))
-    setting = Setting.of(backend, bitwise=mode == "bitwise", expand=expand)
+    setting = PassSetting.of(backend, bitwise=mode == "bitwise", expand=expand)
     graph = improve(graph, stages, disable, setting)
     began = perf_counter()
     with during("fusion"):
@@ -175,14 +178,14 @@ def _with_programs(
     """The graphs inside control-flow nodes become programs of the same backend."""
     if not any(is_control(node) for node in graph.nodes):
         return graph
-    setting = Setting.of(backend, bitwise=mode == "bitwise")
+    setting = PassSetting.of(backend, bitwise=mode == "bitwise")
 
     def program(inside: Graph) -> SubProgram:
         better = improve(inside, Stages(), disable, setting)
         made = lowering(better, backend, {}, mode, disable, body).program()
         return SubProgram(inside, made, make_runner(made, backend))
 
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         kept = builder.keep(node)
         if is_control(kept):

@@ -1,7 +1,7 @@
 """`lucerne.autograd.graph`: the recorded graph and what it keeps."""
 
 from lucerne._src.tensor.autograd.graph import GradientEdge as GradientEdge
-from lucerne._src.tensor.autograd.graph import Node as Node
+from lucerne._src.tensor.autograd.graph import GradientNode as Node  # noqa: F401
 from lucerne._src.tensor.autograd.graph import (
     allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors,
 )

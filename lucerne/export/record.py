@@ -12,10 +12,10 @@ from lucerne._src.capture import Exporting
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.symbolic.shapes import SizedCapture
 from lucerne._src.capture.trace.capture import Capture
-from lucerne._src.capture.trace.captured import Captured, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.decompositions import Decompositions
 from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
-from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source
+from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, InputSource
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
@@ -40,7 +40,7 @@ class _Forward(Capture):
 
     def _differentiate(
         self, leaves: list[Any], outcomes: list[Any]
-    ) -> tuple[list[Source], list[Outcome | None]]:
+    ) -> tuple[list[InputSource], list[CapturedResult | None]]:
         self._tangents: list[Any] = []
         self._backward_at, self._differentiated = 0, []
         return [], []
@@ -133,7 +133,7 @@ class Recording:
         order = sorted(range(len(inputs)), key=lambda k: _ORDER[inputs[k].kind])
         graph = _ordered(captured.graph, order)
         self.order = order
-        leaves = [bp.TENSOR if isinstance(x, Outcome) else x for x in captured.leaves]
+        leaves = [bp.TENSOR if isinstance(x, CapturedResult) else x for x in captured.leaves]
         for x in leaves:
             if x is not bp.TENSOR and not isinstance(x, (int, float, str, type(None), lu.Size)):
                 raise ExportError(
@@ -169,7 +169,7 @@ class Recording:
         return found
 
     def _input(
-        self, v: Value, source: Source, named: Mapping[int, Any], captured: Captured
+        self, v: Value, source: InputSource, named: Mapping[int, Any], captured: Captured
     ) -> bp.Input:
         if source.kind == ARGUMENT:
             name = _identifier(self.names[source.index])
@@ -251,7 +251,7 @@ class Recording:
     def _numbers(self, made: bp.Blueprint, captured: Captured) -> None:
         """Numbers that are returned and follow from sizes are formulas."""
         made.out_leaves = [
-            bp.TENSOR if isinstance(x, Outcome) else formula_of(x) for x in captured.leaves
+            bp.TENSOR if isinstance(x, CapturedResult) else formula_of(x) for x in captured.leaves
         ]
         for x in made.out_leaves:
             if isinstance(x, tuple) and any(isinstance(y, FORMULAS) for y in x):

@@ -21,7 +21,7 @@ from lucerne._src.ops.view.reshape import alias
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.autograd.api import root_gradient
 from lucerne._src.tensor.autograd.engine import reachable, run_backward
-from lucerne._src.tensor.autograd.node import AccumulateGrad, Node, gradient_edge
+from lucerne._src.tensor.autograd.node import AccumulateGrad, GradientNode, gradient_edge
 from lucerne._src.tensor.autograd.records import walk
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.autograd.towards import ends, gradients_towards, history
@@ -65,7 +65,7 @@ class Recording:
         self.wanted = _state.grad_enabled
         """Whether somebody outside records too."""
         self.has_levels = bool(open_levels())
-        self._leaves: list[Node] = []
+        self._leaves: list[GradientNode] = []
         """Where the graph ends in tensors that only this recording knows."""
 
     @contextmanager
@@ -122,7 +122,7 @@ class Recording:
         node = end.accumulator() if end.accumulator is not None else None
         return node is None or self._is_outside(node)
 
-    def _is_outside(self, node: Node) -> bool:
+    def _is_outside(self, node: GradientNode) -> bool:
         """Whether a node is where the graph of somebody else ends: of the user, or of a recording
         around this one (those that are over do not count)."""
         if not isinstance(node, AccumulateGrad):

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device
 from lucerne._src.ir.overload import SignatureError
-from lucerne._src.ir.schema import MISSING, Argument, Schema, Type
+from lucerne._src.ir.schema import MISSING, Argument, Schema, SchemaType
 from lucerne._src.tensor.base import TensorBase
 
 
@@ -79,14 +79,14 @@ def _short(value: Any) -> str:
     return text if len(text) < 200 else text[:200] + "..."
 
 
-def _spelled(type: Type) -> str:
+def _spelled(type: SchemaType) -> str:
     """A type as torch's messages name it."""
     name = {"SymInt": "int", "Scalar": "number", "ScalarType": "int"}.get(type.name, type.name)
     listed = f"List[{name}]" if type.is_list else name
     return f"Optional[{listed}]" if type.optional else listed
 
 
-def _as_type(type: Type, value: Any) -> Any:
+def _as_type(type: SchemaType, value: Any) -> Any:
     if value is None:
         return None if type.optional else _REFUSED
     if not type.is_list:

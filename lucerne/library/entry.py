@@ -20,7 +20,7 @@ from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Node, Value, map_values
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ir.schema import Schema, Type
+from lucerne._src.ir.schema import Schema, SchemaType
 from lucerne._src.tensor.autograd.modes import no_grad
 from lucerne._src.tensor.base import TensorBase, make_tensor
 from lucerne._src.tensor.storage import Storage
@@ -171,7 +171,7 @@ def _metas_among(x: Any) -> list[TensorMeta]:
 _ANNOTATIONS = {"Generator": "Opaque"}
 
 
-def _annotation(type: Type) -> str:
+def _annotation(type: SchemaType) -> str:
     if type.is_tensor:
         return "TensorList" if type.is_list else "Tensor | None" if type.optional else "Tensor"
     return _ANNOTATIONS.get(type.name, "Static")

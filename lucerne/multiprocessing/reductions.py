@@ -7,7 +7,7 @@ from multiprocessing import reduction
 from typing import Any
 
 from lucerne._src.base.device import device as Device
-from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.base.process.shared_memory import SharedBlock
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.interop.outside import reduce_tensor
 from lucerne._src.tensor.interop.shared_memory import share_storage
@@ -33,13 +33,13 @@ def _reduce_storage(storage: Storage) -> Any:
     """Share the memory by its file; what can't be shared is copied."""
     if storage.buffer is None or not share_storage(storage):
         return storage.__reduce__()
-    block: Block = storage.owner
+    block: SharedBlock = storage.owner
     fd = reduction.DupFd(block.fd)
     return _rebuild_storage, (fd, block.nbytes, storage.nbytes, str(storage.device))
 
 
 def _rebuild_storage(fd: Any, block_bytes: int, nbytes: int, device: str) -> Storage:
-    block = Block(fd.detach(), block_bytes)
+    block = SharedBlock(fd.detach(), block_bytes)
     return Storage(block.array[:nbytes], nbytes, Device(device), owner=block)
 
 

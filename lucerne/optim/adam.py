@@ -6,7 +6,7 @@ from typing import Any
 
 from lucerne._src.base.unspecialized import as_number
 from lucerne._src.ir.dispatch import recording
-from lucerne._src.optim.fused_step import Lists, Part, ReadyOptimizer, laid_out_alike, split
+from lucerne._src.optim.fused_step import Lists, ReadyOptimizer, StepPart, laid_out_alike, split
 from lucerne._src.optim.lists import (
     Tensors,
     check_at_least_zero,
@@ -82,7 +82,7 @@ class Adam(ReadyOptimizer):
         numbers = group["lr"], beta1, beta2, group["weight_decay"], group["eps"]
         return tuple([as_number(x) for x in numbers])
 
-    def _lists(self, part: Part, grads: tuple[Any, ...] | None) -> Lists:
+    def _lists(self, part: StepPart, grads: tuple[Any, ...] | None) -> Lists:
         states = part.states
         tops = "max_exp_avg_sq" in states[0]
         return (
@@ -103,7 +103,7 @@ class Adam(ReadyOptimizer):
         record_adam(lists, flags, numbers)
         return True
 
-    def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
+    def _plain(self, group: dict[str, Any], part: StepPart, grads: list[Any]) -> None:
         states = part.states
         check_kind(group["foreach"], group["differentiable"], group["capturable"], part.params)
         _one_by_one(
@@ -115,7 +115,7 @@ class Adam(ReadyOptimizer):
 
     def _step_part(
         self, group: dict[str, Any], params: list[Any], grads: list[Any], flags: tuple[bool, ...]
-    ) -> Part:
+    ) -> StepPart:
         check_kind(group["foreach"], group["differentiable"], group["capturable"], params)
         return super()._step_part(group, params, grads, flags)
 

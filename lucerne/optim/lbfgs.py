@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.ir.dispatch import call_back
-from lucerne._src.optim.line_search import Point, WolfeSearch
+from lucerne._src.optim.line_search import SearchPoint, WolfeSearch
 from lucerne._src.optim.lists import check_lr
 from lucerne._src.tensor import api as lu
 from lucerne.optim.optimizer import Optimizer, ParamsT, State
@@ -123,7 +123,7 @@ class LBFGS(Optimizer):
             last = iteration == group["max_iter"]
             made = 0
             if group["line_search_fn"] is not None:
-                start = Point(0, loss, grad, slope)
+                start = SearchPoint(0, loss, grad, slope)
                 found, made = self._search(closure, group, start, t, d)
                 state["t"] = t = found.t
                 loss, grad = found.value, found.grad
@@ -145,8 +145,8 @@ class LBFGS(Optimizer):
         _reorder(state)
 
     def _search(
-        self, closure: Closure, group: dict[str, Any], start: Point, t: Any, direction: Any
-    ) -> tuple[Point, int]:
+        self, closure: Closure, group: dict[str, Any], start: SearchPoint, t: Any, direction: Any
+    ) -> tuple[SearchPoint, int]:
         if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
         before = [p.clone(memory_format=lu.contiguous_format) for p in self._params]

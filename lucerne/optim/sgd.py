@@ -8,7 +8,7 @@ from typing import Any
 from lucerne._src.base.unspecialized import as_number
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.dispatch import recording, unseen
-from lucerne._src.optim.fused_step import Lists, Part, ReadyOptimizer, laid_out_alike, split
+from lucerne._src.optim.fused_step import Lists, ReadyOptimizer, StepPart, laid_out_alike, split
 from lucerne._src.optim.lists import (
     Tensors,
     check_at_least_zero,
@@ -84,7 +84,7 @@ class SGD(ReadyOptimizer):
             _begin_momentum(params, states, group)
         return states
 
-    def _lists(self, part: Part, grads: tuple[Any, ...] | None) -> Lists:
+    def _lists(self, part: StepPart, grads: tuple[Any, ...] | None) -> Lists:
         return part.params, grads, tuple([s.get("momentum_buffer") for s in part.states])
 
     def _ready_step(self, lists: Lists, flags: tuple[bool, ...]) -> Any:
@@ -100,7 +100,7 @@ class SGD(ReadyOptimizer):
         record_sgd(lists, (bool(nesterov), bool(maximize), False), numbers)
         return True
 
-    def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
+    def _plain(self, group: dict[str, Any], part: StepPart, grads: list[Any]) -> None:
         buffers = [s.get("momentum_buffer") for s in part.states] or [None] * len(part.params)
         sgd(
             part.params, grads, buffers, any(g.is_sparse for g in grads), group["foreach"],

@@ -75,7 +75,7 @@ FORMS: Rows = [
         "lucerne._src.ir.dispatch.Interpreter.*",
         "lucerne._src.tensor.subclasses.torch_function.FunctionMode.run:proceed",
         "lucerne.fx.interpreter.*", "lucerne.fx._symbolic_trace.Tracer.*",
-        "lucerne.fx.passes.infra.*", "lucerne._src.tensor.autograd.node.Node.*",
+        "lucerne.fx.passes.infra.*", "lucerne._src.tensor.autograd.node.GradientNode.*",
         "lucerne.nn.utils.prune.*", "*.initialize_parameters:*", "*.log_abs_det_jacobian:*",
         "*.backward:ctx",
     )),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne._src.tensor.eager.specialize import Places
+from lucerne._src.tensor.eager.specialize import PlaceQuestions
 
 Row = Callable[[Any], Any]
 ROWS: dict[str, Row] = {
@@ -72,7 +72,7 @@ def test_the_place_counts_compiled(name: str, dynamic: bool | None, order: int) 
         warnings.simplefilter("error", UserWarning)  # nothing of it is an internal error
         compiled = torch.compile(ROWS[name], dynamic=dynamic)
         assert answers(compiled, names * 2) == eager * 2
-    assert Places.told is None
+    assert PlaceQuestions.told is None
 
 
 def test_a_tensor_that_fills_its_storage_may_have_any_size() -> None:

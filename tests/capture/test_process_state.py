@@ -67,7 +67,7 @@ def snapshot() -> dict[str, Any]:
     }  # fmt: skip
 
 
-COUNTERS = frozenset(("lucerne._src.base.process.structure_version.Changes.count",))
+COUNTERS = frozenset(("lucerne._src.base.process.structure_version.StructureVersion.count",))
 """Variables of classes that count, or remember for good, and decide nothing."""
 
 

@@ -9,9 +9,9 @@ from lucerne._src.capture.bytecode import (
     Access,
     Decision,
     Finished,
-    Frame,
     Machine,
     Plain,
+    PythonFrame,
     Stop,
     decision_for,
     rebuilt,
@@ -30,7 +30,7 @@ def in_machine(fn: Fn, args: Args) -> Any:
     return outcome.value
 
 
-def written_and_rebuilt(frames: list[Frame]) -> list[Frame]:
+def written_and_rebuilt(frames: list[PythonFrame]) -> list[PythonFrame]:
     """The same frames, made from what was written down of them."""
     listings = [frame.listing() for frame in frames]
     return [rebuilt(listing, list(listing.values)) for listing in listings]

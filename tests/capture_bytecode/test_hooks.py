@@ -23,9 +23,9 @@ from lucerne._src.capture.bytecode import (
     Access,
     Decision,
     Finished,
-    Generator,
     Machine,
     Plain,
+    PythonGenerator,
     Stop,
     Stopped,
     current_table,
@@ -316,7 +316,7 @@ def test_generators_of_the_machine_are_iterators_for_native_code() -> None:
         return got
 
     generator = value_of(run(Plain(), lambda: count(3)))
-    assert type(generator) is Generator
+    assert type(generator) is PythonGenerator
     assert inspect.isgenerator(generator)
     assert next(generator) == 0
     assert generator.send("a") == 1

@@ -22,7 +22,7 @@ class Bench:
     def __init__(self, folder: Path, patch: Any, limit: int = 64 * MEGABYTE) -> None:
         self.folder, self.patch = folder, patch
         self.cache = Cache(str(folder), limit, ".program", "compiled programs")
-        self.account = lookup.Account()
+        self.account = lookup.CacheCounts()
         self.around = "the package and the machine of this test"
         patch.setattr(lookup, "folder", lambda: self.cache)
         patch.setattr(lookup, "surroundings", lambda backend: self.around)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
-from lucerne._src.ir.scalar.typed import INSTRUCTIONS, Num, Typed
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
+from lucerne._src.ir.scalar.typed import INSTRUCTIONS, Typed, TypedNum
 
 _PLAIN: dict[str, Any] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
@@ -44,7 +44,7 @@ class Numbers(Typed):
     def convert(self, value: Any, source: dt.dtype, target: dt.dtype) -> Any:
         return target.storage.type(value)
 
-    def require(self, condition: Num, error: type[Exception], text: str) -> None:
+    def require(self, condition: TypedNum, error: type[Exception], text: str) -> None:
         if not condition.re:
             self.failures.append(text)
 
@@ -52,14 +52,14 @@ class Numbers(Typed):
 MACHINE = Numbers()
 
 
-def number(x: Any) -> Value:
+def number(x: Any) -> ScalarValue:
     if isinstance(x, complex):
-        return Value(MACHINE, Num(dt.complex128, np.float64(x.real), np.float64(x.imag)))
+        return ScalarValue(MACHINE, TypedNum(dt.complex128, np.float64(x.real), np.float64(x.imag)))
     kind = dt.int64 if isinstance(x, int) else dt.float64
-    return Value(MACHINE, Num(kind, kind.storage.type(x)))
+    return ScalarValue(MACHINE, TypedNum(kind, kind.storage.type(x)))
 
 
-def plain(v: Value) -> Any:
+def plain(v: ScalarValue) -> Any:
     num = v.raw
     return num.re if num.im is None else complex(num.re, num.im)
 
@@ -127,11 +127,11 @@ def test_shifts_by_more_than_there_is(by: int, left: int, right: int) -> None:
 
 
 def test_python_numbers_bend_to_the_machines() -> None:
-    small = Value(MACHINE, Num(dt.int8, np.int8(3)))
+    small = ScalarValue(MACHINE, TypedNum(dt.int8, np.int8(3)))
     assert (small + 1).raw.dtype is dt.int8
     assert (small + 0.5).raw.dtype is dt.float64
-    weak = Value(MACHINE, Num(dt.float64, np.float64(2.0), weak=True))
-    single = Value(MACHINE, Num(dt.float32, np.float32(1.0)))
+    weak = ScalarValue(MACHINE, TypedNum(dt.float64, np.float64(2.0), weak=True))
+    single = ScalarValue(MACHINE, TypedNum(dt.float32, np.float32(1.0)))
     assert (single * weak).raw.dtype is dt.float32
 
 

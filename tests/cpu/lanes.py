@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, Function, Module
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, LLVMFunction, Module
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.runtime.code import build, load
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value
+from lucerne._src.ir.scalar.protocol import ScalarValue
 
 
 def over_lanes(
@@ -64,16 +64,16 @@ def _write(m: Module, body: Any, inputs: Sequence[dt.dtype], output: dt.dtype, l
 
 
 def _step(
-    f: Function, body: Any, inputs: Any, output: Any, lanes: int, sources: Any, target: Any,
+    f: LLVMFunction, body: Any, inputs: Any, output: Any, lanes: int, sources: Any, target: Any,
     at: Any, mask: Any,
 ) -> Any:  # fmt: skip
     machine = LlvmScalar(f, lanes)
     machine.active = mask
     operands = [
-        Value(machine, machine.load(d, f.at(p, at * d.itemsize), mask))
+        ScalarValue(machine, machine.load(d, f.at(p, at * d.itemsize), mask))
         for d, p in zip(inputs, sources, strict=True)
     ]
     found = body(*operands)
-    raw = found.raw if type(found) is Value else found
+    raw = found.raw if type(found) is ScalarValue else found
     machine.store(raw, output, f.at(target, at * output.itemsize), mask)
     return f.constant(0) if machine.failed is None else f.convert("zext", machine.failed, I64)

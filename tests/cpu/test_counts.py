@@ -42,8 +42,8 @@ def test_unique_computes_no_inverse_and_no_counts_unasked(monkeypatch: pytest.Mo
     def unasked(self: Any) -> Any:
         raise AssertionError("computed without being asked for")
 
-    monkeypatch.setattr(counting.Groups, "numbers", unasked)
-    monkeypatch.setattr(counting.Groups, "counts", unasked)
+    monkeypatch.setattr(counting.EqualRuns, "numbers", unasked)
+    monkeypatch.setattr(counting.EqualRuns, "counts", unasked)
     x = lu.tensor([3, 1, 3])
     assert x.unique().tolist() == [1, 3]
     assert x.unique_consecutive().tolist() == [3, 1, 3]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucerne
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.gemm.choose import product_kernel
 from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, Activation, Combine
 from lucerne._src.backends.cpu.gemm.int8 import int8_product
@@ -196,7 +196,7 @@ def test_second_derivatives_of_linear() -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-10)
 
 
-def _relu(f: Function, v: Value) -> Value:
+def _relu(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     return f.select(f.compare("lt", v, 0.0), 0.0, v)
 
 

@@ -11,7 +11,7 @@ from lucerne._src.backends.cpu.gemm.amx import products
 from lucerne._src.backends.cpu.gemm.amx.pack import IN_PARTS, IN_PARTS_TURNED, Wide
 from lucerne._src.backends.cpu.gemm.amx.products import amx_plan, parts_work
 from lucerne._src.backends.cpu.gemm.args import PLANNED
-from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct
 from lucerne._src.backends.cpu.gemm.shape import describe
 from tests.cpu.guarded import Guest
 from tests.cpu.test_gemm_parts import FLOAT32, PLAIN_ROWS, TURNED, guest, plain
@@ -27,7 +27,7 @@ SIZES = [
 
 
 def words(a: Guest, b: Guest, how: Wide) -> dict[str, int]:
-    p: Product | None = describe(a._meta, b._meta, plain((a._meta.shape[0], b._meta.shape[1])))
+    p: GemmProduct | None = describe(a._meta, b._meta, plain((a._meta.shape[0], b._meta.shape[1])))
     assert p is not None
     return dict(zip(PLANNED, amx_plan(FLOAT32, p, wide=how).words, strict=False))
 

@@ -20,16 +20,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.gemm.amx.products import parts_take, parts_work
 from lucerne._src.backends.cpu.gemm.choose import choose, duration
 from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS
-from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct
 from lucerne._src.backends.cpu.gemm.prepack import prepack
 from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.runtime import pool
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device
@@ -76,7 +76,7 @@ def plain(shape: tuple[int, ...]) -> TensorMeta:
     return make_meta(dt.float32, shape, None, HOST)
 
 
-def run(kernel: Kernel, inputs: list[Any], out: Guest) -> Array:
+def run(kernel: NativeKernel, inputs: list[Any], out: Guest) -> Array:
     """The result, computed over scratch full of nan."""
     words, space = kernel.block(inputs, [out])
     if kernel.workspace:
@@ -105,7 +105,7 @@ def multiply(
         code, planned = choose(FLOAT32, p, epilogue)
     given = [a, b] if added is None else [a, b, added]
     entry = "product" if added is None else "linear"
-    kernel = Kernel(
+    kernel = NativeKernel(
         code[entry], 1, len(given), extra=planned.words, workspace=planned.workspace,
         work=duration(FLOAT32, p),
     )  # fmt: skip
@@ -237,7 +237,7 @@ def test_any_shape(
     sizes: tuple[int, int, int], first: str, second: str, at_end: bool, seed: int
 ) -> None:
     m, n, k = sizes
-    assume(parts_take(Product(m, n, k, k, 1, n, 1, n)))
+    assume(parts_take(GemmProduct(m, n, k, k, 1, n, 1, n)))
     rng = np.random.default_rng(seed)
     a = guest(rng.standard_normal((m, k)), first, at_end=at_end)
     b = guest(rng.standard_normal((k, n)), second, at_end=not at_end)
@@ -351,7 +351,7 @@ def test_batches(batches: tuple[Any, Any], sizes: tuple[int, int, int]) -> None:
         np.testing.assert_allclose(multiply(a, b), exact(a, b), 0, 6e-7 * k)
 
 
-def _relu(f: Function, v: Value) -> Value:
+def _relu(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     return f.select(f.compare("lt", v, 0.0), 0.0, v)
 
 

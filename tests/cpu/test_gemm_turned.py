@@ -23,7 +23,7 @@ from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, FULL, PLAIN, Combine
 from lucerne._src.backends.cpu.gemm.prepack import suits_packed
 from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.runtime import pool
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from tests.cpu.guarded import Guest
 from tests.cpu.test_gemm_parts import FLOAT32, PADDED, PLAIN_ROWS, TURNED, Array, guest, plain, run
 
@@ -54,7 +54,9 @@ def multiply(
     given = [a, b] if added is None else [a, b, added]
     entry = amx_driver(FLOAT32, how)["product" if added is None else "linear"]
     return run(
-        Kernel(entry, 1, len(given), extra=planned.words, workspace=planned.workspace), given, out
+        NativeKernel(entry, 1, len(given), extra=planned.words, workspace=planned.workspace),
+        given,
+        out,
     )
 
 
@@ -126,7 +128,7 @@ def test_weights_that_meet_few_rows_are_multiplied_so() -> None:
     assert turned_takes(p)
     assert suits_packed(FLOAT32, p)
     code, planned = choose(FLOAT32, p)
-    kernel = Kernel(code["product"], 1, 2, extra=planned.words, workspace=planned.workspace)
+    kernel = NativeKernel(code["product"], 1, 2, extra=planned.words, workspace=planned.workspace)
     np.testing.assert_array_equal(run(kernel, [a, b], out), multiply(a, b, IN_PARTS))
 
 

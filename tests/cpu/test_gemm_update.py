@@ -11,7 +11,7 @@ import pytest
 from lucerne import backends
 from lucerne._src.backends.cpu.gemm.amx.products import parts_work
 from lucerne._src.backends.cpu.gemm.update import fused_update, suits_update
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op
 from lucerne._src.ir.graph import Graph, one_op_graph
@@ -49,7 +49,7 @@ def update_graph(
     return graph
 
 
-def run(kernel: Kernel, inputs: list[Any], outputs: list[Any]) -> None:
+def run(kernel: NativeKernel, inputs: list[Any], outputs: list[Any]) -> None:
     """Over scratch full of nan."""
     words, space = kernel.block(inputs, outputs)
     tensors = sum(hasattr(x, "_meta") for x in inputs)

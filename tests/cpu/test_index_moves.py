@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucerne._src.backends.cpu.index.walk import Dim, plan_walk
+from lucerne._src.backends.cpu.index.walk import IndexDim, plan_walk
 from lucerne._src.backends.cpu.runtime import pool
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
@@ -168,7 +168,7 @@ dims = st.lists(
 @given(dims)
 @settings(max_examples=60)
 def test_a_walk_visits_every_element_once_and_keeps_bound_loops_whole(listed: Any) -> None:
-    given_dims = [Dim(n, (8 * a, 8 * b), free) for n, a, b, free in listed]
+    given_dims = [IndexDim(n, (8 * a, 8 * b), free) for n, a, b, free in listed]
     walk = plan_walk(given_dims, 8)
     assert walk.numel == int(np.prod([d.size for d in given_dims]))
     bound = [d.size for d in walk.dims if not d.free]

@@ -13,7 +13,7 @@ from lucerne._src.backends.cpu.machine import LlvmScalar, NotTaken
 from lucerne._src.backends.reference.machine import MACHINE
 from lucerne._src.backends.reference.optional import scipy
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import REQUIRED, Value, s
+from lucerne._src.ir.scalar.protocol import REQUIRED, ScalarValue, s
 from tests.cpu.lanes import over_lanes
 
 Array = np.ndarray[Any, Any]
@@ -125,7 +125,7 @@ def test_instructions_agree_with_numpy(name: str, dtype: dt.dtype, count: int, l
     if name in STANDING_IN and dtype is dt.float64 and scipy("special") is None:
         pytest.skip("without SciPy the oracle's float64 stand-in is rougher than the engine")
     try:
-        want = np.asarray(instruction(*[Value(MACHINE, a) for a in args]).raw)
+        want = np.asarray(instruction(*[ScalarValue(MACHINE, a) for a in args]).raw)
     except NotImplementedError as lack:
         pytest.skip(str(lack))
     run = over_lanes(instruction, [dtype] * count, dt.from_numpy_dtype(want.dtype), lanes)
@@ -163,7 +163,7 @@ def test_numbers_promote_as_in_numpy(name: str) -> None:
     body, dtype = BODIES[name]
     x = data(dtype, 0)
     with np.errstate(all="ignore"):
-        want = np.asarray(body(Value(MACHINE, x)).raw)
+        want = np.asarray(body(ScalarValue(MACHINE, x)).raw)
     output = dt.from_numpy_dtype(want.dtype)
     kinds: list[dt.dtype] = []
 

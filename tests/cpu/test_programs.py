@@ -424,7 +424,7 @@ def test_progress_is_shown_when_it_takes_long(
     for silent, shown in ((100.0, 0), (-1.0, 3)):
         monkeypatch.setattr(making, "SILENT_SECONDS", silent)
         monkeypatch.setattr(making, "EVERY_SECONDS", 0.0)
-        progress = making.Progress("compiling kernels", 2)
+        progress = making.CompileProgress("compiling kernels", 2)
         progress.advance()
         progress.advance()
         progress.end()

@@ -12,7 +12,7 @@ import pytest
 import lucerne
 from lucerne._src.backends.cpu.gemm import choose
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
-from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct
 from lucerne._src.backends.cpu.rules import table
 from lucerne._src.base.config import config
 from lucerne._src.conformance import frozen_cases, run
@@ -103,7 +103,7 @@ def test_other_results_of_a_compiled_function_are_wrong() -> None:
 
 
 def test_tiles_are_taken_whatever_the_size() -> None:
-    small = Product(m=3, n=5, k=7, a_row=7, a_k=1, b_k=5, b_col=1, c_row=5)
+    small = GemmProduct(m=3, n=5, k=7, a_row=7, a_k=1, b_k=5, b_col=1, c_row=5)
     assert tiles.patched(), "another module asks whether tiles suit a product"
     if not has_amx():
         pytest.skip("this machine has no AMX tiles")

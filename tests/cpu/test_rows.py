@@ -11,9 +11,9 @@ import lucerne as torch
 from lucerne import backends
 from lucerne._src.backends.cpu.backend import CpuBackend
 from lucerne._src.backends.cpu.fused.fuse import fused_kernel
-from lucerne._src.backends.cpu.fused.layout import Layout
+from lucerne._src.backends.cpu.fused.layout import LoopLayout
 from lucerne._src.backends.cpu.fused.passes import Schedule
-from lucerne._src.backends.cpu.fused.program import Program
+from lucerne._src.backends.cpu.fused.program import FusedProgram
 from lucerne._src.backends.cpu.runtime import pool
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
@@ -145,10 +145,10 @@ def test_rows_of_infinities_and_nan() -> None:
 
 def test_exponentials_are_kept_in_the_result_and_not_computed_twice() -> None:
     x = tensor(np.random.default_rng(7), dt.float32, (8, 64))
-    schedule = Schedule(Layout(Program(graph_of("softmax", (x, 1, None)))))
+    schedule = Schedule(LoopLayout(FusedProgram(graph_of("softmax", (x, 1, None)))))
     assert len(schedule.passes) == 3
     assert len(schedule.in_result) == 1
-    wide = Schedule(Layout(Program(graph_of("log_softmax", (x, 1, None)))))
+    wide = Schedule(LoopLayout(FusedProgram(graph_of("log_softmax", (x, 1, None)))))
     assert not wide.in_result
     assert not wide.in_scratch
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function, Module
+from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, LLVMFunction, Module
 from lucerne._src.backends.cpu.runtime import code, link, llvm, orc, symbols
 from lucerne._src.backends.cpu.runtime.image import Image, ImageError, load, unpack
 
@@ -50,7 +50,7 @@ def module(write: Write) -> Module:
     return made
 
 
-def _function(m: Module, name: str = "f", **more: Any) -> Function:
+def _function(m: Module, name: str = "f", **more: Any) -> LLVMFunction:
     return m.function(name, [("x", I64)], I64, **more)
 
 

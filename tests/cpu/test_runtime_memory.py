@@ -41,7 +41,7 @@ def test_classes_hold_their_sizes_with_little_waste(nbytes: int) -> None:
 def test_compiled_code_has_the_same_classes(nbytes: int) -> None:
     found = memory.allocator()
     before = found.stats()["allocated_bytes"]
-    block = memory.Block(nbytes)
+    block = memory.HostBlock(nbytes)
     assert found.stats()["allocated_bytes"] - before == memory.class_of(nbytes)[1]
     assert block.address % memory.ALIGNMENT == 0
     del block
@@ -74,18 +74,18 @@ def test_blocks_never_overlap() -> None:
 
 @pytest.mark.parametrize("nbytes", [1, 100, 5000, 100_000, 1 << 20, 5 << 20])
 def test_freed_block_is_handed_out_next(nbytes: int) -> None:
-    block = memory.Block(nbytes)
+    block = memory.HostBlock(nbytes)
     where = block.address
     block.__del__()
     del block.address
-    assert memory.Block(nbytes).address == where
+    assert memory.HostBlock(nbytes).address == where
 
 
 def test_large_blocks_go_back_to_the_system() -> None:
     found = memory.allocator()
     found.empty_cache()
     before = found.stats()
-    block = memory.Block(40 << 20)
+    block = memory.HostBlock(40 << 20)
     during = found.stats()
     del block
     kept = found.stats()
@@ -104,7 +104,7 @@ def test_more_than_the_limit_is_not_kept() -> None:
     found.empty_cache()
     found._set(memory.LIMIT, found.stats()["cached_bytes"] + (10 << 20))
     try:
-        blocks = [memory.Block(6 << 20) for _ in range(3)]
+        blocks = [memory.HostBlock(6 << 20) for _ in range(3)]
         before = found.stats()["reserved_bytes"]
         blocks.clear()
         assert before - found.stats()["reserved_bytes"] == 12 << 20
@@ -131,14 +131,14 @@ def test_compiled_code_shares_the_memory() -> None:
     give = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["give"])
     where = take(777)
     give(where, 777)
-    assert memory.Block(777).address == where
+    assert memory.HostBlock(777).address == where
 
 
 def test_peak_counts_from_its_reset() -> None:
     found = memory.allocator()
     found.reset_peak()
     start = found.stats()["peak_bytes"]
-    block = memory.Block(1 << 20)
+    block = memory.HostBlock(1 << 20)
     del block
     assert found.stats()["peak_bytes"] - start == 1 << 20
     found.reset_peak()

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import lucerne
-from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.base.process.shared_memory import SharedBlock
 from lucerne.utils.data import DataLoader, Dataset, channel, get_worker_info, wire
 from lucerne.utils.data import pool as pools
 from lucerne.utils.data import seeds as seeds
@@ -213,9 +213,9 @@ def test_without_room_in_shared_memory_batches_are_copied(monkeypatch: pytest.Mo
 
 def test_no_memory_is_an_error_and_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="more than half of the memory"):
-        Block.make(1 << 62)
+        SharedBlock.make(1 << 62)
 
-    def full(nbytes: int) -> Block:
+    def full(nbytes: int) -> SharedBlock:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(slots_module.Block, "make", full)

@@ -136,5 +136,5 @@ ADVICE = [
 
 @pytest.mark.parametrize(("why", "advice"), ADVICE, ids=[a for _, a in ADVICE])
 def test_advice(why: str, advice: str) -> None:
-    row = ledger.Row("f", "", 0, ledger.RECOMPILE, why, 0.0)
+    row = ledger.LedgerRow("f", "", 0, ledger.RECOMPILE, why, 0.0)
     assert advice in ledger._advice(row)

@@ -13,7 +13,7 @@ import lucerne as torch
 from lucerne._src.explain import text
 from lucerne._src.explain.collect import changes, joined, judge
 from lucerne._src.explain.memory import memory_of, size
-from lucerne._src.explain.report import COMPUTE, MEMORY, OVERHEAD, Kernel
+from lucerne._src.explain.report import COMPUTE, MEMORY, OVERHEAD, KernelReport
 from lucerne._src.ir.checks.lifetimes import most_in_use
 from lucerne.explain import Explanation
 from lucerne.profiler.limits import Limits
@@ -28,8 +28,8 @@ def step() -> Explanation:
     return torch.explain(Training().step)(*batch())
 
 
-def kernel(flops: int, nbytes: int, seconds: float) -> Kernel:
-    return Kernel(0, "k", [], "", "", "float32", seconds, nbytes, flops)
+def kernel(flops: int, nbytes: int, seconds: float) -> KernelReport:
+    return KernelReport(0, "k", [], "", "", "float32", seconds, nbytes, flops)
 
 
 VERDICTS = [
@@ -45,7 +45,7 @@ VERDICTS = [
 @pytest.mark.parametrize(
     ("made", "verdict", "fraction"), [r[1:] for r in VERDICTS], ids=[r[0] for r in VERDICTS]
 )
-def test_verdicts(made: Kernel, verdict: str, fraction: float) -> None:
+def test_verdicts(made: KernelReport, verdict: str, fraction: float) -> None:
     judge(made, MACHINE)
     assert made.verdict == verdict
     assert made.fraction == pytest.approx(fraction)

@@ -56,7 +56,7 @@ STAGES = {
     "grouping": "lucerne._src.loops.group:Grouping.__init__",
     "lowering": "lucerne._src.loops.lower:Lowering.program",
     "assembly": "lucerne._src.loops.run:make_runner",
-    "entry": "lucerne._src.capture.cache.entry:Entry.__init__",
+    "entry": "lucerne._src.capture.cache.entry:CacheEntry.__init__",
     "ledger": "lucerne._src.capture.ledger:note",
     "joint": "lucerne._src.capture.cache.build:Building._backward",
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import lucerne  # noqa: E402
-from lucerne._src.ir.schema import Argument, Schema, SchemaError, Type, parse  # noqa: E402
+from lucerne._src.ir.schema import Argument, Schema, SchemaError, SchemaType, parse  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -51,7 +51,7 @@ def test_schema_survives_being_written(text: str) -> None:
 
 _names = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True)
 _types = st.builds(
-    Type,
+    SchemaType,
     st.sampled_from(["Tensor", "int", "float", "bool", "str", "Scalar"]),
     st.booleans(),
     st.booleans(),

@@ -13,8 +13,8 @@ from lucerne._src.ir.graph import Value
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.ir.program import ARENA, RESULT
 from lucerne._src.loops import lower
-from lucerne._src.loops.check import Contents, Memory
-from lucerne._src.loops.memory import Room, Spare
+from lucerne._src.loops.check import CheckedMemory, Contents
+from lucerne._src.loops.memory import Lifetime, Spare
 
 F = torch.nn.functional
 RANDOM = range(20, 300, 40)
@@ -40,7 +40,7 @@ def test_contents_are_those_written_last() -> None:
 
 
 def test_memory_names_what_is_missing() -> None:
-    memory, meta = Memory(), make_meta(torch.float32, (4,), None, torch.device("cpu"))
+    memory, meta = CheckedMemory(), make_meta(torch.float32, (4,), None, torch.device("cpu"))
     a, b = Value(0, meta), Value(1, meta)
     memory.write((ARENA, 0, 0), meta, a)
     memory.read((ARENA, 0, 0), meta, a, "unit 1")
@@ -74,7 +74,7 @@ def update(x: Any, w: Any) -> Any:
     return (x @ w) @ before
 
 
-def all_in_one_place(rooms: list[Room], spares: list[Spare]) -> int:
+def all_in_one_place(rooms: list[Lifetime], spares: list[Spare]) -> int:
     """Every room at the beginning of the arena."""
     for room in rooms:
         room.home = -1, 0

@@ -14,11 +14,11 @@ from benchmarks import sides
 from lucerne._src.base.config import config
 from lucerne._src.ir.checks.lifetimes import bytes_of, check_places, most_in_use
 from lucerne._src.ir.program import ARENA, RESULT, Program, places
-from lucerne._src.loops.memory import Room, Spare, in_use, plan
+from lucerne._src.loops.memory import Lifetime, Spare, in_use, plan
 
 ROOMS = st.lists(
     st.tuples(st.integers(0, 200), st.integers(0, 30), st.integers(0, 12)).map(
-        lambda x: Room(x[0] * 100, x[1], x[1] + x[2])
+        lambda x: Lifetime(x[0] * 100, x[1], x[1] + x[2])
     ),
     max_size=40,
 )
@@ -28,7 +28,7 @@ SPARES = st.lists(
 )
 
 
-def check_plan(rooms: list[Room], spares: list[Spare], size: int) -> None:
+def check_plan(rooms: list[Lifetime], spares: list[Spare], size: int) -> None:
     """Every room lies inside of its buffer while that is free, and over no other one."""
     for k, room in enumerate(rooms):
         which, at = room.home
@@ -46,24 +46,24 @@ def check_plan(rooms: list[Room], spares: list[Spare], size: int) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(rooms=ROOMS, spares=SPARES)
-def test_nothing_overlaps_that_lives_together(rooms: list[Room], spares: list[Spare]) -> None:
+def test_nothing_overlaps_that_lives_together(rooms: list[Lifetime], spares: list[Spare]) -> None:
     size = plan(rooms, spares)
     check_plan(rooms, spares, size)
     assert size >= max(in_use([r for r in rooms if r.home[0] < 0]), default=0)
 
 
 def test_the_check_fails_on_wrong_plans() -> None:
-    together = [Room(100, 0, 3, (-1, 0)), Room(100, 3, 4, (-1, 64))]
+    together = [Lifetime(100, 0, 3, (-1, 0)), Lifetime(100, 3, 4, (-1, 64))]
     with pytest.raises(AssertionError):
         check_plan(together, [], 1000)
     with pytest.raises(AssertionError):
-        check_plan([Room(100, 0, 3, (-1, 0))], [], 64)
+        check_plan([Lifetime(100, 0, 3, (-1, 0))], [], 64)
     with pytest.raises(AssertionError):
-        check_plan([Room(100, 0, 3, (0, 0))], [Spare(100, 3)], 0)
+        check_plan([Lifetime(100, 0, 3, (0, 0))], [Spare(100, 3)], 0)
 
 
 def test_a_result_is_used_until_it_is_made() -> None:
-    rooms = [Room(8192, 0, 4), Room(8192, 5, 6), Room(8192, 2, 7)]
+    rooms = [Lifetime(8192, 0, 4), Lifetime(8192, 5, 6), Lifetime(8192, 2, 7)]
     spare = Spare(8192, 7)
     assert plan(rooms, [spare]) == 8192
     assert [r.home for r in rooms] == [(0, 0), (0, 0), (-1, 0)]
@@ -71,7 +71,7 @@ def test_a_result_is_used_until_it_is_made() -> None:
 
 def test_large_rooms_first_where_that_is_better() -> None:
     """In the order of time a small one would take the end of what a large one needs later."""
-    rooms = [Room(6400, 0, 1), Room(640, 1, 9), Room(6400 + 640, 2, 9)]
+    rooms = [Lifetime(6400, 0, 1), Lifetime(640, 1, 9), Lifetime(6400 + 640, 2, 9)]
     assert plan(rooms, []) == max(in_use(rooms)) == 6400 + 640 + 640
     check_plan(rooms, [], 6400 + 640 + 640)
 

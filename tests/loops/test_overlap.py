@@ -77,7 +77,7 @@ def test_ops_that_read_any_element_need_leave() -> None:
         check_overlaps([over], {"sum"})  # not of its operand's shape
 
 
-def _only_elementwise(_: Any, unit: lower.Unit) -> bool:
+def _only_elementwise(_: Any, unit: lower.StepDraft) -> bool:
     return all(is_elementwise(node) for node in unit.nodes)
 
 

@@ -17,7 +17,7 @@ from lucerne._src.backends.cpu.rules import fused
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device
 from lucerne._src.ir.checks.fused_reads import REPEATED, dims_read
-from lucerne._src.ir.checks.index_maps import Access, IndexMapError, Walk, check, joint
+from lucerne._src.ir.checks.index_maps import IndexMapError, LoopAccess, LoopWalk, check, joint
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.text import parse
 
@@ -102,7 +102,7 @@ VIEWED = """graph(%0: float32[4, 6])
   return %3"""
 
 
-def told(text: str) -> tuple[Any, Walk]:
+def told(text: str) -> tuple[Any, LoopWalk]:
     found = fused.walk(parse(text))
     assert found is not None
     return found
@@ -127,12 +127,14 @@ def test_right_loops_pass(text: str) -> None:
     check(*told(text))
 
 
-def _steps(walk: Walk, change: Callable[[int, int, tuple[int, ...]], tuple[int, ...]]) -> Walk:
+def _steps(
+    walk: LoopWalk, change: Callable[[int, int, tuple[int, ...]], tuple[int, ...]]
+) -> LoopWalk:
     loops = tuple((n, change(k, n, steps)) for k, (n, steps) in enumerate(walk.loops))
     return dataclasses.replace(walk, loops=loops)
 
 
-def _dims(walk: Walk, **new: Any) -> Walk:
+def _dims(walk: LoopWalk, **new: Any) -> LoopWalk:
     return dataclasses.replace(walk, dims={**walk.dims, **{int(k[1:]): v for k, v in new.items()}})
 
 
@@ -141,7 +143,7 @@ TWICE = """graph(%0: float32[3, 4])
   %2: float32[3, 4]{3, 1} = copy(%0, %1)
   return %2"""
 
-WRONG: dict[str, tuple[str, Callable[[Walk], Walk]]] = {
+WRONG: dict[str, tuple[str, Callable[[LoopWalk], LoopWalk]]] = {
     "a store that stays": (ROWS, lambda w: _steps(w, lambda k, n, s: (0, *s[1:]))),
     "a store twice as far": (ROWS, lambda w: _steps(w, lambda k, n, s: (2 * s[0], *s[1:]))),
     "overlapping": (VIEWED, lambda w: dataclasses.replace(w, loops=((4, (4, 24)), (6, (4, 4))))),
@@ -197,9 +199,9 @@ def test_ways_to_cut_one_row() -> None:
   %3: float32[2, 3, 4] = mul(%2, %1)
   return %3""")
     dims = {2: (0, 1, 2), 1: (0, 1, 2), 3: (0, 1, 2), 0: (3, 2)}
-    accesses = (Access(3, 0, is_store=True), Access(2, 0), Access(1, 0))
+    accesses = (LoopAccess(3, 0, is_store=True), LoopAccess(2, 0), LoopAccess(1, 0))
     loops = ((6, (16, 16, 16)), (4, (4, 4, 4)))
-    walk = Walk((2, 3, 4, 6), dims, accesses, loops, ((0, 1, 2), (3, 2)))
+    walk = LoopWalk((2, 3, 4, 6), dims, accesses, loops, ((0, 1, 2), (3, 2)))
     check(graph, walk)
     with pytest.raises(IndexMapError):
         check(graph, dataclasses.replace(walk, loops=((6, (16, 16, 0)), (4, (4, 4, 4)))))
@@ -213,8 +215,8 @@ def test_what_is_written_over_has_no_loops() -> None:
         "  %2: float32[3, 3, 3] = copy(%1, %0)\n  return %2"
     )
     dims = {0: (4, 5), 1: (0, 1, 2), 2: (3, 4, 5)}
-    accesses = (Access(2, 0, is_store=True), Access(0, 0))
-    walk = Walk((3,) * 6, dims, accesses, ((3, (36, 0)), (9, (4, 4))))
+    accesses = (LoopAccess(2, 0, is_store=True), LoopAccess(0, 0))
+    walk = LoopWalk((3,) * 6, dims, accesses, ((3, (36, 0)), (9, (4, 4))))
     check(graph, walk)
     with pytest.raises(IndexMapError):  # it is not read, but it is not gone through either
         check(graph, dataclasses.replace(walk, loops=((3, (0, 0)), *walk.loops)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lucerne as lu
-from lucerne._src.base.unspecialized import GivenFloat, Use, watching
+from lucerne._src.base.unspecialized import GivenFloat, NumberUse, watching
 from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.graph import map_values
@@ -21,7 +21,7 @@ class Replayed:
     def __init__(self, fn: Callable[[], Any], params: list[Any], whole: tuple[str, ...] = WHOLE):
         grads = [p.grad for p in params]
         self.recorder = Recorder(lambda op, args: op.name in whole)
-        self.uses: list[Use]
+        self.uses: list[NumberUse]
         with watching() as self.uses, self.recorder:
             result = fn()
             self.result = None if result is None else self.recorder.value(result)

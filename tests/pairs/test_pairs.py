@@ -193,7 +193,7 @@ def plant_flat_epilogue(patch: pytest.MonkeyPatch) -> None:
 
 def plant_diagonal(patch: pytest.MonkeyPatch) -> None:
     """`v + v.T`: one axis for both dimensions of v."""
-    patch.setattr(program.Program, "_check_axes_apart", lambda self: None)
+    patch.setattr(program.FusedProgram, "_check_axes_apart", lambda self: None)
 
 
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, str, str]] = {

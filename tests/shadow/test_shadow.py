@@ -12,15 +12,15 @@ import pytest
 import lucerne as torch
 from lucerne._src import pipeline
 from lucerne._src.base import dtype as dt
-from lucerne._src.capture.cache.entry import Entry, Guards
-from lucerne._src.capture.shadow.eagerly import Composites
-from lucerne._src.capture.shadow.nearness import Rule
+from lucerne._src.capture.cache.entry import CacheEntry, Guards
+from lucerne._src.capture.shadow.eagerly import EagerComposites
+from lucerne._src.capture.shadow.nearness import NearnessRule
 from lucerne._src.capture.shadow.replay import is_settled
 from lucerne._src.capture.shadow.shadowing import ShadowError
 from lucerne._src.ir import op
 from lucerne._src.ir.graph import Node
 from lucerne._src.tensor.eager import run as eager
-from lucerne._src.transforms.rewrite import Builder
+from lucerne._src.transforms.rewrite import GraphBuilder
 from tests.compiler.mutants import changed
 from tests.shadow.more import MORE
 from tests.shadow.planted import ALL, RIGHT, ROOT, Row, refused, score
@@ -110,11 +110,11 @@ def test_state_is_that_of_one_call() -> None:
 # ---- planted faults
 
 
-def _pass(name: str, wrong: Callable[[Builder, Node], bool]) -> pipeline.Pass:
+def _pass(name: str, wrong: Callable[[GraphBuilder, Node], bool]) -> pipeline.Pass:
     """A pass that does something to the nodes it likes (`wrong` says whether it did)."""
 
     def run(graph: Any, setting: Any) -> Any:
-        builder = Builder(graph)
+        builder = GraphBuilder(graph)
         for node in graph.nodes:
             if not wrong(builder, node):
                 builder.keep(node)
@@ -123,7 +123,7 @@ def _pass(name: str, wrong: Callable[[Builder, Node], bool]) -> pipeline.Pass:
     return pipeline.Pass(name, run, "a bug")
 
 
-def _forgets_minus(builder: Builder, node: Node) -> bool:
+def _forgets_minus(builder: GraphBuilder, node: Node) -> bool:
     if node.op is op.get("neg"):
         builder.replace(node.outputs[0], builder.read(node.args[0]))
         return True
@@ -182,23 +182,23 @@ def _finding(f: Any, *args: Any, **options: Any) -> Any:
 
 
 def test_results_that_are_not_the_program_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Entry.run
-    monkeypatch.setattr(Entry, "run", lambda *args: run(*args) + 1)
+    run = CacheEntry.run
+    monkeypatch.setattr(CacheEntry, "run", lambda *args: run(*args) + 1)
     found = _finding(lambda x: x.sin() * 2, torch.ones(3))
     assert (found.stage, found.op) == ("results", "mul")
 
 
 def test_a_program_that_is_not_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Entry.__init__
+    made = CacheEntry.__init__
 
-    def wrong(self: Entry, captured: Any, guards: Any, runner: Any, *rest: Any) -> None:
+    def wrong(self: CacheEntry, captured: Any, guards: Any, runner: Any, *rest: Any) -> None:
         def run(arguments: Any, numbers: Any, results: Any) -> None:
             runner(arguments, numbers, results)
             results[0].add_(1)
 
         made(self, captured, guards, run, *rest)
 
-    monkeypatch.setattr(Entry, "__init__", wrong)
+    monkeypatch.setattr(CacheEntry, "__init__", wrong)
     found = _finding(lambda x: x.sin() * 2, torch.ones(3))
     assert (found.stage, found.op) == ("assembly", "mul")
 
@@ -282,13 +282,13 @@ NEAR = [
 @pytest.mark.parametrize(("name", "a", "b", "same"), NEAR, ids=[row[0] for row in NEAR])
 def test_near(name: str, a: list[float], b: list[float], same: bool) -> None:
     x, y = (np.array(v, np.float32) for v in (a, b))
-    found = Rule(local=True).difference(x, y, F32)
+    found = NearnessRule(local=True).difference(x, y, F32)
     assert (found is None) == same, name
 
 
 def test_what_rounding_explains_is_no_difference() -> None:
     x, y = np.array([1.0, 0.5], np.float32), np.array([1.0, 0.0], np.float32)
-    rule = Rule(local=True)
+    rule = NearnessRule(local=True)
     assert rule.difference(x, y, F32, lambda: np.array([0.0, 0.2])) is None
     assert rule.difference(x, y, F32, lambda: np.array([0.0, 0.01])) is not None
 
@@ -296,12 +296,12 @@ def test_what_rounding_explains_is_no_difference() -> None:
 def test_numbers_of_few_bits_come_out_the_same_but_for_ties() -> None:
     rng = np.random.default_rng(0)
     bits = rng.integers(16000, 16300, 1000).astype(np.uint16)
-    rule, tie, many = Rule(local=True, exact=True), bits.copy(), bits.copy()
+    rule, tie, many = NearnessRule(local=True, exact=True), bits.copy(), bits.copy()
     tie[3] += 1
     many[:100] += 1
     assert rule.rounds_otherwise(tie, bits, dt.bfloat16) is None
     assert rule.rounds_otherwise(many, bits, dt.bfloat16) is not None
-    assert Rule(local=True).rounds_otherwise(many, bits, dt.bfloat16) is None
+    assert NearnessRule(local=True).rounds_otherwise(many, bits, dt.bfloat16) is None
 
 
 def test_sums_that_cancel_are_no_alarm() -> None:
@@ -367,7 +367,7 @@ def test_a_wrong_kernel_of_a_whole_composite_is_named(monkeypatch: pytest.Monkey
 
 def test_composites_that_draw_are_not_compared() -> None:
     x = torch.ones(40)
-    with Composites() as watched:
+    with EagerComposites() as watched:
         torch.nn.functional.glu(x)
     assert [call.node.op.qualified for call in watched.calls] == ["nn.functional.glu"]
     assert is_settled(watched.calls[0].node)

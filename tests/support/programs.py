@@ -11,7 +11,16 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import Geometry
 from lucerne._src.ir.graph import Graph, one_op_graph
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
-from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
+from lucerne._src.ir.program import (
+    ARENA,
+    ARGUMENT,
+    CONSTANT,
+    RESULT,
+    NumberArgument,
+    Place,
+    Program,
+    Step,
+)
 
 
 def meta_of(t: Any) -> TensorMeta:
@@ -43,9 +52,9 @@ class Sketch:
         self.constants.append(t)
         return Place(CONSTANT, len(self.constants) - 1, 0, meta_of(t))
 
-    def number(self) -> Number:
+    def number(self) -> NumberArgument:
         self.numbers += 1
-        return Number(self.numbers - 1)
+        return NumberArgument(self.numbers - 1)
 
     def room(self, meta: TensorMeta) -> Place:
         """A place of its own in the arena."""
@@ -100,7 +109,7 @@ class Sketch:
 def _meta(a: Any) -> Any:
     if type(a) is Place:
         return a.meta
-    if type(a) is Number:
+    if type(a) is NumberArgument:
         return NUMBER_METAS[float]
     if type(a) is tuple and any(type(x) is Place for x in a):
         return tuple(None if x is None else x.meta for x in a)

@@ -263,6 +263,22 @@ def long_windows(package: Package) -> list[str]:
     return problems
 
 
+def repeated_classes(package: Package) -> list[str]:
+    """Class names of the inside that two modules define: a reader would have to ask which is
+    meant. Those with an underscore are known in their own file alone."""
+    first: dict[str, Module] = {}
+    problems = []
+    for module in package.modules.values():
+        inner = module.file.startswith("_src/")
+        for node in module.tree.body if inner else ():
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                other = first.setdefault(node.name, module)
+                if other is not module:
+                    what = f"class {node.name} is defined in {other.path} too"
+                    problems.append(module.problem(node.lineno, what))
+    return problems
+
+
 # Habits
 
 

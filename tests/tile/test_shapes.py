@@ -13,7 +13,7 @@ import lucerne as torch
 from lucerne import tiles
 from lucerne._src.backends.cpu.rules import tile as rules
 from lucerne._src.base.process.sealed_folder import Cache
-from lucerne._src.ir.tile import Sizes
+from lucerne._src.ir.tile import TileSizes
 from lucerne._src.tensor.eager import run
 from lucerne._src.tiles import tuning
 from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
@@ -81,7 +81,7 @@ def test_equal_keys_mean_equal_patterns() -> None:
             tiles.store(y[i : i + 8], a[i : i + 8] + b[i : i + 8])
 
     def key(n: int, m: int) -> str:
-        return Sizes(both.program({"a": torch.ones(n), "b": torch.ones(m)}), 1).key
+        return TileSizes(both.program({"a": torch.ones(n), "b": torch.ones(m)}), 1).key
 
     assert key(9, 11) == key(10, 13)
     assert key(9, 9) == key(10, 10)

@@ -14,7 +14,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, verify
 from lucerne._src.transforms import cse, dead, decompose, fold, interpret, partition, simplify
 from lucerne._src.transforms.rewrite import (
-    Builder,
+    GraphBuilder,
     extract,
     operands,
     producers,
@@ -273,7 +273,7 @@ def test_tables() -> None:
 def test_builder_leaves_the_source_alone() -> None:
     graph = traced(net, meta(5, 4), meta(4, 3))
     text = str(graph)
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         if node.op.name == "relu":
             builder.replace(node.outputs[0], builder.call(op_.get("neg"), node.args)[0])

@@ -12,7 +12,7 @@ from lucerne._src.base.device import device as Device
 from lucerne._src.ir.graph import Graph, verify
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager.composite_graph import Recorder
+from lucerne._src.tensor.eager.composite_graph import CompositeRecorder
 from lucerne._src.transforms import interpret
 
 CPU = Device("cpu")
@@ -32,7 +32,7 @@ def traced(
     `writes`: pairs (input, position in the outputs) of what the function overwrites; those outputs
     are taken away.
     """
-    recorder = Recorder(CPU)
+    recorder = CompositeRecorder(CPU)
     with recorder:
         given = [recorder.input(m) for m in metas]
         for k in grad:

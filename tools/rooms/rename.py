@@ -48,11 +48,25 @@ class Renaming(Rewrite):
                 if whole in self.names:
                     end = self.span(node)[1]
                     self.edits.append((end - len(node.attr), end, self.names[whole]))
+            elif isinstance(node, (ast.Assign, ast.Subscript)):
+                self._quoted(node, local)
         return in_words(self.edited(), local)
+
+    def _quoted(self, node: ast.Assign | ast.Subscript, local: dict[str, str]) -> None:
+        """Names in quotes: those of `__all__`, and of types that are defined further down."""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) != "__all__":
+            return
+        for inner in ast.walk(node.value if isinstance(node, ast.Assign) else node.slice):
+            if isinstance(inner, ast.Constant) and inner.value in local:
+                start, stop = self.span(inner)
+                self.edits.append((start + 1, stop - 1, local[inner.value]))
 
     def _imported(self, alias: ast.alias, new: str, local: dict[str, str]) -> None:
         start = self.at(alias.lineno, alias.col_offset)
         self.edits.append((start, start + len(alias.name), new))
+        if alias.asname == alias.name:  # (for others to import from here)
+            stop = self.at(alias.end_lineno or 0, alias.end_col_offset or 0)
+            self.edits.append((stop - len(alias.name), stop, new))
         if alias.asname is None:
             local[alias.name] = new
 

@@ -13,3 +13,7 @@ class AcceleratorError(RuntimeError):
 
 class OutOfMemoryError(RuntimeError):
     """A device has no memory left for a tensor."""
+
+
+class IndexBoundsError(IndexError, RuntimeError):
+    """Torch raises either for a position out of bounds, depending on the op: this is both."""

@@ -3,8 +3,8 @@
 While a function is captured, an option such as a learning rate is a `GivenFloat`: a float that
 knows where it came from. In the graph it stays itself, and the program reads it anew for each call
 (`now`). Arithmetic gives numbers that know how to be computed again. Whatever makes Python decide
-by its value (a comparison, a conversion) is told to whoever is `watching`, as a `Use` that must
-hold for the capture to be used again.
+by its value (a comparison, a conversion) is told to whoever is `watching`, as a `NumberUse` that
+must hold for the capture to be used again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Guarding:
     count = 0
 
 
-class Use:
+class NumberUse:
     """Something a captured function took for granted; `holds` says whether it is still so."""
 
     __slots__ = ("check", "facts", "text")
@@ -54,14 +54,14 @@ program is found by its code."""
 
 class _Watch(threading.local):
     def __init__(self) -> None:
-        self.uses: list[Use] | None = None
+        self.uses: list[NumberUse] | None = None
 
 
 _watch = _Watch()
 
 
 @contextmanager
-def watching() -> Iterator[list[Use]]:
+def watching() -> Iterator[list[NumberUse]]:
     """Collect what is taken for granted inside.
 
     >>> from lucerne._src.base.unspecialized import GivenFloat, watching
@@ -83,7 +83,7 @@ def watching() -> Iterator[list[Use]]:
         _watch.uses = before
 
 
-def note(use: Use) -> None:
+def note(use: NumberUse) -> None:
     """Tell whoever is watching, if anybody is."""
     if _watch.uses is not None:
         _watch.uses.append(use)
@@ -105,11 +105,11 @@ def note_same(source: Sequence[Any], text: str = "") -> None:
     note(_same_use(text or told, source, value))
 
 
-def _same_use(text: str, source: Sequence[Any], value: Any) -> Use:
+def _same_use(text: str, source: Sequence[Any], value: Any) -> NumberUse:
     facts = SAME, tuple(source), value
     if isinstance(value, (bool, int, float, str, tuple)):
-        return Use(text, lambda: bool(look(source) == value), facts)
-    return Use(text, lambda: look(source) is value, facts)
+        return NumberUse(text, lambda: bool(look(source) == value), facts)
+    return NumberUse(text, lambda: look(source) is value, facts)
 
 
 def note_structure(optimizer: Any) -> None:
@@ -117,7 +117,7 @@ def note_structure(optimizer: Any) -> None:
     note(_structure_use("the groups and the state of the optimizer", optimizer))
 
 
-def _structure_use(text: str, optimizer: Any) -> Use:
+def _structure_use(text: str, optimizer: Any) -> NumberUse:
     groups, state = optimizer.param_groups, optimizer.state
     counts = len(state), *(len(g["params"]) for g in groups)
 
@@ -125,10 +125,10 @@ def _structure_use(text: str, optimizer: Any) -> Use:
         now, held = optimizer.param_groups, optimizer.state
         return held is state and (len(held), *(len(g["params"]) for g in now)) == counts
 
-    return Use(text, same, (STRUCTURE, optimizer))
+    return NumberUse(text, same, (STRUCTURE, optimizer))
 
 
-def use_of(text: str, facts: tuple[Any, ...]) -> Use:
+def use_of(text: str, facts: tuple[Any, ...]) -> NumberUse:
     """The use that was told with these facts, about the objects that they name now."""
     kind, *rest = facts
     if kind == SAME:
@@ -247,14 +247,14 @@ def _use(x: GivenFloat, relation: Any, other: Any) -> Any:
     return result
 
 
-def _relation_use(text: str, x: GivenFloat, name: str, other: Any, result: bool) -> Use:
+def _relation_use(text: str, x: GivenFloat, name: str, other: Any, result: bool) -> NumberUse:
     relation = _RELATIONS[name]
 
     def holds() -> bool:
         right = other.now() if type(other) is GivenFloat else other
         return bool(relation(x.now(), right) == result)
 
-    return Use(text, holds, (RELATION, x, name, other, result))
+    return NumberUse(text, holds, (RELATION, x, name, other, result))
 
 
 _SIGNS: dict[Any, str] = {

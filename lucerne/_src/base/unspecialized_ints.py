@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.base.unspecialized import GivenFloat, Use, bare, look, note, now_of
+from lucerne._src.base.unspecialized import GivenFloat, NumberUse, bare, look, note, now_of
 
 _OF_INTEGERS = frozenset(name for name in dir(int) if not name.startswith("__"))
 _LIMIT = 2**53
@@ -56,7 +56,7 @@ class GivenInt:
         value = self.value
         if not -_LIMIT <= value <= _LIMIT:
             return GivenFloat(float(self.by_value()))
-        note(Use(f"{self.name} is no larger than 2**53", lambda: abs(self.now()) <= _LIMIT))
+        note(NumberUse(f"{self.name} is no larger than 2**53", lambda: abs(self.now()) <= _LIMIT))
         return GivenFloat(float(value), formula=(float, self))
 
     @property
@@ -114,7 +114,7 @@ def _use(x: GivenInt, relation: Any, other: Any) -> Any:
     def holds() -> bool:
         return bool(relation(x.now(), now_of(other))) == result
 
-    note(Use(text if result else f"not {text}", holds))
+    note(NumberUse(text if result else f"not {text}", holds))
     return result
 
 

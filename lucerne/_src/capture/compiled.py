@@ -21,7 +21,7 @@ from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import ONE_AT_A_TIME
 from lucerne._src.capture.aot.second_derivatives import Again
 from lucerne._src.capture.cache.disk.lookup import HIT, Lookup
-from lucerne._src.capture.cache.entry import MISSED, Entry
+from lucerne._src.capture.cache.entry import MISSED, CacheEntry
 from lucerne._src.capture.cache.lookup import Versions
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.options import ACTIONS, MODES, UNMEANT, Maker, Options, check_options
@@ -66,7 +66,7 @@ class Compiled:
     def __init__(self, fn: Any, options: Options) -> None:
         self.fn, self.options = fn, options
         options.compile_half, options.tell = _compiled_half, faults.Teller(self)
-        self.entries: list[Entry] = []
+        self.entries: list[CacheEntry] = []
         self.versions = Versions()
         self.files: list[tuple[str, str]] | None = None
         """The files of code that ran while it was captured; None: not known."""
@@ -81,7 +81,7 @@ class Compiled:
         self.segmented: Any = None
         """How it runs in parts, if it can't be one graph."""
         self.lock = ONE_AT_A_TIME
-        self.latest: Entry | None = None
+        self.latest: CacheEntry | None = None
         self.number_attempts = _ATTEMPTS
         """How often yet a number that changes may be tried to be given to a program at each call.
         """
@@ -137,8 +137,9 @@ class Compiled:
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
 
-    def _other_quick(self, latest: Entry, args: tuple[Any, ...]) -> Any:
-        """`Entry.quick` of the versions for tensors like these, but for the one that was asked."""
+    def _other_quick(self, latest: CacheEntry, args: tuple[Any, ...]) -> Any:
+        """`CacheEntry.quick` of the versions for tensors like these, but for the one that was
+        asked."""
         for entry in self.versions.alike(args):
             if entry.flat == len(args) and entry is not latest:
                 try:
@@ -178,7 +179,7 @@ class Compiled:
                 found = self._anew(args, kwargs, leaves, shape)
             return found
 
-    def _raised(self, entry: Entry, args: Any, kwargs: Any, error: Exception) -> Any:
+    def _raised(self, entry: CacheEntry, args: Any, kwargs: Any, error: Exception) -> Any:
         """A version has raised. If it leaves nothing behind, the function runs as it is: it raises
         the same, or the fault is ours (unless somebody else's function runs the graph)."""
         ours = self.options.maker is None and entry.is_repeatable(error)
@@ -242,20 +243,20 @@ class Compiled:
         """How many programs were made without tracing, for other sizes of a known capture."""
         return self.versions.instances
 
-    def _instance(self, leaves: list[Any], shape: Any) -> Entry | None:
+    def _instance(self, leaves: list[Any], shape: Any) -> CacheEntry | None:
         """A version for sizes that were not traced, if there is a capture for all sizes."""
         if self._families is None:  # nothing was captured yet
             return None
         making = _making()
         with faults.costs(self, faults.NO_SIZES):
-            found: Entry | None = making.instance(self, leaves, shape)
+            found: CacheEntry | None = making.instance(self, leaves, shape)
             return found
         self._families.give_up()
         return None
 
     def _anew(
         self, args: Any, kwargs: Any, leaves: list[Any], shape: Any
-    ) -> Entry | Exception | None:
+    ) -> CacheEntry | Exception | None:
         """Find or capture this call; None: it is to run as it is, and why has been said."""
         if sum(e.cache != HIT for e in self.entries) >= config.most_captures:
             count, why = len(self.entries), self.why(leaves, shape)
@@ -288,12 +289,12 @@ class Compiled:
             self.watch(entry)
         return entry
 
-    def _make(self, args: Any, kwargs: Any, leaves: list[Any], shape: Any) -> Entry:
+    def _make(self, args: Any, kwargs: Any, leaves: list[Any], shape: Any) -> CacheEntry:
         """A new version; composites that the backend turns down for these metas are taken apart."""
         while True:
             try:
                 asked = self.ask(leaves, shape)
-                found: Entry = asked.entry or _making().made(self, asked, args, kwargs)
+                found: CacheEntry = asked.entry or _making().made(self, asked, args, kwargs)
                 return found
             except StepError as error:
                 if error.graph is None or not self.options.whole.refuse(error.graph):
@@ -306,7 +307,7 @@ class Compiled:
         self.options.too_large = True  # it is not asked again
         return Lookup(self.fn, self.options, leaves, shape)
 
-    def _from_disk(self, leaves: list[Any], entry: Entry) -> Entry:
+    def _from_disk(self, leaves: list[Any], entry: CacheEntry) -> CacheEntry:
         """It was not captured here: nothing can be learned from it about other sizes."""
         if entry.is_instance:
             self.versions.add_instance(leaves, entry)
@@ -315,12 +316,12 @@ class Compiled:
             self.versions.add(leaves, entry)
         return entry
 
-    def build(self, captured: Any, guards: Any, stages: Any, kind: str, why: str) -> Entry:
+    def build(self, captured: Any, guards: Any, stages: Any, kind: str, why: str) -> CacheEntry:
         """`build.part`, see there."""
-        made: Entry = _making().part(self, captured, guards, stages, kind, why)
+        made: CacheEntry = _making().part(self, captured, guards, stages, kind, why)
         return made
 
-    def watch(self, entry: Entry, *, part: bool = False) -> None:
+    def watch(self, entry: CacheEntry, *, part: bool = False) -> None:
         """`build.watch`, see there."""
         _making().watch(self, entry, part=part)
 

@@ -37,7 +37,7 @@ class CompileBudgetError(RuntimeError):
 
 
 @dataclass
-class Row:
+class LedgerRow:
     """One compile."""
 
     function: str
@@ -88,7 +88,7 @@ class Budget:
 
     recompiles: int | None = None
     seconds: float | None = None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LedgerRow] = field(default_factory=list)
 
     def check(self, more: bool) -> None:
         """Raise if it is exceeded, or (`more`) would be by one more compile."""
@@ -110,7 +110,7 @@ class Budget:
             )
 
 
-def _advice(row: Row) -> str:
+def _advice(row: LedgerRow) -> str:
     if "it was" in row.why and "[" in row.why:
         return "Sizes that change: compile(dynamic=True), or compiler.mark_dynamic(tensor, dim)."
     if "it was" in row.why:
@@ -122,7 +122,7 @@ class _Books:
     """All rows, and the budgets in force."""
 
     def __init__(self) -> None:
-        self.rows: deque[Row] = deque(maxlen=_MOST_ROWS)
+        self.rows: deque[LedgerRow] = deque(maxlen=_MOST_ROWS)
         self.open = 0
         """Compiles that are going on."""
         self.budgets: list[Budget] = []
@@ -143,7 +143,7 @@ ENTRIES: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictio
 """All compiled versions that are alive: the function and the options of each."""
 
 
-def note(row: Row, compiled: Any, entry: Any) -> None:
+def note(row: LedgerRow, compiled: Any, entry: Any) -> None:
     """A compile is done: enter it."""
     row.made(entry)
     row.breaks = len(compiled.breaks)
@@ -151,10 +151,10 @@ def note(row: Row, compiled: Any, entry: Any) -> None:
 
 
 @contextmanager
-def compiling(fn: Any, kind: str, why: str) -> Iterator[Row]:
+def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
     """A compile, from its beginning to its end; raises where a budget forbids it."""
     file, line = describe.place_of(fn)
-    row = Row(describe.name_of(fn), file, line, kind, why, time.time())
+    row = LedgerRow(describe.name_of(fn), file, line, kind, why, time.time())
     budgets = BOOKS.in_force()
     for budget in budgets:
         budget.check(more=True)
@@ -201,16 +201,16 @@ def budget(recompiles: int | None = None, seconds: float | None = None) -> Itera
 class Ledger:
     """The compiles of this process, oldest first. Prints as a table; `rows` are the records."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[LedgerRow]) -> None:
         self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[LedgerRow]:
         return iter(self.rows)
 
-    def __getitem__(self, k: int) -> Row:
+    def __getitem__(self, k: int) -> LedgerRow:
         return self.rows[k]
 
     @property
@@ -255,12 +255,12 @@ def clear() -> None:
     BOOKS.whole.rows.clear()
 
 
-def told(r: Row) -> str:
+def told(r: LedgerRow) -> str:
     """Why it was compiled, in one line."""
     return r.why if r.kind in (FIRST, PART) else f"{r.kind}: {r.why}"
 
 
-def _cells(r: Row, most: float) -> list[str]:
+def _cells(r: LedgerRow, most: float) -> list[str]:
     """A row as HTML."""
     why = told(r)
     problem = f' <span class="bad">{page.escape(r.problem)}</span>' if r.problem else ""
@@ -283,7 +283,7 @@ def _cells(r: Row, most: float) -> list[str]:
 _HEAD = f"{'function':<24}{'ms':>8}{'nodes':>7}{'steps':>7}{'new':>5}{'disk':>5}  why"
 
 
-def table(rows: list[Row], most: int | None = None) -> str:
+def table(rows: list[LedgerRow], most: int | None = None) -> str:
     """Rows as text, the last ones if there are too many."""
     if not rows:
         return "nothing was compiled"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from lucerne._src.explain.colours import Colours
 from lucerne._src.explain.memory import line_of, size
-from lucerne._src.explain.report import Kernel, Memory, Part, Report
+from lucerne._src.explain.report import KernelReport, MemoryReport, PartReport, Report
 from lucerne._src.explain.text import duration, rate
 
 WIDTH = 1200
@@ -25,12 +25,12 @@ def text(x: object) -> str:
     return html.escape(str(x), quote=True)
 
 
-def key(part: int, kernel: Kernel) -> str:
+def key(part: int, kernel: KernelReport) -> str:
     """What names a kernel all over the page."""
     return f"{part}-{kernel.number}"
 
 
-def tip(kernel: Kernel) -> str:
+def tip(kernel: KernelReport) -> str:
     """What is said when the mouse is over a kernel."""
     lines = [
         f"{kernel.number}: {kernel.name}",
@@ -44,7 +44,7 @@ def tip(kernel: Kernel) -> str:
     return text("\n".join(lines))
 
 
-def _flops(kernel: Kernel) -> str:
+def _flops(kernel: KernelReport) -> str:
     return f"{kernel.flops / 1e9:.3g} GFLOP" if kernel.flops else ""
 
 
@@ -117,7 +117,12 @@ def memory(report: Report, height: int = 104) -> str:
 
 
 def _area(
-    part: Part, number: int, where: list[tuple[float, float]], plan: Memory, height: int, peak: int
+    part: PartReport,
+    number: int,
+    where: list[tuple[float, float]],
+    plan: MemoryReport,
+    height: int,
+    peak: int,
 ) -> str:
     top = 18
     scale = (height - top) / peak

@@ -21,14 +21,14 @@ from lucerne._src.explain.report import (
     COMPUTE,
     MEMORY,
     OVERHEAD,
-    Kernel,
+    KernelReport,
     Outside,
-    Part,
-    Pass,
+    PartReport,
+    PassReport,
     Recompile,
     Report,
     Separate,
-    Stop,
+    StopReport,
 )
 from lucerne._src.explain.sources import sources_of
 from lucerne._src.ir.graph import Graph
@@ -111,11 +111,11 @@ def entries_of(programs: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _stop(b: Any) -> Stop:
+def _stop(b: Any) -> StopReport:
     code, line = b.place if b.place is not None else (None, 0)
     file = "" if code is None else code.co_filename
     name = "" if code is None else code.co_qualname
-    return Stop(b.number, b.kind, file, line, name, b.reason, b.fix)
+    return StopReport(b.number, b.kind, file, line, name, b.reason, b.fix)
 
 
 def _limits(found: Limits) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _limits(found: Limits) -> dict[str, Any]:
     }
 
 
-def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> list[Part]:
+def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> list[PartReport]:
     fn, options = ENTRIES[entry]
     guards = describe.guards_in_words(fn, entry.guards)
     times, whole = measure.measure(entry, leaves)
@@ -138,7 +138,7 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
     found = _from_disk(entry) if not entry.captured.graph.nodes else replay.replay(entry, options)
     made = []
     for way in found:
-        part = Part(way.name, describe.name_of(fn), guards=guards)
+        part = PartReport(way.name, describe.name_of(fn), guards=guards)
         part.passes = _passes(way.stages)
         part.separate = [Separate(a.first, a.second, a.op, a.reader, a.why) for a in way.apart]
         stages = entry.stages if way.name != replay.BACKWARD else entry.joint.stages
@@ -151,26 +151,26 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
     return made
 
 
-def _from_disk(entry: Any) -> list[replay.Part]:
+def _from_disk(entry: Any) -> list[replay.ReplayedPart]:
     """A version from the program cache: its stages happened in another process."""
     if entry.joint is None:
-        return [replay.Part(replay.CALL, program=entry.stages.program)]
+        return [replay.ReplayedPart(replay.CALL, program=entry.stages.program)]
     halves = (replay.FORWARD, entry.stages), (replay.BACKWARD, entry.joint.stages)
-    return [replay.Part(name, program=stages.program) for name, stages in halves]
+    return [replay.ReplayedPart(name, program=stages.program) for name, stages in halves]
 
 
 # ---- passes -------------------------------------------------------------------------------------
 
 
-def _passes(stages: Sequence[replay.Stage]) -> list[Pass]:
-    found: list[Pass] = []
+def _passes(stages: Sequence[replay.Stage]) -> list[PassReport]:
+    found: list[PassReport] = []
     before: list[str] = []
     for stage in stages:
         count = len(stage.graph.nodes)
         after = str(stage.graph).splitlines()
         last = found[-1].after if found else count
         diff = _difference(before, after)
-        found.append(Pass(stage.name, stage.why, last, count, stage.seconds, diff))
+        found.append(PassReport(stage.name, stage.why, last, count, stage.seconds, diff))
         before = after
     return found
 
@@ -210,7 +210,7 @@ def changes(before: list[str], after: list[str]) -> list[str]:
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _kernels(program: Program, times: Sequence[float], best: Limits) -> list[Kernel]:
+def _kernels(program: Program, times: Sequence[float], best: Limits) -> list[KernelReport]:
     found = []
     for k, step in enumerate(program.steps):
         seconds = times[k] if k < len(times) else 0.0
@@ -218,9 +218,9 @@ def _kernels(program: Program, times: Sequence[float], best: Limits) -> list[Ker
     return found
 
 
-def _kernel(number: int, step: Step, seconds: float, best: Limits) -> Kernel:
+def _kernel(number: int, step: Step, seconds: float, best: Limits) -> KernelReport:
     meta = step.outputs[0].meta if step.outputs else None
-    made = Kernel(
+    made = KernelReport(
         number,
         name_of(step.graph),
         list(step.origins),
@@ -246,7 +246,7 @@ def _shares(step: Step) -> list[float]:
     return [w / total for w in weights.values()] if total else []
 
 
-def judge(kernel: Kernel, best: Limits) -> None:
+def judge(kernel: KernelReport, best: Limits) -> None:
     """What limits a kernel: the roofline of this machine, or that it has next to nothing to do."""
     dtype = kernel.dtype if kernel.dtype in best.peaks else "float32"
     arithmetic = kernel.flops / (1e9 * best.gflops(dtype))
@@ -275,9 +275,9 @@ def joined(names: Sequence[str]) -> str:
     return " + ".join(n if c == 1 else f"{n} x{c}" for n, c in counts.items())
 
 
-def line_kernels(report: Report) -> dict[tuple[str, int], list[tuple[int, Kernel]]]:
+def line_kernels(report: Report) -> dict[tuple[str, int], list[tuple[int, KernelReport]]]:
     """For each of the user's lines: (part, kernel) of the kernels that come from it."""
-    found: dict[tuple[str, int], list[tuple[int, Kernel]]] = {}
+    found: dict[tuple[str, int], list[tuple[int, KernelReport]]] = {}
     for p, part in enumerate(report.parts):
         for kernel in part.kernels:
             for at in dict.fromkeys((o.file, o.line) for o in kernel.origins):

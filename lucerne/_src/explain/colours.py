@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lucerne._src.base.process.source_location import Origin
-from lucerne._src.explain.report import Kernel, Report
+from lucerne._src.explain.report import KernelReport, Report
 
 _GOLDEN = 137.508
 _GREY = -1
@@ -28,13 +28,13 @@ class Colours:
         """CSS for a line, darker if it is of the backward pass."""
         return _css(self.hues.get((origin.file, origin.line), _GREY), origin.backward)
 
-    def of_kernel(self, kernel: Kernel) -> str:
+    def of_kernel(self, kernel: KernelReport) -> str:
         """CSS for a kernel: the line that it mainly comes from."""
         origin = main_origin(kernel)
         return _css(_GREY, backward=False) if origin is None else self.of_origin(origin)
 
 
-def main_origin(kernel: Kernel) -> Origin | None:
+def main_origin(kernel: KernelReport) -> Origin | None:
     """The first line that a kernel comes from."""
     return kernel.origins[0] if kernel.origins else None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.base.process.source_location import Place, is_users, runs_users, user_place
-from lucerne._src.capture.cache.entry import Entry, tensor_of
+from lucerne._src.capture.cache.entry import CacheEntry, tensor_of
 from lucerne._src.capture.ledger import BOOKS
 from lucerne._src.capture.trace.input_sources import HELD, KEY
 from lucerne._src.ir import dispatch
@@ -71,7 +71,7 @@ class Stopwatch:
             self.inside = False
 
 
-_RUNS = frozenset((Entry.run.__code__, Entry.quick.__code__))
+_RUNS = frozenset((CacheEntry.run.__code__, CacheEntry.quick.__code__))
 
 
 def _of_a_program() -> bool:

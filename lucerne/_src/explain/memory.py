@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base.process.source_location import Origin
-from lucerne._src.explain.report import Memory, Owner
+from lucerne._src.explain.report import MemoryReport, OwnerReport
 from lucerne._src.ir.checks.lifetimes import ArenaValue, arena_values, bytes_of
 from lucerne._src.ir.program import Place, Program, Step
 
 
-def memory_of(program: Program) -> Memory:
+def memory_of(program: Program) -> MemoryReport:
     """Who owns the bytes of the arena, and when."""
     try:
         values = arena_values(program)
@@ -23,7 +23,7 @@ def memory_of(program: Program) -> Memory:
     # A value that is written over another one stands for both.
     alive = [v for v in alive if not any(w.first > v.first and _same(v, w) for w in alive)]
     owners = [_owner(program, v) for v in alive]
-    return Memory(
+    return MemoryReport(
         program.arena,
         in_use[at] if in_use else 0,
         at,
@@ -47,13 +47,13 @@ def _covered(values: list[ArenaValue]) -> int:
     return used
 
 
-def _owner(program: Program, value: ArenaValue) -> Owner:
+def _owner(program: Program, value: ArenaValue) -> OwnerReport:
     step = program.steps[value.first]
     place = next((p for n, p, written in value.places if n == value.first and written), None)
     origin = maker_of(step, place)
     label = "made by the compiler" if origin is None else line_of(origin)
     module = "" if origin is None else origin.module
-    return Owner(label, value.stop - value.start, value.first, module)
+    return OwnerReport(label, value.stop - value.start, value.first, module)
 
 
 def maker_of(step: Step, place: Place | None) -> Origin | None:

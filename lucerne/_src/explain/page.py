@@ -18,7 +18,15 @@ from lucerne._src.explain.charts import text
 from lucerne._src.explain.collect import joined, line_kernels
 from lucerne._src.explain.colours import Colours
 from lucerne._src.explain.memory import short, size
-from lucerne._src.explain.report import COMPUTE, MEMORY, OVERHEAD, Kernel, Report, Source, Stop
+from lucerne._src.explain.report import (
+    COMPUTE,
+    MEMORY,
+    OVERHEAD,
+    KernelReport,
+    Report,
+    SourceReport,
+    StopReport,
+)
 from lucerne._src.explain.text import duration
 
 _SHOWN_WINS = 4
@@ -136,7 +144,7 @@ def _code(report: Report, colours: Colours) -> str:
     kernels = line_kernels(report)
     seconds = {at: _split([k for _, k in found], at) for at, found in kernels.items()}
     most = max((a + b for a, b in seconds.values()), default=0.0) or 1.0
-    stops: dict[tuple[str, int], list[Stop]] = {}
+    stops: dict[tuple[str, int], list[StopReport]] = {}
     for b in report.breaks:
         stops.setdefault((b.file, b.line), []).append(b)
     alone = {(x.file, x.line): joined(x.ops) for x in report.outside}
@@ -167,7 +175,7 @@ def _code(report: Report, colours: Colours) -> str:
     )
 
 
-def _split(kernels: list[Kernel], at: tuple[str, int]) -> tuple[float, float]:
+def _split(kernels: list[KernelReport], at: tuple[str, int]) -> tuple[float, float]:
     """Seconds of a line, forward and backward; a kernel's time is divided among its lines."""
     forward = backward = 0.0
     for k in kernels:
@@ -179,10 +187,12 @@ def _split(kernels: list[Kernel], at: tuple[str, int]) -> tuple[float, float]:
     return forward, backward
 
 
-def _ordered(report: Report, seconds: dict[tuple[str, int], tuple[float, float]]) -> list[Source]:
+def _ordered(
+    report: Report, seconds: dict[tuple[str, int], tuple[float, float]]
+) -> list[SourceReport]:
     """The function itself, then those that take longest."""
 
-    def cost(source: Source) -> float:
+    def cost(source: SourceReport) -> float:
         lines = range(source.first, source.first + len(source.lines))
         return sum(sum(seconds.get((source.file, n), (0.0, 0.0))) for n in lines)
 
@@ -190,7 +200,7 @@ def _ordered(report: Report, seconds: dict[tuple[str, int], tuple[float, float]]
 
 
 def _line(
-    number: int, shown: str, colour: str, kernels: list[tuple[int, Kernel]],
+    number: int, shown: str, colour: str, kernels: list[tuple[int, KernelReport]],
     seconds: tuple[float, float], most: float, alone: str,
 ) -> str:  # fmt: skip
     """A line of source; `alone`: its ops that no program computed."""
@@ -214,7 +224,7 @@ def _line(
     )
 
 
-def _highlighted(source: Source) -> Iterator[tuple[str, str]]:
+def _highlighted(source: SourceReport) -> Iterator[tuple[str, str]]:
     """Each line as it is, and as HTML with keywords, strings and comments marked."""
     marks: dict[int, list[tuple[int, int, str]]] = {}
     lines = textwrap.dedent("\n".join(source.lines)).split("\n")

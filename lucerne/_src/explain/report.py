@@ -12,7 +12,7 @@ COMPUTE, MEMORY, OVERHEAD = "compute", "memory", "overhead"
 
 
 @dataclass
-class Kernel:
+class KernelReport:
     """One step of a program."""
 
     number: int
@@ -49,7 +49,7 @@ class Kernel:
 
 
 @dataclass
-class Pass:
+class PassReport:
     """One stage of the compiler."""
 
     name: str
@@ -74,7 +74,7 @@ class Separate:
 
 
 @dataclass
-class Owner:
+class OwnerReport:
     """Who has bytes of the arena at the worst moment."""
 
     label: str
@@ -85,7 +85,7 @@ class Owner:
 
 
 @dataclass
-class Memory:
+class MemoryReport:
     """The memory plan of a program."""
 
     arena: int
@@ -95,7 +95,7 @@ class Memory:
     """The kernel that runs then."""
     in_use: list[int] = field(default_factory=list)
     """By kernel."""
-    owners: list[Owner] = field(default_factory=list)
+    owners: list[OwnerReport] = field(default_factory=list)
     """At the worst moment, the largest first."""
     arguments: int = 0
     results: int = 0
@@ -110,15 +110,15 @@ class Memory:
 
 
 @dataclass
-class Part:
+class PartReport:
     """One program: all of a call, or its forward or backward half, or the part between breaks."""
 
     name: str
     function: str
-    passes: list[Pass] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
+    passes: list[PassReport] = field(default_factory=list)
+    kernels: list[KernelReport] = field(default_factory=list)
     separate: list[Separate] = field(default_factory=list)
-    memory: Memory | None = None
+    memory: MemoryReport | None = None
     guards: list[str] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
     """Seconds of compiling."""
@@ -130,7 +130,7 @@ class Part:
 
 
 @dataclass
-class Stop:
+class StopReport:
     """A break: where a graph ended, why, and what to do."""
 
     number: int
@@ -162,7 +162,7 @@ class Recompile:
 
 
 @dataclass
-class Source:
+class SourceReport:
     """Some lines of a file."""
 
     file: str
@@ -178,13 +178,13 @@ class Report:
     function: str
     file: str
     line: int
-    parts: list[Part] = field(default_factory=list)
-    breaks: list[Stop] = field(default_factory=list)
+    parts: list[PartReport] = field(default_factory=list)
+    breaks: list[StopReport] = field(default_factory=list)
     outside: list[Outside] = field(default_factory=list)
     bill: list[dict[str, Any]] = field(default_factory=list)
     """What left its device, as `lucerne.backends.bill().rows()` has it."""
     compiles: list[Recompile] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[SourceReport] = field(default_factory=list)
     given_up: str = ""
     """Why it runs uncompiled, if it does."""
     call_seconds: float = 0.0
@@ -192,7 +192,7 @@ class Report:
     limits: dict[str, Any] = field(default_factory=dict)
     threads: int = 1
 
-    def kernels(self) -> Iterator[Kernel]:
+    def kernels(self) -> Iterator[KernelReport]:
         """Of all parts."""
         for part in self.parts:
             yield from part.kernels

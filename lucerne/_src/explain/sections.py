@@ -6,14 +6,14 @@ from lucerne._src.explain import charts
 from lucerne._src.explain.charts import key, text
 from lucerne._src.explain.colours import Colours
 from lucerne._src.explain.memory import line_of, short, size
-from lucerne._src.explain.report import Part, Pass, Report
+from lucerne._src.explain.report import PartReport, PassReport, Report
 from lucerne._src.explain.text import duration, rate
 
 _SHOWN_PAIRS = 24
 _SHOWN_OWNERS = 10
 
 
-def _title(report: Report, number: int, part: Part) -> str:
+def _title(report: Report, number: int, part: PartReport) -> str:
     return "" if len(report.parts) == 1 else f"<h3>{number + 1}. {text(part.name)}</h3>"
 
 
@@ -157,7 +157,7 @@ def passes(report: Report) -> str:
     )
 
 
-def _pass(x: Pass, most: int) -> str:
+def _pass(x: PassReport, most: int) -> str:
     change = x.after - x.before
     told = f'<span class="change">{change:+d}</span>' if change else ""
     head = f"{_bar(x.after, most)} <b>{text(x.name)}</b>{told} <small>{text(x.why)}</small>"

@@ -6,19 +6,19 @@ import ast
 import linecache
 from collections.abc import Iterable
 
-from lucerne._src.explain.report import Source
+from lucerne._src.explain.report import SourceReport
 
 _MARGIN = 2
 _MOST_LINES = 120
 Span = tuple[int, int, str]
 
 
-def sources_of(places: Iterable[tuple[str, int]], first: tuple[str, int]) -> list[Source]:
+def sources_of(places: Iterable[tuple[str, int]], first: tuple[str, int]) -> list[SourceReport]:
     """The functions around some places (file, line), that of `first` first."""
     by_file: dict[str, set[int]] = {}
     for file, line in (first, *places):
         by_file.setdefault(file, set()).add(line)
-    found: dict[tuple[str, int], Source] = {}
+    found: dict[tuple[str, int], SourceReport] = {}
     for file, lines in by_file.items():
         text = linecache.getlines(file)
         spans = _functions("".join(text))
@@ -29,7 +29,7 @@ def sources_of(places: Iterable[tuple[str, int]], first: tuple[str, int]) -> lis
                 code = [x.rstrip("\n") for x in text[start - 1 : stop]]
                 known = found.get((file, start))
                 if known is None or len(known.lines) < len(code):
-                    found[file, start] = Source(file, name, start, code)
+                    found[file, start] = SourceReport(file, name, start, code)
     own = (first[0], _around(_functions("".join(linecache.getlines(first[0]))), first[1], 0)[0])
     return [s for key, s in sorted(found.items(), key=lambda x: (x[0] != own, x[0]))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lucerne._src.backends.contract.fallback_report import Bill
 from lucerne._src.explain.collect import joined, line_seconds
 from lucerne._src.explain.memory import line_of, short, size
-from lucerne._src.explain.report import Kernel, Memory, Part, Report
+from lucerne._src.explain.report import KernelReport, MemoryReport, PartReport, Report
 
 _MOST = 12
 
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
     return f"{1e3 * seconds:.2f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.2f} us"
 
 
-def rate(kernel: Kernel) -> str:
+def rate(kernel: KernelReport) -> str:
     """What a kernel reaches, in the unit of what limits it."""
     if not kernel.seconds:
         return ""
@@ -67,7 +67,7 @@ def _breaks(report: Report) -> list[str]:
     return [*found, ""] if found else []
 
 
-def _part(part: Part, number: int, count: int) -> list[str]:
+def _part(part: PartReport, number: int, count: int) -> list[str]:
     title = part.name if count == 1 else f"program {number + 1} of {count}, {part.name}"
     lines = [f"{title}: {len(part.kernels)} kernels, {duration(part.seconds)}"]
     if part.passes:
@@ -97,7 +97,7 @@ def _part(part: Part, number: int, count: int) -> list[str]:
     return [*lines, ""]
 
 
-def _separate(part: Part) -> list[str]:
+def _separate(part: PartReport) -> list[str]:
     counts: dict[str, list[str]] = {}
     for s in part.separate:
         counts.setdefault(s.why, []).append(f"{s.first}-{s.second}")
@@ -108,7 +108,7 @@ def _separate(part: Part) -> list[str]:
     return lines
 
 
-def _memory(memory: Memory) -> list[str]:
+def _memory(memory: MemoryReport) -> list[str]:
     lines = [
         f"  memory  arena {size(memory.arena)}, in use at the worst moment {size(memory.peak)} "
         f"(kernel {memory.at}); arguments {size(memory.arguments)}, results {size(memory.results)}"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.io.errors import CorruptFileError, UnsafeFileError, UnsupportedFileError
-from lucerne._src.io.source import Source
+from lucerne._src.io.source import ByteSource
 
 LOCAL = struct.Struct("<4s5HIII2H")
 CENTRAL = struct.Struct("<4s6HIII5HII")
@@ -56,7 +56,7 @@ def new_digest() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """One record of the archive, as its directory tells of it."""
 
     name: str
@@ -85,7 +85,7 @@ class Record:
 class Archive:
     """The records of a zip file by name, without the folder they all are in."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self.source = source
         self.digest = ""
         self._digest = new_digest()
@@ -178,7 +178,7 @@ class Archive:
                 "torch.save writes them"
             )
 
-    def _check_entry(self, entry: Entry, position: int) -> int:
+    def _check_entry(self, entry: ArchiveEntry, position: int) -> int:
         """Compare the header before an entry with the directory; where the entry ends."""
         if entry.header != position:
             raise CorruptFileError(
@@ -215,7 +215,7 @@ class Archive:
             self._digest.update(after)
         return end + len(after)
 
-    def _add(self, entry: Entry, start: int) -> None:
+    def _add(self, entry: ArchiveEntry, start: int) -> None:
         name = entry.name.partition("/")[2]
         if name in self.records:
             raise UnsafeFileError(f"the archive has two entries named {entry.name!r}")
@@ -270,9 +270,9 @@ def _digest_in(comment: bytes) -> str:
     return digits.decode("ascii")
 
 
-def _entries(source: Source, at: int, end: int, count: int) -> Iterator[Entry]:
+def _entries(source: ByteSource, at: int, end: int, count: int) -> Iterator[ArchiveEntry]:
     """The directory's entries; it must be made of exactly these."""
-    first: Entry | None = None
+    first: ArchiveEntry | None = None
     for _ in range(count):
         entry, at = _entry(source, at, end)
         if first is None:
@@ -284,7 +284,7 @@ def _entries(source: Source, at: int, end: int, count: int) -> Iterator[Entry]:
         raise CorruptFileError("the archive's directory is longer than its entries")
 
 
-def _entry(source: Source, at: int, end: int) -> tuple[Entry, int]:
+def _entry(source: ByteSource, at: int, end: int) -> tuple[ArchiveEntry, int]:
     if at + CENTRAL.size > end:
         raise CorruptFileError("the archive's directory is shorter than its entries")
     fields = CENTRAL.unpack(source.read(at, CENTRAL.size))
@@ -309,7 +309,9 @@ def _entry(source: Source, at: int, end: int) -> tuple[Entry, int]:
         )
     if twice[1] & ~(DESCRIPTOR_FLAG | UTF8_FLAG):
         raise UnsupportedFileError(f"entry {name!r} has flags {twice[1]:#x} (encrypted?)")
-    known = Entry(name, raw, size, crc, header, tuple(twice), (made_by, inner, outer), bool(extra))
+    known = ArchiveEntry(
+        name, raw, size, crc, header, tuple(twice), (made_by, inner, outer), bool(extra)
+    )
     return known, after
 
 
@@ -329,7 +331,7 @@ def _wide_fields(name: str, extra: bytes, fields: list[int]) -> tuple[int, int, 
     return fields[0], fields[1], fields[2]
 
 
-def _check_extra(entry: Entry, extra: bytes) -> bool:
+def _check_extra(entry: ArchiveEntry, extra: bytes) -> bool:
     """Allow the zip64 field with the true values, then padding; whether zip64 is there."""
     far = [entry.header] if entry.header >= FULL else []
     forms = [far] if far and entry.size < FULL else []

@@ -21,11 +21,11 @@ from lucerne._src.io.errors import (
     UnsupportedFileError,
     UsersError,
 )
-from lucerne._src.io.machine import Budget, Machine
+from lucerne._src.io.machine import PickleBudget, PickleMachine
 from lucerne._src.io.pickling import Pickler
-from lucerne._src.io.rebuild import Context, set_state
+from lucerne._src.io.rebuild import LoadContext, set_state
 from lucerne._src.io.scan import global_names
-from lucerne._src.io.source import FileSource, Source, StreamSource, open_source
+from lucerne._src.io.source import ByteSource, FileSource, StreamSource, open_source
 from lucerne._src.io.storages import (
     StorageTable,
     host_storage,
@@ -123,7 +123,7 @@ class _Reader:
 
     def __init__(
         self,
-        source: Source,
+        source: ByteSource,
         map_location: Any,
         mmap: bool,
         checksums: bool,
@@ -133,7 +133,7 @@ class _Reader:
         self.source, self.map_location, self.encoding = source, map_location, encoding
         self.checksums = checksums
         self.limit = 2 * source.size + SLACK if memory_limit is None else memory_limit
-        self.budget = Budget(max(self.limit - SLACK // 4, SLACK // 8))
+        self.budget = PickleBudget(max(self.limit - SLACK // 4, SLACK // 8))
         self.mapped = source.map() if mmap and isinstance(source, FileSource) else None
         self.without_bytes = skips_bytes(map_location)
         place_for(map_location)  # complains about a wrong one before the file is looked at
@@ -172,10 +172,10 @@ class _Reader:
             swap = self._byte_order() != sys.byteorder
             self.loaded: set[str] = set()
             storages = StorageTable(self._fetch, self.map_location, swap)
-            context = Context(storages, self.limit)
+            context = LoadContext(storages, self.limit)
             pickled = self.archive.read("data.pkl", self.budget.left)
             self.budget.take(len(pickled))
-            machine = Machine(
+            machine = PickleMachine(
                 pickled, context.find, storages.persistent, set_state, self.budget, self.encoding
             )
             found = machine.run()
@@ -273,7 +273,7 @@ def unsafe_globals(f: Any) -> list[str]:
     with open_source(f) as source, only_load_errors():
         opened = archive.Archive(source)
         names = global_names(opened.read("data.pkl", source.size))
-        context = Context(StorageTable(_no_bytes, None), 0)
+        context = LoadContext(StorageTable(_no_bytes, None), 0)
         return [f"{module}.{name}" for module, name in names if not context.knows(module, name)]
 
 

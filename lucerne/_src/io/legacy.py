@@ -17,9 +17,9 @@ from typing import Any
 
 from lucerne._src.io import rebuild
 from lucerne._src.io.errors import CorruptFileError, UnsafeFileError, UnsupportedFileError
-from lucerne._src.io.machine import Budget, Builder, Machine
-from lucerne._src.io.rebuild import Context
-from lucerne._src.io.source import Source
+from lucerne._src.io.machine import PickleBudget, PickleBuilder, PickleMachine
+from lucerne._src.io.rebuild import LoadContext
+from lucerne._src.io.source import ByteSource
 from lucerne._src.io.storages import StorageKind, StorageTable, host_storage
 from lucerne._src.tensor.storage import Storage
 
@@ -39,7 +39,7 @@ _TENSORS = (
 )  # fmt: skip
 
 
-class DryRun(Context):
+class DryRun(LoadContext):
     """Names as in a real run, except that tensors are placeholders."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class DryRun(Context):
     def find(self, module: str, name: str) -> Any:
         found = super().find(module, name)
         known = rebuild.TABLE.get((module, name)) is found
-        if type(found) is Builder and (not known or found.build in _TENSORS):
-            return Builder(found.name, _placeholder, _placeholder)
+        if type(found) is PickleBuilder and (not known or found.build in _TENSORS):
+            return PickleBuilder(found.name, _placeholder, _placeholder)
         return found
 
     def persistent(self, given: Any) -> Any:
@@ -65,11 +65,11 @@ class DryRun(Context):
             raise CorruptFileError(f"storage {key!r} is said to have different sizes")
         return Placeholder()
 
-    def set_state(self, m: Machine, target: Any, state: Any) -> Any:
+    def set_state(self, m: PickleMachine, target: Any, state: Any) -> Any:
         return target if type(target) is Placeholder else rebuild.set_state(m, target, state)
 
 
-def _placeholder(m: Machine, args: tuple[Any, ...]) -> Placeholder:
+def _placeholder(m: PickleMachine, args: tuple[Any, ...]) -> Placeholder:
     return Placeholder()
 
 
@@ -81,7 +81,12 @@ class LegacyReader:
     """Reads one object; `end` is then where the file goes on."""
 
     def __init__(
-        self, source: Source, map_location: Any, budget: Budget, view_limit: int, encoding: str
+        self,
+        source: ByteSource,
+        map_location: Any,
+        budget: PickleBudget,
+        view_limit: int,
+        encoding: str,
     ) -> None:
         self._source, self._budget, self._encoding = source, budget, encoding
         self._map_location, self._view_limit = map_location, view_limit
@@ -104,10 +109,10 @@ class LegacyReader:
         self._locate(self._dry()[0], sizes)
         little = system.get("little_endian", True)
         storages = StorageTable(self._fetch, self._map_location, swap=not little)
-        context = Context(storages, self._view_limit)
+        context = LoadContext(storages, self._view_limit)
         data = self._source.read(start, stop - start)
         self._budget.take(len(data))
-        machine = Machine(
+        machine = PickleMachine(
             data, context.find, storages.persistent, rebuild.set_state, self._budget, self._encoding
         )
         return machine.run()
@@ -118,10 +123,10 @@ class LegacyReader:
         for window in sorted({min(left, WINDOW), left}):
             data = self._source.read(self.end, window)
             context = DryRun()
-            room = Budget(self._budget.limit)
+            room = PickleBudget(self._budget.limit)
             room.take(window)
             find, keep, state = context.find, context.persistent, context.set_state
-            machine = Machine(data, find, keep, state, room, self._encoding)
+            machine = PickleMachine(data, find, keep, state, room, self._encoding)
             try:
                 found = machine.run()
             except CorruptFileError:

@@ -33,7 +33,7 @@ SCALAR_KEYS = (str, bytes, int, float, bool, type(None), DType, Device)
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
-class Builder:
+class PickleBuilder:
     """What a name in a pickle stands for.
 
     `build` makes what calling the name would; `new` what making an instance without arguments to
@@ -45,8 +45,8 @@ class Builder:
     def __init__(
         self,
         name: str,
-        build: Callable[[Machine, tuple[Any, ...]], Any] | None = None,
-        new: Callable[[Machine, tuple[Any, ...]], Any] | None = None,
+        build: Callable[[PickleMachine, tuple[Any, ...]], Any] | None = None,
+        new: Callable[[PickleMachine, tuple[Any, ...]], Any] | None = None,
     ) -> None:
         self.name, self.build, self.new = name, build, new
 
@@ -54,7 +54,7 @@ class Builder:
         return self.name
 
 
-class Budget:
+class PickleBudget:
     """Memory that a file may still take. See `load(memory_limit=...)`."""
 
     def __init__(self, limit: int) -> None:
@@ -74,7 +74,7 @@ class Budget:
         self.left += nbytes
 
 
-class Machine:
+class PickleMachine:
     """Runs one pickle.
 
     `find(module, name)` answers for names, `persistent(id)` for storages, `build(target, state)`
@@ -86,8 +86,8 @@ class Machine:
         data: bytes,
         find: Callable[[str, str], Any],
         persistent: Callable[[Any], Any],
-        set_state: Callable[[Machine, Any, Any], Any],
-        budget: Budget,
+        set_state: Callable[[PickleMachine, Any, Any], Any],
+        budget: PickleBudget,
         encoding: str = "utf-8",
     ) -> None:
         self.data, self.at, self.end = data, 0, len(data)
@@ -240,7 +240,7 @@ class Machine:
 
     def reduce(self) -> None:
         args, builder = self.pop(), self.pop()
-        if type(builder) is not Builder or builder.build is None or type(args) is not tuple:
+        if type(builder) is not PickleBuilder or builder.build is None or type(args) is not tuple:
             raise UnsafeFileError(f"the pickle calls {describe(builder)}, which can't be called")
         self.budget.take(CALL_COST)
         made = builder.build(self, args)
@@ -261,7 +261,7 @@ class Machine:
 
     def new_object(self) -> None:
         args, builder = self.pop(), self.pop()
-        if type(builder) is not Builder or builder.new is None or type(args) is not tuple:
+        if type(builder) is not PickleBuilder or builder.new is None or type(args) is not tuple:
             raise UnsafeFileError(f"the pickle makes an instance of {describe(builder)}")
         self.budget.take(CALL_COST)
         self.push(builder.new(self, args))
@@ -340,7 +340,7 @@ def decode(raw: bytes, encoding: str) -> str:
 
 
 def describe(value: Any) -> str:
-    return value.name if isinstance(value, Builder) else f"a {type(value).__name__}"
+    return value.name if isinstance(value, PickleBuilder) else f"a {type(value).__name__}"
 
 
 def refuse_builders(root: Any) -> None:
@@ -350,7 +350,7 @@ def refuse_builders(root: Any) -> None:
     while left:
         value = left.pop()
         kind = type(value)
-        if isinstance(value, Builder):
+        if isinstance(value, PickleBuilder):
             raise UnsafeFileError(f"the checkpoint contains {value.name} itself, not a value")
         if kind in (list, tuple, set, frozenset, collections.deque) and value:
             if id(value) not in seen:
@@ -362,53 +362,53 @@ def refuse_builders(root: Any) -> None:
             left.extend(value.values())
 
 
-def _mark(m: Machine) -> None:
+def _mark(m: PickleMachine) -> None:
     m.budget.take(MARK_COST)
     m.outer.append(m.stack)
     m.stack = []
 
 
-def _pop(m: Machine) -> None:
+def _pop(m: PickleMachine) -> None:
     if m.stack:
         m.stack.pop()
     else:
         m.marked()
 
 
-def _pop_mark(m: Machine) -> None:
+def _pop_mark(m: PickleMachine) -> None:
     m.marked()
 
 
-def _frame(m: Machine) -> None:
+def _frame(m: PickleMachine) -> None:
     m.take(8)  # a hint for reading ahead
 
 
-def _tuple(m: Machine) -> None:
+def _tuple(m: PickleMachine) -> None:
     values = m.marked()
     m.constant(tuple(values), TUPLE_COST)
 
 
-def _frozenset(m: Machine) -> None:
+def _frozenset(m: PickleMachine) -> None:
     m.push(frozenset(m.keys(m.marked())))
 
 
-def _bytearray(m: Machine) -> None:
+def _bytearray(m: PickleMachine) -> None:
     raw = m.sized(8)
     m.constant(bytearray(raw), 60 + len(raw))
 
 
-def _protocol(m: Machine) -> None:
+def _protocol(m: PickleMachine) -> None:
     version = m.number(1)
     if not 2 <= version <= 5:
         raise UnsafeFileError(f"pickle protocol {version} is not one that torch.save writes")
 
 
-def _stack_global(m: Machine) -> None:
+def _stack_global(m: PickleMachine) -> None:
     name, module = m.pop(), m.pop()
     m.look_up(module, name)
 
 
-def _persistent(m: Machine) -> None:
+def _persistent(m: PickleMachine) -> None:
     given = m.pop()
     made = m.persistent(given)
     m.budget.take(TEMPORARY.get(type(made), CALL_COST))
@@ -417,13 +417,13 @@ def _persistent(m: Machine) -> None:
     m.push(made)
 
 
-def _pair(m: Machine) -> None:
+def _pair(m: PickleMachine) -> None:
     value, key = m.pop(), m.pop()
     m.update([key, value])
 
 
-INSTRUCTIONS: dict[int, Callable[[Machine], None]] = {
-    ord("."): Machine.stop,
+INSTRUCTIONS: dict[int, Callable[[PickleMachine], None]] = {
+    ord("."): PickleMachine.stop,
     0x80: _protocol,
     0x95: _frame,
     ord("("): _mark,
@@ -463,14 +463,14 @@ INSTRUCTIONS: dict[int, Callable[[Machine], None]] = {
     0x90: lambda m: m.add(m.marked()),
     ord("q"): lambda m: m.note(m.number(1)),
     ord("r"): lambda m: m.note(m.number(4)),
-    0x94: Machine.memoize,
+    0x94: PickleMachine.memoize,
     ord("h"): lambda m: m.recall(m.number(1)),
     ord("j"): lambda m: m.recall(m.number(4)),
     ord("c"): lambda m: m.look_up(m.line(), m.line()),
     0x93: _stack_global,
-    ord("R"): Machine.reduce,
-    0x81: Machine.new_object,
-    ord("b"): Machine.build_state,
+    ord("R"): PickleMachine.reduce,
+    0x81: PickleMachine.new_object,
+    ord("b"): PickleMachine.build_state,
     ord("Q"): _persistent,
 }
 """Every instruction there is, by its byte."""

@@ -24,7 +24,7 @@ from lucerne._src.io.errors import (
     UnsafeFileError,
     UnsupportedFileError,
 )
-from lucerne._src.io.machine import Builder, Machine
+from lucerne._src.io.machine import PickleBuilder, PickleMachine
 from lucerne._src.io.options import safe_table
 from lucerne._src.io.storages import (
     OPAQUE_STORAGES,
@@ -43,7 +43,7 @@ from lucerne._src.tensor.interop.untyped import UntypedStorage
 from lucerne._src.tensor.layers import conjugate
 from lucerne.nn.parameter import Parameter
 
-Build = Callable[[Machine, tuple[Any, ...]], Any]
+Build = Callable[[PickleMachine, tuple[Any, ...]], Any]
 TABLE: dict[tuple[str, str], Any] = {}
 UNSUPPORTED = {
     ("torch._utils", "_rebuild_qtensor"): "a quantized tensor; save x.dequantize() instead",
@@ -68,13 +68,13 @@ def entry(*names: tuple[str, str]) -> Callable[[Build], Build]:
 
     def keep(build: Build) -> Build:
         for module, name in names:
-            TABLE[module, name] = Builder(f"{module}.{name}", build)
+            TABLE[module, name] = PickleBuilder(f"{module}.{name}", build)
         return build
 
     return keep
 
 
-class Context:
+class LoadContext:
     """What builders need besides their arguments: the storages and the limit on view sizes."""
 
     def __init__(self, storages: StorageTable, view_limit: int) -> None:
@@ -121,31 +121,31 @@ def unknown_name(module: str, name: str) -> LoadError:
     )
 
 
-def vouched(name: str, thing: Any) -> Builder:
+def vouched(name: str, thing: Any) -> PickleBuilder:
     """A class or function the user vouches for (`add_safe_globals`)."""
 
-    def call(m: Machine, args: tuple[Any, ...]) -> Any:
+    def call(m: PickleMachine, args: tuple[Any, ...]) -> Any:
         return thing(*args)
 
-    def new(m: Machine, args: tuple[Any, ...]) -> Any:
+    def new(m: PickleMachine, args: tuple[Any, ...]) -> Any:
         return thing.__new__(thing, *args)
 
-    return Builder(name, call, new if isinstance(thing, type) else None)
+    return PickleBuilder(name, call, new if isinstance(thing, type) else None)
 
 
 def fail(what: str) -> CorruptFileError:
     return CorruptFileError(f"the checkpoint has {what} with arguments that torch does not write")
 
 
-def context(m: Machine) -> Context:
-    found: Context = m.find.__self__  # type: ignore[attr-defined]
+def context(m: PickleMachine) -> LoadContext:
+    found: LoadContext = m.find.__self__  # type: ignore[attr-defined]
     return found
 
 
 # ---- tensors ----------------------------------------------------------------------------------
 
 
-def _tensor(m: Machine, held: Any, dtype: Any, place: tuple[Any, ...]) -> Any:
+def _tensor(m: PickleMachine, held: Any, dtype: Any, place: tuple[Any, ...]) -> Any:
     """A checked view of a storage; `place` is offset, sizes and strides."""
     if not isinstance(held, UntypedStorage | TypedStorage) or not isinstance(dtype, dt.dtype):
         raise fail("a tensor without a storage or dtype")
@@ -185,7 +185,7 @@ def _with_grad(t: Any) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_tensor_v2"))
-def tensor_v2(m: Machine, args: tuple[Any, ...]) -> Any:
+def tensor_v2(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) not in (6, 7) or not isinstance(args[0], TypedStorage):
         raise fail("a tensor")
     made = _tensor(m, args[0], args[0].dtype, args[1:4])
@@ -193,7 +193,7 @@ def tensor_v2(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_tensor_v3"))
-def tensor_v3(m: Machine, args: tuple[Any, ...]) -> Any:
+def tensor_v3(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     """The form that names the dtype, for types without a storage class of their own."""
     if len(args) not in (7, 8):
         raise fail("a tensor")
@@ -202,14 +202,14 @@ def tensor_v3(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_tensor"))
-def tensor_v1(m: Machine, args: tuple[Any, ...]) -> Any:
+def tensor_v1(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 4 or not isinstance(args[0], TypedStorage):
         raise fail("a tensor")
     return _tensor(m, args[0], args[0].dtype, args[1:4])
 
 
 @entry(("torch._utils", "_rebuild_meta_tensor_no_storage"))
-def meta_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+def meta_tensor(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 4 or not isinstance(args[0], dt.dtype) or type(args[3]) is not bool:
         raise fail("a meta tensor")
     check_geometry(0, args[1], args[2])
@@ -219,7 +219,7 @@ def meta_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_sparse_tensor"), ("torch._utils", "_rebuild_sparse_csr_tensor"))
-def sparse_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+def sparse_tensor(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     """Layout, then indices, values and size; indices are checked as if a user had given them."""
     if len(args) != 2 or not isinstance(args[0], lo.layout) or type(args[1]) is not tuple:
         raise fail("a sparse tensor")
@@ -249,7 +249,7 @@ def sparse_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_parameter"))
-def parameter(m: Machine, args: tuple[Any, ...]) -> Any:
+def parameter(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 3 or not isinstance(args[0], lu.Tensor) or not _no_hooks(args[2]):
         raise fail("a parameter")
     if type(args[1]) is not bool:
@@ -261,39 +261,39 @@ def parameter(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._utils", "_rebuild_parameter_with_state"))
-def parameter_with_state(m: Machine, args: tuple[Any, ...]) -> Any:
+def parameter_with_state(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 4:
         raise fail("a parameter")
     return set_attributes(parameter(m, args[:3]), args[3])
 
 
 @entry((nested.HOME, nested.REBUILD))
-def jagged_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+def jagged_tensor(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(1000)
     return nested.jagged(args)
 
 
 @entry(("torch._utils", "_rebuild_nested_tensor"))
-def listed_tensor(m: Machine, args: tuple[Any, ...]) -> Any:
+def listed_tensor(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(
         1000 + 600 * sum(len(a) for a in args[1:2] if isinstance(a, lu.Tensor) and a.ndim)
     )
     return nested.listed(args)
 
 
-def _note(m: Machine, args: tuple[Any, ...]) -> Any:
+def _note(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(100)
     return nested.NOTE
 
 
-TABLE[nested.HOME, nested.KIND] = Builder(f"{nested.HOME}.{nested.KIND}")
-TABLE[nested.DIM_RANGE] = Builder(".".join(nested.DIM_RANGE), None, _note)
+TABLE[nested.HOME, nested.KIND] = PickleBuilder(f"{nested.HOME}.{nested.KIND}")
+TABLE[nested.DIM_RANGE] = PickleBuilder(".".join(nested.DIM_RANGE), None, _note)
 
 
 @entry(("torch._tensor", "_rebuild_from_type_v2"))
-def tensor_with_state(m: Machine, args: tuple[Any, ...]) -> Any:
+def tensor_with_state(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     """A tensor with attributes; `nn.Buffer` is one."""
-    if len(args) != 4 or type(args[0]) is not Builder or type(args[2]) is not tuple:
+    if len(args) != 4 or type(args[0]) is not PickleBuilder or type(args[2]) is not tuple:
         raise fail("a tensor")
     rebuild, kind, inner, state = args
     if rebuild.build is jagged_tensor and kind is TABLE[nested.HOME, nested.KIND]:
@@ -321,7 +321,7 @@ def set_attributes(t: Any, state: Any) -> Any:
 
 
 @entry(("torch", "Size"))
-def size(m: Machine, args: tuple[Any, ...]) -> Any:
+def size(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 1 or not isinstance(args[0], tuple | list):
         raise fail("a torch.Size")
     if not all(type(n) is int for n in args[0]):
@@ -336,7 +336,7 @@ TORCH_DEVICES = frozenset((
 
 
 @entry(("torch", "device"))
-def device(m: Machine, args: tuple[Any, ...]) -> Any:
+def device(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) not in (1, 2) or (len(args) == 2 and type(args[1]) is not int):
         raise fail("a torch.device")
     name = check_location(args[0]) if len(args) == 1 else f"{check_location(args[0])}:{args[1]}"
@@ -346,7 +346,7 @@ def device(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch.serialization", "_get_layout"))
-def layout(m: Machine, args: tuple[Any, ...]) -> Any:
+def layout(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     names = {f"torch.{found.name}": found for found in lo._LAYOUTS.values()}
     if len(args) != 1 or type(args[0]) is not str or args[0] not in names:
         raise fail("a layout")
@@ -354,24 +354,24 @@ def layout(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("torch._C", "Generator"), ("torch", "Generator"))
-def generator(m: Machine, args: tuple[Any, ...]) -> Any:
+def generator(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if args and not (len(args) == 1 and isinstance(args[0], Device)):
         raise fail("a torch.Generator")
     m.budget.take(8192)
     return lu.Generator("cpu")
 
 
-def version_text(m: Machine, args: tuple[Any, ...]) -> Any:
+def version_text(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 1 or type(args[0]) is not str:
         raise fail("a version")
     return args[0]
 
 
-TABLE["torch.torch_version", "TorchVersion"] = Builder(
+TABLE["torch.torch_version", "TorchVersion"] = PickleBuilder(
     "torch.torch_version.TorchVersion", version_text, version_text
 )
-TABLE["torch", "Tensor"] = Builder("torch.Tensor")
-TABLE["torch.nn.parameter", "Parameter"] = Builder("torch.nn.parameter.Parameter")
+TABLE["torch", "Tensor"] = PickleBuilder("torch.Tensor")
+TABLE["torch.nn.parameter", "Parameter"] = PickleBuilder("torch.nn.parameter.Parameter")
 TABLE.update({("torch", kind.name): kind for kind in dt.all_dtypes()})
 for _name, _kind in STORAGE_DTYPES.items():
     for _module in ("torch", "torch.cuda", "torch.storage"):
@@ -382,7 +382,7 @@ for _name, _kind in STORAGE_DTYPES.items():
 
 
 @entry(("collections", "OrderedDict"))
-def ordered_dict(m: Machine, args: tuple[Any, ...]) -> Any:
+def ordered_dict(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(100)
     made: collections.OrderedDict[Any, Any] = collections.OrderedDict()
     if not args:
@@ -398,7 +398,7 @@ def ordered_dict(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("collections", "Counter"))
-def counter(m: Machine, args: tuple[Any, ...]) -> Any:
+def counter(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) > 1 or (args and type(args[0]) is not dict):
         raise fail("a Counter")
     made: collections.Counter[Any] = collections.Counter()
@@ -409,7 +409,7 @@ def counter(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("collections", "deque"))
-def deque(m: Machine, args: tuple[Any, ...]) -> Any:
+def deque(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(640)
     if not args:
         return collections.deque()
@@ -422,7 +422,7 @@ def deque(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 @entry(("collections", "defaultdict"))
-def default_dict(m: Machine, args: tuple[Any, ...]) -> Any:
+def default_dict(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(200)
     if not args:
         return collections.defaultdict()
@@ -433,7 +433,7 @@ def default_dict(m: Machine, args: tuple[Any, ...]) -> Any:
 
 
 def _members(what: str, kind: Any) -> Build:
-    def build(m: Machine, args: tuple[Any, ...]) -> Any:
+    def build(m: PickleMachine, args: tuple[Any, ...]) -> Any:
         if not args:
             m.budget.take(220)
             return kind()
@@ -444,13 +444,13 @@ def _members(what: str, kind: Any) -> Build:
     return build
 
 
-def _complex(m: Machine, args: tuple[Any, ...]) -> Any:
+def _complex(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 2 or not all(type(part) is float for part in args):
         raise fail("a complex number")
     return complex(*args)
 
 
-def _byte_array(m: Machine, args: tuple[Any, ...]) -> Any:
+def _byte_array(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     raw = args[0] if len(args) == 1 else b""
     if type(raw) is not bytes or len(args) > 1:
         raise fail("a bytearray")
@@ -458,26 +458,26 @@ def _byte_array(m: Machine, args: tuple[Any, ...]) -> Any:
     return bytearray(raw)
 
 
-def _bytes(m: Machine, args: tuple[Any, ...]) -> Any:
+def _bytes(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if args:
         raise fail("bytes")
     return b""
 
 
-def _slice(m: Machine, args: tuple[Any, ...]) -> Any:
+def _slice(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 3 or not all(part is None or type(part) is int for part in args):
         raise fail("a slice")
     return slice(*args)
 
 
-def _range(m: Machine, args: tuple[Any, ...]) -> Any:
+def _range(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     if len(args) != 3 or not all(type(part) is int for part in args) or args[2] == 0:
         raise fail("a range")
     return range(*args)
 
 
 def _empty(kind: Any) -> Build:
-    def build(m: Machine, args: tuple[Any, ...]) -> Any:
+    def build(m: PickleMachine, args: tuple[Any, ...]) -> Any:
         if args:
             raise fail(f"a {kind.__name__}")
         m.budget.take(100)
@@ -500,9 +500,9 @@ _BUILTINS: dict[str, Build] = {
 }
 for _module in ("builtins", "__builtin__"):
     for _name, _build in _BUILTINS.items():
-        TABLE[_module, _name] = Builder(f"{_module}.{_name}", _build)
+        TABLE[_module, _name] = PickleBuilder(f"{_module}.{_name}", _build)
     for _name in ("int", "float", "str", "tuple"):
-        TABLE[_module, _name] = Builder(f"{_module}.{_name}")
+        TABLE[_module, _name] = PickleBuilder(f"{_module}.{_name}")
 FACTORIES: dict[int, Any] = {
     id(TABLE[module, kind.__name__]): kind
     for module in ("builtins", "__builtin__")
@@ -512,7 +512,7 @@ FACTORIES: dict[int, Any] = {
 
 
 @entry(("_codecs", "encode"))
-def encode(m: Machine, args: tuple[Any, ...]) -> Any:
+def encode(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     """How protocol 2 spells bytes: as text in latin-1."""
     if len(args) != 2 or type(args[0]) is not str or args[1] != "latin1":
         raise fail("bytes")
@@ -525,23 +525,23 @@ def encode(m: Machine, args: tuple[Any, ...]) -> Any:
 
 # ---- NumPy ------------------------------------------------------------------------------------
 
-TABLE["numpy", "ndarray"] = Builder("numpy.ndarray")
+TABLE["numpy", "ndarray"] = PickleBuilder("numpy.ndarray")
 _CORE = ("numpy._core.multiarray", "numpy.core.multiarray")
 
 
 @entry(*((module, "_reconstruct") for module in _CORE))
-def array(m: Machine, args: tuple[Any, ...]) -> Any:
+def array(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(200)
     return arrays.reconstruct(args, TABLE["numpy", "ndarray"])
 
 
 @entry(*((module, "scalar") for module in _CORE))
-def scalar(m: Machine, args: tuple[Any, ...]) -> Any:
+def scalar(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     return arrays.make_scalar(args)
 
 
 @entry(("numpy", "dtype"))
-def numpy_dtype(m: Machine, args: tuple[Any, ...]) -> Any:
+def numpy_dtype(m: PickleMachine, args: tuple[Any, ...]) -> Any:
     m.budget.take(200)
     return arrays.make_dtype(args)
 
@@ -549,7 +549,7 @@ def numpy_dtype(m: Machine, args: tuple[Any, ...]) -> Any:
 # ---- states -----------------------------------------------------------------------------------
 
 
-def set_state(m: Machine, target: Any, state: Any) -> Any:
+def set_state(m: PickleMachine, target: Any, state: Any) -> Any:
     """What BUILD does: give an object its state. The object, or what takes its place."""
     kind = type(target)
     if kind is collections.OrderedDict:

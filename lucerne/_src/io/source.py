@@ -16,7 +16,7 @@ CHUNK = 1 << 20
 Array = np.ndarray[Any, Any]
 
 
-class Source:
+class ByteSource:
     """Bytes that can be read at any offset; `size` is how many there are."""
 
     size: int
@@ -51,7 +51,7 @@ class Source:
         self.close()
 
 
-class FileSource(Source):
+class FileSource(ByteSource):
     """A regular file, opened by path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -81,7 +81,7 @@ class FileSource(Source):
         os.close(self._fd)
 
 
-class StreamSource(Source):
+class StreamSource(ByteSource):
     """An open binary file (or anything that reads, seeks and tells), from where it stands."""
 
     def __init__(self, stream: Any) -> None:
@@ -117,7 +117,7 @@ class StreamSource(Source):
         self._stream.seek(self.start + offset)
 
 
-def open_source(f: Any) -> Source:
+def open_source(f: Any) -> ByteSource:
     """A source for a path or an open file."""
     if isinstance(f, str | os.PathLike):
         return FileSource(f)

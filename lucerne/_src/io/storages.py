@@ -19,7 +19,7 @@ from lucerne._src.io.errors import (
     UnsupportedFileError,
     UsersError,
 )
-from lucerne._src.io.machine import TEMPORARY, Builder
+from lucerne._src.io.machine import TEMPORARY, PickleBuilder
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.tensor.base import make_tensor
 from lucerne._src.tensor.interop.typed_names import NAMES, TypedStorage
@@ -189,7 +189,7 @@ class StorageTable:
             self._swapped[id(held)] = width
 
 
-class StorageKind(Builder):
+class StorageKind(PickleBuilder):
     """Stands for a storage class in a pickle."""
 
     __slots__ = ("dtype",)

@@ -139,7 +139,7 @@ class Hosted(Protocol):
 Derivatives = Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]
 
 
-class Part:
+class GradientPart:
     """One result of a formula that gives the gradients of several inputs at once.
 
     Who evaluates several parts of one `whole` should call it once and pick.
@@ -163,7 +163,7 @@ def _derivatives(vjp: Mapping[Any, Callable[..., Any]] | None) -> Derivatives:
             continue
         reads = parameter_names(formula)
         if isinstance(name, tuple):
-            found.update((n, (Part(formula, i), reads)) for i, n in enumerate(name))
+            found.update((n, (GradientPart(formula, i), reads)) for i, n in enumerate(name))
         else:
             found[name] = (formula, reads)
     return found

@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberArgument:
     """A number that is given anew for each call."""
 
     index: int

@@ -22,7 +22,7 @@ NAMES = frozenset((
 ))  # fmt: skip
 
 
-class Type(NamedTuple):
+class SchemaType(NamedTuple):
     """`int[]?` is Type("int", is_list=True, optional=True)."""
 
     name: str
@@ -48,7 +48,7 @@ class Argument(NamedTuple):
     """One argument, or one result (then `name` may be empty)."""
 
     name: str
-    type: Type
+    type: SchemaType
     default_value: Any = MISSING
     kwarg_only: bool = False
     alias: str = ""
@@ -254,7 +254,7 @@ def _return(r: _Reader) -> Argument:
     return Argument(name, type, MISSING, False, alias, write, into)
 
 
-def _type(r: _Reader) -> tuple[Type, str, bool, str]:
+def _type(r: _Reader) -> tuple[SchemaType, str, bool, str]:
     name = r.kind("name", "a type")
     if name not in NAMES:
         r.at -= 1
@@ -271,7 +271,7 @@ def _type(r: _Reader) -> tuple[Type, str, bool, str]:
         alias, write, into = alias or late[0], write or late[1], into or late[2]
     after = r.takes("?")
     optional = after or (before and not is_list)
-    return Type(name, is_list, optional, size, before and is_list), alias, write, into
+    return SchemaType(name, is_list, optional, size, before and is_list), alias, write, into
 
 
 def _alias(r: _Reader) -> tuple[str, bool, str]:

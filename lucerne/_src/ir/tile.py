@@ -3,7 +3,7 @@
 A kernel is traced once for the shapes it is called with (`lucerne.tiles`). What comes out is a list
 of statements over expressions. An expression is a block of numbers: a scalar, a row or a matrix,
 whose extents are known, except that a block which sticks out over the edge of a tensor ends there
-(`Dim`). Where a block lies is an affine form of the program's number and of loop counters, with
+(`TileDim`). Where a block lies is an affine form of the program's number and of loop counters, with
 known ranges: that nothing is read or written outside of a tensor is proved while the kernel is
 traced.
 """
@@ -58,19 +58,19 @@ class Affine(NamedTuple):
         return " + ".join(parts)
 
 
-class Dim(NamedTuple):
+class TileDim(NamedTuple):
     """The extent of a block along one axis: `length`, or less where one of `limits` is less."""
 
     length: int
     limits: tuple[Affine, ...] = ()
 
-    def meet(self, other: Dim) -> Dim:
+    def meet(self, other: TileDim) -> TileDim:
         """The common extent of two dims of the same length; one of length 1 gives way."""
         if self.length == 1 and not self.limits:
             return other
         if other.length == 1 and not other.limits:
             return self
-        return Dim(min(self.length, other.length), tuple(sorted({*self.limits, *other.limits})))
+        return TileDim(min(self.length, other.length), tuple(sorted({*self.limits, *other.limits})))
 
     def __str__(self) -> str:
         return " & ".join([str(self.length), *(f"({x})" for x in self.limits)])
@@ -102,7 +102,7 @@ class View(NamedTuple):
     """One for each axis of the tensor, and the new ones."""
 
 
-class Expr:
+class TileExpr:
     """A block. `kind` says what it is, `data` the rest; see `KINDS`."""
 
     __slots__ = ("args", "data", "dims", "dtype", "kind", "number", "place", "weak")
@@ -111,8 +111,8 @@ class Expr:
         self,
         kind: str,
         dtype: dt.dtype,
-        dims: tuple[Dim, ...],
-        args: tuple[Expr, ...],
+        dims: tuple[TileDim, ...],
+        args: tuple[TileExpr, ...],
         data: Any,
         number: int,
         place: str,
@@ -127,7 +127,7 @@ class Expr:
         return f"%{self.number}"
 
     def text(self, words: Any = None) -> str:
-        """`words`: how integers that come from shapes are spelled (`Sizes`)."""
+        """`words`: how integers that come from shapes are spelled (`TileSizes`)."""
         words = words or _PLAIN
         shape = f"[{', '.join(map(words.dim, self.dims))}]" if self.dims else ""
         told = [_told(self.data, words)] if self.data != () else []
@@ -155,7 +155,7 @@ BUFFERED = frozenset(("scan", "dot", "keep"))
 """Always in memory of the program's own; folds are unless they are scalars."""
 
 
-class Variable(NamedTuple):
+class TileVariable(NamedTuple):
     """A block that is written again and again."""
 
     number: int
@@ -166,28 +166,28 @@ class Variable(NamedTuple):
 class Let(NamedTuple):
     """Compute something that others read."""
 
-    expr: Expr
+    expr: TileExpr
 
 
 class Store(NamedTuple):
     """Write a block to an output."""
 
     view: View
-    dims: tuple[Dim, ...]
-    expr: Expr
-    dynamic: tuple[Expr, ...]
+    dims: tuple[TileDim, ...]
+    expr: TileExpr
+    dynamic: tuple[TileExpr, ...]
     place: str
 
 
 class Set(NamedTuple):
     """Write a block over a variable, as far as it reaches."""
 
-    variable: Variable
-    dims: tuple[Dim, ...]
-    expr: Expr
+    variable: TileVariable
+    dims: tuple[TileDim, ...]
+    expr: TileExpr
 
 
-class Loop(NamedTuple):
+class TileLoop(NamedTuple):
     """`for var in range(0, min(extents), step)`."""
 
     var: Var
@@ -196,10 +196,10 @@ class Loop(NamedTuple):
     body: tuple[Any, ...]
 
 
-Statement = Let | Store | Set | Loop
+Statement = Let | Store | Set | TileLoop
 
 
-class Program:
+class TileProgram:
     """A traced kernel: code for one combination of shapes, strides and dtypes.
 
     Two programs with the same text are equal, and so is their machine code.
@@ -219,7 +219,7 @@ class Program:
         inputs: tuple[TensorMeta, ...],
         numbers: str,
         body: tuple[Statement, ...],
-        exprs: tuple[Expr, ...],
+        exprs: tuple[TileExpr, ...],
     ) -> None:
         self.name, self.grid, self.ids = name, grid, ids
         self.outputs, self.inputs, self.numbers = outputs, inputs, numbers
@@ -252,7 +252,7 @@ class Program:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and other._text == self._text
+        return isinstance(other, TileProgram) and other._text == self._text
 
 
 def _told(data: Any, words: Any) -> str:
@@ -260,11 +260,11 @@ def _told(data: Any, words: Any) -> str:
         return _view_text(data, words)
     if isinstance(data, Affine):
         return str(words.affine(data))
-    if isinstance(data, Dim):
+    if isinstance(data, TileDim):
         return str(words.dim(data))
     if isinstance(data, float):
         return data.hex()
-    if isinstance(data, Variable):
+    if isinstance(data, TileVariable):
         return f"v{data.number}"
     if isinstance(data, tuple):
         return ", ".join(_told(x, words) for x in data)
@@ -283,7 +283,7 @@ def _view_text(view: View, words: Any) -> str:
     return f"t{view.tensor}[{', '.join(parts)}]"
 
 
-def _lines(program: Program) -> Iterator[str]:
+def _lines(program: TileProgram) -> Iterator[str]:
     yield f"{program.name} over {list(program.grid)}, numbers {program.numbers!r}"
     for k, meta in enumerate(program.tensors):
         role = "output" if k < len(program.outputs) else "input"
@@ -313,7 +313,7 @@ def _body_lines(body: Iterable[Statement], indent: str, words: Any) -> Iterator[
 SIZE, STRIDE, GRID = "size", "stride", "grid"
 
 
-class Sizes:
+class TileSizes:
     """The integers of a program that come from the shapes it was traced for, by number.
 
     Sizes, strides and the constants of indices are given to the machine code at each call, so that
@@ -323,7 +323,7 @@ class Sizes:
     proved for each program when it was traced: here nothing is decided about that.
     """
 
-    def __init__(self, program: Program, *more: int) -> None:
+    def __init__(self, program: TileProgram, *more: int) -> None:
         """`more`: further numbers that are given."""
         self.values: list[int] = []
         self._numbers: dict[Any, int] = {}
@@ -365,7 +365,7 @@ class Sizes:
         terms = [f"{k}*{v.name}" for v, k in a.terms]
         return " + ".join([*terms, self.constant(a.constant)])
 
-    def dim(self, d: Dim) -> str:
+    def dim(self, d: TileDim) -> str:
         return " & ".join([str(d.length), *(f"({self.affine(x)})" for x in d.limits)])
 
 
@@ -379,7 +379,7 @@ class _Plain:
 _PLAIN = _Plain()
 
 
-def _fixed_axes(program: Program) -> set[tuple[int, int]]:
+def _fixed_axes(program: TileProgram) -> set[tuple[int, int]]:
     """(tensor, axis) along which vectors lie: the stride decides which instructions read them."""
     found: set[tuple[int, int]] = set()
     swapped = {a.number for e in program.exprs if e.kind == "swap" for a in e.args}
@@ -394,13 +394,13 @@ def _fixed_axes(program: Program) -> set[tuple[int, int]]:
 
 def _all_statements(body: Iterable[Statement]) -> Iterator[Statement]:
     for s in body:
-        if isinstance(s, Loop):
+        if isinstance(s, TileLoop):
             yield from _all_statements(s.body)
         else:
             yield s
 
 
-def operands(expr: Expr, seen: set[int] | None = None) -> Iterator[Expr]:
+def operands(expr: TileExpr, seen: set[int] | None = None) -> Iterator[TileExpr]:
     """An expression and all that is computed together with it, element by element: not what is
     behind something that has a statement of its own."""
     seen = set() if seen is None else seen
@@ -413,6 +413,6 @@ def operands(expr: Expr, seen: set[int] | None = None) -> Iterator[Expr]:
             yield from operands(a, seen)
 
 
-def is_made(expr: Expr) -> bool:
+def is_made(expr: TileExpr) -> bool:
     """Whether a statement of its own computes it."""
     return expr.kind in BUFFERED or expr.kind in ("fold", "swap", "read")

@@ -52,7 +52,7 @@ class Contents:
         return "" if at >= stop else f"nothing was written at {at}"
 
 
-class Memory:
+class CheckedMemory:
     """All buffers of a program, as its units go on."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def check_values(placing: Any, updated: set[Value], saved: dict[Value, Home]) ->
     `updated`: inputs whose new values are made in their own place. `saved`: where values wait that
     are written back at the end, and lie in what is written over.
     """
-    low, home, memory = placing.low, placing.home, Memory()
+    low, home, memory = placing.low, placing.home, CheckedMemory()
     for v in (*placing.arguments, *low.constants):
         memory.write(home[v], v.meta, v)
     for at, unit in enumerate(low.units):
@@ -95,7 +95,9 @@ def check_values(placing: Any, updated: set[Value], saved: dict[Value, Home]) ->
     _check_end(placing, memory, updated, saved)
 
 
-def _check_end(placing: Any, memory: Memory, updated: set[Value], saved: dict[Value, Home]) -> None:
+def _check_end(
+    placing: Any, memory: CheckedMemory, updated: set[Value], saved: dict[Value, Home]
+) -> None:
     """What `_finish` does: saves, results, inputs."""
     low, home = placing.low, placing.home
 

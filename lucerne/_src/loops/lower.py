@@ -17,10 +17,19 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, geometries, map_values, one_op_graph
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.op import Op
-from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
+from lucerne._src.ir.program import (
+    ARENA,
+    ARGUMENT,
+    CONSTANT,
+    RESULT,
+    NumberArgument,
+    Place,
+    Program,
+    Step,
+)
 from lucerne._src.loops.check import check_values
 from lucerne._src.loops.group import Fusion, Grouping, is_elementwise, values_in
-from lucerne._src.loops.memory import Room, Spare, plan
+from lucerne._src.loops.memory import Lifetime, Spare, plan
 from lucerne._src.loops.notes import Notes
 from lucerne._src.loops.overlap import check_overlaps
 from lucerne._src.loops.updates import apart
@@ -49,7 +58,7 @@ SCATTERS = frozenset(("scatter", "index_put"))
 """Ops that give back their first input changed in places: over it, they write those alone."""
 
 
-class Unit:
+class StepDraft:
     """One step to be: nodes, what they read from outside, and what others read of them."""
 
     __slots__ = ("nodes", "outputs", "reads")
@@ -114,7 +123,7 @@ class Lowering:
 
     # ---- groups to units -----------------------------------------------------------------------
 
-    def _units(self, fusion: Fusion | None) -> list[Unit]:
+    def _units(self, fusion: Fusion | None) -> list[StepDraft]:
         nodes = self.graph.nodes
         if fusion is None:
             return [self._unit([n]) for n in nodes if n.op.kind != op_.VIEW]
@@ -122,7 +131,7 @@ class Lowering:
         if self.notes is not None:
             self.notes.grouping = grouping
         pieces = [[nodes[at] for at in group] for group in grouping.groups()]
-        done: list[Unit | None] = [None] * len(pieces)
+        done: list[StepDraft | None] = [None] * len(pieces)
         while True:
             open_ = [k for k, unit in enumerate(done) if unit is None]
             if not open_:
@@ -139,11 +148,14 @@ class Lowering:
             )
 
     def _cut(
-        self, pieces: list[list[Node]], done: list[Unit | None], asked: dict[int, tuple[Unit, bool]]
-    ) -> tuple[list[list[Node]], list[Unit | None]]:
+        self,
+        pieces: list[list[Node]],
+        done: list[StepDraft | None],
+        asked: dict[int, tuple[StepDraft, bool]],
+    ) -> tuple[list[list[Node]], list[StepDraft | None]]:
         """What the backend took is done; what it did not take goes on in two parts."""
         new_pieces: list[list[Node]] = []
-        new_done: list[Unit | None] = []
+        new_done: list[StepDraft | None] = []
         for k, nodes in enumerate(pieces):
             unit, taken = asked.get(k, (done[k], True))
             parts = [nodes] if taken else _halves(nodes)
@@ -153,7 +165,7 @@ class Lowering:
             new_done += [unit if taken else None] * len(parts)
         return new_pieces, new_done
 
-    def _repeated(self, units: list[Unit], fusion: Fusion) -> list[Unit]:
+    def _repeated(self, units: list[StepDraft], fusion: Fusion) -> list[StepDraft]:
         """Free nodes go into every unit that reads them, if all of those are heavy and are taken
         with them; else they stay units of their own."""
         free: dict[Value, Node] = {}
@@ -164,7 +176,7 @@ class Lowering:
             if fusion.is_free(node) or fusion.does_itself(node, self.uses.get(node.outputs[0], ())):
                 free[node.outputs[0]] = node
         while free:
-            asked: dict[int, tuple[Unit, list[Value]]] = {}
+            asked: dict[int, tuple[StepDraft, list[Value]]] = {}
             self.inside = set(free)
             light: set[Value] = set()
             for k, unit in enumerate(units):
@@ -187,8 +199,8 @@ class Lowering:
         self.inside = set()
         return units
 
-    def _unit(self, nodes: list[Node]) -> Unit:
-        unit = Unit(nodes)
+    def _unit(self, nodes: list[Node]) -> StepDraft:
+        unit = StepDraft(nodes)
         inside = {v for n in nodes for v in n.outputs}
         members = set(map(id, nodes))
         seen: dict[Value, None] = {}
@@ -207,7 +219,7 @@ class Lowering:
         ]
         return unit
 
-    def graph_of(self, unit: Unit) -> Graph:
+    def graph_of(self, unit: StepDraft) -> Graph:
         """The unit as a graph of its own."""
         if len(unit.nodes) == 1:
             return self.single(unit.nodes[0])
@@ -243,7 +255,7 @@ class Lowering:
         return self.placing.program()
 
 
-def _stays_at_its_index(low: Lowering, unit: Unit) -> bool:
+def _stays_at_its_index(low: Lowering, unit: StepDraft) -> bool:
     """Whether what a unit reads is read at the index at which it writes: its ops go element by
     element, and none reads what another made in another order (`t` of it), for then all that this
     was made of is read in that order too, and not as its own strides say."""
@@ -312,8 +324,8 @@ class _Placing:
             self.home[v] = CONSTANT, k, 0
         self.last = self._last_reads()
         self._reads: dict[int, dict[Value, list[Value]]] = {}
-        self.rooms: list[Room] = []
-        self.room_of: dict[Value, Room] = {}
+        self.rooms: list[Lifetime] = []
+        self.room_of: dict[Value, Lifetime] = {}
         """The values without another home."""
         self.steps: list[Step] = []
         self.written: set[int] = set()
@@ -398,7 +410,7 @@ class _Placing:
             return alike and old not in (low._base(v) for v in before)
         return alike and _stays_at_its_index(low, unit)
 
-    def _reads_of(self, at: int, unit: Unit) -> dict[Value, list[Value]]:
+    def _reads_of(self, at: int, unit: StepDraft) -> dict[Value, list[Value]]:
         """What a unit reads of each value in memory: itself, or views of it."""
         found = self._reads.get(at)
         if found is None:
@@ -407,22 +419,22 @@ class _Placing:
                 found.setdefault(self.low._base(v), []).append(v)
         return found
 
-    def _give_rooms(self, at: int, unit: Unit) -> None:
+    def _give_rooms(self, at: int, unit: StepDraft) -> None:
         """Room for what a unit makes, that of something which ends here if it may be."""
-        taken: list[Room] = []
+        taken: list[Lifetime] = []
         for v in unit.outputs:
             if v in self.home:
                 continue
             last = max(self.last.get(v, at), at)
             room = self._room_that_ends(at, unit, v)
             if room is None or room in taken:
-                room = Room(v.meta.span * v.meta.dtype.itemsize, at, last)
+                room = Lifetime(v.meta.span * v.meta.dtype.itemsize, at, last)
                 self.rooms.append(room)
             taken.append(room)
             room.last = max(room.last, last)
             self.room_of[v] = room
 
-    def _room_that_ends(self, at: int, unit: Unit, new: Value) -> Room | None:
+    def _room_that_ends(self, at: int, unit: StepDraft, new: Value) -> Lifetime | None:
         """The room of a value that only this unit still reads, and that `new` may overwrite."""
         if len(unit.nodes) == 1 and unit.nodes[0].op is _PUT:
             return self.room_of[unit.nodes[0].args[0]] if self._continues(at, unit) else None
@@ -436,7 +448,7 @@ class _Placing:
                 return room
         return None
 
-    def _goes_along(self, unit: Unit, v: Value, old: Value) -> bool:
+    def _goes_along(self, unit: StepDraft, v: Value, old: Value) -> bool:
         """Whether a unit is done with each element of `old`, which it reads as `v`, when it writes
         that of its result."""
         low = self.low
@@ -450,14 +462,14 @@ class _Placing:
             return [_reads_base(low, a, old) for a in args].count(True) == 1 and args[which] is v
         return _stays_at_its_index(low, unit)
 
-    def _continues(self, at: int, unit: Unit) -> bool:
+    def _continues(self, at: int, unit: StepDraft) -> bool:
         """Whether a region can be put into the memory of the old value, which nobody needs."""
         old = unit.nodes[0].args[0]
         if old not in self.room_of or self.last.get(old, -1) > at:
             return False
         return not _reads_base(self.low, unit.nodes[0].args[1], old)
 
-    def _place_rooms(self, more: list[Room]) -> int:
+    def _place_rooms(self, more: list[Lifetime]) -> int:
         """Homes for all values that have none. Returns the bytes of the arena.
 
         The memory of a result is free until the unit that makes it.
@@ -481,7 +493,7 @@ class _Placing:
 
     # ---- steps ---------------------------------------------------------------------------------
 
-    def _emit(self, unit: Unit) -> None:
+    def _emit(self, unit: StepDraft) -> None:
         node = unit.nodes[0]
         if len(unit.nodes) > 1:
             inputs = tuple(self._given(v) for v in unit.reads)
@@ -497,7 +509,11 @@ class _Placing:
     def _given(self, x: Any) -> Any:
         if type(x) is not Value:
             return x
-        return self.place(x) if isinstance(x.meta, TensorMeta) else Number(self.numbers.index(x))
+        return (
+            self.place(x)
+            if isinstance(x.meta, TensorMeta)
+            else NumberArgument(self.numbers.index(x))
+        )
 
     def _emit_region(self, node: Node) -> None:
         old, source, size, stride, offset = node.args
@@ -514,19 +530,19 @@ class _Placing:
         graph = one_op_graph(_COPY, (target.meta, given), [target.meta])
         self.steps.append(Step(graph, (target, source), (target,), origins([node] if node else [])))
 
-    def _rooms_to_save(self, updated: set[Value]) -> dict[Value, Room]:
+    def _rooms_to_save(self, updated: set[Value]) -> dict[Value, Lifetime]:
         """Rooms for inputs that are new values of others, and are about to be overwritten."""
         pending = [(t, v) for t, v in self.graph.writes if t not in updated]
         targets = {t for t, _ in pending}
-        saved: dict[Value, Room] = {}
+        saved: dict[Value, Lifetime] = {}
         end = len(self.low.units)
         for _, v in pending:
             base = self.low._base(v)
             if base in targets and v not in saved:
-                saved[v] = Room(v.meta.span * v.meta.dtype.itemsize, end, end)
+                saved[v] = Lifetime(v.meta.span * v.meta.dtype.itemsize, end, end)
         return saved
 
-    def _finish(self, updated: set[Value], rooms: dict[Value, Room]) -> None:
+    def _finish(self, updated: set[Value], rooms: dict[Value, Lifetime]) -> None:
         """Results and inputs that did not come to be in their places are copied there."""
         pending = [(t, v) for t, v in self.graph.writes if t not in updated]
         saved: dict[Value, Place] = {}

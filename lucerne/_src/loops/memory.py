@@ -1,8 +1,8 @@
 """Where values lie whose lives are known beforehand.
 
-A value needs room from the step that makes it to the last that reads it (`Room`). Rooms that are
-never in use together may be the same bytes. `plan` gives every room a place: in memory that waits
-for something else (`Spare`: a result that is made later), or in the arena.
+A value needs room from the step that makes it to the last that reads it (`Lifetime`). Rooms that
+are never in use together may be the same bytes. `plan` gives every room a place: in memory that
+waits for something else (`Spare`: a result that is made later), or in the arena.
 
     rooms = [Room(1 << 20, 0, 3), Room(1 << 20, 4, 6)]
     plan(rooms, [])                  # 1048576: one after the other in the same bytes
@@ -25,7 +25,7 @@ _MOST_ROOMS = 1500
 
 
 @dataclass(eq=False, slots=True)
-class Room:
+class Lifetime:
     """Bytes in use from step `first` to step `last`."""
 
     nbytes: int
@@ -45,9 +45,9 @@ class Spare:
 
     nbytes: int
     until: int
-    rooms: list[Room] = field(default_factory=list)
+    rooms: list[Lifetime] = field(default_factory=list)
 
-    def offset_for(self, room: Room) -> int | None:
+    def offset_for(self, room: Lifetime) -> int | None:
         """Where a room fits beside those that are in use at the same time."""
         at = 0
         for other in sorted(_beside(room, self.rooms), key=lambda r: r.home[1]):
@@ -61,12 +61,12 @@ def _rounded(nbytes: int) -> int:
     return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
 
 
-def _beside(room: Room, others: Sequence[Room]) -> list[Room]:
+def _beside(room: Lifetime, others: Sequence[Lifetime]) -> list[Lifetime]:
     """Those that are in use at the same time as a room."""
     return [r for r in others if r.first <= room.last and room.first <= r.last]
 
 
-def in_use(rooms: Sequence[Room]) -> list[int]:
+def in_use(rooms: Sequence[Lifetime]) -> list[int]:
     """Bytes in use at each step: no arena can be smaller than the most of them."""
     changes = [0] * (max((r.last for r in rooms), default=-1) + 2)
     for r in rooms:
@@ -79,7 +79,7 @@ def in_use(rooms: Sequence[Room]) -> list[int]:
     return found
 
 
-def plan(rooms: Sequence[Room], spares: Sequence[Spare]) -> int:
+def plan(rooms: Sequence[Lifetime], spares: Sequence[Spare]) -> int:
     """Give every room its home. Returns the bytes of the arena."""
     left = _into_spares(rooms, spares)
     size = _in_order(left)
@@ -93,7 +93,7 @@ def plan(rooms: Sequence[Room], spares: Sequence[Spare]) -> int:
     return size
 
 
-def _into_spares(rooms: Sequence[Room], spares: Sequence[Spare]) -> list[Room]:
+def _into_spares(rooms: Sequence[Lifetime], spares: Sequence[Spare]) -> list[Lifetime]:
     """Put rooms into memory that waits for its own contents; those that are left over.
 
     Rooms of the worst moment come first, large before small; each takes the tightest place that is
@@ -103,7 +103,7 @@ def _into_spares(rooms: Sequence[Room], spares: Sequence[Spare]) -> list[Room]:
     used = in_use(rooms)
     worst = used.index(max(used)) if used else 0
 
-    def order(r: Room) -> tuple[bool, int, int]:
+    def order(r: Lifetime) -> tuple[bool, int, int]:
         return not r.first <= worst <= r.last, -r.nbytes, -r.last
 
     placed = set()
@@ -119,10 +119,10 @@ def _into_spares(rooms: Sequence[Room], spares: Sequence[Spare]) -> list[Room]:
     return [r for r in rooms if r not in placed]
 
 
-def _in_order(rooms: Sequence[Room]) -> int:
+def _in_order(rooms: Sequence[Lifetime]) -> int:
     """Place rooms as they come; the bytes that takes."""
     arena = Arena()
-    ends: dict[int, list[Room]] = {}
+    ends: dict[int, list[Lifetime]] = {}
     now = 0
     for room in sorted(rooms, key=lambda r: r.first):
         while now < room.first:
@@ -134,7 +134,7 @@ def _in_order(rooms: Sequence[Room]) -> int:
     return arena.size
 
 
-def _largest_first(rooms: Sequence[Room]) -> int:
+def _largest_first(rooms: Sequence[Lifetime]) -> int:
     """Place large rooms first, each as low as it fits; the bytes that takes."""
     done = Spare(1 << 62, 0)
     for room in sorted(rooms, key=lambda r: (-r.nbytes, r.first)):

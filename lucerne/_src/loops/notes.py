@@ -30,7 +30,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Apart:
+class KeptApart:
     """Two kernels, by their steps, that could have been one; `op` and `reader` are the ops where
     they meet."""
 
@@ -41,7 +41,7 @@ class Apart:
     why: str
 
 
-def neighbours(notes: Notes) -> Iterator[Apart]:
+def neighbours(notes: Notes) -> Iterator[KeptApart]:
     """Every pair of kernels of which one reads what the other makes, once."""
     grouping = notes.grouping
     if grouping is None:
@@ -61,7 +61,7 @@ def neighbours(notes: Notes) -> Iterator[Apart]:
                     continue
                 seen.add((first, k))
                 why = told.get((first, k)) or _structure(grouping, maker, node, v, base)
-                yield Apart(notes.units[first][0], step, maker.op.name, node.op.name, why)
+                yield KeptApart(notes.units[first][0], step, maker.op.name, node.op.name, why)
 
 
 def _decisions(

@@ -17,7 +17,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.namespaces import public_names
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.overload import OpOverload, OpOverloadPacket, namespace
-from lucerne._src.ir.schema import Argument, Schema, Type, parse
+from lucerne._src.ir.schema import Argument, Schema, SchemaType, parse
 from lucerne._src.ops.nn.softmax import _log_softmax_backward_data as _back_of_log_softmax
 from lucerne._src.ops.nn.softmax import _softmax_backward_data as _back_of_softmax
 
@@ -146,11 +146,16 @@ def _schema(name: str, overload: str, function: Any) -> Schema:
     """What can be said of a name that torch has no schema for: the arguments of the op behind."""
     op = getattr(function, "op", None)
     over = "" if overload == "default" else overload
-    arguments: tuple[Argument, ...] = (Argument("self", Type("Tensor")),)
+    arguments: tuple[Argument, ...] = (Argument("self", SchemaType("Tensor")),)
     if op is not None:
-        kinds = {op_.TENSOR: Type("Tensor"), op_.TENSOR_LIST: Type("Tensor", is_list=True)}
-        arguments = tuple(Argument(p.name, kinds.get(p.kind, Type("Scalar"))) for p in op.params)
-    return Schema(f"aten::{name}", over, arguments, (Argument("", Type("Tensor")),))
+        kinds = {
+            op_.TENSOR: SchemaType("Tensor"),
+            op_.TENSOR_LIST: SchemaType("Tensor", is_list=True),
+        }
+        arguments = tuple(
+            Argument(p.name, kinds.get(p.kind, SchemaType("Scalar"))) for p in op.params
+        )
+    return Schema(f"aten::{name}", over, arguments, (Argument("", SchemaType("Tensor")),))
 
 
 SPACE = namespace("aten", _supply)

@@ -7,19 +7,19 @@ from typing import Any
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import public_function
 from lucerne._src.ir.op import Scalar, TensorList
-from lucerne._src.ir.tile import Program
+from lucerne._src.ir.tile import TileProgram
 
 MOST_NUMBERS = 8
 
 
-def _meta(tensors: Any, program: Program, *numbers: Any) -> Any:
+def _meta(tensors: Any, program: TileProgram, *numbers: Any) -> Any:
     metas = program.outputs
     return metas[0] if len(metas) == 1 else metas
 
 
 def _tile_call(
     tensors: TensorList,
-    program: Program,
+    program: TileProgram,
     n0: Scalar | None = None,
     n1: Scalar | None = None,
     n2: Scalar | None = None,

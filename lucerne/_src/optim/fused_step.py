@@ -21,7 +21,7 @@ Lists = Sequence[tuple[Any, ...] | None]
 
 
 @dataclass
-class Part:
+class StepPart:
     """Parameters of one dtype with their states; `step` is None when no kernel takes them."""
 
     params: tuple[Any, ...]
@@ -38,7 +38,7 @@ class Ready:
     missing: list[Any]
     """Those without a gradient."""
     flags: tuple[bool, ...]
-    parts: list[Part] = field(default_factory=list)
+    parts: list[StepPart] = field(default_factory=list)
 
     def fits(self, group: dict[str, Any], flags: tuple[bool, ...]) -> bool:
         params = group["params"]
@@ -66,7 +66,7 @@ class ReadyOptimizer(ListOptimizer):
     def _numbers(self, group: dict[str, Any]) -> tuple[float, ...]:
         raise NotImplementedError
 
-    def _lists(self, part: Part, grads: tuple[Any, ...] | None) -> Lists:
+    def _lists(self, part: StepPart, grads: tuple[Any, ...] | None) -> Lists:
         raise NotImplementedError
 
     def _ready_step(self, lists: Lists, flags: tuple[bool, ...]) -> Any:
@@ -76,7 +76,7 @@ class ReadyOptimizer(ListOptimizer):
         """Write the step into a graph as one node; False: it is no case for that."""
         raise NotImplementedError
 
-    def _plain(self, group: dict[str, Any], part: Part, grads: list[Any]) -> None:
+    def _plain(self, group: dict[str, Any], part: StepPart, grads: list[Any]) -> None:
         raise NotImplementedError
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class ReadyOptimizer(ListOptimizer):
             raise RuntimeError(self._sparse)
         flags = self._flags(group)
         for some_params, some_grads in split(params, grads):
-            part = Part(tuple(some_params), self._states(some_params, group), None)
+            part = StepPart(tuple(some_params), self._states(some_params, group), None)
             whole = not (
                 group["differentiable"]
                 or some_params[0].is_complex()
@@ -156,8 +156,8 @@ class ReadyOptimizer(ListOptimizer):
 
     def _step_part(
         self, group: dict[str, Any], params: list[Any], grads: list[Any], flags: tuple[bool, ...]
-    ) -> Part:
-        part = Part(tuple(params), self._states(params, group), None)
+    ) -> StepPart:
+        part = StepPart(tuple(params), self._states(params, group), None)
         if not params:
             return part
         if not group["differentiable"] and not any(g.is_sparse for g in grads):

@@ -15,7 +15,7 @@ MOST_POINTS = 25
 
 
 @dataclass
-class Point:
+class SearchPoint:
     """A step with the value, the gradient and the slope along the direction found there."""
 
     t: Any
@@ -24,7 +24,7 @@ class Point:
     slope: Any
 
 
-def lowest_of_cubic(a: Point, b: Point, least: Any = None, most: Any = None) -> Any:
+def lowest_of_cubic(a: SearchPoint, b: SearchPoint, least: Any = None, most: Any = None) -> Any:
     """Where the cubic through both points with their slopes is lowest, within bounds."""
     if least is None:
         least, most = (a.t, b.t) if a.t <= b.t else (b.t, a.t)
@@ -42,30 +42,30 @@ class WolfeSearch:
     """One search: `evaluate(t)` gives value and gradient after a step of `t`."""
 
     def __init__(
-        self, evaluate: Callable[[Any], tuple[float, Any]], direction: Any, start: Point,
+        self, evaluate: Callable[[Any], tuple[float, Any]], direction: Any, start: SearchPoint,
         smallest_change: float,
     ) -> None:  # fmt: skip
         self.evaluate, self.direction, self.start = evaluate, direction, start
         self.smallest_change = smallest_change
         self.points = 0
 
-    def at(self, t: Any) -> Point:
+    def at(self, t: Any) -> SearchPoint:
         self.points += 1
         value, grad = self.evaluate(t)
-        return Point(t, value, grad, grad.dot(self.direction))
+        return SearchPoint(t, value, grad, grad.dot(self.direction))
 
-    def is_too_high(self, p: Point) -> bool:
+    def is_too_high(self, p: SearchPoint) -> bool:
         limit = self.start.value + ENOUGH_DECREASE * p.t * self.start.slope
         return bool(p.value > limit)
 
-    def is_flat(self, p: Point) -> bool:
+    def is_flat(self, p: SearchPoint) -> bool:
         return bool(abs(p.slope) <= -ENOUGH_FLATNESS * self.start.slope)
 
-    def run(self, t: Any) -> Point:
+    def run(self, t: Any) -> SearchPoint:
         a, b = self.bracket(t)
         return a if b is None else self.narrow(a, b)
 
-    def bracket(self, t: Any) -> tuple[Point, Point | None]:
+    def bracket(self, t: Any) -> tuple[SearchPoint, SearchPoint | None]:
         """Two points with a good one between them, or (a good one, None)."""
         before, now = self.start, self.at(t)
         for tried in range(MOST_POINTS):
@@ -80,7 +80,7 @@ class WolfeSearch:
             before, now = now, self.at(t)
         return self.start, now
 
-    def narrow(self, a: Point, b: Point) -> Point:
+    def narrow(self, a: SearchPoint, b: SearchPoint) -> SearchPoint:
         """The best point between two. The pair keeps its order; `low` is the place of the lower."""
         pair = [a, b]
         low = 0 if a.value <= b.value else 1
@@ -104,7 +104,7 @@ class WolfeSearch:
                 break
         return pair[low]
 
-    def _between(self, a: Point, b: Point, stuck: bool) -> tuple[Any, bool]:
+    def _between(self, a: SearchPoint, b: SearchPoint, stuck: bool) -> tuple[Any, bool]:
         """The next step, kept off the ends when the last one was near them too."""
         t = lowest_of_cubic(a, b)
         least, most = min(a.t, b.t), max(a.t, b.t)

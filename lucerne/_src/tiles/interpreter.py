@@ -67,7 +67,7 @@ class _Variable:
         self.array, self.dtype = array, dtype
 
 
-class Interpreter:
+class TileInterpreter:
     """One program of the grid."""
 
     def __init__(self, ids: tuple[int, ...], arrays: list[Array], writers: list[Array]) -> None:
@@ -269,7 +269,7 @@ class Interpreter:
     grid: tuple[int, ...] = ()
 
 
-def known_grid(interpreter: Interpreter) -> tuple[int, ...]:
+def known_grid(interpreter: TileInterpreter) -> tuple[int, ...]:
     return interpreter.grid
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lucerne._src.ir import tile as ir
-from lucerne._src.ir.tile import Expr, Let, Loop, Set, Store
+from lucerne._src.ir.tile import Let, Set, Store, TileExpr, TileLoop
 from lucerne._src.tiles.types import CHEAP
 
 SCRATCH_BYTES = 192 * 1024
@@ -17,13 +17,13 @@ _KEEP_BYTES = 64 * 1024
 
 def all_statements(body: tuple[Any, ...]) -> Iterator[Any]:
     for s in body:
-        if isinstance(s, Loop):
+        if isinstance(s, TileLoop):
             yield from all_statements(s.body)
         else:
             yield s
 
 
-def _read_by(s: Any) -> list[Expr]:
+def _read_by(s: Any) -> list[TileExpr]:
     """What a statement computes, element by element."""
     if isinstance(s, Let):
         return [] if s.expr.kind in ("read", "dot") else list(s.expr.args)
@@ -33,7 +33,7 @@ def _read_by(s: Any) -> list[Expr]:
 def with_keeps(tracer: Any, body: list[Any]) -> list[Any]:
     """The statements, with costly blocks that two of them need computed once and kept."""
     users: dict[int, list[int]] = {}
-    found: dict[int, Expr] = {}
+    found: dict[int, TileExpr] = {}
     for n, s in enumerate(body):
         seen: set[int] = set()
         for root in _read_by(s):
@@ -41,7 +41,7 @@ def with_keeps(tracer: Any, body: list[Any]) -> list[Any]:
                 if e.kind == "point" and e.data not in CHEAP and e.dims:
                     users.setdefault(e.number, []).append(n)
                     found[e.number] = e
-    replaced: dict[int, Expr] = {}
+    replaced: dict[int, TileExpr] = {}
     before: dict[int, list[Let]] = {}
     for number, where in users.items():
         e = found[number]
@@ -68,9 +68,9 @@ def with_keeps(tracer: Any, body: list[Any]) -> list[Any]:
 class _Rewriter:
     """Statements with some expressions replaced by the kept ones."""
 
-    def __init__(self, tracer: Any, replaced: dict[int, Expr]) -> None:
+    def __init__(self, tracer: Any, replaced: dict[int, TileExpr]) -> None:
         self.tracer, self.replaced = tracer, replaced
-        self._made: dict[int, Expr] = {}
+        self._made: dict[int, TileExpr] = {}
 
     def statement(self, s: Any) -> Any:
         if isinstance(s, (Store, Set)):
@@ -80,7 +80,7 @@ class _Rewriter:
             s.expr.args = tuple(self.expr(a) for a in s.expr.args)
         return s
 
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: TileExpr) -> TileExpr:
         if e.number in self.replaced:
             return self.replaced[e.number]
         if ir.is_made(e) or not e.args or e.kind == "load":

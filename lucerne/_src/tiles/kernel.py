@@ -15,17 +15,17 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.config import config
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta, make_meta
-from lucerne._src.ir.tile import Program
+from lucerne._src.ir.tile import TileProgram
 from lucerne._src.ops.tile import MOST_NUMBERS, TILE_CALL
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.autograd.function import Function
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tiles.index import TileError
-from lucerne._src.tiles.interpreter import Interpreter
+from lucerne._src.tiles.interpreter import TileInterpreter
 from lucerne._src.tiles.language import Block, TensorParam, current
 from lucerne._src.tiles.tracer import Tracer
 
-_programs: weakref.WeakKeyDictionary[Kernel, dict[Any, Program]] = weakref.WeakKeyDictionary()
+_programs: weakref.WeakKeyDictionary[Kernel, dict[Any, TileProgram]] = weakref.WeakKeyDictionary()
 """What each kernel was traced to. Not in the kernels themselves: a function that is captured must
 not change what it looks at."""
 
@@ -38,21 +38,21 @@ class Out:
     """Annotates a tensor that a kernel writes. It is made for each call and returned."""
 
 
-class Spec:
+class TileSpec:
     """What an output looks like: `tiles.empty(shape, dtype)`, `tiles.like(x)`."""
 
     def __init__(self, shape: tuple[int, ...], dtype: dt.dtype) -> None:
         self.shape, self.dtype = tuple(int(n) for n in shape), dtype
 
 
-def empty(shape: Any, dtype: dt.dtype = dt.float32) -> Spec:
+def empty(shape: Any, dtype: dt.dtype = dt.float32) -> TileSpec:
     """An output of this shape and dtype."""
-    return Spec((shape,) if isinstance(shape, int) else tuple(shape), dtype)
+    return TileSpec((shape,) if isinstance(shape, int) else tuple(shape), dtype)
 
 
-def like(x: Any, dtype: dt.dtype | None = None) -> Spec:
+def like(x: Any, dtype: dt.dtype | None = None) -> TileSpec:
     """An output with the shape (and dtype) of an input."""
-    return Spec(tuple(x.shape), dtype or x.dtype)
+    return TileSpec(tuple(x.shape), dtype or x.dtype)
 
 
 class Kernel:
@@ -161,7 +161,7 @@ class Kernel:
         padded = (*numbers, *[None] * (MOST_NUMBERS - len(numbers)))
         return dispatch.entry.run(TILE_CALL, (tuple(tensors), program, *padded))
 
-    def program(self, values: dict[str, Any]) -> Program:
+    def program(self, values: dict[str, Any]) -> TileProgram:
         """The program for tensors and numbers like these: traced once."""
         metas = tuple(values[n]._meta for n in self.inputs)
         key = (metas, tuple((type(values[n]), values[n]) for n in self.statics))
@@ -188,7 +188,7 @@ class Kernel:
         ]
         return params, self._grid(seen | dict(zip(self.outputs, made, strict=True)))
 
-    def _specs(self, seen: dict[str, Any]) -> list[Spec]:
+    def _specs(self, seen: dict[str, Any]) -> list[TileSpec]:
         if self.out is None:
             first = seen[self.inputs[0]]
             return [like(first) for _ in self.outputs]
@@ -199,7 +199,7 @@ class Kernel:
                 f"tile kernel {self._name}: out= describes {len(listed)} outputs, the signature "
                 f"has {len(self.outputs)}: {', '.join(self.outputs)}"
             )
-        return [s if isinstance(s, Spec) else like(s) for s in listed]
+        return [s if isinstance(s, TileSpec) else like(s) for s in listed]
 
     def _grid(self, seen: dict[str, Any]) -> tuple[int, ...]:
         grid = self.grid
@@ -210,12 +210,12 @@ class Kernel:
             grid = _call_by_name(grid, seen)
         return (int(grid),) if isinstance(grid, int) else tuple(int(n) for n in grid)
 
-    def _traced(self, metas: tuple[TensorMeta, ...], values: dict[str, Any]) -> Program:
+    def _traced(self, metas: tuple[TensorMeta, ...], values: dict[str, Any]) -> TileProgram:
         params, grid = self._layout(metas, values)
         outputs = tuple(p.meta for p in params if p.is_output)
         numbers = "f" * len(self.numbers)
         if 0 in grid or not any(m.numel for m in outputs):  # nothing is to be done
-            return Program(self._name, grid, (), outputs, metas, numbers, (), ())
+            return TileProgram(self._name, grid, (), outputs, metas, numbers, (), ())
         tracer = Tracer(grid, params)
         given: dict[str, Any] = {p.name: p for p in params}
         given |= {n: values[n] for n in self.statics}
@@ -234,7 +234,7 @@ class Kernel:
 
     # ---- NumPy -----------------------------------------------------------------------------------
 
-    def _interpreted(self, program: Program, tensors: list[Any], numbers: list[float]) -> Any:
+    def _interpreted(self, program: TileProgram, tensors: list[Any], numbers: list[float]) -> Any:
         arrays = [np.array(_computable(t)) for t in tensors]
         found = program.interpret(arrays, numbers)
         outs = tuple(
@@ -251,7 +251,7 @@ class Kernel:
         given: dict[str, Any] = {p.name: p for p in params} | statics
         given |= dict(zip(self.numbers, numbers, strict=True))
         for ids in itertools.product(*map(range, grid)):
-            engine = Interpreter(ids, [*outs, *inputs], writers)
+            engine = TileInterpreter(ids, [*outs, *inputs], writers)
             engine.grid = grid
             with _engine(engine):
                 self.function(**given)

@@ -12,7 +12,20 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import tile as ir
-from lucerne._src.ir.tile import Affine, At, Dim, Expr, Let, Loop, New, Set, Span, Store, Var, View
+from lucerne._src.ir.tile import (
+    Affine,
+    At,
+    Let,
+    New,
+    Set,
+    Span,
+    Store,
+    TileDim,
+    TileExpr,
+    TileLoop,
+    Var,
+    View,
+)
 from lucerne._src.tiles.index import Bound, Index, TileError, as_affine, fail, here, piece
 from lucerne._src.tiles.keeping import SCRATCH_BYTES, all_statements, with_keeps
 from lucerne._src.tiles.language import Block, Operand, TensorParam
@@ -22,7 +35,7 @@ from lucerne._src.tiles.types import computes_in
 class _Variable:
     """A variable while it is traced: its version counts what was written to it."""
 
-    def __init__(self, spec: ir.Variable) -> None:
+    def __init__(self, spec: ir.TileVariable) -> None:
         self.spec, self.version = spec, 0
 
 
@@ -32,8 +45,8 @@ class Tracer:
     def __init__(self, grid: tuple[int, ...], params: list[TensorParam]) -> None:
         self.grid, self.params = grid, params
         self.ids = tuple(Var(f"p{i}", 0, max(n - 1, 0)) for i, n in enumerate(grid))
-        self.exprs: list[Expr] = []
-        self._known: dict[Any, Expr] = {}
+        self.exprs: list[TileExpr] = []
+        self._known: dict[Any, TileExpr] = {}
         self._bodies: list[list[Any]] = [[]]
         self._variables: list[_Variable] = []
         self._loops = 0
@@ -42,22 +55,29 @@ class Tracer:
 
     # ---- expressions -------------------------------------------------------------------------
 
-    def expr(self, kind: str, dtype: dt.dtype, dims: tuple[Dim, ...], args: tuple[Expr, ...] = (),
-              data: Any = (), weak: bool = False) -> Expr:  # fmt: skip
+    def expr(
+        self,
+        kind: str,
+        dtype: dt.dtype,
+        dims: tuple[TileDim, ...],
+        args: tuple[TileExpr, ...] = (),
+        data: Any = (),
+        weak: bool = False,
+    ) -> TileExpr:
         shown = (type(data), data.hex()) if isinstance(data, float) else (type(data), data)
         key = (kind, dtype, dims, tuple(a.number for a in args), shown, weak)
         if key not in self._known:
-            made = Expr(kind, dtype, dims, args, data, len(self.exprs), here(), weak)
+            made = TileExpr(kind, dtype, dims, args, data, len(self.exprs), here(), weak)
             self.exprs.append(made)
             self._known[key] = made
         return self._known[key]
 
-    def given(self, number: int) -> Expr:
+    def given(self, number: int) -> TileExpr:
         """A number of the call."""
         return self.expr("given", dt.float64, (), (), number, weak=True)
 
-    def as_expr(self, x: Any) -> Expr:
-        if isinstance(x, Expr):
+    def as_expr(self, x: Any) -> TileExpr:
+        if isinstance(x, TileExpr):
             return x
         if isinstance(x, Block):
             return self.as_expr(x.node)
@@ -71,7 +91,7 @@ class Tracer:
             return self.expr("const", dt.float64, (), (), x, weak=True)
         return fail(f"expected a block or a number, got {type(x).__name__} {x!r}")
 
-    def cast(self, x: Any, dtype: dt.dtype) -> Expr:
+    def cast(self, x: Any, dtype: dt.dtype) -> TileExpr:
         e = self.as_expr(x)
         if e.dtype is dtype and not e.weak:
             return e
@@ -79,7 +99,7 @@ class Tracer:
             return self.expr("const", dtype, (), (), e.data)
         return self.expr("cast", dtype, e.dims, (e,))
 
-    def point(self, name: str, args: list[Any]) -> Expr:
+    def point(self, name: str, args: list[Any]) -> TileExpr:
         made = [self.as_expr(a) for a in args]
         inner, result = computes_in(name, [(e.dtype, e.weak) for e in made])
         weak = all(e.weak for e in made)
@@ -92,12 +112,12 @@ class Tracer:
         cast = tuple(self.cast(e, d) for e, d in zip(made, wanted, strict=True))
         return self.expr("point", result, self._spread(made), cast, name, weak)
 
-    def _spread(self, exprs: list[Expr]) -> tuple[Dim, ...]:
+    def _spread(self, exprs: list[TileExpr]) -> tuple[TileDim, ...]:
         """The common dims of blocks: aligned at the last axis, a dim of length 1 gives way."""
         rank = max(len(e.dims) for e in exprs)
-        found: list[Dim] = []
+        found: list[TileDim] = []
         for k in range(rank, 0, -1):
-            dim = Dim(1)
+            dim = TileDim(1)
             for e in exprs:
                 if len(e.dims) < k:
                     continue
@@ -117,37 +137,43 @@ class Tracer:
 
     # ---- what has a statement of its own -----------------------------------------------------
 
-    def fold(self, how: str, x: Any, axis: int, keep: bool) -> Expr:
+    def fold(self, how: str, x: Any, axis: int, keep: bool) -> TileExpr:
         e = self._solid(x)
         dtype = e.dtype
         if how in (ir.SUM, ir.PRODUCT) and dtype.category < dt.FLOAT:
             dtype = dt.int64
             e = self.cast(e, dtype)
-        rest = e.dims[:axis] + ((Dim(1),) if keep else ()) + e.dims[axis + 1 :]
+        rest = e.dims[:axis] + ((TileDim(1),) if keep else ()) + e.dims[axis + 1 :]
         if keep and len(e.dims) == 1:
-            rest = (Dim(1),)
+            rest = (TileDim(1),)
         return self._let("fold", dtype, rest, (e,), (how, axis, keep))
 
-    def scan(self, how: str, x: Any) -> Expr:
+    def scan(self, how: str, x: Any) -> TileExpr:
         e = self._solid(x)
         if how in (ir.SUM, ir.PRODUCT) and e.dtype.category < dt.FLOAT:
             e = self.cast(e, dt.int64)
         return self._let("scan", e.dtype, e.dims, (e,), (how,))
 
-    def keep(self, x: Any) -> Expr:
+    def keep(self, x: Any) -> TileExpr:
         e = self.as_expr(x)
         if not e.dims or (ir.is_made(e) and e.kind not in ("read", "swap")):
             return e
         return self._let("keep", e.dtype, e.dims, (e,))
 
-    def _solid(self, x: Any) -> Expr:
+    def _solid(self, x: Any) -> TileExpr:
         e = self.as_expr(x)
         if not e.dims:
             fail("expected a row or a matrix, got a single number")
         return e
 
-    def _let(self, kind: str, dtype: dt.dtype, dims: tuple[Dim, ...], args: tuple[Expr, ...],
-             data: Any = ()) -> Expr:  # fmt: skip
+    def _let(
+        self,
+        kind: str,
+        dtype: dt.dtype,
+        dims: tuple[TileDim, ...],
+        args: tuple[TileExpr, ...],
+        data: Any = (),
+    ) -> TileExpr:
         for a in args:
             self._check_fresh(a)
         before = len(self.exprs)
@@ -163,7 +189,7 @@ class Tracer:
         equal things are then computed again."""
         return self._loops
 
-    def _take_scratch(self, dims: tuple[Dim, ...], dtype: dt.dtype) -> None:
+    def _take_scratch(self, dims: tuple[TileDim, ...], dtype: dt.dtype) -> None:
         nbytes = dtype.itemsize
         for d in dims:
             nbytes *= d.length
@@ -174,7 +200,7 @@ class Tracer:
                 f"{SCRATCH_BYTES} is the most: work on smaller pieces (slices, tiles.range)"
             )
 
-    def _stored(self, x: Any) -> Expr:
+    def _stored(self, x: Any) -> TileExpr:
         """A matrix or row that lies in memory, side by side along its last axis."""
         e = self._solid(x)
         if e.kind == "swap" or (e.kind == "load" and not self._is_dense(e)):
@@ -183,13 +209,13 @@ class Tracer:
             return e
         return self._let("keep", e.dtype, e.dims, (e,))
 
-    def _is_dense(self, e: Expr) -> bool:
+    def _is_dense(self, e: TileExpr) -> bool:
         view: View = e.data
         meta = self.params[view.tensor].meta
         last = [(p, a) for p, a in _axes(view) if not isinstance(p, At)][-1]
         return isinstance(last[0], Span) and meta.strides[last[1]] == 1
 
-    def dot(self, a: Any, b: Any) -> Expr:
+    def dot(self, a: Any, b: Any) -> TileExpr:
         left, right = self._solid(a), self._stored(b)
         left = left if left.kind == "load" else self._stored(left)
         if len(right.dims) != 2:
@@ -201,7 +227,7 @@ class Tracer:
         _, dtype = computes_in("mul", [(x.dtype, False) for x in (left, right)])
         return self._let("dot", dtype, (*left.dims[:-1], right.dims[1]), (left, right))
 
-    def swap(self, x: Any) -> Expr:
+    def swap(self, x: Any) -> TileExpr:
         e = self._solid(x)
         if len(e.dims) != 2:
             fail(f"only a matrix has a transpose, this is a block of shape {list(self.lengths(e))}")
@@ -217,18 +243,18 @@ class Tracer:
             return self.as_expr(dim.length)
         return self.expr("count", dt.int64, (), (), dim, weak=True)
 
-    def iota(self, length: int) -> Expr:
-        return self.expr("iota", dt.int64, (Dim(length),), (), 0)
+    def iota(self, length: int) -> TileExpr:
+        return self.expr("iota", dt.int64, (TileDim(length),), (), 0)
 
-    def full(self, lengths: tuple[int, ...], value: Any, dtype: dt.dtype) -> Expr:
+    def full(self, lengths: tuple[int, ...], value: Any, dtype: dt.dtype) -> TileExpr:
         if len(lengths) > 2 or not all(isinstance(n, int) and n > 0 for n in lengths):
             fail(f"a block has one or two positive extents, got {lengths}")
         one = self.cast(value, dtype)
-        return self.expr("cast", dtype, tuple(Dim(n) for n in lengths), (one,))
+        return self.expr("cast", dtype, tuple(TileDim(n) for n in lengths), (one,))
 
     # ---- tensors -----------------------------------------------------------------------------
 
-    def load(self, tensor: TensorParam, index: tuple[Any, ...]) -> Expr:
+    def load(self, tensor: TensorParam, index: tuple[Any, ...]) -> TileExpr:
         if tensor.is_output:
             fail(f"{tensor.name} is an output, and outputs can't be read: keep the value instead")
         view, dims, dynamic = self._view(tensor, index)
@@ -260,19 +286,19 @@ class Tracer:
 
     def _view(
         self, tensor: TensorParam, index: tuple[Any, ...]
-    ) -> tuple[View, tuple[Dim, ...], tuple[Expr, ...]]:
+    ) -> tuple[View, tuple[TileDim, ...], tuple[TileExpr, ...]]:
         shape = list(tensor.shape)
         given = [i for i in index if i is not None]
         if len(given) > len(shape):
             fail(f"{tensor.name} has {len(shape)} axes, but {len(given)} indices are given")
         parts: list[Any] = []
-        dims: list[Dim] = []
-        dynamic: list[Expr] = []
+        dims: list[TileDim] = []
+        dynamic: list[TileExpr] = []
         axis = 0
         for i in (*index, *[slice(None)] * (len(shape) - len(given))):
             if i is None:
                 parts.append(New())
-                dims.append(Dim(1))
+                dims.append(TileDim(1))
                 continue
             size = shape[axis]
             if isinstance(i, slice):
@@ -286,7 +312,7 @@ class Tracer:
             fail(f"{tensor.name}: a block has at most two axes, this piece has {len(dims)}")
         return View(tensor.number, tuple(parts)), tuple(dims), tuple(dynamic)
 
-    def _at(self, tensor: TensorParam, axis: int, size: int, i: Any, dynamic: list[Expr]) -> At:
+    def _at(self, tensor: TensorParam, axis: int, size: int, i: Any, dynamic: list[TileExpr]) -> At:
         if isinstance(i, (Block, Operand)) and not isinstance(i, Index):
             e = self.as_expr(i.node if isinstance(i, Block) else _loaded(i))
             if e.dims or e.dtype.category != dt.INTEGER or not size:
@@ -308,7 +334,7 @@ class Tracer:
             )
         return At(affine)
 
-    def _slice(self, tensor: TensorParam, axis: int, size: int, s: slice) -> tuple[Span, Dim]:
+    def _slice(self, tensor: TensorParam, axis: int, size: int, s: slice) -> tuple[Span, TileDim]:
         if s.step not in (None, 1):
             fail(f"{tensor.name}: a slice of a block has step 1, got {s.step}")
         start = Affine(0) if s.start is None else as_affine(s.start)
@@ -316,7 +342,7 @@ class Tracer:
         if not start.terms and not stop.terms:
             low, high = piece(start.constant, stop.constant, size)
             ends = () if high <= size else (Affine(size - low),)
-            return Span(Affine(low), high - low), Dim(high - low, ends)
+            return Span(Affine(low), high - low), TileDim(high - low, ends)
         extent = stop.plus(start, -1)
         if extent.terms:
             fail(
@@ -330,7 +356,7 @@ class Tracer:
                 f"(its start goes from {start.low} to {start.high})"
             )
         limits = (Affine(size).plus(start, -1),) if self.high(start) + length > size else ()
-        return Span(start, length), Dim(length, limits)
+        return Span(start, length), TileDim(length, limits)
 
     def _check_apart(self, tensor: TensorParam, view: View) -> None:
         """Every axis of the grid must move the block by more than its extent, along an axis of the
@@ -363,18 +389,18 @@ class Tracer:
         if e.weak:
             e = self.cast(e, dt.float32 if e.dtype.category == dt.FLOAT else dt.int64)
         lengths = tuple(d.length for d in e.dims)
-        made = _Variable(ir.Variable(len(self._variables), e.dtype, lengths))
+        made = _Variable(ir.TileVariable(len(self._variables), e.dtype, lengths))
         self._variables.append(made)
-        self._take_scratch(tuple(Dim(n) for n in lengths), e.dtype)
+        self._take_scratch(tuple(TileDim(n) for n in lengths), e.dtype)
         # What an edge cuts off of the first value is zero, so that all of it has a value.
         if any(d.limits for d in e.dims):
             self.write(made, self.full(lengths, 0, e.dtype))
         self.write(made, e)
         return made
 
-    def read(self, variable: _Variable) -> Expr:
+    def read(self, variable: _Variable) -> TileExpr:
         spec = variable.spec
-        dims = tuple(Dim(n) for n in spec.lengths)
+        dims = tuple(TileDim(n) for n in spec.lengths)
         made = self.expr("read", spec.dtype, dims, (), (spec, variable.version))
         if not dims:
             body = self._bodies[-1]
@@ -387,7 +413,7 @@ class Tracer:
         e = self.cast(value, spec.dtype)
         self._check_fresh(e)
         lengths = self.lengths(e)
-        padded = (Dim(1),) * (len(spec.lengths) - len(lengths)) + e.dims
+        padded = (TileDim(1),) * (len(spec.lengths) - len(lengths)) + e.dims
         if len(lengths) > len(spec.lengths) or any(
             d.length not in (1, n) for d, n in zip(padded, spec.lengths, strict=True)
         ):
@@ -395,11 +421,11 @@ class Tracer:
                 f"a variable of shape {list(spec.lengths)} can't hold a block of shape "
                 f"{list(lengths)}"
             )
-        dims = tuple(Dim(n).meet(d) for d, n in zip(padded, spec.lengths, strict=True))
+        dims = tuple(TileDim(n).meet(d) for d, n in zip(padded, spec.lengths, strict=True))
         self._bodies[-1].append(Set(spec, dims, e))
         variable.version += 1
 
-    def _check_fresh(self, e: Expr) -> None:
+    def _check_fresh(self, e: TileExpr) -> None:
         """Rows and matrices of variables are read where they are used: they must be the same."""
         for x in ir.operands(e):
             if x.kind == "read" and x.dims:
@@ -429,7 +455,7 @@ class Tracer:
         for v in self._variables:
             v.version += 1
         kept = tuple(with_keeps(self, body))
-        self._bodies[-1].append(Loop(var, tuple(sorted(set(extents))), step, kept))
+        self._bodies[-1].append(TileLoop(var, tuple(sorted(set(extents))), step, kept))
 
     def high(self, affine: Affine) -> int:
         """The largest value an index takes: loops end where they are told to."""
@@ -448,7 +474,7 @@ class Tracer:
 
     # ---- the end -----------------------------------------------------------------------------
 
-    def finish(self, name: str, numbers: str) -> ir.Program:
+    def finish(self, name: str, numbers: str) -> ir.TileProgram:
         if len(self._bodies) != 1:
             fail("a loop over tiles.range was left with break: that can't be compiled")
         outputs = tuple(p.meta for p in self.params if p.is_output)
@@ -458,7 +484,7 @@ class Tracer:
         for p in self.params:
             if p.is_output and p.number not in written:
                 raise TileError(f"{name}: nothing is ever stored to the output {p.name}")
-        return ir.Program(
+        return ir.TileProgram(
             name, self.grid, self.ids, outputs, inputs, numbers, body, tuple(self.exprs)
         )
 

@@ -16,7 +16,7 @@ from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ops.copy.cast import cast, filled
 from lucerne._src.transforms import interpret
-from lucerne._src.transforms.rewrite import PLAIN, Builder, layout_of
+from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, layout_of
 
 CAST: op_.Op = cast.op  # type: ignore[attr-defined]
 FILLED: op_.Op = filled.op  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def number_of(bits: Any, dtype: dt.dtype) -> Any:
     return interpret.run(graph, [np.asarray(bits)])[0][0].array.item()
 
 
-def call_filled(builder: Builder, number: Any, meta: TensorMeta) -> Value:
+def call_filled(builder: GraphBuilder, number: Any, meta: TensorMeta) -> Value:
     """A node that makes a tensor with one value everywhere."""
     args = filled_args(number, meta)
     return builder.call(FILLED, args, [meta])[0]

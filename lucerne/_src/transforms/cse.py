@@ -8,7 +8,7 @@ from lucerne._src.base.exact import exact
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
-from lucerne._src.transforms.rewrite import Aliases, Builder
+from lucerne._src.transforms.rewrite import Aliases, GraphBuilder
 
 
 def run(graph: Graph) -> Graph:
@@ -17,7 +17,7 @@ def run(graph: Graph) -> Graph:
     Draws are never the same. Two results that both leave the graph stay two: the caller may write
     into one of them.
     """
-    builder, aliases = Builder(graph), Aliases(graph)
+    builder, aliases = GraphBuilder(graph), Aliases(graph)
     seen: dict[Any, Node] = {}
     for node in graph.nodes:
         if node.op.kind == op_.RANDOM:

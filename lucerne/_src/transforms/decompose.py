@@ -8,7 +8,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.copy.cast import copy, uninitialized
-from lucerne._src.transforms.rewrite import Builder, operands
+from lucerne._src.transforms.rewrite import GraphBuilder, operands
 
 Expand = Callable[[Node], Graph | None]
 """The body of a composite as a graph whose inputs are the values among the node's arguments, in
@@ -20,7 +20,7 @@ def run(graph: Graph, expand: Expand) -> Graph:
 
     Composites inside bodies are asked for as well.
     """
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         body = expand(node) if node.op.kind == op_.COMPOSITE else None
         if body is None:
@@ -39,7 +39,7 @@ def run(graph: Graph, expand: Expand) -> Graph:
     return builder.finish()
 
 
-def _fitted(builder: Builder, new: Value, old: Value) -> Value:
+def _fitted(builder: GraphBuilder, new: Value, old: Value) -> Value:
     """A result in the layout that the rest of the graph was made for."""
     have: TensorMeta = new.meta
     want: TensorMeta = old.meta

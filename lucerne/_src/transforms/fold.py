@@ -31,7 +31,7 @@ from lucerne._src.transforms.constants import (
     same_bits,
 )
 from lucerne._src.transforms.interpret import Array, Held
-from lucerne._src.transforms.rewrite import PLAIN, Builder, nbytes, operands
+from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, nbytes, operands
 
 SMALL = 64
 """Elements up to which a tensor with different values is computed here."""
@@ -51,7 +51,7 @@ def run(
     `bitwise`: only ops that give the same bits on every backend. `constants`: what inputs that
     never change hold, by the number of the input; larger ones than `SMALL` are of no use.
     """
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     known: _Known = {k: a for k, a in (constants or {}).items() if a.size <= SMALL}
     for node in graph.nodes:
         kept = builder.keep(node)
@@ -191,7 +191,7 @@ def _sums_exactly(each: Any, total: Any, dtype: dt.dtype) -> bool:
     return bool(each) or math.copysign(1.0, each) > 0
 
 
-def _written(builder: Builder, node: Node, elements: Array) -> None:
+def _written(builder: GraphBuilder, node: Node, elements: Array) -> None:
     """Put a constant in place of the node that was just kept, if it can be written as one."""
     out = node.outputs[0]
     meta: TensorMeta = out.meta

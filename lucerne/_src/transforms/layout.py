@@ -21,7 +21,7 @@ from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import clone_as
-from lucerne._src.transforms.rewrite import Builder, result_metas
+from lucerne._src.transforms.rewrite import GraphBuilder, result_metas
 
 Prefers = Callable[[Node], bool]
 """Whether a convolution had better work on images with channels last."""
@@ -115,7 +115,7 @@ class _Rewrite:
     """Two versions of an image may exist: as the old graph had it, and with channels last."""
 
     def __init__(self, graph: Graph, chosen: set[int]) -> None:
-        self.graph, self.chosen, self.builder = graph, chosen, Builder(graph)
+        self.graph, self.chosen, self.builder = graph, chosen, GraphBuilder(graph)
         self.last: dict[int, Value] = {}
         """By the number of the old value: the one with channels last."""
         self.gone: set[int] = set()

@@ -59,7 +59,7 @@ class Saved:
 
 
 @dataclass
-class Report:
+class PartitionReport:
     """What the cut decided, for people to read."""
 
     bytes_saved: int = 0
@@ -89,7 +89,7 @@ class Split:
     forward: Graph
     backward: Graph
     saved: list[Saved]
-    report: Report
+    report: PartitionReport
 
 
 def split(
@@ -368,7 +368,7 @@ def _copy_nodes(graph: Graph, nodes: list[Node], here: dict[int, Value]) -> None
             here.setdefault(old.index, new)
 
 
-def _report(cut: _Cut, wanted: list[Value], backward_nodes: list[Node]) -> Report:
+def _report(cut: _Cut, wanted: list[Value], backward_nodes: list[Node]) -> PartitionReport:
     bases: dict[int, Value] = {}
     for v in cut.needed.values():
         base = v
@@ -380,6 +380,6 @@ def _report(cut: _Cut, wanted: list[Value], backward_nodes: list[Node]) -> Repor
         for n in backward_nodes
         if n.outputs[0].index not in cut.late and n.op.kind != op_.VIEW
     ]
-    return Report(
+    return PartitionReport(
         sum(cut.cost(v) for v in wanted), sum(map(cut.cost, bases.values())), Counter(again)
     )

@@ -20,7 +20,7 @@ from lucerne._src.ops.copy.cast import cast
 from lucerne._src.ops.pointwise.compare import lt
 from lucerne._src.ops.random.counted import counted_draw
 from lucerne._src.ops.random.draws import draw, draw_each
-from lucerne._src.transforms.rewrite import Builder, operands
+from lucerne._src.transforms.rewrite import GraphBuilder, operands
 
 _DRAW: Op = draw.op  # type: ignore[attr-defined]
 _DRAW_EACH: Op = draw_each.op  # type: ignore[attr-defined]
@@ -38,7 +38,7 @@ def count_draws(graph: Graph, generator: Any) -> tuple[Graph, Value | None]:
     The input is the key: two int64, a seed and an offset, on the device of the draws. None (and
     the graph itself) if there was nothing to replace. Distributions without a formula stay draws.
     """
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     key: Value | None = None
     stream = 0
     for node in graph.nodes:
@@ -55,7 +55,7 @@ def count_draws(graph: Graph, generator: Any) -> tuple[Graph, Value | None]:
     return (graph, None) if key is None else (builder.finish(), key)
 
 
-def _replaced(builder: Builder, node: Node, key: Value, stream: int, wanted: Any) -> Value:
+def _replaced(builder: GraphBuilder, node: Node, key: Value, stream: int, wanted: Any) -> Value:
     """What stands for the result of a draw."""
     meta: TensorMeta = node.outputs[0].meta
     each = node.op is _DRAW_EACH
@@ -142,7 +142,7 @@ def separate_draws(graph: Graph) -> Graph:
         return graph
     shown = {v.index for v in graph.outputs} | {v.index for _, v in graph.writes}
     taken: set[int] = set()
-    builder = Builder(graph)
+    builder = GraphBuilder(graph)
     for node in graph.nodes:
         outside = not node.outputs or node.outputs[0].index not in made
         if outside:
@@ -163,7 +163,7 @@ def _is_random(node: Node, made: dict[int, Node]) -> bool:
     return simple and bool(values) and all(v.index in made for v in values)
 
 
-def _copied(builder: Builder, value: Value, made: dict[int, Node]) -> Value:
+def _copied(builder: GraphBuilder, value: Value, made: dict[int, Node]) -> Value:
     """The nodes behind a value once more."""
     node = made[value.index]
     here = {v.index: _copied(builder, v, made) for v in operands(node.args) if v.index in made}

@@ -101,7 +101,7 @@ def result_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
 # ---- builder ------------------------------------------------------------------------------------
 
 
-class Builder:
+class GraphBuilder:
     """Copies a graph node by node, with values replaced on the way.
 
     `keep` takes a node over, `call` writes a new one, `replace` makes all later readers of a value

@@ -13,9 +13,9 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.op import Op
 from lucerne._src.transforms.refusals import check_dtypes
-from lucerne._src.transforms.rewrite import Aliases, Builder, result_metas
+from lucerne._src.transforms.rewrite import Aliases, GraphBuilder, result_metas
 from lucerne._src.transforms.rules import arithmetic, moves, views
-from lucerne._src.transforms.rules.rule import Call, Look, Rule
+from lucerne._src.transforms.rules.rule import Look, NewNode, Rule
 
 RULES: tuple[Rule, ...] = (*views.RULES, *moves.RULES, *arithmetic.RULES)
 _MOST = 8
@@ -24,7 +24,7 @@ _MOST = 8
 
 def run(graph: Graph, *, bitwise: bool = False) -> Graph:
     """The graph after one walk of the rules; `bitwise`: only of those that keep every bit."""
-    builder, aliases, look = Builder(graph), Aliases(graph), Look()
+    builder, aliases, look = GraphBuilder(graph), Aliases(graph), Look()
     for node in graph.nodes:
         args = builder.args(node.args)
         here = node if args is node.args else Node(node.op, args, node.outputs, node.place)
@@ -57,12 +57,12 @@ def _first(
         if type(found) is Value:
             if aliases.may_stand_for(found, node.outputs[0]):
                 return found
-        elif type(found) is Call and _fits(found, node, aliases):
+        elif type(found) is NewNode and _fits(found, node, aliases):
             return Node(found.op, found.args, node.outputs, node.place)
     return None
 
 
-def _fits(found: Call, node: Node, aliases: Aliases) -> bool:
+def _fits(found: NewNode, node: Node, aliases: Aliases) -> bool:
     """Whether a node can stand in place of another one. Its results keep their numbers."""
     out = node.outputs[0]
     becomes_view = found.op.kind == op_.VIEW and node.op.kind != op_.VIEW

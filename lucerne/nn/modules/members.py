@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.base.process.structure_version import Changes
+from lucerne._src.base.process.structure_version import StructureVersion
 
 
 class Members(dict[str, Any]):
     """A dict that counts its changes among those of all modules.
 
-    >>> from lucerne._src.base.process.structure_version import Changes
+    >>> from lucerne._src.base.process.structure_version import StructureVersion
     >>> from lucerne.nn.modules.members import Members
-    >>> table, before = Members(), Changes.count
+    >>> table, before = Members(), StructureVersion.count
     >>> table["weight"] = None
-    >>> Changes.count > before
+    >>> StructureVersion.count > before
     True
     """
 
     __slots__ = ()
 
     def __setitem__(self, key: str, value: Any) -> None:
-        Changes.count += 1
+        StructureVersion.count += 1
         dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: str) -> None:
-        Changes.count += 1
+        StructureVersion.count += 1
         dict.__delitem__(self, key)
 
     def __ior__(self, other: Any) -> Members:  # type: ignore[misc,override]
@@ -47,21 +47,21 @@ class Members(dict[str, Any]):
         return Members(self)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        Changes.count += 1
+        StructureVersion.count += 1
         dict.update(self, *args, **kwargs)
 
     def pop(self, *args: Any) -> Any:
-        Changes.count += 1
+        StructureVersion.count += 1
         return dict.pop(self, *args)
 
     def popitem(self) -> tuple[str, Any]:
-        Changes.count += 1
+        StructureVersion.count += 1
         return dict.popitem(self)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        Changes.count += 1
+        StructureVersion.count += 1
         return dict.setdefault(self, key, default)
 
     def clear(self) -> None:
-        Changes.count += 1
+        StructureVersion.count += 1
         dict.clear(self)

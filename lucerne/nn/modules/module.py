@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.process import notices
-from lucerne._src.base.process.late_bindings import Doors
-from lucerne._src.base.process.structure_version import Changes, note_change
+from lucerne._src.base.process.late_bindings import LateBindings
+from lucerne._src.base.process.structure_version import StructureVersion, note_change
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.autograd.hooks import RemovableHandle as RemovableHandle
@@ -172,7 +172,7 @@ class Module(Convert, State, Tree):
         torch.Size([1, 2])
         """
         self.__dict__.pop("forward", None)
-        self.__dict__["forward"] = Doors.compile(self.forward, *args, **kwargs)
+        self.__dict__["forward"] = LateBindings.compile(self.forward, *args, **kwargs)
 
     # -- what a module has -----------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Module(Convert, State, Tree):
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        Changes.count += 1
+        StructureVersion.count += 1
         own = self.__dict__
         params = own.get("_parameters")
         if type(value) in _ORDINARY and (

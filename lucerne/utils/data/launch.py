@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process import notices
-from lucerne._src.base.process.shared_memory import AVAILABLE, Block
+from lucerne._src.base.process.shared_memory import AVAILABLE, SharedBlock
 from lucerne.utils.data import wire, worker
 from lucerne.utils.data.worker import Job, Setup
 
@@ -160,7 +160,7 @@ class Launcher:
         """`context` is what the user chose: a multiprocessing context, or None."""
         self.job = job
         self.packed: wire.Packed | None = None
-        self.block: Block | None = None
+        self.block: SharedBlock | None = None
         self.layout: wire.Layout = []
         self.with_main = True
         self.chosen = context
@@ -209,7 +209,7 @@ class Launcher:
         if total < _OUT_OF_PICKLE:
             return
         try:
-            block = Block.make(total)
+            block = SharedBlock.make(total)
         except OSError:
             return
         wire.place(buffers, layout, block.array)
@@ -252,7 +252,7 @@ class Launcher:
             spawned.start()
         return spawned
 
-    def setup(self, worker_id: int, page: Block | None) -> tuple[bytes, list[int]]:
+    def setup(self, worker_id: int, page: SharedBlock | None) -> tuple[bytes, list[int]]:
         """The first message to the worker, and its files."""
         made = Setup(worker_id, page is not None)
         files = [page.fd] if page is not None else []

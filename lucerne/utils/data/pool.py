@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lucerne._src.base.process import notices
-from lucerne._src.base.process.shared_memory import AVAILABLE, Block
+from lucerne._src.base.process.shared_memory import AVAILABLE, SharedBlock
 from lucerne.utils.data import channel as channels
 from lucerne.utils.data import wire
 from lucerne.utils.data.channel import Channel
@@ -96,7 +96,7 @@ class Pool:
         self.respawns = 0
         self.killers: Counter[Any] = Counter()
         self.early_deaths = 0
-        self.page = Block.make(LINE * count) if AVAILABLE else None
+        self.page = SharedBlock.make(LINE * count) if AVAILABLE else None
         self.members: list[Member] = []
         _live.add(self)
         try:

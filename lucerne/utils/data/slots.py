@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.base.process.shared_memory import AVAILABLE, Block
+from lucerne._src.base.process.shared_memory import AVAILABLE, SharedBlock
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.tensor.base import make_tensor
 from lucerne._src.tensor.storage import Storage
@@ -62,7 +62,7 @@ class Slots:
         self.budget = budget if AVAILABLE else 0
         self.keep = keep
         self.held = 0
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, SharedBlock] = {}
         self._free: list[int] = []
         self._known: set[int] = set()
         self._retired: list[int] = []
@@ -108,7 +108,7 @@ class Slots:
         if self.held + size > self.budget:
             return -1
         try:
-            block = Block.make(size)
+            block = SharedBlock.make(size)
         except OSError:
             return -1
         self.held += block.nbytes
@@ -179,7 +179,7 @@ class Slots:
         place.retired, self._retired = self._retired, []
         return place
 
-    def _fit(self, buffers: list[memoryview], block: Block) -> wire.Layout | None:
+    def _fit(self, buffers: list[memoryview], block: SharedBlock) -> wire.Layout | None:
         """Places in the current slot: where a buffer already lies, or behind; None if full."""
         layout: wire.Layout = []
         end = self._used
@@ -211,7 +211,7 @@ class Lease:
 
     __slots__ = ("__array_interface__", "__weakref__", "block", "returns", "slot")
 
-    def __init__(self, block: Block, slot: int, returns: deque[int]) -> None:
+    def __init__(self, block: SharedBlock, slot: int, returns: deque[int]) -> None:
         self.block, self.slot, self.returns = block, slot, returns
         self.__array_interface__ = {
             "data": (block.address, False),
@@ -230,7 +230,7 @@ class Leases:
     def __init__(self, most: int) -> None:
         """When more than `most` slots are taken by tensors of the program, batches are copied."""
         self.most = most
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, SharedBlock] = {}
         self._returns: deque[int] = deque()
         self._out = 0
 
@@ -253,7 +253,7 @@ class Leases:
 
     def _lease(self, place: Place, files: list[int]) -> tuple[np.ndarray[Any, Any], Lease]:
         if place.fresh:
-            block = Block(files[0], place.nbytes)
+            block = SharedBlock(files[0], place.nbytes)
             block.close_fd()
             self._blocks[place.slot] = block
         lease = Lease(self._blocks[place.slot], place.slot, self._returns)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.device import device as Device
-from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.base.process.shared_memory import SharedBlock
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.interop.outside import reduce_tensor
 from lucerne._src.tensor.storage import Storage
@@ -32,7 +32,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, for_start: bool) -> None:
         self.for_start = for_start
-        self.shared: list[Block] = []
+        self.shared: list[SharedBlock] = []
         self.buffers: list[pickle.PickleBuffer] = []
         # Not a method of ours: that cycle would keep the batch until the next garbage collection.
         super().__init__(file, protocol=5, buffer_callback=self.buffers.append)
@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(thing, np.memmap):
             return _reduce_memmap(thing)
         if type(thing) is Storage and thing.buffer is not None:
-            if self.for_start and isinstance(thing.owner, Block):
+            if self.for_start and isinstance(thing.owner, SharedBlock):
                 self.shared.append(thing.owner)
                 place = (len(self.shared) - 1, thing.owner.nbytes, thing.nbytes)
                 return _shared_storage, (*place, str(thing.device))
@@ -96,7 +96,7 @@ def _storage_over(buffer: Any, device: str) -> Storage:
 
 def _shared_storage(index: int, block_bytes: int, nbytes: int, device: str) -> Storage:
     """A storage in memory that was shared before: writes are seen by all."""
-    block = Block(_files[index], block_bytes)
+    block = SharedBlock(_files[index], block_bytes)
     return Storage(block.array[:nbytes], nbytes, Device(device), owner=block)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.base.process.shared_memory import Block
+from lucerne._src.base.process.shared_memory import SharedBlock
 from lucerne._src.tensor import api as lu
 from lucerne.multiprocessing.signals import (
     die_of_crashes,
@@ -171,7 +171,7 @@ class Worker:
     def __init__(self, channel: Channel, setup: Setup, files: list[int], job: Job | None) -> None:
         lu.set_num_threads(1)
         self.channel, self.id = channel, setup.worker_id
-        self.page: Any = Block(files.pop(0), LINE * (self.id + 1)) if setup.has_page else None
+        self.page: Any = SharedBlock(files.pop(0), LINE * (self.id + 1)) if setup.has_page else None
         self.line = LINE * self.id
         self.task: Task | None = None
         self.position = IDLE
@@ -192,7 +192,7 @@ class Worker:
         assert setup.job is not None
         buffers: list[Any] = [bytearray(b) for b in setup.inline or []]
         if setup.layout:
-            block = Block(files.pop(0), setup.block_bytes, private=True)
+            block = SharedBlock(files.pop(0), setup.block_bytes, private=True)
             block.close_fd()
             buffers = wire.cut(block.array, setup.layout)
         found: Job = wire.unpack(setup.job, buffers, files)

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import lucerne
-from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.graph import Graph
 from tests.cpu.proof.cases import Case
 from tests.cpu.proof.guard import Proof
@@ -21,59 +21,59 @@ _LANES = 16
 _SPACE = 64
 
 
-def _long_read(f: Function, out: Value, x: Value, space: Value) -> None:
+def _long_read(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Reads a whole vector where five elements are."""
     v = f.load(F32.vector(_LANES), x, align=4)
     f.masked_store(-v, out, f.low_mask(f.constant(_N), _LANES))
 
 
-def _long_write(f: Function, out: Value, x: Value, space: Value) -> None:
+def _long_write(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Writes a whole vector where five elements are."""
     v = f.masked_load(F32.vector(_LANES), x, f.low_mask(f.constant(_N), _LANES))
     f.store(-v, out, align=4)
 
 
-def _early_write(f: Function, out: Value, x: Value, space: Value) -> None:
+def _early_write(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Right results, and one element in front of them."""
     _right(f, out, x, space)
     f.store(f.load(F32, x), f.at(out, -4))
 
 
-def _written_input(f: Function, out: Value, x: Value, space: Value) -> None:
+def _written_input(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Right results, and an input overwritten."""
     _right(f, out, x, space)
     f.store(f.zero(F32), x)
 
 
-def _written_gap(f: Function, out: Value, x: Value, space: Value) -> None:
+def _written_gap(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Right results, and something between two elements."""
     _right(f, out, x, space)
     f.store(f.zero(F32), f.at(x, 4))
 
 
-def _written_space(f: Function, out: Value, x: Value, space: Value) -> None:
+def _written_space(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Right results, and one element behind the workspace."""
     _right(f, out, x, space)
     f.store(f.zero(F32), f.at(space, _SPACE))
 
 
-def _read_gap(f: Function, out: Value, x: Value, space: Value) -> None:
+def _read_gap(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Takes elements with a step of one where the step is two."""
     _right(f, out, x, space, step=1)
 
 
-def _read_space(f: Function, out: Value, x: Value, space: Value) -> None:
+def _read_space(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Adds what it finds in the workspace."""
     _right(f, out, x, space)
     f.store(f.load(F32, out) + f.load(F32, space), out)
 
 
-def _unwritten(f: Function, out: Value, x: Value, space: Value) -> None:
+def _unwritten(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Leaves the last element out."""
     _right(f, out, x, space, count=_N - 1)
 
 
-def _doubled(f: Function, out: Value, x: Value, space: Value) -> None:
+def _doubled(f: LLVMFunction, out: LLVMValue, x: LLVMValue, space: LLVMValue) -> None:
     """Touches what it should, and computes something else."""
     for i in range(_N):
         v = f.load(F32, f.at(x, 8 * i))
@@ -81,7 +81,13 @@ def _doubled(f: Function, out: Value, x: Value, space: Value) -> None:
 
 
 def _right(
-    f: Function, out: Value, x: Value, space: Value, *, step: int = 2, count: int = _N
+    f: LLVMFunction,
+    out: LLVMValue,
+    x: LLVMValue,
+    space: LLVMValue,
+    *,
+    step: int = 2,
+    count: int = _N,
 ) -> None:
     """The negative of every element, `step` elements apart."""
     for i in range(count):
@@ -107,14 +113,14 @@ class Planted(WatchedBackend):
         return made
 
 
-def _kernel(way: Any) -> Kernel:
+def _kernel(way: Any) -> NativeKernel:
     def write(m: Module) -> None:
         with m.function("entry", [("block", PTR)], I64) as f:
             [block] = f.args
             way(f, *[f.word(block, i, PTR) for i in range(3)])
             f.ret(0)
 
-    return Kernel(compiled(("planted", way.__name__), write)["entry"], 1, 1, workspace=_SPACE)
+    return NativeKernel(compiled(("planted", way.__name__), write)["entry"], 1, 1, workspace=_SPACE)
 
 
 def _run(way: Any, layout: str) -> Any:

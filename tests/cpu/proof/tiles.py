@@ -17,7 +17,7 @@ from unittest import mock
 from lucerne._src.backends.cpu.conv.amx import fprop_plan, wgrad_plan
 from lucerne._src.backends.cpu.gemm import choose, fuse, prepack, update
 from lucerne._src.backends.cpu.gemm.amx import products
-from lucerne._src.backends.cpu.gemm.plan import Product
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct
 
 TYPES = ("float32", "bfloat16")
 _EDGES = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 96, 97)
@@ -31,13 +31,13 @@ ASKING = (products, choose, fuse, prepack, update)
 """The modules that ask whether tiles suit a product."""
 
 
-def _takes_any(p: Product) -> bool:
+def _takes_any(p: GemmProduct) -> bool:
     """Tiles for every product that lies as they want it."""
     dense = 1 in (p.a_row, p.a_k) and 1 in (p.b_k, p.b_col)
     return dense and bool(p.m and p.n and p.k) and products.has_amx()
 
 
-def _parts_take_any(p: Product) -> bool:
+def _parts_take_any(p: GemmProduct) -> bool:
     return _takes_any(p) and products.parts_work()
 
 

@@ -70,7 +70,7 @@ class Block(Fence):
         return {"shape": (self.nbytes,), "typestr": "|u1", "data": data, "version": 3}
 
 
-_ordinary_block = memory.Block
+_ordinary_block = memory.HostBlock
 
 
 def _block(nbytes: int) -> Any:
@@ -345,7 +345,7 @@ class WatchedBackend(CpuBackend):
         super().__init__()
         self.announce, self.runs, self.ask = announce, MORE_RUNS if more else RUNS, more
         self.findings = Findings()
-        memory.Block = _block  # type: ignore[assignment, misc]
+        memory.HostBlock = _block  # type: ignore[assignment, misc]
 
     def compile(self, graph: Graph) -> Any:
         self.announce(f"compile {graph.nodes[0]!r}")

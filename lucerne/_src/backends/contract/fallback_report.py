@@ -14,7 +14,7 @@ from lucerne._src.base.process import forks
 
 
 @dataclasses.dataclass
-class Entry:
+class FallbackEntry:
     """What one op of a device cost on the host."""
 
     device: str
@@ -41,10 +41,10 @@ class Bill:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], Entry] = {}
+        self._entries: dict[tuple[str, str], FallbackEntry] = {}
         self._lock = forks.lock()
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[FallbackEntry]:
         return iter(sorted(self._entries.values(), key=lambda e: -e.seconds))
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class Bill:
         made = Bill()
         for row in rows:
             key = row["device"], row["op"]
-            e = made._entries.setdefault(key, Entry(*key))
+            e = made._entries.setdefault(key, FallbackEntry(*key))
             for name in ("times", "bytes_out", "bytes_in", "seconds"):
                 setattr(e, name, getattr(e, name) + row[name])
             e.lines.update(row["lines"])
@@ -68,20 +68,20 @@ class Bill:
     def add(self, device: str, op: str, moved: tuple[int, int], seconds: float, line: str) -> None:
         """Note one call; `moved` are bytes out of the device and back."""
         with self._lock:
-            e = self._entries.setdefault((device, op), Entry(device, op))
+            e = self._entries.setdefault((device, op), FallbackEntry(device, op))
             e.times += 1
             e.bytes_out += moved[0]
             e.bytes_in += moved[1]
             e.seconds += seconds
             e.lines[line] += 1
 
-    def since(self, before: dict[tuple[str, str], Entry]) -> Bill:
+    def since(self, before: dict[tuple[str, str], FallbackEntry]) -> Bill:
         """What was added after `snapshot` gave `before`."""
         made = Bill()
         for key, now in self._entries.items():
-            old = before.get(key, Entry(now.device, now.op))
+            old = before.get(key, FallbackEntry(now.device, now.op))
             if now.times > old.times:
-                made._entries[key] = Entry(
+                made._entries[key] = FallbackEntry(
                     now.device,
                     now.op,
                     now.times - old.times,
@@ -92,7 +92,7 @@ class Bill:
                 )
         return made
 
-    def snapshot(self) -> dict[tuple[str, str], Entry]:
+    def snapshot(self) -> dict[tuple[str, str], FallbackEntry]:
         return {
             key: dataclasses.replace(e, lines=Counter(e.lines)) for key, e in self._entries.items()
         }

@@ -20,7 +20,16 @@ from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, map_values
 from lucerne._src.ir.meta import NumberMeta, TensorMeta
-from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
+from lucerne._src.ir.program import (
+    ARENA,
+    ARGUMENT,
+    CONSTANT,
+    RESULT,
+    NumberArgument,
+    Place,
+    Program,
+    Step,
+)
 
 
 class StepError(NotImplementedError):
@@ -236,7 +245,7 @@ def _remembered(made: dict[Any, Executable], graph: Graph, backend: Any) -> Exec
 def inputs_of(step: Step, spot: Callable[[Place], Any], numbers: Sequence[float]) -> list[Any]:
     """A step's inputs, as its executable takes them."""
     return [
-        spot(x) if type(x) is Place else numbers[x.index] if type(x) is Number else x
+        spot(x) if type(x) is Place else numbers[x.index] if type(x) is NumberArgument else x
         for x in step.inputs
     ]
 

@@ -24,16 +24,16 @@ from lucerne._src.backends.cpu.emit.builder import (  # fmt: skip
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
-    Value,
 )
 from lucerne._src.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import Type
 from lucerne._src.backends.cpu.gemm.amx import products
 from lucerne._src.backends.cpu.runtime import disk, memory, pool
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 _VERSION = 1
 """Raised when figures are measured in another way: kept ones are then measured anew."""
@@ -144,7 +144,7 @@ def _best(run: Callable[[], Any], clock: Callable[[], float]) -> float:
 def _plain(name: str, write: Callable[[Module], None], *extra: int) -> Callable[[], int]:
     """A kernel that works in 16 KB of its own."""
     code = compiled(("limits", name, VECTOR_BYTES), write)
-    return Kernel(code["limit"], 0, 0, extra=extra, workspace=1 << 14).bind([], [])
+    return NativeKernel(code["limit"], 0, 0, extra=extra, workspace=1 << 14).bind([], [])
 
 
 def _write_fma(type: Type) -> Callable[[Module], None]:
@@ -165,7 +165,7 @@ def _write_fma(type: Type) -> Callable[[Module], None]:
     return write
 
 
-def _total(values: list[Value]) -> Value:
+def _total(values: list[LLVMValue]) -> LLVMValue:
     total = values[0]
     for v in values[1:]:
         total = total + v
@@ -191,11 +191,11 @@ def _write_tiles(product: str) -> Callable[[Module], None]:
     return write
 
 
-def _tile(f: Function, name: str, args: list[Any]) -> None:
+def _tile(f: LLVMFunction, name: str, args: list[Any]) -> None:
     f.call(f"llvm.x86.{name}", VOID, args)
 
 
-def _configure_tiles(f: Function, space: Value) -> None:
+def _configure_tiles(f: LLVMFunction, space: LLVMValue) -> None:
     """All eight tiles of 16 rows of 64 bytes; the work space is made zero."""
     f.fill_bytes(space, 0, 9 * _TILE_BYTES)
     f.store(f.constant(1, I8), space)
@@ -253,7 +253,7 @@ class _Room:
     """Memory to walk through."""
 
     def __init__(self, nbytes: int) -> None:
-        self.block = memory.Block(nbytes)
+        self.block = memory.HostBlock(nbytes)
         _walk("fill", self.block.address, nbytes, 1)()
 
     @staticmethod
@@ -273,7 +273,7 @@ def _walk(how: str, address: int, nbytes: int, rounds: int) -> Callable[[], int]
     step = VECTOR_BYTES * _STREAMS
     code = compiled(("limits", how, VECTOR_BYTES), lambda m: _write_walk(m, how))
     extra = (address, nbytes // step * step, rounds)
-    return Kernel(code["limit"], 0, 0, extra=extra, workspace=1 << 10).bind([], [])
+    return NativeKernel(code["limit"], 0, 0, extra=extra, workspace=1 << 10).bind([], [])
 
 
 def _write_walk(m: Module, how: str) -> None:
@@ -294,8 +294,8 @@ def _write_walk(m: Module, how: str) -> None:
 
 
 def _walked(
-    f: Function, how: str, places: list[Value], nbytes: Value, sums: list[Value]
-) -> list[Value]:
+    f: LLVMFunction, how: str, places: list[LLVMValue], nbytes: LLVMValue, sums: list[LLVMValue]
+) -> list[LLVMValue]:
     wide = sums[0].type
     if how == "fill":
         for place in places:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, Value
+from lucerne._src.backends.cpu.emit.builder import I32, LLVMValue
 from lucerne._src.backends.cpu.emit.types import int_of
 from lucerne._src.backends.cpu.math import complexes, integer
 from lucerne._src.backends.cpu.math.lanes import Lanes
@@ -25,7 +25,7 @@ from lucerne._src.backends.cpu.math.table import is_written, real_function
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.scalar import special
 from lucerne._src.ir.scalar.protocol import FORMULAS, OPTIONAL, Scalar
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 
 
 def _function(name: str) -> Any:
@@ -187,12 +187,12 @@ class LlvmScalar(Lanes, Scalar):
         self._refuse_zero(b.re)
         return Num(a.dtype, integer.floor_divide(self.f, a.re, b.re, a.dtype.is_signed))
 
-    def _refuse_zero(self, divisor: Value) -> None:
+    def _refuse_zero(self, divisor: LLVMValue) -> None:
         f = self.f
         bad = f.compare("eq", divisor, f.zero(divisor.type))
         self.fail_where(bad if self.active is None else bad & self.active)
 
-    def fail_where(self, bad: Value) -> None:
+    def fail_where(self, bad: LLVMValue) -> None:
         """Note a failure in the lanes where `bad` holds."""
         found = integer.any_lane(self.f, bad)
         self.failed = found if self.failed is None else self.failed | found
@@ -315,7 +315,7 @@ class LlvmScalar(Lanes, Scalar):
             raise NotTaken("complex numbers have no order")
         return Num(dt.bool_, self._compare(how, a, b))
 
-    def _compare(self, how: str, a: Num, b: Num) -> Value:
+    def _compare(self, how: str, a: Num, b: Num) -> LLVMValue:
         if (
             not a.dtype.is_signed
             and a.dtype.category <= dt.INTEGER
@@ -482,12 +482,12 @@ def _never_nan(x: Any) -> bool:
     return not isinstance(x, Num) and x == x
 
 
-def _pair(x: Num) -> tuple[Value, Value]:
+def _pair(x: Num) -> tuple[LLVMValue, LLVMValue]:
     assert x.im is not None
     return x.re, x.im
 
 
-def _by_parts(a: Num, b: Num, re: Value, op: Any) -> Num:
+def _by_parts(a: Num, b: Num, re: LLVMValue, op: Any) -> Num:
     return Num(a.dtype, re, None if a.im is None else op(a.im, b.im))
 
 

@@ -22,7 +22,7 @@ from lucerne._src.backends.formulas import linalg as linalg
 from lucerne._src.backends.formulas import svd as svd
 from lucerne._src.backends.formulas import windows as windows
 from lucerne._src.backends.formulas.elementwise import pointwise
-from lucerne._src.backends.formulas.frame import Executable, Frame
+from lucerne._src.backends.formulas.frame import FormulaExecutable, Frame
 from lucerne._src.backends.formulas.groups import Groups as Groups
 from lucerne._src.backends.formulas.nonzero import Nonzero
 from lucerne._src.backends.formulas.reduce import reduction
@@ -56,4 +56,4 @@ def executable(graph: Graph, backend: Any) -> ExecutableState:
         names = ", ".join(n.op.qualified for n in graph.nodes)
         raise NotImplementedError(f"there is no formula for {names}")
     found = _found(graph.nodes[0].op)
-    return found(graph, backend) if found is Nonzero else Executable(graph, found, backend)
+    return found(graph, backend) if found is Nonzero else FormulaExecutable(graph, found, backend)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.formulas.frame import Frame, Number, Tensor
+from lucerne._src.backends.formulas.frame import FormulaNumber, FormulaTensor, Frame
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.ir import op as op_
 from lucerne._src.ir import promote
 from lucerne._src.ir.meta import NUMBER_METAS
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 from lucerne._src.ops.random.counted import (
     counted_key,
     counted_number,
@@ -46,12 +46,14 @@ def collapsed(
 def pointwise(f: Frame, *args: Any) -> None:
     """The op's body, once for each element."""
     op, out = f.node.op, f.out
-    tensors = [a.spread(out.shape) for a in args if isinstance(a, Tensor)]
+    tensors = [a.spread(out.shape) for a in args if isinstance(a, FormulaTensor)]
     sizes, steps = collapsed(out.shape, [out.strides, *(t.strides for t in tensors)])
-    flat = [Tensor(f, t.buffer, t.meta, st) for t, st in zip([out, *tensors], steps, strict=True)]
+    flat = [
+        FormulaTensor(f, t.buffer, t.meta, st) for t, st in zip([out, *tensors], steps, strict=True)
+    ]
     with f.kernel(sizes) as at:
         given = iter(flat[1:])
-        loaded = [next(given)(*at) if isinstance(a, Tensor) else a for a in args]
+        loaded = [next(given)(*at) if isinstance(a, FormulaTensor) else a for a in args]
         flat[0].put(at, body_of(f, op, args, loaded))
 
 
@@ -76,17 +78,17 @@ def _meta(a: Any) -> Any:
     return NUMBER_METAS[type(a)] if isinstance(a, (bool, int, float, complex)) else a.meta
 
 
-def _operand(f: Frame, a: Any, x: Any, dtype: dt.dtype, rounded: dt.dtype | None) -> Value:
+def _operand(f: Frame, a: Any, x: Any, dtype: dt.dtype, rounded: dt.dtype | None) -> ScalarValue:
     made = f.value(x, dtype)
-    is_other = not isinstance(a, Tensor) or a.dtype is not rounded
+    is_other = not isinstance(a, FormulaTensor) or a.dtype is not rounded
     if rounded is None or dtype is not rounded.compute or not is_other:
         return made
-    return Value(f.writer, f.writer.rounded(made.raw, rounded))
+    return ScalarValue(f.writer, f.writer.rounded(made.raw, rounded))
 
 
 def _scalar(f: Frame, a: Any, compute: dt.dtype, rounded: dt.dtype | None) -> Any:
     """A runtime number: as the computing type when it fits there, else as it is."""
-    if not isinstance(a, Number):
+    if not isinstance(a, FormulaNumber):
         return a
     category = {bool: dt.BOOL, int: dt.INTEGER, float: dt.FLOAT, complex: dt.COMPLEX}[a.kind]
     fits = category <= max(compute.category, dt.INTEGER)
@@ -99,24 +101,24 @@ def _scalar(f: Frame, a: Any, compute: dt.dtype, rounded: dt.dtype | None) -> An
 def _moved(f: Frame, source: Any) -> None:
     shape = f.out.shape
     with f.kernel(shape) as at:
-        is_tensor = isinstance(source, Tensor)
+        is_tensor = isinstance(source, FormulaTensor)
         f.out.put(
             at, source.spread(shape)(*at) if is_tensor else f.value(source, f.out.dtype.compute)
         )
 
 
 @formula("copy")
-def copy(f: Frame, input: Tensor, src: Any) -> None:
+def copy(f: Frame, input: FormulaTensor, src: Any) -> None:
     _moved(f, src)
 
 
 @formula("cast")
-def cast(f: Frame, input: Tensor, dtype: Any) -> None:
+def cast(f: Frame, input: FormulaTensor, dtype: Any) -> None:
     _moved(f, input)
 
 
 @formula("clone_as")
-def clone_as(f: Frame, input: Tensor, memory_format: Any) -> None:
+def clone_as(f: Frame, input: FormulaTensor, memory_format: Any) -> None:
     _moved(f, input)
 
 
@@ -132,7 +134,7 @@ def uninitialized(f: Frame, *_: Any) -> None:
 
 @formula("counted")
 def counted(f: Frame, start: Any, step: Any, length: int, *_: Any) -> None:
-    numbers = [x.kind if isinstance(x, Number) else type(x) for x in (start, step)]
+    numbers = [x.kind if isinstance(x, FormulaNumber) else type(x) for x in (start, step)]
     dtype = dt.int64 if all(issubclass(k, int) for k in numbers) else dt.float64
     with f.kernel(f.out.shape) as (i,):
         f.out.put((i,), f.value(start, dtype) + f.value(step, dtype) * s.cast(i, dtype))
@@ -146,11 +148,12 @@ _KEY, _NUMBER, _WORD, _VALUE = (
 
 @formula("counted_draw")
 def counted_draw(
-    f: Frame, key: Tensor, size: Any, strides: Any, distribution: str, first: Any, second: Any,
+    f: Frame, key: FormulaTensor, size: Any, strides: Any, distribution: str, first: Any,
+    second: Any,
     stream: int, dtype: Any, device: Any,
 ) -> None:  # fmt: skip
     steps = strides if strides is not None else sh.contiguous_strides(size)
-    kinds = [x.kind if isinstance(x, Number) else type(x) for x in (first,)]
+    kinds = [x.kind if isinstance(x, FormulaNumber) else type(x) for x in (first,)]
     kind = dt.int64 if kinds[0] is int else dtype.compute
     with f.kernel(f.out.shape) as at:
         index = f.value(0, dt.int64)

@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaTensor, Frame
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 
 
-def _turn(f: Frame, products: Sequence[tuple[Any, Any, int]], sign: float, real: dt.dtype) -> Value:
+def _turn(
+    f: Frame, products: Sequence[tuple[Any, Any, int]], sign: float, real: dt.dtype
+) -> ScalarValue:
     """exp(sign 2 pi i sum(j k / n)), each product reduced to one turn first."""
     angle = f.value(0, real)
     for j, k, n in products:
@@ -21,12 +23,12 @@ def _turn(f: Frame, products: Sequence[tuple[Any, Any, int]], sign: float, real:
     return s.complex(s.cos(angle), s.sin(angle))
 
 
-def _scaled(total: Value, counts: Sequence[int], scale: int) -> Value:
+def _scaled(total: ScalarValue, counts: Sequence[int], scale: int) -> ScalarValue:
     n = math.prod(counts)
     return total * (1.0, 1 / math.sqrt(n), 1 / n)[scale]
 
 
-def _transform(f: Frame, input: Tensor, dim: Any, scale: int, sign: float) -> None:
+def _transform(f: Frame, input: FormulaTensor, dim: Any, scale: int, sign: float) -> None:
     dims = [d % input.ndim for d in dim]
     counts = [input.shape[d] for d in dims]
     real = f.out.dtype.to_real()
@@ -42,17 +44,17 @@ def _transform(f: Frame, input: Tensor, dim: Any, scale: int, sign: float) -> No
 
 
 @formula("fft_c2c")
-def fft_c2c(f: Frame, input: Tensor, dim: Any, scale: int, forward: bool) -> None:
+def fft_c2c(f: Frame, input: FormulaTensor, dim: Any, scale: int, forward: bool) -> None:
     _transform(f, input, dim, scale, -1.0 if forward else 1.0)
 
 
 @formula("fft_r2c")
-def fft_r2c(f: Frame, input: Tensor, dim: Any, scale: int) -> None:
+def fft_r2c(f: Frame, input: FormulaTensor, dim: Any, scale: int) -> None:
     _transform(f, input, dim, scale, -1.0)
 
 
 @formula("fft_c2r")
-def fft_c2r(f: Frame, input: Tensor, dim: Any, scale: int, size: int) -> None:
+def fft_c2r(f: Frame, input: FormulaTensor, dim: Any, scale: int, size: int) -> None:
     """The half that is not there is the conjugate of the half that is."""
     dims = [d % input.ndim for d in dim]
     counts = [*(input.shape[d] for d in dims[:-1]), size]

@@ -16,13 +16,13 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import NUMBER_METAS, NumberMeta, TensorMeta, make_meta
-from lucerne._src.ir.scalar.protocol import Value, s
-from lucerne._src.ir.scalar.typed import Num
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
+from lucerne._src.ir.scalar.typed import TypedNum
 
 Coordinates = Sequence[Any]
 
 
-class Tensor:
+class FormulaTensor:
     """An operand or a result: `t(i, j)` reads an element, `t.put((i, j), value)` writes one."""
 
     __slots__ = ("buffer", "frame", "meta", "strides")
@@ -45,39 +45,41 @@ class Tensor:
     def dtype(self) -> dt.dtype:
         return self.meta.dtype
 
-    def spread(self, shape: Sequence[int]) -> Tensor:
+    def spread(self, shape: Sequence[int]) -> FormulaTensor:
         """The same elements, broadcast to a shape."""
         missing = len(shape) - self.meta.ndim
         steps = [
             0 if n == 1 else st for n, st in zip(self.meta.shape, self.meta.strides, strict=True)
         ]
-        return Tensor(self.frame, self.buffer, self.meta, [0] * missing + steps)
+        return FormulaTensor(self.frame, self.buffer, self.meta, [0] * missing + steps)
 
-    def _place(self, at: Coordinates) -> Value:
+    def _place(self, at: Coordinates) -> ScalarValue:
         kernel = self.frame.kernel_now
         place = kernel.offset(self.buffer)
         for d, i in enumerate(at):
             place = place + i * kernel.stride(self, d)
         return place
 
-    def __call__(self, *at: Any) -> Value:
+    def __call__(self, *at: Any) -> ScalarValue:
         writer, dtype = self.frame.writer, self.dtype
         place = self._place(at)
         if dtype.category != dt.COMPLEX:
-            return Value(writer, self._read(place, dtype))
+            return ScalarValue(writer, self._read(place, dtype))
         part, place = dtype.to_real(), place * 2
         re, im = self._read(place, part), self._read(place + 1, part)
-        return Value(writer, writer.pair(re, im))
+        return ScalarValue(writer, writer.pair(re, im))
 
-    def _read(self, place: Value, dtype: dt.dtype) -> Num:
+    def _read(self, place: ScalarValue, dtype: dt.dtype) -> TypedNum:
         writer = self.frame.writer
         found = writer.load(self.buffer, place.raw.re, dtype)
-        return Num(dtype.compute, found if dtype.compute is dtype else writer.widen(found, dtype))
+        return TypedNum(
+            dtype.compute, found if dtype.compute is dtype else writer.widen(found, dtype)
+        )
 
     def put(self, at: Coordinates, value: Any) -> None:
         """Write an element, rounded to the tensor's dtype."""
         writer, dtype = self.frame.writer, self.dtype
-        num = writer.number(value.raw if type(value) is Value else value, dtype.compute)
+        num = writer.number(value.raw if type(value) is ScalarValue else value, dtype.compute)
         place = self._place(at)
         if dtype.category != dt.COMPLEX:
             self._write(place, num.re, dtype)
@@ -86,34 +88,34 @@ class Tensor:
         self._write(place, num.re, dtype.to_real())
         self._write(place + 1, num.im, dtype.to_real())
 
-    def _write(self, place: Value, value: Any, dtype: dt.dtype) -> None:
+    def _write(self, place: ScalarValue, value: Any, dtype: dt.dtype) -> None:
         writer = self.frame.writer
         stored = value if dtype.compute is dtype else writer.narrow(value, dtype)
         writer.store(self.buffer, place.raw.re, stored, dtype)
 
 
-class Variable:
+class FormulaVariable:
     """A number that changes while the kernel runs."""
 
     __slots__ = ("_names", "_writer", "dtype")
 
     def __init__(self, writer: Writer, value: Any, dtype: dt.dtype) -> None:
         self._writer, self.dtype = writer, dtype
-        num = writer.number(value.raw if type(value) is Value else value, dtype)
+        num = writer.number(value.raw if type(value) is ScalarValue else value, dtype)
         part = dtype.to_real()
         self._names = [writer.variable(v, part) for v in (num.re, num.im) if v is not None]
 
     @property
-    def now(self) -> Value:
-        return Value(self._writer, Num(self.dtype, *self._names))
+    def now(self) -> ScalarValue:
+        return ScalarValue(self._writer, TypedNum(self.dtype, *self._names))
 
     def set(self, value: Any) -> None:
-        num = self._writer.number(value.raw if type(value) is Value else value, self.dtype)
+        num = self._writer.number(value.raw if type(value) is ScalarValue else value, self.dtype)
         for name, v in zip(self._names, (num.re, num.im), strict=False):
             self._writer.assign(name, v)
 
 
-class Kernel:
+class FormulaKernel:
     """One kernel of a formula, with the numbers it needs when it runs."""
 
     def __init__(self, writer: Writer, items: int) -> None:
@@ -121,31 +123,31 @@ class Kernel:
         self.constants: list[int] = []
         self.offsets: list[tuple[int, int]] = []
         self.numbers: list[tuple[int, int, Any]] = []
-        self._known: dict[Any, Value] = {}
+        self._known: dict[Any, ScalarValue] = {}
 
-    def _parameter(self, value: int, dtype: dt.dtype = dt.int64) -> Value:
+    def _parameter(self, value: int, dtype: dt.dtype = dt.int64) -> ScalarValue:
         self.constants.append(value)
         k = len(self.constants) - 1
-        return Value(self.writer, Num(dtype, self.writer.parameter(k, dtype)))
+        return ScalarValue(self.writer, TypedNum(dtype, self.writer.parameter(k, dtype)))
 
-    def size(self, n: int) -> Value:
+    def size(self, n: int) -> ScalarValue:
         """A number that is the same at each call. It is no part of the kernel's text: kernels for
         other sizes are the same kernel."""
         return self._parameter(n)
 
-    def stride(self, t: Tensor, d: int) -> Value:
+    def stride(self, t: FormulaTensor, d: int) -> ScalarValue:
         if (t, d) not in self._known:
             self._known[t, d] = self._parameter(t.strides[d])
         return self._known[t, d]
 
-    def offset(self, buffer: int) -> Value:
+    def offset(self, buffer: int) -> ScalarValue:
         """Where a tensor begins in its buffer."""
         if buffer not in self._known:
             self._known[buffer] = self._parameter(0)
             self.offsets.append((len(self.constants) - 1, buffer))
         return self._known[buffer]
 
-    def number(self, source: int, kind: type) -> Num:
+    def number(self, source: int, kind: type) -> TypedNum:
         """A Python number among the inputs, given anew at each call."""
         key = ("number", source)
         if key not in self._known:
@@ -157,8 +159,8 @@ class Kernel:
                 self.numbers.append((len(self.constants) - 1, source, _imaginary))
             made = parts[0] if len(parts) == 1 else s.complex(*parts)
             self._known[key] = s.cast(made, dt.bool_) if kind is bool else made
-        num: Num = self._known[key].raw
-        return Num(num.dtype, num.re, num.im, weak=True)
+        num: TypedNum = self._known[key].raw
+        return TypedNum(num.dtype, num.re, num.im, weak=True)
 
 
 def _bits(x: float) -> int:
@@ -193,7 +195,7 @@ class Frame:
     def begin(self, graph: Graph, metas: Sequence[TensorMeta], make_writer: Any) -> None:
         """What frames of one op and of groups share: buffers and results."""
         self.make_writer = make_writer
-        self.kernels: list[tuple[Kernel, Launch]] = []
+        self.kernels: list[tuple[FormulaKernel, Launch]] = []
         self.kernel_now: Any = None
         self.tensors = [k for k, v in enumerate(graph.inputs) if type(v.meta) is TensorMeta]
         """Which inputs have buffers, in their order; the results' come after them."""
@@ -201,10 +203,10 @@ class Frame:
         self.scratches: list[TensorMeta] = []
         """Memory that kernels share and nobody sees; its buffers come last."""
         count = len(self.tensors)
-        self.outs = [Tensor(self, count + n, meta) for n, meta in enumerate(metas)]
+        self.outs = [FormulaTensor(self, count + n, meta) for n, meta in enumerate(metas)]
 
     @property
-    def out(self) -> Tensor:
+    def out(self) -> FormulaTensor:
         return self.outs[0]
 
     @property
@@ -219,14 +221,14 @@ class Frame:
             return a
         k = next(self._inputs)
         if type(a.meta) is TensorMeta:
-            return Tensor(self, self.buffer_of[k], a.meta)
-        return Number(self, k, kind_of(a.meta))
+            return FormulaTensor(self, self.buffer_of[k], a.meta)
+        return FormulaNumber(self, k, kind_of(a.meta))
 
     @contextlib.contextmanager
     def kernel(self, shape: Sequence[int]) -> Iterator[list[Any]]:
         """A kernel that runs for each place of a shape; gives its coordinates."""
-        self.kernel_now = Kernel(self.make_writer(), math.prod(shape))
-        item = Value(self.writer, Num(dt.int64, self.writer.item()))
+        self.kernel_now = FormulaKernel(self.make_writer(), math.prod(shape))
+        item = ScalarValue(self.writer, TypedNum(dt.int64, self.writer.item()))
         yield self.unravel(item, shape)
         kernel = self.kernel_now
         count = len(self.tensors) + len(self.outs) + len(self.scratches)
@@ -234,13 +236,15 @@ class Frame:
         self.kernels.append((kernel, launch))
         self.kernel_now = None
 
-    def scratch(self, shape: Sequence[int], dtype: dt.dtype) -> Tensor:
+    def scratch(self, shape: Sequence[int], dtype: dt.dtype) -> FormulaTensor:
         """Memory for the time of the call; asked for before the first kernel."""
         meta = make_meta(dtype, tuple(shape), None, self.out.meta.device)
         self.scratches.append(meta)
-        return Tensor(self, len(self.tensors) + len(self.outs) + len(self.scratches) - 1, meta)
+        return FormulaTensor(
+            self, len(self.tensors) + len(self.outs) + len(self.scratches) - 1, meta
+        )
 
-    def unravel(self, item: Value, shape: Sequence[int]) -> list[Any]:
+    def unravel(self, item: ScalarValue, shape: Sequence[int]) -> list[Any]:
         """The coordinates of element number `item`."""
         found: list[Any] = []
         for d in range(len(shape) - 1, 0, -1):
@@ -249,48 +253,48 @@ class Frame:
             item = self.quotient(item, n)
         return [item, *reversed(found)] if shape else []
 
-    def size(self, n: int) -> Value:
-        found: Value = self.kernel_now.size(n)
+    def size(self, n: int) -> ScalarValue:
+        found: ScalarValue = self.kernel_now.size(n)
         return found
 
-    def quotient(self, a: Value, b: Value) -> Value:
+    def quotient(self, a: ScalarValue, b: ScalarValue) -> ScalarValue:
         """Division of numbers that are not negative, by one that is not 0."""
-        return Value(self.writer, self.writer._emit("quotient", a.raw, b.raw))
+        return ScalarValue(self.writer, self.writer._emit("quotient", a.raw, b.raw))
 
-    def rest(self, a: Value, b: Value) -> Value:
-        return Value(self.writer, self.writer._emit("rest", a.raw, b.raw))
+    def rest(self, a: ScalarValue, b: ScalarValue) -> ScalarValue:
+        return ScalarValue(self.writer, self.writer._emit("rest", a.raw, b.raw))
 
-    def value(self, x: Any, dtype: dt.dtype) -> Value:
+    def value(self, x: Any, dtype: dt.dtype) -> ScalarValue:
         """A number of any sort as this compute dtype."""
-        x = x.now if isinstance(x, Number) else x
-        raw = x.raw if type(x) is Value else x
-        return Value(self.writer, self.writer.number(raw, dtype))
+        x = x.now if isinstance(x, FormulaNumber) else x
+        raw = x.raw if type(x) is ScalarValue else x
+        return ScalarValue(self.writer, self.writer.number(raw, dtype))
 
-    def variable(self, value: Any, dtype: dt.dtype) -> Variable:
-        return Variable(self.writer, value, dtype)
+    def variable(self, value: Any, dtype: dt.dtype) -> FormulaVariable:
+        return FormulaVariable(self.writer, value, dtype)
 
     @contextlib.contextmanager
-    def loops(self, sizes: Sequence[int]) -> Iterator[list[Value]]:
+    def loops(self, sizes: Sequence[int]) -> Iterator[list[ScalarValue]]:
         """Loops inside each other, the last one innermost."""
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(self.loop(n)) for n in sizes]
 
     @contextlib.contextmanager
-    def loop(self, count: Any) -> Iterator[Value]:
+    def loop(self, count: Any) -> Iterator[ScalarValue]:
         count = self.size(count) if type(count) is int else count
         with self.writer.loop(count.raw.re) as i:
-            yield Value(self.writer, Num(dt.int64, i))
+            yield ScalarValue(self.writer, TypedNum(dt.int64, i))
 
     @contextlib.contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: ScalarValue) -> Iterator[None]:
         with self.writer.when(condition.raw.re):
             yield
 
-    def require(self, condition: Value, error: type[Exception], text: str) -> None:
+    def require(self, condition: ScalarValue, error: type[Exception], text: str) -> None:
         self.writer.require(condition.raw, error, text)
 
 
-class Number:
+class FormulaNumber:
     """A Python number that comes with the call."""
 
     __slots__ = ("frame", "kind", "source")
@@ -299,8 +303,8 @@ class Number:
         self.frame, self.source, self.kind = frame, source, kind
 
     @property
-    def now(self) -> Value:
-        return Value(self.frame.writer, self.frame.kernel_now.number(self.source, self.kind))
+    def now(self) -> ScalarValue:
+        return ScalarValue(self.frame.writer, self.frame.kernel_now.number(self.source, self.kind))
 
     @property
     def meta(self) -> NumberMeta:
@@ -315,7 +319,7 @@ def kind_of(meta: Any) -> type:
     return next((k for k in (bool, int, float, complex) if issubclass(kind, k)), kind)
 
 
-class Executable:
+class FormulaExecutable:
     """A graph of one op as kernels; made anew for results that lie in memory in another way."""
 
     def __init__(self, graph: Graph, formula: Any, backend: Any, frame: Any = Frame) -> None:

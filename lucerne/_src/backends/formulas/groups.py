@@ -7,13 +7,19 @@ from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable as ExecutableState
 from lucerne._src.backends.formulas.elementwise import body_of
-from lucerne._src.backends.formulas.frame import Executable, Frame, Number, Tensor, kind_of
+from lucerne._src.backends.formulas.frame import (
+    FormulaExecutable,
+    FormulaNumber,
+    FormulaTensor,
+    Frame,
+    kind_of,
+)
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.fused_reads import SAME_ORDER
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ir.scalar.protocol import Value
+from lucerne._src.ir.scalar.protocol import ScalarValue
 
 _MOVES = frozenset(("cast", "copy", "clone_as", "filled"))
 
@@ -46,7 +52,7 @@ def fused(graph: Graph, backend: Any) -> ExecutableState | None:
     if not graph.outputs or not all(_fits(n, graph) for n in graph.nodes):
         return None
     shapes = {_squeezed(v.meta.shape) for n in graph.nodes for v in n.outputs}
-    return Executable(graph, _group, backend, GroupFrame) if len(shapes) == 1 else None
+    return FormulaExecutable(graph, _group, backend, GroupFrame) if len(shapes) == 1 else None
 
 
 def _fits(node: Node, graph: Graph) -> bool:
@@ -65,13 +71,13 @@ class GroupFrame(Frame):
         self.given: dict[int, Any] = {}
         for k, v in enumerate(graph.inputs):
             is_tensor = type(v.meta) is TensorMeta
-            made: Any = Tensor(self, self.buffer_of[k], v.meta) if is_tensor else None
-            self.given[v.index] = made if is_tensor else Number(self, k, kind_of(v.meta))
+            made: Any = FormulaTensor(self, self.buffer_of[k], v.meta) if is_tensor else None
+            self.given[v.index] = made if is_tensor else FormulaNumber(self, k, kind_of(v.meta))
 
 
 def _group(f: GroupFrame) -> None:
     with f.kernel(_squeezed(f.outs[0].shape)) as at:
-        made: dict[int, Value] = {}
+        made: dict[int, ScalarValue] = {}
         for node in f.graph.nodes:
             (out,) = node.outputs
             made[out.index] = _element(f, node, made, _own(f, at, out.meta.shape))
@@ -85,7 +91,7 @@ def _own(f: Frame, at: Sequence[Any], shape: Sequence[int]) -> list[Any]:
     return [f.size(0) if n == 1 else next(given) for n in shape]
 
 
-def _element(f: GroupFrame, node: Node, made: dict[int, Value], at: list[Any]) -> Value:
+def _element(f: GroupFrame, node: Node, made: dict[int, ScalarValue], at: list[Any]) -> ScalarValue:
     """What a node gives at these coordinates, rounded to the dtype it would be stored in."""
     meta: TensorMeta = node.outputs[0].meta
     args, loaded = [], []
@@ -94,21 +100,21 @@ def _element(f: GroupFrame, node: Node, made: dict[int, Value], at: list[Any]) -
             args.append(a)
             loaded.append(a)
         elif a.index in made:
-            args.append(Tensor(f, -1, a.meta))
+            args.append(FormulaTensor(f, -1, a.meta))
             loaded.append(made[a.index])
         else:
             given = f.given[a.index]
-            is_tensor = isinstance(given, Tensor)
+            is_tensor = isinstance(given, FormulaTensor)
             args.append(given)
             # the operand of `copy` whose memory is written is not read
             read = is_tensor and not (node.op.qualified == "copy" and len(args) == 1)
             loaded.append(given.spread(meta.shape)(*at) if read else given)
     if node.op.kind == op_.VIEW:
-        found: Value = loaded[0]
+        found: ScalarValue = loaded[0]
         return found
     if node.op.kind == op_.POINTWISE:
         value = body_of(f, node.op, args, loaded)
     else:
         value = loaded[1 if node.op.qualified in ("copy", "filled") else 0]
     compute = f.value(value, meta.dtype.compute)
-    return Value(f.writer, f.writer.rounded(compute.raw, meta.dtype))
+    return ScalarValue(f.writer, f.writer.rounded(compute.raw, meta.dtype))

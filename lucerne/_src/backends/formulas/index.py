@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaTensor, Frame
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
-from lucerne._src.ops.index.advanced import Layout
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
+from lucerne._src.ops.index.advanced import IndexLayout
 
 
 class PositionError(IndexError, RuntimeError):
     """Torch raises either for a position out of bounds, depending on the op: this is both."""
 
 
-def _checked(f: Frame, i: Value, size: int, dim: int, *, wrap: bool, text: str = "") -> Value:
+def _checked(
+    f: Frame, i: ScalarValue, size: int, dim: int, *, wrap: bool, text: str = ""
+) -> ScalarValue:
     """A position counted from the front; one out of bounds is refused (and made 0)."""
     n = f.size(size)
     i = s.cast(i, dt.int64)
@@ -29,8 +31,13 @@ def _checked(f: Frame, i: Value, size: int, dim: int, *, wrap: bool, text: str =
 
 
 def _places(
-    f: Frame, input: Tensor, indices: Sequence[Any], at: Layout, coordinates: Any, wrap: bool
-) -> list[Value]:
+    f: Frame,
+    input: FormulaTensor,
+    indices: Sequence[Any],
+    at: IndexLayout,
+    coordinates: Any,
+    wrap: bool,
+) -> list[ScalarValue]:
     """Where in `input` the element of `input[indices]` at these coordinates lies."""
     spread = len(at.broadcast)
     found: list[Any] = [None] * input.ndim
@@ -48,18 +55,18 @@ def _places(
 
 
 @formula("index")
-def index(f: Frame, input: Tensor, indices: Any, wrap: bool) -> None:
-    at = Layout(input.shape, indices)
+def index(f: Frame, input: FormulaTensor, indices: Any, wrap: bool) -> None:
+    at = IndexLayout(input.shape, indices)
     with f.kernel(f.out.shape) as coordinates:
         f.out.put(coordinates, input(*_places(f, input, indices, at, coordinates, wrap)))
 
 
-def _copied(f: Frame, input: Tensor) -> None:
+def _copied(f: Frame, input: FormulaTensor) -> None:
     with f.kernel(f.out.shape) as at:
         f.out.put(at, input(*at))
 
 
-def _plus(a: Value, b: Value) -> Value:
+def _plus(a: ScalarValue, b: ScalarValue) -> ScalarValue:
     return a + b
 
 
@@ -74,10 +81,15 @@ _FOLDS: dict[str, Any] = {
 
 @formula("index_put")
 def index_put(
-    f: Frame, input: Tensor, indices: Any, values: Tensor, accumulate: bool, wrap: bool
+    f: Frame,
+    input: FormulaTensor,
+    indices: Any,
+    values: FormulaTensor,
+    accumulate: bool,
+    wrap: bool,
 ) -> None:
     """Places that are named more than once get their values in order: one run for all of them."""
-    at = Layout(input.shape, indices)
+    at = IndexLayout(input.shape, indices)
     spread = len(at.broadcast)
     _copied(f, input)
     given, fold = values.spread(at.shape), _FOLDS["add" if accumulate else "set"]
@@ -90,7 +102,9 @@ def index_put(
 
 
 @formula("gather")
-def gather(f: Frame, input: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> None:
+def gather(
+    f: Frame, input: FormulaTensor, dim: int, index: FormulaTensor, sparse_grad: bool
+) -> None:
     with f.kernel(f.out.shape) as at:
         size = input.shape[dim] if input.ndim else 1
         i = _checked(f, index(*at), size, dim % max(input.ndim, 1), wrap=False)
@@ -101,7 +115,9 @@ def gather(f: Frame, input: Tensor, dim: int, index: Tensor, sparse_grad: bool) 
 
 
 @formula("scatter")
-def scatter(f: Frame, input: Tensor, dim: int, index: Tensor, src: Tensor, mode: str) -> None:
+def scatter(
+    f: Frame, input: FormulaTensor, dim: int, index: FormulaTensor, src: FormulaTensor, mode: str
+) -> None:
     """Lines along `dim` are independent; along one, values arrive in order."""
     _copied(f, input)
     dim = dim % max(input.ndim, 1)
@@ -118,7 +134,7 @@ def scatter(f: Frame, input: Tensor, dim: int, index: Tensor, src: Tensor, mode:
 # ---- order ---------------------------------------------------------------------------------------
 
 
-def _before(a: Value, b: Value, descending: bool) -> Value:
+def _before(a: ScalarValue, b: ScalarValue, descending: bool) -> ScalarValue:
     """Whether `a` stands before `b`; nan counts as the largest."""
     category = a.dtype.category
     if category == dt.BOOL:
@@ -131,7 +147,7 @@ def _before(a: Value, b: Value, descending: bool) -> Value:
 
 
 @formula("sort_along")
-def sort_along(f: Frame, input: Tensor, dim: int, descending: bool, stable: bool) -> None:
+def sort_along(f: Frame, input: FormulaTensor, dim: int, descending: bool, stable: bool) -> None:
     """Each element counts those that stand before it: that is its place."""
     values, positions = f.outs
     if not input.ndim:
@@ -154,7 +170,9 @@ def sort_along(f: Frame, input: Tensor, dim: int, descending: bool, stable: bool
 
 
 @formula("binary_search")
-def binary_search(f: Frame, sorted_sequence: Tensor, input: Tensor, right: bool) -> None:
+def binary_search(
+    f: Frame, sorted_sequence: FormulaTensor, input: FormulaTensor, right: bool
+) -> None:
     length = sorted_sequence.shape[-1]
     with f.kernel(input.shape) as at:
         row = [] if sorted_sequence.ndim == 1 else at[:-1]
@@ -170,7 +188,7 @@ def binary_search(f: Frame, sorted_sequence: Tensor, input: Tensor, right: bool)
 
 
 @formula("cat")
-def cat(f: Frame, tensors: Sequence[Tensor], dim: int) -> None:
+def cat(f: Frame, tensors: Sequence[FormulaTensor], dim: int) -> None:
     before = 0
     for t in tensors:
         with f.kernel(t.shape) as at:
@@ -181,7 +199,7 @@ def cat(f: Frame, tensors: Sequence[Tensor], dim: int) -> None:
 
 
 @formula("flip")
-def flip(f: Frame, input: Tensor, dims: Sequence[int]) -> None:
+def flip(f: Frame, input: FormulaTensor, dims: Sequence[int]) -> None:
     turned = {d % max(input.ndim, 1) for d in dims}
     with f.kernel(input.shape) as at:
         to = [f.size(input.shape[d] - 1) - i if d in turned else i for d, i in enumerate(at)]
@@ -189,7 +207,7 @@ def flip(f: Frame, input: Tensor, dims: Sequence[int]) -> None:
 
 
 @formula("padded")
-def padded(f: Frame, input: Tensor, value: Any, low: Any, high: Any, interior: Any) -> None:
+def padded(f: Frame, input: FormulaTensor, value: Any, low: Any, high: Any, interior: Any) -> None:
     with f.kernel(f.out.shape) as at:
         f.out.put(at, f.value(value, f.out.dtype.compute))
     with f.kernel(input.shape) as at:
@@ -201,19 +219,21 @@ def padded(f: Frame, input: Tensor, value: Any, low: Any, high: Any, interior: A
 
 
 @formula("put_region")
-def put_region(f: Frame, input: Tensor, src: Any, size: Any, stride: Any, offset: int) -> None:
+def put_region(
+    f: Frame, input: FormulaTensor, src: Any, size: Any, stride: Any, offset: int
+) -> None:
     """The result lies in memory as the input does, so the region is found by the same steps."""
     _copied(f, input)
     if input.strides != f.out.strides:
         raise NotImplementedError("a region of a tensor that lies in memory in another way")
-    region = Tensor(f, f.out.buffer, f.out.meta, (*stride, 1))
+    region = FormulaTensor(f, f.out.buffer, f.out.meta, (*stride, 1))
     with f.kernel(size) as at:
-        from_ = src.spread(size)(*at) if isinstance(src, Tensor) else src
+        from_ = src.spread(size)(*at) if isinstance(src, FormulaTensor) else src
         region.put((*at, f.size(offset)), f.value(from_, f.out.dtype.compute))
 
 
 @formula("pivots_to_permutation")
-def pivots_to_permutation(f: Frame, pivots: Tensor, n: int) -> None:
+def pivots_to_permutation(f: Frame, pivots: FormulaTensor, n: int) -> None:
     *batch, count = pivots.shape
     with f.kernel(batch) as at:
         with f.loop(n) as i:

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaTensor, Frame
 from lucerne._src.backends.formulas.svd import Matrix, orthogonalize, square, summed
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 
 
 @formula("tri_solve")
-def tri_solve(f: Frame, A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> None:
+def tri_solve(
+    f: Frame, A: FormulaTensor, B: FormulaTensor, upper: bool, left: bool, unitriangular: bool
+) -> None:
     """By substitution, a column of the result at a time (a row, if A stands on the right)."""
     *batch, rows, columns = f.out.shape
     n, others = (rows, columns) if left else (columns, rows)
@@ -25,7 +27,7 @@ def tri_solve(f: Frame, A: Tensor, B: Tensor, upper: bool, left: bool, unitriang
         def place(i: Any) -> list[Any]:
             return [*at, i, c] if left else [*at, c, i]
 
-        def factor(i: Any, j: Any) -> Value:
+        def factor(i: Any, j: Any) -> ScalarValue:
             return a(*at, i, j) if left else a(*at, j, i)
 
         with f.loop(n) as turn:
@@ -38,7 +40,7 @@ def tri_solve(f: Frame, A: Tensor, B: Tensor, upper: bool, left: bool, unitriang
 
 
 @formula("cholesky_factor")
-def cholesky_factor(f: Frame, input: Tensor, upper: bool) -> None:
+def cholesky_factor(f: Frame, input: FormulaTensor, upper: bool) -> None:
     factor, info = f.outs
     *batch, n, _ = input.shape
     with f.kernel(batch) as at:
@@ -65,7 +67,7 @@ def cholesky_factor(f: Frame, input: Tensor, upper: bool) -> None:
 
 
 @formula("lu_packed")
-def lu_packed(f: Frame, input: Tensor) -> None:
+def lu_packed(f: Frame, input: FormulaTensor) -> None:
     """Gaussian elimination with row exchanges."""
     packed, pivots, info = f.outs
     *batch, m, n = input.shape
@@ -99,7 +101,7 @@ def lu_packed(f: Frame, input: Tensor) -> None:
 # ---- QR ------------------------------------------------------------------------------------------
 
 
-def _reflect(f: Frame, w: Matrix, shape: tuple[int, int], factors: Tensor, at: Any) -> None:
+def _reflect(f: Frame, w: Matrix, shape: tuple[int, int], factors: FormulaTensor, at: Any) -> None:
     """Householder's reflections: R above, their vectors below, as LAPACK keeps them."""
     m, n = shape
     dtype, real = factors.dtype, factors.dtype.to_real()
@@ -123,7 +125,7 @@ def _reflect(f: Frame, w: Matrix, shape: tuple[int, int], factors: Tensor, at: A
             _apply(f, w, w, (j, c), m, s.conj(factor.now))
 
 
-def _apply(f: Frame, w: Matrix, to: Matrix, place: Any, rows: int, factor: Value) -> None:
+def _apply(f: Frame, w: Matrix, to: Matrix, place: Any, rows: int, factor: ScalarValue) -> None:
     """Reflection j (its vector stands in `w`) of column c of a matrix."""
     j, c = place
     inner = f.variable(to(j, c), to.t.dtype)
@@ -136,7 +138,7 @@ def _apply(f: Frame, w: Matrix, to: Matrix, place: Any, rows: int, factor: Value
 
 
 @formula("qr_reflectors")
-def qr_reflectors(f: Frame, input: Tensor) -> None:
+def qr_reflectors(f: Frame, input: FormulaTensor) -> None:
     packed, factors = f.outs
     *batch, m, n = input.shape
     with f.kernel(batch) as at:
@@ -147,7 +149,7 @@ def qr_reflectors(f: Frame, input: Tensor) -> None:
 
 
 @formula("qr_factors")
-def qr_factors(f: Frame, input: Tensor, complete: bool) -> None:
+def qr_factors(f: Frame, input: FormulaTensor, complete: bool) -> None:
     q_out, r_out = f.outs
     *batch, m, n = input.shape
     held = f.scratch((*batch, m, n), input.dtype)
@@ -172,7 +174,7 @@ def qr_factors(f: Frame, input: Tensor, complete: bool) -> None:
 
 
 @formula("eigh_factors")
-def eigh_factors(f: Frame, input: Tensor, upper: bool, vectors: bool = True) -> None:
+def eigh_factors(f: Frame, input: FormulaTensor, upper: bool, vectors: bool = True) -> None:
     """Moved up by a number that makes all eigenvalues positive; rotations make the columns
     orthogonal: their lengths are then the eigenvalues and their directions the vectors."""
     values, found = f.outs
@@ -196,7 +198,9 @@ def eigh_factors(f: Frame, input: Tensor, upper: bool, vectors: bool = True) -> 
         _ascending(f, w, values, at, n, up.now)
 
 
-def _ascending(f: Frame, w: Matrix, values: Tensor, at: Any, n: int, up: Value) -> None:
+def _ascending(
+    f: Frame, w: Matrix, values: FormulaTensor, at: Any, n: int, up: ScalarValue
+) -> None:
     dtype, real = w.t.dtype, values.dtype
     with f.loop(n) as j:
         length = f.variable(s.sqrt(summed(f, n, real, lambda i: square(w(i, j)))), real)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.control_flow import Room
-from lucerne._src.backends.formulas.frame import Executable, Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaExecutable, FormulaTensor, Frame
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph, one_op_graph
 from lucerne._src.ir.meta import TensorMeta, make_meta
@@ -18,7 +18,7 @@ from lucerne._src.ir.scalar.protocol import s
 _PIECE = 256
 
 
-def _walk(f: Frame, input: Tensor, piece: Any, found: Any) -> None:
+def _walk(f: Frame, input: FormulaTensor, piece: Any, found: Any) -> None:
     """Call `found(coordinates)` for each element of a piece that isn't zero."""
     numel = f.size(input.meta.numel)
     with f.loop(_PIECE) as i:
@@ -29,7 +29,7 @@ def _walk(f: Frame, input: Tensor, piece: Any, found: Any) -> None:
                 found(at)
 
 
-def _count(f: Frame, input: Tensor) -> None:
+def _count(f: Frame, input: FormulaTensor) -> None:
     """Into element i + 1: how many stand in the pieces up to i."""
     pieces = f.out.shape[0] - 1
     with f.kernel((pieces,)) as (piece,):
@@ -44,7 +44,7 @@ def _count(f: Frame, input: Tensor) -> None:
             f.out.put((i + 1,), total.now)
 
 
-def _write(f: Frame, input: Tensor) -> None:
+def _write(f: Frame, input: FormulaTensor) -> None:
     positions, counts = f.outs
     with f.kernel((counts.shape[0] - 1,)) as (piece,):
         row = f.variable(counts(piece), dt.int64)
@@ -66,7 +66,9 @@ class Nonzero:
         self.op, self.meta, self.backend = node.op, meta, backend
         pieces = math.ceil(meta.numel / _PIECE)
         self.counts = make_meta(dt.int64, (pieces + 1,), None, meta.device)
-        self.count = Executable(one_op_graph(self.op, (meta,), (self.counts,)), _count, backend)
+        self.count = FormulaExecutable(
+            one_op_graph(self.op, (meta,), (self.counts,)), _count, backend
+        )
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         counts = Room(self.counts, self.backend)
@@ -76,6 +78,6 @@ class Nonzero:
         shape = make_meta(dt.int64, (total, self.meta.ndim), None, self.meta.device)
         found = Room(shape, self.backend)
         metas = (shape, self.counts)
-        write = Executable(one_op_graph(self.op, (self.meta,), metas), _write, self.backend)
+        write = FormulaExecutable(one_op_graph(self.op, (self.meta,), metas), _write, self.backend)
         write(inputs, [found, counts])
         return found

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaTensor, Frame
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.define import reduced_dims
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 
 _FOLDS: dict[str, Any] = {
     "add": lambda a, b: a + b,
@@ -42,7 +42,7 @@ _FIRST: dict[str, Any] = {
 }  # fmt: skip
 
 
-def reduction(f: Frame, input: Tensor, *args: Any) -> None:
+def reduction(f: Frame, input: FormulaTensor, *args: Any) -> None:
     """Fold over the reduced dimensions, in the computing type of the result."""
     op = f.node.op
     named = op.named(f.node.args)
@@ -61,11 +61,11 @@ def reduction(f: Frame, input: Tensor, *args: Any) -> None:
         out.put(at, total.now)
 
 
-def _without(out: Tensor, kept: Any) -> Tensor:
+def _without(out: FormulaTensor, kept: Any) -> FormulaTensor:
     """The result without the dimensions of size 1 that reduced ones left."""
     if out.ndim == len(kept):
         return out
-    return Tensor(out.frame, out.buffer, out.meta, [out.strides[d] for d in kept])
+    return FormulaTensor(out.frame, out.buffer, out.meta, [out.strides[d] for d in kept])
 
 
 def _woven(dims: Any, inner: Any, kept: Any, outer: Any) -> list[Any]:
@@ -73,7 +73,7 @@ def _woven(dims: Any, inner: Any, kept: Any, outer: Any) -> list[Any]:
     return [placed[d] for d in range(len(placed))]
 
 
-def _position(f: Frame, input: Tensor, dims: Any, kept: Any, mode: str) -> None:
+def _position(f: Frame, input: FormulaTensor, dims: Any, kept: Any, mode: str) -> None:
     """Where the extreme is; the first one when several tie, a nan before all others."""
     compute = input.dtype.compute
     out = _without(f.out, kept)
@@ -90,7 +90,7 @@ def _position(f: Frame, input: Tensor, dims: Any, kept: Any, mode: str) -> None:
         out.put(at, where.now)
 
 
-def wins(x: Value, best: Value, mode: str, *, ties: bool = False) -> Value:
+def wins(x: ScalarValue, best: ScalarValue, mode: str, *, ties: bool = False) -> ScalarValue:
     """Whether a value is better than the best so far; nan is better than every number."""
     dtype = x.dtype
     if dtype is dt.bool_:
@@ -107,7 +107,7 @@ def wins(x: Value, best: Value, mode: str, *, ties: bool = False) -> Value:
 # ---- running folds -------------------------------------------------------------------------------
 
 
-def _row(f: Frame, input: Tensor, dim: int) -> tuple[list[int], Any]:
+def _row(f: Frame, input: FormulaTensor, dim: int) -> tuple[list[int], Any]:
     """The other dimensions, and a function that puts a position along `dim` among them."""
     if not input.ndim:
         return [], lambda at, i: []
@@ -116,11 +116,11 @@ def _row(f: Frame, input: Tensor, dim: int) -> tuple[list[int], Any]:
     return others, lambda at, i: [*at[:dim], i, *at[dim:]]
 
 
-def _length(input: Tensor, dim: int) -> int:
+def _length(input: FormulaTensor, dim: int) -> int:
     return input.shape[dim] if input.ndim else 1
 
 
-def _logaddexp(a: Value, b: Value) -> Value:
+def _logaddexp(a: ScalarValue, b: ScalarValue) -> ScalarValue:
     """log(exp(a) + exp(b)) with the larger one taken out first."""
     if a.dtype.category == dt.COMPLEX:
         right = s.real(b) <= s.real(a)
@@ -134,7 +134,7 @@ def _logaddexp(a: Value, b: Value) -> Value:
 
 
 @formula("scan")
-def scan(f: Frame, input: Tensor, dim: int, mode: str, reverse: bool, dtype: Any) -> None:
+def scan(f: Frame, input: FormulaTensor, dim: int, mode: str, reverse: bool, dtype: Any) -> None:
     others, place = _row(f, input, dim)
     length = _length(input, dim)
     finds = mode in ("argmax", "argmin")
@@ -159,7 +159,9 @@ def scan(f: Frame, input: Tensor, dim: int, mode: str, reverse: bool, dtype: Any
 
 
 @formula("linear_scan")
-def linear_scan(f: Frame, decay: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
+def linear_scan(
+    f: Frame, decay: FormulaTensor, input: FormulaTensor, dim: int, reverse: bool
+) -> None:
     others, place = _row(f, input, dim)
     length, compute = _length(input, dim), f.out.dtype.compute
     if not f.out.meta.numel:
@@ -179,7 +181,7 @@ def linear_scan(f: Frame, decay: Tensor, input: Tensor, dim: int, reverse: bool)
 
 
 @formula("batch_matmul")
-def batch_matmul(f: Frame, input: Tensor, other: Tensor) -> None:
+def batch_matmul(f: Frame, input: FormulaTensor, other: FormulaTensor) -> None:
     *batch, rows, columns = f.out.shape
     depth, compute = input.shape[-1], f.out.dtype.compute
     a, b = input.spread([*batch, rows, depth]), other.spread([*batch, depth, columns])

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor, Variable
+from lucerne._src.backends.formulas.frame import FormulaTensor, FormulaVariable, Frame
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 
 SWEEPS = 40
 """More than any matrix has been seen to need (about ten)."""
@@ -19,11 +19,13 @@ SWEEPS = 40
 class Matrix:
     """Part of a result as a matrix; `turned`: the conjugate of its transpose."""
 
-    def __init__(self, t: Tensor, at: Any, *, turned: bool) -> None:
+    def __init__(self, t: FormulaTensor, at: Any, *, turned: bool) -> None:
         self.t, self.at, self.turned = t, tuple(at), turned
 
-    def __call__(self, i: Any, j: Any) -> Value:
-        found: Value = s.conj(self.t(*self.at, j, i)) if self.turned else self.t(*self.at, i, j)
+    def __call__(self, i: Any, j: Any) -> ScalarValue:
+        found: ScalarValue = (
+            s.conj(self.t(*self.at, j, i)) if self.turned else self.t(*self.at, i, j)
+        )
         return found
 
     def put(self, i: Any, j: Any, value: Any) -> None:
@@ -33,12 +35,14 @@ class Matrix:
             self.t.put((*self.at, i, j), value)
 
 
-def square(x: Value) -> Value:
+def square(x: ScalarValue) -> ScalarValue:
     re, im = s.real(x), s.imag(x)
     return re * re + im * im
 
 
-def summed(f: Frame, count: int, dtype: dt.dtype, term: Callable[[Value], Any]) -> Value:
+def summed(
+    f: Frame, count: int, dtype: dt.dtype, term: Callable[[ScalarValue], Any]
+) -> ScalarValue:
     total = f.variable(0, dtype)
     with f.loop(count) as i:
         total.set(total.now + term(i))
@@ -46,7 +50,7 @@ def summed(f: Frame, count: int, dtype: dt.dtype, term: Callable[[Value], Any]) 
 
 
 @formula("svd_factors")
-def svd_factors(f: Frame, input: Tensor, full: bool, vectors: bool = True) -> None:
+def svd_factors(f: Frame, input: FormulaTensor, full: bool, vectors: bool = True) -> None:
     """The longer side is rotated: for a wide matrix, that of the adjoint."""
     u, sizes, vh = f.outs
     *batch, m, n = input.shape
@@ -71,7 +75,12 @@ def svd_factors(f: Frame, input: Tensor, full: bool, vectors: bool = True) -> No
 
 
 def _normalize(
-    f: Frame, left: Matrix, sizes: Tensor, at: Any, shape: tuple[int, int, int], dtype: dt.dtype
+    f: Frame,
+    left: Matrix,
+    sizes: FormulaTensor,
+    at: Any,
+    shape: tuple[int, int, int],
+    dtype: dt.dtype,
 ) -> None:
     """Columns of length 1; those of length 0, and those beyond, become orthogonal to the rest."""
     long, short, count = shape
@@ -122,7 +131,7 @@ def _rotate(f: Frame, products: Any, pair: Any, turned: list[tuple[Matrix, int]]
 
 
 def _sort(
-    f: Frame, sizes: Tensor, at: Any, matrices: Any, shape: tuple[int, int], dtype: dt.dtype
+    f: Frame, sizes: FormulaTensor, at: Any, matrices: Any, shape: tuple[int, int], dtype: dt.dtype
 ) -> None:
     """The lengths of the columns, descending, and the columns in their order."""
     rows, columns = shape
@@ -141,14 +150,16 @@ def _sort(
             _exchange(f, matrix, count, j, best, dtype)
 
 
-def _exchange(f: Frame, matrix: Matrix, rows: int, j: Value, k: Variable, dtype: dt.dtype) -> None:
+def _exchange(
+    f: Frame, matrix: Matrix, rows: int, j: ScalarValue, k: FormulaVariable, dtype: dt.dtype
+) -> None:
     with f.loop(rows) as i:
         here = f.variable(matrix(i, j), dtype)
         matrix.put(i, j, matrix(i, k.now))
         matrix.put(i, k.now, here.now)
 
 
-def complete(f: Frame, w: Matrix, rows: int, j: Value, dtype: dt.dtype) -> None:
+def complete(f: Frame, w: Matrix, rows: int, j: ScalarValue, dtype: dt.dtype) -> None:
     """Column j becomes a unit vector that is orthogonal to all columns before it."""
     real = dtype.to_real()
     found = f.variable(False, dt.bool_)

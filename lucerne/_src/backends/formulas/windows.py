@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.formulas.frame import Frame, Tensor
+from lucerne._src.backends.formulas.frame import FormulaTensor, Frame
 from lucerne._src.backends.formulas.reduce import least, wins
 from lucerne._src.backends.formulas.table import formula
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value, s
+from lucerne._src.ir.scalar.protocol import ScalarValue, s
 
 Ints = Sequence[int]
 
 
-def _inside(f: Frame, places: Sequence[Value], shape: Ints) -> Value:
+def _inside(f: Frame, places: Sequence[ScalarValue], shape: Ints) -> ScalarValue:
     """Whether coordinates lie within a shape."""
     found = f.value(True, dt.bool_)
     for x, n in zip(places, shape, strict=True):
@@ -24,7 +24,7 @@ def _inside(f: Frame, places: Sequence[Value], shape: Ints) -> Value:
 
 def _seen(
     f: Frame, at: Sequence[Any], taps: Sequence[Any], stride: Ints, padding: Ints, dilation: Ints
-) -> list[Value]:
+) -> list[ScalarValue]:
     """Where in the input a tap of a window at these coordinates looks."""
     return [
         m * f.size(st) + k * f.size(d) - f.size(p)
@@ -34,9 +34,15 @@ def _seen(
 
 @formula("conv")
 def conv(
-    f: Frame, input: Tensor, weight: Tensor, bias: Any, stride: Ints, padding: Ints, dilation: Ints,
+    f: Frame,
+    input: FormulaTensor,
+    weight: FormulaTensor,
+    bias: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     groups: int,
-) -> None:  # fmt: skip
+) -> None:
     channels, taps = weight.shape[1], weight.shape[2:]
     compute = f.out.dtype.compute
     with f.kernel(f.out.shape) as (n, o, *at):
@@ -52,9 +58,16 @@ def conv(
 
 @formula("conv_input")
 def conv_input(
-    f: Frame, input: Tensor, weight: Tensor, bias: Any, size: Ints, stride: Ints, padding: Ints,
-    dilation: Ints, groups: int,
-) -> None:  # fmt: skip
+    f: Frame,
+    input: FormulaTensor,
+    weight: FormulaTensor,
+    bias: Any,
+    size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+) -> None:
     per, channels, taps = weight.shape[0] // groups, weight.shape[1], weight.shape[2:]
     compute = f.out.dtype.compute
     with f.kernel(f.out.shape) as (n, channel, *at):
@@ -79,9 +92,15 @@ def conv_input(
 
 @formula("conv_weight")
 def conv_weight(
-    f: Frame, g_out: Tensor, input: Tensor, size: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    f: Frame,
+    g_out: FormulaTensor,
+    input: FormulaTensor,
+    size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     groups: int,
-) -> None:  # fmt: skip
+) -> None:
     channels, per = f.out.shape[1], g_out.shape[1] // groups
     compute = f.out.dtype.compute
     with f.kernel(f.out.shape) as (o, c, *k):
@@ -97,7 +116,13 @@ def conv_weight(
 
 @formula("max_pool")
 def max_pool(
-    f: Frame, input: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints
+    f: Frame,
+    input: FormulaTensor,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    size: Ints,
 ) -> None:
     """The greatest value of each window and where it was: at first, the window's first element."""
     values, positions = f.outs
@@ -118,7 +143,7 @@ def max_pool(
         positions.put((n, c, *at), where.now)
 
 
-def _first(f: Frame, at: Any, stride: Ints, padding: Ints, dilation: Ints) -> list[Value]:
+def _first(f: Frame, at: Any, stride: Ints, padding: Ints, dilation: Ints) -> list[ScalarValue]:
     """The first tap of each window that is not in the padding."""
     found = []
     for m, st, p, d in zip(at, stride, padding, dilation, strict=True):
@@ -128,7 +153,7 @@ def _first(f: Frame, at: Any, stride: Ints, padding: Ints, dilation: Ints) -> li
     return found
 
 
-def _flat(f: Frame, x: Sequence[Value], shape: Ints) -> Value:
+def _flat(f: Frame, x: Sequence[ScalarValue], shape: Ints) -> ScalarValue:
     found = f.value(0, dt.int64)
     for v, n in zip(x, shape, strict=True):
         found = found * f.size(n) + v

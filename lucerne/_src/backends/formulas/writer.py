@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.typed import Num, Typed
+from lucerne._src.ir.scalar.typed import Typed, TypedNum
 
 Launch = Callable[[Sequence[Any], np.ndarray[Any, Any]], int]
 """`launch(buffers, parameters)`: run a kernel. The parameters are int64 (floating ones as bits of
@@ -26,7 +26,7 @@ class Writer(Typed):
     def __init__(self) -> None:
         self.requirements: list[tuple[type[Exception], str]] = []
 
-    def require(self, condition: Num, error: type[Exception], text: str) -> None:
+    def require(self, condition: TypedNum, error: type[Exception], text: str) -> None:
         self.requirements.append((error, text))
         self.fail_unless(condition.re, len(self.requirements))
 

@@ -16,7 +16,7 @@ from lucerne._src.ir import promote
 from lucerne._src.ir.define import reduced_dims
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import NumberMeta, TensorMeta
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[[Sequence[Any], Sequence[Array]], Any]

@@ -12,7 +12,7 @@ import lucerne._src.ir.scalar.special  # noqa: F401 - enters its formulas
 from lucerne._src.backends.reference import codec
 from lucerne._src.backends.reference.optional import scipy
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Scalar, Value
+from lucerne._src.ir.scalar.protocol import Scalar, ScalarValue
 
 
 def elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -175,7 +175,7 @@ class NumpyScalar(Scalar):
         kept = [np.array(x) for x in np.broadcast_arrays(*state)]
         going = np.ones(kept[0].shape, np.bool_)
         while going.any():
-            again, *made = step(*[Value(self, x) for x in kept])
+            again, *made = step(*[ScalarValue(self, x) for x in kept])
             kept = [np.where(going, x.raw, old) for x, old in zip(made, kept, strict=True)]
             going &= again.raw
         return kept

@@ -13,7 +13,7 @@ from typing import Any
 Calls = dict[int, tuple[types.CodeType, types.CodeType | None, Any]]
 
 
-class Seen:
+class ExecutedCode:
     """Set by who wants to know (`capture.cache.disk.dependencies`)."""
 
     codes: Calls | None = None
@@ -27,16 +27,16 @@ class Seen:
 
 def note_code(code: types.CodeType, module: Any) -> None:
     """The machine begins to run this code."""
-    if Seen.codes is not None:
-        Seen.codes[id(code)] = code, None, module
+    if ExecutedCode.codes is not None:
+        ExecutedCode.codes[id(code)] = code, None, module
 
 
 def note_stack(frame: types.FrameType | None) -> None:
     """An op was called from here."""
-    codes = Seen.codes
+    codes = ExecutedCode.codes
     if codes is None:
         return
-    while frame is not None and frame is not Seen.outermost:
+    while frame is not None and frame is not ExecutedCode.outermost:
         code, frame_back = frame.f_code, frame.f_back
         if id(code) not in codes:
             caller = None if frame_back is None else frame_back.f_code

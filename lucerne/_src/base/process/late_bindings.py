@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Doors:
+class LateBindings:
     """Set when `lucerne` is imported."""
 
     compile: Callable[..., Any]

@@ -37,7 +37,7 @@ def _refuse_too_much(nbytes: int) -> None:
                 )
 
 
-class Block:
+class SharedBlock:
     """Shared memory: `map` holds it in place, `fd` is its file until `close_fd`."""
 
     def __init__(self, fd: int, nbytes: int, private: bool = False) -> None:
@@ -55,7 +55,7 @@ class Block:
         self.address = int(self.array.__array_interface__["data"][0])
 
     @classmethod
-    def make(cls, nbytes: int) -> Block:
+    def make(cls, nbytes: int) -> SharedBlock:
         """A new block of zeros; OSError when the system has no memory (or files) left."""
         if sys.platform != "linux":
             raise OSError("shared blocks need a system with memfd")

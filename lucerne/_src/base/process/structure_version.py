@@ -7,11 +7,11 @@ number at each call, and at the structure itself only when the number has moved.
 from __future__ import annotations
 
 
-class Changes:
+class StructureVersion:
     """`count` moves whenever a module or an optimizer gets another attribute, part or hook."""
 
     count = 0
 
 
 def note_change() -> None:
-    Changes.count += 1
+    StructureVersion.count += 1

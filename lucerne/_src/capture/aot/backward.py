@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne._src.base.process import forks, notices
-from lucerne._src.base.unspecialized import Use
+from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults
 from lucerne._src.capture.trace import subclasses
-from lucerne._src.capture.trace.captured import Captured, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.fake import CaptureError
-from lucerne._src.capture.trace.input_sources import Source
+from lucerne._src.capture.trace.input_sources import InputSource
 from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.copy.cast import filled
-from lucerne._src.tensor.autograd.node import Node, anomaly, gradient_edge
+from lucerne._src.tensor.autograd.node import GradientNode, anomaly, gradient_edge
 from lucerne._src.tensor.autograd.saved import USED_UP
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.autograd.state import AutogradState
@@ -44,12 +44,12 @@ class Joint:
     result_metas: list[TensorMeta]
     gradients: list[Any]
     """For each wanted input: None, or an Outcome over the inputs and results of the pass."""
-    wanted: list[Source]
+    wanted: list[InputSource]
     stages: Any = None
     report: Any = None
     numbers: list[Any] = field(default_factory=list)
     """What the pass reads besides tensors: numbers that are given at each call."""
-    uses: Sequence[Use] = ()
+    uses: Sequence[NumberUse] = ()
     """What user code in it took for granted when it was captured."""
     make_lean: Callable[[tuple[bool, ...]], Joint | None] | None = None
     """The pass for some of the tangents (True: it arrives). None, of it or by it: there is no such
@@ -87,7 +87,7 @@ class Joint:
         return (self, grads) if lean is None else (lean, [g for g in grads if g is not None])
 
 
-class Call:
+class RepeatedCall:
     """A call, to be made once more where its gradients are to have a history."""
 
     __slots__ = ("again", "arguments", "leaves", "versions")
@@ -109,7 +109,7 @@ class Call:
 _IN_PARTS = "it runs in parts"
 
 
-class Packed:
+class PackedTensor:
     """A tensor that a program saves while hooks want to see what is saved (a checkpoint's)."""
 
     __slots__ = ("meta", "packed", "unpack")
@@ -130,7 +130,7 @@ PARTIAL = (
 )
 
 
-class CompiledBackward(Node):
+class CompiledBackward(GradientNode):
     """One node for the whole function."""
 
     __slots__ = ("call", "feeds", "joint", "numbers", "saved", "versions")
@@ -142,7 +142,7 @@ class CompiledBackward(Node):
         """Outputs that other outputs were computed from, inside, and their hooks: what arrives from
         outside is a part of their gradient, so hooks are called where the call is made again."""
         self.numbers: tuple[float, ...] = ()
-        self.call: Call | None = None
+        self.call: RepeatedCall | None = None
         """None: it can't be made once more."""
         self.saved: list[Any] | None = None
         self.versions: list[int] = []
@@ -151,7 +151,7 @@ class CompiledBackward(Node):
         self.saved = tensors
         self.versions = [t._storage.version for t in tensors]
         if saved_hooks.stack:
-            self.saved = [Packed(t) for t in tensors]
+            self.saved = [PackedTensor(t) for t in tensors]
 
     def hooks_inside(self, index: int) -> dict[int, Callable[..., Any]] | None:
         if index not in self.feeds:
@@ -189,9 +189,9 @@ class CompiledBackward(Node):
                     "the backward pass of a compiled function can't run inside of a transform: "
                     f"{why}. Call the function uncompiled, or transform it before it is called."
                 )
-        saved = [t.unpacked() if type(t) is Packed else t for t in self.saved]
+        saved = [t.unpacked() if type(t) is PackedTensor else t for t in self.saved]
         for t, version in zip(self.saved, self.versions, strict=True):
-            if type(t) is Packed:
+            if type(t) is PackedTensor:
                 continue
             if t._storage.version != version:
                 raise RuntimeError(
@@ -250,7 +250,7 @@ def _left(x: Any, results: Sequence[Any]) -> Any:
     return _tensor(x, results)
 
 
-def _tensor(x: Outcome, results: Sequence[Any]) -> Any:
+def _tensor(x: CapturedResult, results: Sequence[Any]) -> Any:
     base = results[x.index]
     if x.meta is base._meta and not x.offset:
         return base
@@ -259,13 +259,13 @@ def _tensor(x: Outcome, results: Sequence[Any]) -> Any:
 
 def attach(
     joint: Joint, node_inputs: Sequence[Any], saved: list[Any], captured: Captured,
-    out: list[Any], numbers: tuple[float, ...] = (), call: Call | None = None,
+    out: list[Any], numbers: tuple[float, ...] = (), call: RepeatedCall | None = None,
 ) -> None:  # fmt: skip
     """Give the outputs their history."""
     outputs = [
         (x.tangent, x.feeds, t)
         for x, t in zip(captured.leaves, out, strict=True)
-        if type(x) is Outcome and x.tangent is not None
+        if type(x) is CapturedResult and x.tangent is not None
     ]
     node = CompiledBackward(joint, node_inputs, [t._meta for _, _, t in outputs])
     node.save(saved)
@@ -276,7 +276,7 @@ def attach(
             node.feeds[k] = {}
 
 
-class NoSecond(Node):
+class NoSecond(GradientNode):
     """History of a gradient that a compiled backward pass computed. It leads to what the function
     was given, so that whoever asks for a second derivative comes by here."""
 
@@ -291,7 +291,7 @@ class NoSecond(Node):
         )
 
 
-class UsedUp(Node):
+class UsedUp(GradientNode):
     """History of a result whose backward pass can't run: it has run inside the compiled function,
     or what it needs was written to there."""
 

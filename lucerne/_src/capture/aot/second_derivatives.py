@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lucerne._src.capture.trace.captured import Captured, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import state
@@ -35,7 +35,7 @@ class Again:
         self.outputs = [
             (k, x.tangent)
             for k, x in enumerate(returned)
-            if type(x) is Outcome and x.tangent is not None
+            if type(x) is CapturedResult and x.tangent is not None
         ]
 
     def gradients(

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.capture.trace.captured import Captured
-from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, TANGENT, Source
+from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, TANGENT, InputSource
 from lucerne._src.ir.graph import Graph
 from lucerne._src.transforms.partition import OUTPUT, Split, split
 
 
-def constants_of(sources: Sequence[Source]) -> dict[int, Any]:
+def constants_of(sources: Sequence[InputSource]) -> dict[int, Any]:
     """By number of an input: the tensors that never change."""
     return {k: s.thing for k, s in enumerate(sources) if s.kind == CONSTANT}
 
@@ -21,7 +21,7 @@ def constants_of(sources: Sequence[Source]) -> dict[int, Any]:
 class ForwardBackward(Split):
     """A joint graph in two, and where the inputs of both come from."""
 
-    primals: list[Source]
+    primals: list[InputSource]
     """Of the inputs of forward."""
 
     @property
@@ -40,7 +40,7 @@ class ForwardBackward(Split):
 
 
 def halves_of(
-    joint: Graph, captured: Captured, sources: Sequence[Source], budget: float
+    joint: Graph, captured: Captured, sources: Sequence[InputSource], budget: float
 ) -> ForwardBackward:
     """The joint graph of a captured function in two; `sources`: of its inputs."""
     tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]

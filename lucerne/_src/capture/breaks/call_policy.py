@@ -17,7 +17,7 @@ from lucerne._src.capture.breaks.purity import (
     written_in,
 )
 from lucerne._src.capture.breaks.reasons import Break
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Decision, Stop, is_entered
 from lucerne._src.capture.bytecode.targets import python_function
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of, written_by
@@ -31,7 +31,7 @@ from lucerne._src.tensor.base import TensorBase, plain_types
 _state = dispatch.state
 
 
-def user_place(frames: Sequence[Frame]) -> Place | None:
+def user_place(frames: Sequence[PythonFrame]) -> Place | None:
     """The innermost line of the user's among frames."""
     for frame in reversed(frames):
         if is_users(frame.code):
@@ -189,7 +189,7 @@ _BETWEEN = ("_call_with_hooks", "_Run.")
 """Functions of ours that call the hooks of modules."""
 
 
-def at_hand(frame: Frame) -> str:
+def at_hand(frame: PythonFrame) -> str:
     """What the instruction at hand is, in the user's words."""
     op = frame.decoded.ops[frame.last]
     if op.name.startswith("CALL"):
@@ -205,7 +205,7 @@ _HASHES = {"BUILD_SET": 1, "BUILD_MAP": 2, "SET_ADD": 1, "MAP_ADD": 2}
 """Instructions that put keys into sets and dicts, and how many values go with each."""
 
 
-def hashes_given(frame: Frame, looked: Any) -> Stop | None:
+def hashes_given(frame: PythonFrame, looked: Any) -> Stop | None:
     """A stop before what stands for a tensor becomes a key: two of them may be one next time."""
     op = frame.decoded.ops[frame.ip]
     width = _HASHES.get(op.name)
@@ -231,7 +231,7 @@ def writes_array(fn: Any, args: Any, kwargs: Any, birth: Any) -> Stop | None:
     return None
 
 
-def array_in_place(frame: Frame, birth: Any) -> Stop | None:
+def array_in_place(frame: PythonFrame, birth: Any) -> Stop | None:
     """A stop before `a += 1` of an array that was there before."""
     op = frame.decoded.ops[frame.ip]
     if op.name != "BINARY_OP" or not str(op.argument).endswith("="):

@@ -18,7 +18,7 @@ from lucerne._src.capture.trace.fake import CaptureError, DataNeededError
 
 
 @dataclass(frozen=True)
-class Kind:
+class BreakKind:
     """A kind of break: its name, and templates for what is said. `{what}` is the thing itself."""
 
     number: int
@@ -27,8 +27,8 @@ class Kind:
     fix: str
 
 
-KINDS: dict[str, Kind] = {
-    name: Kind(k, name, reason, fix)
+KINDS: dict[str, BreakKind] = {
+    name: BreakKind(k, name, reason, fix)
     for k, (name, reason, fix) in enumerate(
         [
             (

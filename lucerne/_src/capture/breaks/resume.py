@@ -20,21 +20,21 @@ from typing import Any
 from lucerne._src.backends.contract.registry import NoBackendError
 from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.config import config
-from lucerne._src.base.unspecialized import Use
+from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import decision_for, is_ours, user_place
 from lucerne._src.capture.breaks.purity import apart
 from lucerne._src.capture.breaks.reasons import Break, BreakError
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine
 from lucerne._src.capture.bytecode.targets import python_function, target_of
-from lucerne._src.capture.cache.entry import Entry, Guards
+from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.cache.lookup import Versions
 from lucerne._src.capture.effects.journal import Written, replay, written
 from lucerne._src.capture.effects.objects import Roots
-from lucerne._src.capture.effects.rebuild import Builder, FrameNode, Node, Writer
+from lucerne._src.capture.effects.rebuild import FrameNode, Node, ObjectBuilder, ObjectWriter
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.guards.frame_reads import FrameGuard, FrameReads
 from lucerne._src.capture.guards.reachable import ReachableState, is_module, is_optimizer
@@ -69,7 +69,7 @@ _MOST_TRACES = 24
 
 
 @dataclass
-class Structure:
+class CodeStructure:
     """What a part leaves behind, but for tensors and plain values."""
 
     frames: list[FrameNode]
@@ -83,11 +83,11 @@ class Discovery(Capture):
 
     keeps_states = False
 
-    def _read_off(self, result: Any, uses: list[Use]) -> Captured:
+    def _read_off(self, result: Any, uses: list[NumberUse]) -> Captured:
         return None  # type: ignore[return-value]
 
 
-class Part:
+class FunctionPart:
     """A part of a function from one place to another, with its compiled versions.
 
     Called with stand-ins for its tensors it runs the machine over that part, and returns the
@@ -103,10 +103,10 @@ class Part:
         self.objects: list[Any] = []
         self.looked: TensorReads | None = None
         """Set by who captures: gets what is asked about tensors."""
-        self.structure: Structure | None = None
+        self.structure: CodeStructure | None = None
         self.families = Families(self, options.whole, options.dynamic, options.tell)
         self.versions = Versions()
-        self.entries: list[Entry] = []
+        self.entries: list[CacheEntry] = []
         self.broke: Break | None = None
         """What it ends at; None: at the end of the function."""
 
@@ -154,7 +154,7 @@ class Part:
         numbers: dict[int, int] = {}
         for k, x in enumerate(self.objects):
             numbers.setdefault(id(x), k)
-        writer = Writer(numbers, tracer.birth.is_new)
+        writer = ObjectWriter(numbers, tracer.birth.is_new)
         effects = [written(e, writer) for e in tracer.journal.effects]
         frames: list[FrameNode] = []
         result = None
@@ -162,7 +162,7 @@ class Part:
             result = writer.value(tracer.finished.value)
         else:
             frames = [writer.frame(f, tracer.given) for f in tracer.frames]
-        found = Structure(frames, result, effects)
+        found = CodeStructure(frames, result, effects)
         if self.structure is None:
             self.structure = found
         elif self.structure != found:
@@ -174,7 +174,7 @@ class ResumePoint:
     """A place in the function where parts begin."""
 
     def __init__(self) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[FunctionPart] = []
         self.refused: Break | None = None
         """Why no part begins here (or no further ones); the instruction runs as it is."""
         self.traces = 0
@@ -187,7 +187,7 @@ class ResumePoint:
 class Glue(Plain):
     """Between parts: everything as Python does it, but it stops where an op comes."""
 
-    def __init__(self, frames: list[Frame], segmented: ResumableFunction) -> None:
+    def __init__(self, frames: list[PythonFrame], segmented: ResumableFunction) -> None:
         self.frames, self.segmented = frames, segmented
         self.told = segmented.places
 
@@ -235,7 +235,7 @@ class Glue(Plain):
 _BEGINS = Stop(_BEGIN)
 
 
-def _comes_to_an_op(frame: Frame) -> Stop | None:
+def _comes_to_an_op(frame: PythonFrame) -> Stop | None:
     """Whether the next instruction computes with tensors."""
     if frame.decoded.ops[frame.ip].name in _COMPUTES and _has_tensors(frame.stack[-4:]):
         return _BEGINS
@@ -282,14 +282,14 @@ class ResumableFunction:
             self.refused = Machine.supported(function.__code__) or ""
         return not self.refused
 
-    def frames_of(self, args: Any, kwargs: Any) -> list[Frame]:
+    def frames_of(self, args: Any, kwargs: Any) -> list[PythonFrame]:
         """The first frame of a call. Raises Stop if the machine does not know the code."""
         target = target_of(self.fn, args, kwargs)
         if target is None:
             raise Stop("there is no Python function behind it")
         return [Machine(Plain()).frame_of(target.fn, target.args, target.kwargs)]
 
-    def run(self, frames: list[Frame]) -> Any:
+    def run(self, frames: list[PythonFrame]) -> Any:
         """What the function returns; its frames run until they end."""
         machine = Machine(Glue(frames, self))
         mine, self._faults = self._faults, []
@@ -309,7 +309,7 @@ class ResumableFunction:
             # Generators that are left behind go on without us: nobody makes parts of them.
             machine.as_they_are = True
 
-    def _run(self, frames: list[Frame], machine: Machine) -> Any:
+    def _run(self, frames: list[PythonFrame], machine: Machine) -> Any:
         outcome: Any = self._part(frames, machine)  # from the very beginning
         parts = 1
         while type(outcome) is not Finished:
@@ -328,7 +328,7 @@ class ResumableFunction:
 
     # ---- one part ------------------------------------------------------------------------------
 
-    def _part(self, frames: list[Frame], machine: Machine) -> Any:
+    def _part(self, frames: list[PythonFrame], machine: Machine) -> Any:
         """Run the part that begins here; None: there is none."""
         if _state.call_level or _state.kernel_level or (_state.special and sees_each_op()):
             return None  # a mode that the function has entered wants to see its ops
@@ -354,7 +354,7 @@ class ResumableFunction:
         watched, replayed = entry.shadow is not None, False
         try:
             out = entry.shadow(tuple(leaves), {}, leaves) if watched else entry.run(leaves)
-            builder = Builder(out, objects, frames, machine)
+            builder = ObjectBuilder(out, objects, frames, machine)
             replayed = bool(structure.effects)
             for effect in structure.effects:
                 replay(effect, builder)
@@ -367,7 +367,7 @@ class ResumableFunction:
             return None
 
     @staticmethod
-    def _after(structure: Structure, builder: Builder, frames: list[Frame]) -> Any:
+    def _after(structure: CodeStructure, builder: ObjectBuilder, frames: list[PythonFrame]) -> Any:
         """The frames behind a part that has run, or what the function returns."""
         if structure.result is not None:
             return Finished(builder.value(structure.result))
@@ -375,7 +375,7 @@ class ResumableFunction:
         return frames
 
     def _fault(
-        self, point: ResumePoint, frames: list[Frame], error: Exception, before: Any
+        self, point: ResumePoint, frames: list[PythonFrame], error: Exception, before: Any
     ) -> None:
         """Finding, making or running a part has raised: its instructions run as Python."""
         if faults.goes_through(error) or (self.options.fullgraph and isinstance(error, BreakError)):
@@ -393,7 +393,7 @@ class ResumableFunction:
             raise error
         self._faults.append((None, error))
 
-    def _find(self, point: ResumePoint, frames: list[Frame]) -> Any:
+    def _find(self, point: ResumePoint, frames: list[PythonFrame]) -> Any:
         for part in point.parts:
             leaves: list[Any] = []
             objects: list[Any] = []
@@ -405,7 +405,7 @@ class ResumableFunction:
                 return part, entry, leaves, objects
         return None
 
-    def _instance(self, part: Part, leaves: list[Any], shape: Any) -> Entry | None:
+    def _instance(self, part: FunctionPart, leaves: list[Any], shape: Any) -> CacheEntry | None:
         """A version for sizes that were not traced."""
         with self.compiled.lock:
             try:
@@ -433,7 +433,7 @@ class ResumableFunction:
 
     # ---- a new part ----------------------------------------------------------------------------
 
-    def _anew(self, point: ResumePoint, frames: list[Frame]) -> Any:
+    def _anew(self, point: ResumePoint, frames: list[PythonFrame]) -> Any:
         """Trace and compile the part that begins here; None: there is none, and why is noted."""
         if point.count >= config.most_captures:
             why = f"this part was compiled {point.count} times already, for other values"
@@ -452,7 +452,7 @@ class ResumableFunction:
             self.tell_break(point.refused)
             return None
 
-    def _found_anew(self, point: ResumePoint, frames: list[Frame]) -> Any:
+    def _found_anew(self, point: ResumePoint, frames: list[PythonFrame]) -> Any:
         try:
             known, tracer = self._discover(point, frames)
         except (CaptureError, MutationError) as found:
@@ -504,7 +504,7 @@ class ResumableFunction:
             raise BreakError(found)
         self._note(found)
 
-    def _discover(self, point: ResumePoint, frames: list[Frame]) -> tuple[Any, Any]:
+    def _discover(self, point: ResumePoint, frames: list[PythonFrame]) -> tuple[Any, Any]:
         """How far a part goes that begins here, and what it reads."""
         reach = ReachableState(self.fn, ())
         first = Roots(frames, {*reach.seen, *(id(t.store) for t in reach.tables)})
@@ -555,7 +555,7 @@ class ResumableFunction:
             raise CaptureError(f"what the part reads changes while it is traced: {why}")
         part = next(
             (p for p in point.parts if p.plan.key == plan.key and p.steps == cut), None
-        ) or Part(self.fn, plan, cut, self.options)
+        ) or FunctionPart(self.fn, plan, cut, self.options)
         part.broke, part.plan.reads.facts = tracer.broke, tracer.facts
         part.aim(known, leaves, objects)
         try:
@@ -568,7 +568,7 @@ class ResumableFunction:
         self.compiled.entries.append(entry)
         return part, entry, leaves, objects
 
-    def _entry(self, part: Part, known: Knowledge, leaves: list[Any]) -> Entry:
+    def _entry(self, part: FunctionPart, known: Knowledge, leaves: list[Any]) -> CacheEntry:
         shape = flatten((tuple(leaves), {}), [])
         reach, reads = known.reach, part.plan.reads
         stages = Stages()
@@ -581,7 +581,7 @@ class ResumableFunction:
             guards = Guards(leaves, shape, captured, reach)
             guards.names, guards.more = part.plan.names, part.plan.reasons
             try:
-                entry: Entry = self.compiled.build(captured, guards, stages, *part.why(guards))
+                entry: CacheEntry = self.compiled.build(captured, guards, stages, *part.why(guards))
             except StepError as error:
                 if error.graph is None or not self.options.whole.refuse(error.graph):
                     raise CaptureError(str(error)) from error
@@ -613,7 +613,7 @@ def _check_held(captured: Captured, known: Knowledge, reads: FrameReads) -> None
             raise CaptureError("the part reads a tensor that it finds in an unknown place")
 
 
-def _only_what_was_read(reach: ReachableState, reads: FrameReads, part: Part) -> None:
+def _only_what_was_read(reach: ReachableState, reads: FrameReads, part: FunctionPart) -> None:
     """Drop what guards would watch though nobody looked at it."""
     stores = {id(t.store): t for t in reach.tables}
     for at in reads.contents:

@@ -7,11 +7,11 @@ docs/bytecode.md tells how it works and how to add a version of Python.
 
 from lucerne._src.capture.bytecode import tables as tables
 from lucerne._src.capture.bytecode.frame import UNSET as UNSET
-from lucerne._src.capture.bytecode.frame import Frame as Frame
 from lucerne._src.capture.bytecode.frame import Link as Link
 from lucerne._src.capture.bytecode.frame import Listing as Listing
+from lucerne._src.capture.bytecode.frame import PythonFrame as PythonFrame
 from lucerne._src.capture.bytecode.frame import rebuilt as rebuilt
-from lucerne._src.capture.bytecode.generators import Generator as Generator
+from lucerne._src.capture.bytecode.generators import PythonGenerator as PythonGenerator
 from lucerne._src.capture.bytecode.hooks import INLINE as INLINE
 from lucerne._src.capture.bytecode.hooks import NATIVE as NATIVE
 from lucerne._src.capture.bytecode.hooks import NOTHING as NOTHING

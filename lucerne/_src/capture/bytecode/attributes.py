@@ -18,7 +18,7 @@ from types import (
 from typing import Any
 
 from lucerne._src.capture.bytecode.calls import BY_NAME, enter_method, users_method
-from lucerne._src.capture.bytecode.frame import PUSH, Frame, Link
+from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access
 from lucerne._src.capture.bytecode.links import RULES, Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Machine
@@ -100,7 +100,7 @@ def setter_of(owner: Any, name: str, value: Any) -> tuple[Any, tuple[Any, ...]] 
 
 
 def enter_getter(
-    machine: Machine, frame: Frame, owner: Any, name: str, taken: int, link: Link
+    machine: Machine, frame: PythonFrame, owner: Any, name: str, taken: int, link: Link
 ) -> bool:
     """Whether the user's function for an attribute was entered."""
     found = getter_of(owner, name)
@@ -113,7 +113,7 @@ def enter_getter(
 
 
 @link_rule("getter")
-def _getter(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> Any:
+def _getter(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> Any:
     """A property or descriptor of a class that has `__getattr__` too: that one is asked if the
     first raises AttributeError. `data`: owner, name, and the link that follows."""
     owner, name, kind, *rest = data
@@ -135,7 +135,7 @@ def _getter(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value
     return follows(machine, frame, tuple(rest), Delivery.RETURN, found)
 
 
-def attribute(machine: Machine, frame: Frame, name: str, link: Link = PUSH) -> bool:
+def attribute(machine: Machine, frame: PythonFrame, name: str, link: Link = PUSH) -> bool:
     """Read an attribute of the value on top of the stack: it takes the value's place, now (then
     the answer is False) or when the user's getter that was entered returns."""
     owner = frame.stack[-1]
@@ -153,7 +153,7 @@ def attribute(machine: Machine, frame: Frame, name: str, link: Link = PUSH) -> b
     return False
 
 
-def store_attr(machine: Machine, frame: Frame, name: str) -> bool:
+def store_attr(machine: Machine, frame: PythonFrame, name: str) -> bool:
     value, owner = frame.stack[-2:]
     if not machine.as_they_are:
         found = setter_of(owner, name, value)
@@ -166,7 +166,7 @@ def store_attr(machine: Machine, frame: Frame, name: str) -> bool:
     return False
 
 
-def delete_attr(machine: Machine, frame: Frame, name: str) -> bool:
+def delete_attr(machine: Machine, frame: PythonFrame, name: str) -> bool:
     owner = frame.stack[-1]
     if not machine.as_they_are:
         kind = type(owner)
@@ -187,7 +187,9 @@ def delete_attr(machine: Machine, frame: Frame, name: str) -> bool:
 
 
 @link_rule("default")
-def _default(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _default(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """`getattr` with a default."""
     if delivery is Delivery.RAISE:
         if not isinstance(value, AttributeError):
@@ -198,7 +200,7 @@ def _default(machine: Machine, frame: Frame, data: Any, delivery: Delivery, valu
 
 
 @link_rule("has")
-def _has(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _has(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """`hasattr`."""
     if delivery is Delivery.RAISE and not isinstance(value, AttributeError):
         return False
@@ -207,7 +209,7 @@ def _has(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: A
 
 
 def entered_by_builtin(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], taken: int
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], taken: int
 ) -> bool:
     """Whether `getattr`, `hasattr` or `setattr` came to a function of the user's."""
     if len(args) < 2 or not isinstance(args[1], str):
@@ -225,7 +227,9 @@ def entered_by_builtin(
 
 
 @link_rule("constant")
-def _constant(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _constant(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """What the frame returns doesn't matter: the caller gets this."""
     if delivery is Delivery.RAISE:
         return False

@@ -19,8 +19,8 @@ from types import (
 )
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Frame, Link
-from lucerne._src.capture.bytecode.generators import Generator, throw_into, thrown
+from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
+from lucerne._src.capture.bytecode.generators import PythonGenerator, throw_into, thrown
 from lucerne._src.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS, extend_
 from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop, is_entered
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
@@ -53,7 +53,7 @@ _MUTATING = frozenset(
 
 
 def call(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
 ) -> bool | None:
     """Make a call whose operands are the last `taken` values of the stack; its result takes their
     place, now or when the frame that was entered returns."""
@@ -66,7 +66,7 @@ def call(
                 return SWITCH
         elif isinstance(decision, Stop):
             raise decision
-        if type(fn) is MethodType and type(fn.__self__) is Generator:
+        if type(fn) is MethodType and type(fn.__self__) is PythonGenerator:
             entered = _generator_method(machine, frame, fn, args, kwargs, taken)
             if entered is not None:
                 return entered
@@ -80,13 +80,13 @@ def call(
     return None
 
 
-def _drop(frame: Frame, taken: int) -> None:
+def _drop(frame: PythonFrame, taken: int) -> None:
     if taken:
         del frame.stack[-taken:]
 
 
 def _entered(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
 ) -> bool:
     """Whether a frame was entered for the call."""
     target = target_of(fn, args, kwargs)
@@ -106,7 +106,7 @@ def _entered(
 
 
 def enter_method(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], taken: int, link: Link
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], taken: int, link: Link
 ) -> bool:
     """Enter a special method of the user's (`__getitem__`, a property's getter) if the hooks want
     that; whether it was entered."""
@@ -130,7 +130,7 @@ def users_method(kind: type, name: str) -> FunctionType | None:
 
 
 @link_rule("new")
-def _new(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _new(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """The user's `__new__` has returned: `__init__` follows if it has made such an object."""
     if delivery is Delivery.RAISE:
         return False
@@ -145,7 +145,12 @@ def _new(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: A
 
 
 def enter_init(
-    machine: Machine, frame: Frame, init: Any, made: Any, args: tuple[Any, ...], kwargs: Kwargs
+    machine: Machine,
+    frame: PythonFrame,
+    init: Any,
+    made: Any,
+    args: tuple[Any, ...],
+    kwargs: Kwargs,
 ) -> bool:
     """Enter the user's `__init__`, if it is one."""
     if type(init) is not FunctionType or not is_entered(init.__code__):
@@ -159,7 +164,7 @@ def enter_init(
 
 
 def _replaced(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
 ) -> bool:
     """Whether frames were entered that do what a builtin would do with user code."""
     kind = type(fn)
@@ -182,7 +187,7 @@ def _replaced(
         method = users_method(asked, name)
         if method is not None and enter_method(machine, frame, method, args, taken, link):
             return True
-    if type(args[0]) is Generator:
+    if type(args[0]) is PythonGenerator:
         if fn is next:
             return _next(machine, frame, args, kwargs, taken)
         collects = fn in COLLECTED or (
@@ -194,7 +199,7 @@ def _replaced(
     choose = CHOICES.get(fn) if ours else None
     chosen = choose(args, kwargs) if choose is not None else None
     extends = type(owner) is list and fn.__name__ == "extend" and len(args) == 1
-    if chosen is None and extends and type(args[0]) is Generator:
+    if chosen is None and extends and type(args[0]) is PythonGenerator:
         chosen = extend_, (owner, *args)  # type: ignore[assignment]
     if chosen is None:
         return False
@@ -222,7 +227,9 @@ _ASKS: dict[Any, tuple[str, Link]] = {
 
 
 @link_rule("length")
-def _length(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _length(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     if delivery is Delivery.RAISE:
         return False
     if not hasattr(type(value), "__index__"):
@@ -234,7 +241,7 @@ def _length(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value
 
 
 @link_rule("text")
-def _text(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _text(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     if delivery is Delivery.RAISE:
         return False
     if not isinstance(value, str):
@@ -246,7 +253,9 @@ def _text(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: 
 _BUILTIN_HOMES = (builtins, sys.modules["_functools"])
 
 
-def collect(machine: Machine, frame: Frame, generator: Generator, most: int | None) -> bool:
+def collect(
+    machine: Machine, frame: PythonFrame, generator: PythonGenerator, most: int | None
+) -> bool:
     """Run a generator on the stack to its end (or for `most` values), put a list in its place and
     execute the instruction at hand again. False: it can't be run now."""
     if generator.frame is None or generator.running or machine.as_they_are:
@@ -258,7 +267,9 @@ def collect(machine: Machine, frame: Frame, generator: Generator, most: int | No
 
 
 @link_rule("collect")
-def _collect(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _collect(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """A generator gives its next value to the list that takes its place."""
     if delivery is Delivery.RAISE:
         return False
@@ -276,7 +287,7 @@ def _collect(machine: Machine, frame: Frame, data: Any, delivery: Delivery, valu
 
 
 def _next(
-    machine: Machine, frame: Frame, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine, frame: PythonFrame, args: tuple[Any, ...], kwargs: Kwargs, taken: int
 ) -> bool:
     generator = args[0]
     if kwargs or len(args) > 2 or generator.frame is None or generator.running:
@@ -287,7 +298,7 @@ def _next(
 
 
 def _generator_method(
-    machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
 ) -> bool | None:
     """`send`, `throw`, `close`, `__next__` of a suspended generator: its frame goes on."""
     generator, name = fn.__self__, fn.__func__.__name__
@@ -318,7 +329,9 @@ def _generator_method(
 # -- native calls ---------------------------------------------------------------------------------
 
 
-def native(machine: Machine, frame: Frame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Any:
+def native(
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs
+) -> Any:
     """Let Python make the call; what looks at the caller's frame gets ours."""
     kind = type(fn)
     if kind is BuiltinFunctionType or kind is type or kind is FunctionType:

@@ -19,7 +19,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True)
-class Rule:
+class DecodeRule:
     """How an instruction of a table is run."""
 
     handler: Handler
@@ -32,11 +32,11 @@ class Rule:
 
 
 @dataclass
-class Table:
+class InstructionTable:
     """The instructions of one version of Python."""
 
     version: str
-    rules: dict[str, Rule]
+    rules: dict[str, DecodeRule]
     after_loop: int
     """How many instructions at the end of a `for` are passed over when it is exhausted."""
     keeps_receiver: bool
@@ -46,7 +46,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Op:
+class Opcode:
     """One instruction."""
 
     name: str
@@ -74,10 +74,10 @@ class Decoded:
 
     code: Any
     """A weak reference to it."""
-    table: Table
+    table: InstructionTable
     steps: list[tuple[Handler, Any]]
     """(handler, argument) of each instruction: all that the inner loop looks at."""
-    ops: list[Op]
+    ops: list[Opcode]
     lines: list[int]
     regions: list[Region]
     slot_names: tuple[str, ...]
@@ -94,10 +94,10 @@ class Decoded:
         return None
 
 
-_known: dict[int, tuple[Any, Table, Decoded | str]] = {}
+_known: dict[int, tuple[Any, InstructionTable, Decoded | str]] = {}
 
 
-def decode(code: CodeType, table: Table | None) -> Decoded | str:
+def decode(code: CodeType, table: InstructionTable | None) -> Decoded | str:
     """The instructions of a code object, or why they can't be run in words."""
     if table is None:
         return f"there is no instruction table for Python {VERSION}"
@@ -111,13 +111,13 @@ def decode(code: CodeType, table: Table | None) -> Decoded | str:
     return made
 
 
-def _decode(code: CodeType, table: Table, reference: Any) -> Decoded | str:
+def _decode(code: CodeType, table: InstructionTable, reference: Any) -> Decoded | str:
     if code.co_flags & ASYNC:
         return f"{code.co_qualname} is asynchronous"
     instructions = list(dis.get_instructions(code))
     kept = [i for i in instructions if i.opname not in ("EXTENDED_ARG", "CACHE")]
     positions = _positions(instructions)
-    ops: list[Op] = []
+    ops: list[Opcode] = []
     lines: list[int] = []
     line = code.co_firstlineno
     for one in kept:
@@ -127,7 +127,7 @@ def _decode(code: CodeType, table: Table, reference: Any) -> Decoded | str:
         argument = _argument(one, rule, positions, code)
         if rule.known is not None and argument not in rule.known:
             return f"unknown instruction {one.opname} {argument} of Python {table.version}"
-        ops.append(Op(one.opname, rule.handler, argument, one.offset))
+        ops.append(Opcode(one.opname, rule.handler, argument, one.offset))
         known = one.positions.lineno if one.positions is not None else None
         line = line if known is None else known
         lines.append(line)
@@ -154,7 +154,9 @@ def _positions(instructions: list[dis.Instruction]) -> dict[int, int]:
     return found
 
 
-def _argument(one: dis.Instruction, rule: Rule, positions: dict[int, int], code: CodeType) -> Any:
+def _argument(
+    one: dis.Instruction, rule: DecodeRule, positions: dict[int, int], code: CodeType
+) -> Any:
     match rule.argument:
         case "jump":
             return positions[one.argval]

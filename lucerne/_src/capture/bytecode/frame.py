@@ -62,7 +62,7 @@ class Listing:
     being handled (or None), and what the link holds."""
 
 
-class Frame:
+class PythonFrame:
     """A function that is being run: its variables, its stack and where it is.
 
     `slots` holds local variables, then cells (`types.CellType`), in the order of `slot_names`.
@@ -126,7 +126,7 @@ class Frame:
             self.link.kind, self.kw_names, self.generator, values,
         )  # fmt: skip
 
-    def copy(self) -> Frame:
+    def copy(self) -> PythonFrame:
         """Another frame in the same state (which holds the same objects). If it is a generator's,
         that generator keeps the frame it has."""
         return _frame_from(self.listing(), None)
@@ -136,7 +136,7 @@ class Frame:
         return f"<frame of {self.code.co_qualname}, line {self.line}, before {name}>"
 
 
-def rebuilt(listing: Listing, values: list[Any] | None = None) -> Frame:
+def rebuilt(listing: Listing, values: list[Any] | None = None) -> PythonFrame:
     """A frame in the state of a listing, with other values in the same places if they are given.
 
     If it is a generator's, it becomes the frame of that generator.
@@ -147,7 +147,7 @@ def rebuilt(listing: Listing, values: list[Any] | None = None) -> Frame:
     return frame
 
 
-def _frame_from(listing: Listing, values: list[Any] | None) -> Frame:
+def _frame_from(listing: Listing, values: list[Any] | None) -> PythonFrame:
     values = listing.values if values is None else values
     if len(values) != len(listing.values):
         raise ValueError(
@@ -156,7 +156,7 @@ def _frame_from(listing: Listing, values: list[Any] | None) -> Frame:
         )
     first, second = listing.slots, listing.slots + listing.stack
     link = Link(listing.link, tuple(values[second + 1 :]))
-    frame = Frame(listing.fn, listing.decoded, list(values[:first]), link)
+    frame = PythonFrame(listing.fn, listing.decoded, list(values[:first]), link)
     frame.stack = list(values[first:second])
     frame.handled = values[second]
     frame.ip, frame.last, frame.kw_names = listing.ip, listing.last, listing.kw_names

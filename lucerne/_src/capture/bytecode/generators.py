@@ -6,22 +6,22 @@ from functools import partial
 from types import CodeType, GeneratorType
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Frame, Link
+from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, Stop
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 
 
-class Generator:
+class PythonGenerator:
     """What a generator function called inside the machine returns.
 
     Native code sees a true iterator (with `send`, `throw` and `close`); each step is a run of the
     machine. A `for` inside the machine runs the frame in the same chain instead.
     """
 
-    def __init__(self, machine: Machine, frame: Frame) -> None:
+    def __init__(self, machine: Machine, frame: PythonFrame) -> None:
         self.machine = machine
-        self.frame: Frame | None = frame
+        self.frame: PythonFrame | None = frame
         self.running = self.started = False
         self.gi_code: CodeType = frame.code
         self.__name__, self.__qualname__ = frame.fn.__name__, frame.fn.__qualname__
@@ -43,7 +43,7 @@ class Generator:
     def __repr__(self) -> str:
         return f"<generator object {self.__qualname__} at {id(self):#x}>"
 
-    def __iter__(self) -> Generator:
+    def __iter__(self) -> PythonGenerator:
         return self
 
     def __next__(self) -> Any:
@@ -126,7 +126,7 @@ class Generator:
         if value is not None and not self.started and self.frame is not None:
             raise TypeError("can't send non-None value to a just-started generator")
 
-    def resume(self, value: Any, link: Link) -> Frame:
+    def resume(self, value: Any, link: Link) -> PythonFrame:
         """Its frame, ready to go on with a value."""
         frame = self.frame
         assert frame is not None
@@ -174,7 +174,7 @@ def thrown(kind: Any, value: Any, trace: Any) -> BaseException:
     return error if trace is UNSET or trace is None else error.with_traceback(trace)
 
 
-def receiver_of(generator: Generator) -> Any:
+def receiver_of(generator: PythonGenerator) -> Any:
     """The iterator that a suspended generator yields from, or None."""
     frame = generator.frame
     if frame is None or not generator.started:
@@ -185,7 +185,7 @@ def receiver_of(generator: Generator) -> Any:
     return None
 
 
-def finish_send(frame: Frame, at: int, value: Any) -> None:
+def finish_send(frame: PythonFrame, at: int, value: Any) -> None:
     """The iterator of the SEND with number `at` is exhausted: leave the loop with a value. The
     receiver is on top of the stack."""
     table = frame.decoded.table
@@ -196,7 +196,7 @@ def finish_send(frame: Frame, at: int, value: Any) -> None:
 
 
 @link_rule("send")
-def _send(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _send(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """A generator that SEND advances: `data` is the number of that instruction."""
     if delivery is Delivery.YIELD:
         frame.stack.append(value)
@@ -206,7 +206,9 @@ def _send(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: 
 
 
 @link_rule("sent again")
-def _sent_again(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _sent_again(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """A generator that was reached by `throw` through another one's `yield from`."""
     if delivery is Delivery.YIELD:
         return machine.give(Delivery.YIELD, value)
@@ -218,7 +220,7 @@ def _sent_again(machine: Machine, frame: Frame, data: Any, delivery: Delivery, v
 
 
 @link_rule("for")
-def _for(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _for(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """A generator that a `for` goes through: `data` is where to go on after the loop."""
     if delivery is Delivery.YIELD:
         frame.stack.append(value)
@@ -229,7 +231,7 @@ def _for(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: A
 
 
 @link_rule("next")
-def _next(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _next(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """`next(generator)`, `generator.send(value)`: `data` has the default of `next`, if any."""
     if delivery is Delivery.YIELD:
         frame.stack.append(value)
@@ -241,7 +243,7 @@ def _next(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: 
 
 
 @link_rule("close")
-def _close(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _close(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """`generator.close()`."""
     if delivery is Delivery.YIELD:
         raise RuntimeError("generator ignored GeneratorExit")
@@ -253,7 +255,7 @@ def _close(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value:
     return True
 
 
-def throw_into(machine: Machine, generator: Generator, error: BaseException) -> None:
+def throw_into(machine: Machine, generator: PythonGenerator, error: BaseException) -> None:
     """Raise in a generator whose frame is the last of the machine's: in the iterator that it
     yields from, if there is one."""
     frame = generator.frame
@@ -264,7 +266,11 @@ def throw_into(machine: Machine, generator: Generator, error: BaseException) -> 
         loop = frame.decoded.ops[frame.ip + 1].argument
         if isinstance(error, GeneratorExit):
             error = _closed(receiver, error)
-        elif type(receiver) is Generator and receiver.frame is not None and not receiver.running:
+        elif (
+            type(receiver) is PythonGenerator
+            and receiver.frame is not None
+            and not receiver.running
+        ):
             machine.enter(receiver.resume(None, Link("sent again", (loop,))))
             throw_into(machine, receiver, error)
             return

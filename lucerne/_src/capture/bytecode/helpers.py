@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
-from lucerne._src.capture.bytecode.generators import Generator
+from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.hooks import is_entered
 from lucerne._src.capture.bytecode.targets import python_function
 
@@ -137,14 +137,14 @@ def _choose_filter(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
 
 
 def _choose_zip(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
-    if kwargs or not any(type(a) is Generator for a in args):
+    if kwargs or not any(type(a) is PythonGenerator for a in args):
         return None
     return zip_, tuple(map(iter, args))  # type: ignore[return-value]
 
 
 def _choose_enumerate(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
     start = args[1] if len(args) == 2 else kwargs.get("start", 0)
-    if not args or type(args[0]) is not Generator or type(start) is not int:
+    if not args or type(args[0]) is not PythonGenerator or type(start) is not int:
         return None
     return (enumerate_, (args[0], start)) if not set(kwargs) - {"start"} else None  # type: ignore
 
@@ -153,7 +153,7 @@ def _choose_over_generator(
     helper: Callable[..., Any], more: tuple[Any, ...] = ()
 ) -> Callable[[tuple[Any, ...], Kwargs], Chosen | None]:
     def choose(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
-        if len(args) != 1 or kwargs or type(args[0]) is not Generator:
+        if len(args) != 1 or kwargs or type(args[0]) is not PythonGenerator:
             return None
         return helper, (args[0], *more)  # type: ignore[return-value]
 
@@ -183,10 +183,10 @@ def _choose_extreme(pick: Any) -> Callable[[tuple[Any, ...], Kwargs], Chosen | N
 def _choose_reduce(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
     if kwargs or len(args) not in (2, 3) or not _is_users(args[0]):
         return None
-    iterator = args[1] if type(args[1]) is Generator else iter(args[1])
+    iterator = args[1] if type(args[1]) is PythonGenerator else iter(args[1])
     if len(args) == 3:
         return reduce_, (args[0], iterator, args[2])  # type: ignore[return-value]
-    if type(iterator) is Generator or not isinstance(args[1], list | tuple | range):
+    if type(iterator) is PythonGenerator or not isinstance(args[1], list | tuple | range):
         return None
     first = next(iterator, _END)
     return None if first is _END else (reduce_, (args[0], iterator, first))  # type: ignore

@@ -14,7 +14,7 @@ from lucerne._src.base.process.executed_code import note_code
 from lucerne._src.base.process.source_location import runs_frames
 from lucerne._src.capture.bytecode.binding import bind, more_keywords
 from lucerne._src.capture.bytecode.decode import Decoded, decode
-from lucerne._src.capture.bytecode.frame import PUSH, Frame, Link
+from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import Hooks, Natives, Stop
 from lucerne._src.capture.bytecode.links import RULES, Delivery
 from lucerne._src.capture.bytecode.registry import current_table
@@ -47,7 +47,7 @@ class Yielded:
 class Stopped:
     """Somebody said stop. The last frame's `ip` is the instruction that was not executed."""
 
-    frames: list[Frame]
+    frames: list[PythonFrame]
     stop: Stop
 
     @property
@@ -83,9 +83,9 @@ class Machine:
         self.hooks = hooks
         self.natives: Natives | None = getattr(hooks, "natives", None)
         """Who is told when native code comes back to user code; None: nobody cares."""
-        self.before: Callable[[Frame], Stop | None] | None = getattr(hooks, "before", None)
+        self.before: Callable[[PythonFrame], Stop | None] | None = getattr(hooks, "before", None)
         """Who is told before each instruction, also of runs inside native code; None: nobody."""
-        self.frames: list[Frame] = []
+        self.frames: list[PythonFrame] = []
         """Of the innermost run."""
         self.reraised: tuple[BaseException, Any, Any, bool] | None = None
         """Set by an instruction that raises an exception again, which changes nothing in it: with
@@ -116,7 +116,7 @@ class Machine:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         link: Link = PUSH,
-    ) -> Frame:
+    ) -> PythonFrame:
         """A frame at the start of a function. Raises Stop if its code can't be run, and TypeError
         if the arguments don't fit."""
         decoded = decode(fn.__code__, current_table())
@@ -135,7 +135,7 @@ class Machine:
         kwargs: Mapping[str, Any],
         link: Link,
         may_stop: bool = True,
-    ) -> Frame | None:
+    ) -> PythonFrame | None:
         """A frame at the start of a function, or None: Python itself must make this call. If its
         code is unknown the hooks are asked, unless that must not stop (in the rule of a link)."""
         decoded = decode(fn.__code__, current_table())
@@ -149,16 +149,16 @@ class Machine:
 
     def _frame(
         self, fn: FunctionType, decoded: Decoded, args: Any, kwargs: Mapping[str, Any], link: Link
-    ) -> Frame | None:
+    ) -> PythonFrame | None:
         slots = bind(fn, args, kwargs, len(decoded.slot_names))
         if slots is None:
             return None
         if fn.__code__.co_flags & CO_VARKEYWORDS:
             self.hooks.made(slots[more_keywords(fn.__code__)])
         note_code(fn.__code__, fn.__globals__.get("__name__"))
-        return Frame(fn, decoded, slots, link)
+        return PythonFrame(fn, decoded, slots, link)
 
-    def enter(self, frame: Frame) -> bool:
+    def enter(self, frame: PythonFrame) -> bool:
         """Put a frame on top; it runs next."""
         if len(self.frames) >= sys.getrecursionlimit():
             raise RecursionError("maximum recursion depth exceeded")
@@ -169,9 +169,9 @@ class Machine:
 
     def run(
         self,
-        frames: list[Frame],
+        frames: list[PythonFrame],
         most: int | None = None,
-        before: Callable[[Frame], Stop | None] | None = None,
+        before: Callable[[PythonFrame], Stop | None] | None = None,
     ) -> Outcome:
         """Run until the first frame returns, or until a stop. What escapes the first frame is
         raised. `most`: stop after so many instructions. `before` is asked before each instruction
@@ -183,10 +183,10 @@ class Machine:
 
     def advance(
         self,
-        frames: list[Frame],
+        frames: list[PythonFrame],
         most: int | None = None,
         begin: Callable[[], Any] | None = None,
-        before: Callable[[Frame], Stop | None] | None = None,
+        before: Callable[[PythonFrame], Stop | None] | None = None,
     ) -> Outcome | Yielded:
         """Like `run`; a generator's first frame may also yield. `begin` is called when the frames
         are in place (to raise something in them, say)."""
@@ -205,7 +205,7 @@ class Machine:
             self.depth -= 1
             begin = before = None
 
-    def execute(self, frames: list[Frame]) -> Outcome:
+    def execute(self, frames: list[PythonFrame]) -> Outcome:
         """Execute one instruction with nobody being asked, its calls natively; then stop.
 
         This is how to get past an instruction that stopped.
@@ -228,7 +228,7 @@ class Machine:
             raise outcome.stop
         return outcome.value
 
-    def _unwatched(self, frames: list[Frame]) -> Outcome:
+    def _unwatched(self, frames: list[PythonFrame]) -> Outcome:
         """A run inside native code that is watched: the machine sees itself what happens here."""
         if self.natives is None:
             return self.run(frames)
@@ -237,9 +237,9 @@ class Machine:
 
     def _loop(
         self,
-        frames: list[Frame],
+        frames: list[PythonFrame],
         most: int | None,
-        before: Callable[[Frame], Stop | None] | None,
+        before: Callable[[PythonFrame], Stop | None] | None,
     ) -> Outcome | Yielded:
         """The inner loop. `frames` is looked for by name by `base.where`."""
         left = -1 if most is None else most
@@ -372,7 +372,11 @@ runs_frames(Machine._loop.__code__)
 
 
 def _while_handling(
-    handled: BaseException, handler: Callable[..., Any], machine: Machine, frame: Frame, arg: Any
+    handled: BaseException,
+    handler: Callable[..., Any],
+    machine: Machine,
+    frame: PythonFrame,
+    arg: Any,
 ) -> Any:
     """Execute one instruction inside an `except` block of the host.
 

@@ -6,16 +6,16 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lucerne._src.capture.bytecode.decode import VERSION, Table
+from lucerne._src.capture.bytecode.decode import VERSION, InstructionTable
 
-TABLES: dict[str, Table] = {}
+TABLES: dict[str, InstructionTable] = {}
 
 
 class _Choice:
-    table: Table | None = None
+    table: InstructionTable | None = None
 
 
-def register(table: Table) -> Table:
+def register(table: InstructionTable) -> InstructionTable:
     """Enter a table under its version."""
     TABLES[table.version] = table
     if table.version == VERSION:
@@ -23,13 +23,13 @@ def register(table: Table) -> Table:
     return table
 
 
-def current_table() -> Table | None:
+def current_table() -> InstructionTable | None:
     """The table of the running Python; None: there is none, and nothing can be interpreted."""
     return _Choice.table
 
 
 @contextmanager
-def using(table: Table | None) -> Iterator[None]:
+def using(table: InstructionTable | None) -> Iterator[None]:
     """Use another table for a while (None: as in a Python that came after us)."""
     before, _Choice.table = _Choice.table, table
     try:
@@ -49,6 +49,8 @@ def with_instructions_removed(share: float, seed: int) -> Iterator[frozenset[str
         yield gone
         return
     rules = {name: rule for name, rule in table.rules.items() if name not in gone}
-    less = Table(table.version, rules, table.after_loop, table.keeps_receiver, table.close_returns)
+    less = InstructionTable(
+        table.version, rules, table.after_loop, table.keeps_receiver, table.close_returns
+    )
     with using(less):
         yield gone

@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping
 from types import CellType, FunctionType
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import UNSET, Frame
+from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, Stop
 from lucerne._src.capture.bytecode.tracebacks import is_own
 
 Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
-Special = Callable[[Any, Frame, Args, Kwargs], Any]
+Special = Callable[[Any, PythonFrame, Args, Kwargs], Any]
 
 
-def _super(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _super(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     return NotImplemented if args or kwargs else super_of(frame)
 
 
-def super_of(frame: Frame) -> Any:
+def super_of(frame: PythonFrame) -> Any:
     """What `super()` is in a frame."""
     at = frame.decoded.cell_slots.get("__class__")
     if at is None:
@@ -41,22 +41,22 @@ def super_of(frame: Frame) -> Any:
     return super(frame.slots[at].cell_contents, first)
 
 
-def _locals(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _locals(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     return NotImplemented if args or kwargs else frame.locals
 
 
-def _globals(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _globals(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     return NotImplemented if args or kwargs else frame.globals
 
 
-def _dir(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _dir(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     return NotImplemented if args or kwargs else sorted(frame.locals)
 
 
 def _in_scope(name: str) -> Special:
     """A builtin of this name that the user calls on text: in the user's scope, not in ours."""
 
-    def special(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+    def special(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
         if not args or len(args) > 1 or kwargs:
             return NotImplemented
         return vars(builtins)[name](args[0], frame.globals, frame.locals)
@@ -65,7 +65,7 @@ def _in_scope(name: str) -> Special:
 
 
 def _host_frames(name: str) -> Special:
-    def special(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+    def special(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
         if machine.as_they_are:
             return NotImplemented
         raise Stop(f"{name} looks at the frames of the interpreter")
@@ -73,14 +73,14 @@ def _host_frames(name: str) -> Special:
     return special
 
 
-def _setattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _setattr(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 3 and not kwargs and not machine.as_they_are:
         owner, name, value = args
         machine.hooks.write(owner, name, old_attribute(owner, name), value, Access.ATTRIBUTE)
     return NotImplemented
 
 
-def _delattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _delattr(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and not kwargs and not machine.as_they_are:
         owner, name = args
         machine.hooks.write(owner, name, old_attribute(owner, name), NOTHING, Access.ATTRIBUTE)
@@ -95,7 +95,7 @@ def _asks_user(owner: Any) -> bool:
     return type(kind.__getattribute__) is FunctionType
 
 
-def _getattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _getattr(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     if kwargs or not 2 <= len(args) <= 3 or machine.as_they_are or _asks_user(args[0]):
         return NotImplemented
     value = getattr(args[0], args[1], NOTHING)
@@ -105,7 +105,7 @@ def _getattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
     return args[2] if len(args) == 3 else NotImplemented  # (it raises)
 
 
-def _hasattr(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _hasattr(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     if kwargs or len(args) != 2 or machine.as_they_are or _asks_user(args[0]):
         return NotImplemented
     value = getattr(args[0], args[1], NOTHING)
@@ -120,7 +120,7 @@ def _warning(
     return message, category, stacklevel, source
 
 
-def _warn(machine: Any, frame: Frame, args: Args, kwargs: Kwargs) -> Any:
+def _warn(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     """`warnings.warn`: at the user's line."""
     try:
         message, kind, level, source = _warning(*args, **kwargs)

@@ -14,7 +14,7 @@ machine the other one is entered, never the code that decides which program to r
 
 
 @dataclass
-class Target:
+class CallTarget:
     """A call of a Python function, with the arguments that were bound on the way to it."""
 
     fn: FunctionType
@@ -70,7 +70,7 @@ def _constructor(kind: type) -> FunctionType | None:
     return made if type(made) is FunctionType else None
 
 
-def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target | None:
+def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallTarget | None:
     """The call of a Python function that a call of `fn` is, if it is one.
 
     Calling a class makes the object already (with `object.__new__`, which has no effects).
@@ -78,7 +78,7 @@ def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target
     given = tuple(args)
     for _ in range(20):
         if type(fn) is FunctionType:
-            return Target(fn, given, kwargs)
+            return CallTarget(fn, given, kwargs)
         if type(fn) is MethodType:
             fn, given = fn.__func__, (fn.__self__, *given)
         elif type(fn) is functools.partial:
@@ -96,11 +96,13 @@ def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Target
     return None
 
 
-def _construction(kind: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Target | None:
+def _construction(
+    kind: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> CallTarget | None:
     function = _constructor(kind)
     if function is None or getattr(kind, "__abstractmethods__", None):
         return None
     if find_in_class(kind, "__new__") is object.__new__:
         made = object.__new__(kind)
-        return Target(function, (made, *args), kwargs, made=made)
-    return Target(function, (kind, *args), kwargs, kind=kind)
+        return CallTarget(function, (made, *args), kwargs, made=made)
+    return CallTarget(function, (kind, *args), kwargs, kind=kind)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 
 _HERE = str(Path(__file__).resolve().parent)
 
@@ -77,7 +77,7 @@ def is_own(code: CodeType) -> bool:
     return code.co_filename.startswith(_HERE)
 
 
-def with_entry(trace: TracebackType | None, frame: Frame) -> TracebackType | None:
+def with_entry(trace: TracebackType | None, frame: PythonFrame) -> TracebackType | None:
     """A traceback with one more entry in front: the line a frame is at."""
     if is_own(frame.code):
         return trace

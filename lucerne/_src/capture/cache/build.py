@@ -30,7 +30,7 @@ from lucerne._src.capture.breaks.resume import ResumableFunction
 from lucerne._src.capture.bytecode.hooks import Stop
 from lucerne._src.capture.cache.disk import graph_programs
 from lucerne._src.capture.cache.disk.lookup import Lookup
-from lucerne._src.capture.cache.entry import Entry, Guards
+from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.guards.prune import narrow
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -44,7 +44,7 @@ from lucerne._src.capture.trace.capture import Capture
 from lucerne._src.capture.trace.captured import Captured
 from lucerne._src.capture.trace.fake import CaptureError, NotYetError
 from lucerne._src.capture.trace.full_graph import FullGraphTracer
-from lucerne._src.capture.trace.input_sources import CONSTANT, KEY, NUMBER, TANGENT, Source
+from lucerne._src.capture.trace.input_sources import CONSTANT, KEY, NUMBER, TANGENT, InputSource
 from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta
@@ -114,7 +114,7 @@ class Bridge:
             t._storage.write(t._offset * t._meta.dtype.itemsize, data)
 
 
-def made(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
+def made(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> CacheEntry:
     """A new version, captured from this call; with numbers that are given at each call, where
     nothing but a number has changed."""
     alike = compiled.versions.alike(asked.leaves)
@@ -137,8 +137,8 @@ def made(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
 
 
 def _with_numbers(
-    compiled: Any, asked: Lookup, earlier: Entry, places: list[int], outside: list[Any]
-) -> Entry:
+    compiled: Any, asked: Lookup, earlier: CacheEntry, places: list[int], outside: list[Any]
+) -> CacheEntry:
     """A version for any numbers in these leaves and places outside."""
     tried = Numbered(compiled, asked, places, outside, [p.now() for p in outside])
     then = {f"argument {k}": x for k, x in earlier.guards.values if k in places}
@@ -149,7 +149,7 @@ def _with_numbers(
     return tried.entry()
 
 
-def _counting(compiled: Any, asked: Lookup, found: CounterError) -> Entry:
+def _counting(compiled: Any, asked: Lookup, found: CounterError) -> CacheEntry:
     """A version of a function that changes a number outside, `self.step += 1`."""
     outside: list[Any] = []
     broken = reasons.made("write", place_of_error(found), found.shown)
@@ -167,7 +167,7 @@ def _counting(compiled: Any, asked: Lookup, found: CounterError) -> Entry:
     raise BreakError(broken)
 
 
-def _counted(compiled: Any, asked: Lookup, outside: list[Any]) -> Entry:
+def _counted(compiled: Any, asked: Lookup, outside: list[Any]) -> CacheEntry:
     now = [p.now() for p in outside]
     tried = Numbered(compiled, asked, [], outside, now)
     values = counters.others(now, tried.holder, tried.captured.uses)
@@ -211,7 +211,7 @@ class Numbered:
         if decides or by_value:
             raise CaptureError("an integer decides what is done")
 
-    def entry(self) -> Entry:
+    def entry(self) -> CacheEntry:
         reach = self.reach
         narrow(reach, self.captured)
         reach.numbers = self.numbers
@@ -221,7 +221,7 @@ class Numbered:
         return Building(self.captured, guards, self.compiled.options, self.stages).entry()
 
 
-def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
+def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> CacheEntry:
     stages, leaves, shape = Stages(), asked.leaves, asked.shape
     with stages.timed("reach"):
         reach = ReachableState(compiled.fn, leaves)
@@ -245,7 +245,7 @@ def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> Entry:
     return entry
 
 
-def instance(compiled: Any, leaves: list[Any], shape: Any) -> Entry | None:
+def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """A version for sizes that were not traced, if there is a capture for all sizes."""
     found = compiled.families.instance(leaves, shape)
     if found is None:
@@ -269,7 +269,7 @@ def instance(compiled: Any, leaves: list[Any], shape: Any) -> Entry | None:
 
 def part(
     compiled: Any, captured: Captured, guards: Guards, stages: Stages, kind: str, why: str
-) -> Entry:
+) -> CacheEntry:
     """A version of a part of the function; `kind` and `why` are for the ledger."""
     with ledger.compiling(compiled.fn, kind, why) as row:
         building = Building(captured, guards, compiled.options, stages)
@@ -279,13 +279,13 @@ def part(
     return entry
 
 
-def noted(row: ledger.Row, compiled: Any, entry: Entry) -> None:
+def noted(row: ledger.LedgerRow, compiled: Any, entry: CacheEntry) -> None:
     """`note`, which may fail."""
     with faults.costs(compiled, faults.NO_NOTE):
         note(row, compiled, entry)
 
 
-def note(row: ledger.Row, compiled: Any, entry: Entry) -> None:
+def note(row: ledger.LedgerRow, compiled: Any, entry: CacheEntry) -> None:
     """Enter a compile into the ledger, and dump it where somebody asked for that."""
     ledger.note(row, compiled, entry)
     folder = compiled.options.dump or config.dump
@@ -343,7 +343,7 @@ def in_parts(compiled: Any, args: Any, kwargs: Any) -> Any:
     return compiled.segmented.run(frames)
 
 
-def watch(compiled: Any, entry: Entry, *, part: bool = False) -> None:
+def watch(compiled: Any, entry: CacheEntry, *, part: bool = False) -> None:
     """Shadow mode: the first calls of a version (of the function, or of a part of it) are
     compared with what it should do."""
     options = compiled.options
@@ -369,10 +369,10 @@ class Building:
         if config.verify_passes:
             verified(self.graph, "functionalize")
         self.stages.note("functionalize", self.graph, began)
-        self.key: list[Source] = []
+        self.key: list[InputSource] = []
         if options.counts_draws:
             self.graph, key = count_draws(self.graph, default_generator)
-            self.key = [] if key is None else [Source(KEY, thing=key.meta.device)]
+            self.key = [] if key is None else [InputSource(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
         self._unkept: list[graph_programs.GraphLookup] = []
 
@@ -381,7 +381,7 @@ class Building:
         for asked in self._unkept:
             asked.keep()
 
-    def entry(self) -> Entry:
+    def entry(self) -> CacheEntry:
         captured = self.captured
         if captured.gradients:
             return self._differentiable()
@@ -392,13 +392,13 @@ class Building:
     def _compiled(self, graph: Graph, constants: dict[int, Any], stages: Stages) -> tuple[Any, Any]:
         return compiled_half(self.options, graph, constants, stages, self._unkept)
 
-    def _entry(self, runner: Any, program: Any) -> Entry:
-        return Entry(
+    def _entry(self, runner: Any, program: Any) -> CacheEntry:
+        return CacheEntry(
             self.captured, self.guards, runner, program.results, sorted(program.written),
             self.stages, self.key,
         )  # fmt: skip
 
-    def _differentiable(self) -> Entry:
+    def _differentiable(self) -> CacheEntry:
         """Two programs: the call, and the backward pass that somebody may run later."""
         captured = self.captured
         joint = improve(self.graph, self.stages, self.options.disable, setting_of(self.options))

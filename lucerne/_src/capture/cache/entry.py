@@ -9,15 +9,15 @@ from typing import Any
 
 from lucerne._src.base import defaults
 from lucerne._src.base.process.forks import once
-from lucerne._src.base.process.structure_version import Changes
+from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
-from lucerne._src.capture.aot.backward import Call, attach, used_up
+from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.trace import subclasses
-from lucerne._src.capture.trace.captured import Captured, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.input_sources import (
     ARGUMENT,
     COVER,
@@ -26,10 +26,10 @@ from lucerne._src.capture.trace.input_sources import (
     INNER,
     NUMBER,
     SLOT,
-    Source,
+    InputSource,
 )
 from lucerne._src.capture.trace.input_sources import tensor_of as tensor_of
-from lucerne._src.capture.trace.pytree import LEAF, Kept, rebuild
+from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, rebuild
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ops.pointwise.complexes import flip_view, view_as_complex, view_as_real
@@ -260,10 +260,10 @@ def _are_apart(tensors: Sequence[Any], written: Sequence[int]) -> bool:
 
 
 MISSED = object()
-"""What `Entry.quick` answers when the complete way must be taken."""
+"""What `CacheEntry.quick` answers when the complete way must be taken."""
 
 
-class Entry:
+class CacheEntry:
     """A compiled version: `run(leaves)` does what the function would do."""
 
     def __init__(
@@ -274,7 +274,7 @@ class Entry:
         metas: Any,
         written: Any,
         stages: Any,
-        key: Sequence[Source] = (),
+        key: Sequence[InputSource] = (),
     ) -> None:
         """`key`: the source of the key of random numbers, if there are any."""
         self.captured, self.guards, self.runner = captured, guards, runner
@@ -301,16 +301,16 @@ class Entry:
         self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
-        outcomes = [x for x in captured.leaves if type(x) is Outcome]
+        outcomes = [x for x in captured.leaves if type(x) is CapturedResult]
         self.with_history = [
             (k, x)
             for k, x in enumerate(captured.leaves)
-            if type(x) is Outcome and (x.used_up or (x.is_leaf and not x.of_input))
+            if type(x) is CapturedResult and (x.used_up or (x.is_leaf and not x.of_input))
         ]
         self.inferred = sorted({x.index for x in outcomes if x.inference and not x.of_input})
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
         self.returns_result = (
-            type(only) is Outcome
+            type(only) is CapturedResult
             and not (_state.inference or self.inferred)
             and not (only.of_input or only.offset or only.requires_grad or captured.effects)
             and not captured.counted
@@ -320,7 +320,7 @@ class Entry:
             and only.index == 0
         )
         """Whether the first result as it is, and nothing else, is what a call leaves behind."""
-        self.kept = any(type(x) is Kept for x in captured.leaves)
+        self.kept = any(type(x) is KeptContainer for x in captured.leaves)
         self.metas = self._metas()
         self.flat = self._flat()
         self._tell_runner()
@@ -371,7 +371,7 @@ class Entry:
         """Whether a call that has raised leaves nothing behind: then the function may run instead.
         What a program writes to is written; anything else is done when it has run."""
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code is not Entry._finish.__code__:
+        while trace is not None and trace.tb_frame.f_code is not CacheEntry._finish.__code__:
             trace = trace.tb_next
         captured = self.captured
         done = trace is not None and bool(captured.effects or captured.stored or captured.counted)
@@ -469,7 +469,7 @@ class Entry:
             for effect, (state, _) in zip(captured.effects, undo.cleared, strict=True):
                 if effect.outcome is not None:
                     state.grad = made.left(effect.outcome)
-        out = [made.tensor(x) if type(x) is Outcome else x for x in captured.leaves]
+        out = [made.tensor(x) if type(x) is CapturedResult else x for x in captured.leaves]
         for k, x in self.with_history:
             if x.is_leaf and not x.of_input:
                 out[k]._auto = AutogradState(requires_grad=True)
@@ -479,7 +479,7 @@ class Entry:
             inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
             saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
             numbers = tuple([x.now() for x in self.joint.numbers])
-            call = None if self.again is None else Call(self.again, leaves, arguments)
+            call = None if self.again is None else RepeatedCall(self.again, leaves, arguments)
             attach(self.joint, inputs, saved, captured, out, numbers, call)
             self._make_views(out, results)
         if captured.checks:
@@ -489,10 +489,10 @@ class Entry:
         for slot, number in captured.counted:
             slot.set(number.now())
         if captured.stored or captured.counted:  # others must look; this entry has just looked
-            Changes.count += 1
-            self.guards.reach.seen_changes = Changes.count
+            StructureVersion.count += 1
+            self.guards.reach.seen_changes = StructureVersion.count
         if self.kept:
-            out = [x.now(given) if type(x) is Kept else x for x in out]
+            out = [x.now(given) if type(x) is KeptContainer else x for x in out]
         if captured.shape is LEAF:
             return out[0]
         return rebuild(captured.shape, iter(out))
@@ -501,7 +501,7 @@ class Entry:
         """Views that are left beside their base, which has its history now."""
         made: dict[int, Any] = {}
         for k, x in enumerate(self.captured.leaves):
-            if type(x) is Outcome and x.view_of is not None:
+            if type(x) is CapturedResult and x.view_of is not None:
                 if id(x) not in made:
                     with set_grad_enabled(True):
                         made[id(x)] = _viewed(
@@ -522,7 +522,7 @@ class Undo:
 
     __slots__ = ("before", "cleared")
 
-    def __init__(self, owners: Sequence[Source], leaves: Sequence[Any], draws: bool) -> None:
+    def __init__(self, owners: Sequence[InputSource], leaves: Sequence[Any], draws: bool) -> None:
         states = [state_of(tensor_of(owner, leaves)) for owner in owners]
         self.cleared = [(state, state.grad) for state in states]
         self.before = mark() if draws else None
@@ -550,7 +550,7 @@ class _Results:
         self.handed: set[int] = set()
         """Results that are somebody's tensor already: another outcome is another object."""
 
-    def tensor(self, x: Outcome) -> Any:
+    def tensor(self, x: CapturedResult) -> Any:
         found = self.made.get(id(x))
         if found is not None:
             return found
@@ -570,14 +570,14 @@ class _Results:
             return rebuild(x.shape, map(self.tensor, x.parts))
         return self.tensor(x)
 
-    def _of_result(self, x: Outcome) -> Any:
+    def _of_result(self, x: CapturedResult) -> Any:
         base, handed = self.results[x.index], self.handed
         if x.meta is base._meta and not x.offset and x.index not in handed:
             handed.add(x.index)
             return base
         return make_tensor(base._storage, x.offset, x.meta)
 
-    def _of_input(self, x: Outcome) -> Any:
+    def _of_input(self, x: CapturedResult) -> Any:
         base = self.arguments[x.index]
         apart = x.tangent is not None and not base._needs_grad  # (all of an argument's memory)
         if x.detached:

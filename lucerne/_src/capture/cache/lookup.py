@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.base.config import config
-from lucerne._src.capture.cache.entry import Entry
+from lucerne._src.capture.cache.entry import CacheEntry
 from lucerne._src.tensor.base import TensorBase
 
 Key = tuple[Any, ...]
@@ -23,11 +23,11 @@ class Versions:
     were not used for longest go when there are too many."""
 
     def __init__(self) -> None:
-        self._found: dict[Key, list[Entry]] = {}
-        self._recent: OrderedDict[Entry, Key] = OrderedDict()
+        self._found: dict[Key, list[CacheEntry]] = {}
+        self._recent: OrderedDict[CacheEntry, Key] = OrderedDict()
         self.instances = 0
 
-    def find(self, leaves: Sequence[Any], shape: Any) -> Entry | None:
+    def find(self, leaves: Sequence[Any], shape: Any) -> CacheEntry | None:
         """A version that may be used for these leaves."""
         for entry in self._found.get(key_of(leaves), ()):
             if entry.guards.hold(leaves, shape) and entry.fits(leaves):
@@ -35,21 +35,21 @@ class Versions:
                 return entry
         return None
 
-    def use(self, entry: Entry) -> None:
+    def use(self, entry: CacheEntry) -> None:
         """Note that it was used just now."""
         if entry in self._recent:
             self._recent.move_to_end(entry)
 
-    def alike(self, leaves: Sequence[Any]) -> Sequence[Entry]:
+    def alike(self, leaves: Sequence[Any]) -> Sequence[CacheEntry]:
         """Versions for tensors of the same metas, whatever else they ask for."""
         return self._found.get(key_of(leaves), ())
 
-    def add(self, leaves: Sequence[Any], entry: Entry) -> Key:
+    def add(self, leaves: Sequence[Any], entry: CacheEntry) -> Key:
         key = key_of(leaves)
         self._found.setdefault(key, []).append(entry)
         return key
 
-    def add_instance(self, leaves: Sequence[Any], entry: Entry) -> None:
+    def add_instance(self, leaves: Sequence[Any], entry: CacheEntry) -> None:
         self.instances += 1
         self._recent[entry] = self.add(leaves, entry)
         while len(self._recent) > config.most_instances:

@@ -15,7 +15,7 @@ from typing import Any
 
 from lucerne._src.capture.bytecode.calls import users_method
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
-from lucerne._src.capture.effects.rebuild import Builder, Node, Writer
+from lucerne._src.capture.effects.rebuild import Node, ObjectBuilder, ObjectWriter
 from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.trace.fake import CaptureError
 
@@ -117,7 +117,7 @@ Written = tuple[Access, Node, Any, Any]
 """An effect with nodes in place of values."""
 
 
-def written(effect: Effect, writer: Writer) -> Written:
+def written(effect: Effect, writer: ObjectWriter) -> Written:
     """An effect as it is kept."""
     target = writer.value(effect.target)
     if effect.how is Access.METHOD:
@@ -132,7 +132,7 @@ def written(effect: Effect, writer: Writer) -> Written:
     return effect.how, target, key, new
 
 
-def replay(found: Written, builder: Builder) -> None:
+def replay(found: Written, builder: ObjectBuilder) -> None:
     """Do once more what was written."""
     how, node, key, new = found
     target = builder.value(node)

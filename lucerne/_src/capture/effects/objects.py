@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import UNSET, Frame
+from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.stores import PLAIN
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt
@@ -60,7 +60,7 @@ def is_fixed(x: Any) -> bool:
 # ---- what is there before -----------------------------------------------------------------------
 
 
-def values_of(frame: Frame) -> list[Any]:
+def values_of(frame: PythonFrame) -> list[Any]:
     """Every value in a frame: variables, cells, the stack, what its link holds."""
     return frame.listing().values
 
@@ -69,7 +69,7 @@ class Roots:
     """What can be reached from frames without going through anything that the function finds by
     name (`stable`: ids of those things)."""
 
-    def __init__(self, frames: Sequence[Frame], stable: set[int]) -> None:
+    def __init__(self, frames: Sequence[PythonFrame], stable: set[int]) -> None:
         self.stable = stable
         self.seen: dict[int, Any] = {}
         self.tensors: list[Any] = []
@@ -139,7 +139,7 @@ class Swap:
         self._undo: list[Callable[[], None]] = []
         self._seen: dict[int, Any] = {}
 
-    def frame(self, frame: Frame) -> None:
+    def frame(self, frame: PythonFrame) -> None:
         """Of a frame that is ours to change."""
         frame.slots[:] = [self.value(x) for x in frame.slots]
         frame.stack[:] = [self.value(x) for x in frame.stack]

@@ -1,9 +1,9 @@
 """What a part of a function leaves behind, written down so that another call can make it again.
 
-A `Writer` turns values into nodes: tensors and plain values become leaves, objects that were there
-before are named by number, new ones are described (a list of these, a function with this code and
-these cells, an object of this class). A `Builder` makes them, with the tensors, objects and frames
-of one call.
+A `ObjectWriter` turns values into nodes: tensors and plain values become leaves, objects that were
+there before are named by number, new ones are described (a list of these, a function with this code
+and these cells, an object of this class). A `ObjectBuilder` makes them, with the tensors, objects
+and frames of one call.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.breaks.liveness import live_names
-from lucerne._src.capture.bytecode.frame import UNSET, Frame, Listing, rebuilt
-from lucerne._src.capture.bytecode.generators import Generator
+from lucerne._src.capture.bytecode.frame import UNSET, Listing, PythonFrame, rebuilt
+from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.effects.objects import content_of, is_plain, values_of
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.capture.trace.fake import CaptureError
@@ -83,7 +83,7 @@ class FrameNode:
 
 
 @dataclass
-class Writer:
+class ObjectWriter:
     """Writes down values as nodes; tensors and plain values become leaves."""
 
     objects: dict[int, int]
@@ -146,7 +146,7 @@ class Writer:
             given = tuple([self.value(v) for v in x.args])
             named = tuple([(k, self.value(v)) for k, v in x.keywords.items()])
             return "partial", number, self.value(x.func), given, named
-        if kind is Generator:
+        if kind is PythonGenerator:
             return self._generator(x, number)
         if kind in _ITERATORS:
             return self._iterator(x, number)
@@ -171,7 +171,7 @@ class Writer:
         rest = tuple(self.value(v) for v in state if v is not None)
         return "iterator", number, Same(made), tuple([self.value(v) for v in args]), rest
 
-    def _generator(self, x: Generator, number: int) -> Node:
+    def _generator(self, x: PythonGenerator, number: int) -> Node:
         if x.running:
             raise CaptureError(f"the generator {x.__qualname__} is running")
         frame = None if x.frame is None else self.frame(x.frame, [])
@@ -202,7 +202,7 @@ class Writer:
         held = tuple([(n, self.value(getattr(x, n))) for n in names if hasattr(x, n)])
         return "instance", number, Same(kind), args, attributes, held
 
-    def frame(self, frame: Frame, given: Sequence[Frame]) -> FrameNode:
+    def frame(self, frame: PythonFrame, given: Sequence[PythonFrame]) -> FrameNode:
         """How to make a frame; variables that nobody reads any more are left out."""
         listing = frame.listing()
         live = live_names(frame.decoded, frame.ip)
@@ -238,11 +238,15 @@ _KINDS: dict[Any, str] = {
 # ---- making it again ----------------------------------------------------------------------------
 
 
-class Builder:
+class ObjectBuilder:
     """Makes values from nodes, with the tensors, objects and frames of one call."""
 
     def __init__(
-        self, leaves: Sequence[Any], objects: Sequence[Any], frames: Sequence[Frame], machine: Any
+        self,
+        leaves: Sequence[Any],
+        objects: Sequence[Any],
+        frames: Sequence[PythonFrame],
+        machine: Any,
     ) -> None:
         self.leaves, self.objects, self.frames, self.machine = leaves, objects, frames, machine
         self.made: dict[int, Any] = {}
@@ -334,7 +338,7 @@ class Builder:
         return made
 
     def _generator(self, number: int, like: Any, frame: Any, started: bool) -> Any:
-        made = Generator.__new__(Generator)
+        made = PythonGenerator.__new__(PythonGenerator)
         made.machine = self.machine
         made.running, made.started = False, started
         made.gi_code, made.__name__, made.__qualname__ = like[0].value, like[1], like[2]
@@ -361,7 +365,7 @@ class Builder:
             object.__setattr__(made, name, self.value(x))
         return made
 
-    def frame(self, node: FrameNode) -> Frame:
+    def frame(self, node: FrameNode) -> PythonFrame:
         """The frame of a node."""
         values = list(self.all(node.values))
         generator = None if node.generator is None else self.value(node.generator)

@@ -28,7 +28,7 @@ MOST = 1 << 16
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 
-class Variable:
+class ClosureVariable:
     """A global variable, to be used like the cell of a closure."""
 
     __slots__ = ("name", "scope")
@@ -45,7 +45,7 @@ class Variable:
         self.scope[self.name] = x
 
 
-_ONE = (types.CellType, Variable)
+_ONE = (types.CellType, ClosureVariable)
 
 
 class Slot:
@@ -53,7 +53,7 @@ class Slot:
 
     __slots__ = ("key", "table")
 
-    def __init__(self, table: Table, key: Any) -> None:
+    def __init__(self, table: StoreSnapshot, key: Any) -> None:
         self.table, self.key = table, key
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Slot:
             store[self.key] = x
 
 
-class Table:
+class StoreSnapshot:
     """A dict, a list, the attributes of an object or a variable of a closure, as it was."""
 
     __slots__ = ("count", "ids", "is_attributes", "items", "keys", "name", "store", "watched")
@@ -167,7 +167,7 @@ def alike(a: Any, b: Any) -> bool:
     return same(a, b)
 
 
-def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:
+def stored(tables: Sequence[StoreSnapshot]) -> list[tuple[Slot, Any, Any]]:
     """The slots into which a function put other tensors; a change of another kind is refused."""
     found = []
     for table in tables:
@@ -185,7 +185,7 @@ def stored(tables: Sequence[Table]) -> list[tuple[Slot, Any, Any]]:
     return found
 
 
-def counts_of(tables: Sequence[Table]) -> list[tuple[Slot, Any]]:
+def counts_of(tables: Sequence[StoreSnapshot]) -> list[tuple[Slot, Any]]:
     """Numbers that are computed again at each call, and where a function has put them."""
     return [
         (slot, new)
@@ -208,7 +208,7 @@ def is_tensors(x: Any) -> bool:
     )
 
 
-def put_back(tables: Sequence[Table]) -> None:
+def put_back(tables: Sequence[StoreSnapshot]) -> None:
     """Give every table the content it had."""
     for table in tables:
         for slot, old, _ in list(table.changes()):
@@ -264,7 +264,7 @@ def tensor_in(slot: Slot, number: int) -> Any:
     return leaves[number]
 
 
-class States:
+class OptimizerStates:
     """The states of optimizers as they are: a capture that does not come to its end may have begun
     some, or counted a step."""
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from lucerne._src.base import defaults
 from lucerne._src.base.device import HOST, entered
-from lucerne._src.base.process.structure_version import Changes
-from lucerne._src.capture.effects.stores import MISSING, Variable, alike
+from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.capture.effects.stores import MISSING, ClosureVariable, alike
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.sources import Source, content
 from lucerne._src.capture.guards.tensor_reads import GRADIENT_IS, LAYOUT, Fact
@@ -27,7 +27,7 @@ def written(
 ) -> tuple[str, Callable[[], bool]]:
     """The text of the check, and the function made from it."""
     scope: dict[str, Any] = {
-        "state": dispatch.state, "changes": Changes, "reach": reach,
+        "state": dispatch.state, "changes": StructureVersion, "reach": reach,
         "defaults": defaults.DEFAULTS, "devices": defaults.DefaultDevice,
         "entered": entered, "missing": MISSING, "alike": alike,
         "content": content,
@@ -42,7 +42,7 @@ def written(
         if isinstance(store, CellType):
             scope[f"c{k}"] = store
             lines.append(f"if c{k}.cell_contents is not v{k}: return False  # {name}")
-        elif isinstance(store, Variable):
+        elif isinstance(store, ClosureVariable):
             scope[f"g{k}"] = store.scope
             lines.append(f"if g{k}.get({store.name!r}) is not v{k}: return False")
         else:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.capture.breaks.call_policy import large_array
-from lucerne._src.capture.bytecode.frame import UNSET, Frame
+from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
 from lucerne._src.capture.effects.objects import (
     MOST,
@@ -139,7 +139,7 @@ class FrameGuard:
     """
 
     def __init__(
-        self, reads: FrameReads, frames: Sequence[Frame], held: Callable[[Any], bool]
+        self, reads: FrameReads, frames: Sequence[PythonFrame], held: Callable[[Any], bool]
     ) -> None:
         """`held`: whether a tensor is one that stays the same object (a parameter)."""
         self.reads, self.held = reads, held
@@ -170,7 +170,9 @@ class FrameGuard:
         exec(compile(self.source, "<guards>", "exec"), scope)
         self._check: Any = scope["check"]
 
-    def check(self, frames: Sequence[Frame], leaves: list[Any], objects: list[Any]) -> str | None:
+    def check(
+        self, frames: Sequence[PythonFrame], leaves: list[Any], objects: list[Any]
+    ) -> str | None:
         """Why the part can't be used for these frames; None: it can."""
         try:
             found = self._check([values_of(f) for f in frames], leaves, objects)
@@ -388,6 +390,6 @@ def _content(cell: Any) -> Any:
         return MISSING
 
 
-def _slot_name(frame: Frame, j: int) -> str:
+def _slot_name(frame: PythonFrame, j: int) -> str:
     names = frame.decoded.slot_names
     return names[j] if j < len(names) else "a value in use"

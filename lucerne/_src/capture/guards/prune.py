@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from lucerne._src.capture.effects.stores import Table, Variable
+from lucerne._src.capture.effects.stores import ClosureVariable, StoreSnapshot
 from lucerne._src.capture.guards.reachable import CLOSED, ReachableState, has_hooks, is_module
 from lucerne._src.capture.guards.read_log import ReadLog, inside, slot_names
 from lucerne._src.capture.guards.sources import ClassSource, Source, is_known_home
@@ -68,7 +68,7 @@ def _loose(reach: ReachableState) -> set[tuple[int, Any]]:
             continue
         if isinstance(store, types.CellType):
             found.add((id(store), None))
-        elif isinstance(store, Variable):
+        elif isinstance(store, ClosureVariable):
             found.add((id(store.scope), store.name))
         else:
             found |= {(id(store), key) for key in keys}
@@ -114,7 +114,7 @@ def _only_new(reach: ReachableState) -> None:
     known = {id(t.store) for t in reach.tables if t.watched}
     variables = [t.store for t, _, _ in reach.links]
     cells = {id(s) for s in variables}
-    names = {(id(s.scope), s.name) for s in variables if isinstance(s, Variable)}
+    names = {(id(s.scope), s.name) for s in variables if isinstance(s, ClosureVariable)}
     reach.places = [
         p
         for p in reach.places
@@ -127,7 +127,7 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
     read = {p.at for p in reach.places}
     for link, _, _ in reach.links:
         store = link.store
-        named = isinstance(store, Variable)
+        named = isinstance(store, ClosureVariable)
         if ((id(store.scope), store.name) if named else (id(store), None)) not in read:
             reach.unread.append(link.name)
     reach.links = []
@@ -145,11 +145,13 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
     for at, (x, store) in stores.items():
         if at not in known:
             name = type(x).__name__
-            reach.more.append(Table(name, store, is_attributes=store is not x, watched=True))
+            reach.more.append(
+                StoreSnapshot(name, store, is_attributes=store is not x, watched=True)
+            )
     _drop_modules(reach, noted)
 
 
-def _unread_keys(reach: ReachableState, table: Table, read: set[tuple[int, Any]]) -> None:
+def _unread_keys(reach: ReachableState, table: StoreSnapshot, read: set[tuple[int, Any]]) -> None:
     at = id(table.store)
     keys = table.keys or range(len(table.items))
     for key in list(keys)[:_LISTED]:

@@ -14,8 +14,15 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lucerne._src.base.process.structure_version import Changes
-from lucerne._src.capture.effects.stores import PLAIN, Expected, Slot, Table, Variable, same
+from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.capture.effects.stores import (
+    PLAIN,
+    ClosureVariable,
+    Expected,
+    Slot,
+    StoreSnapshot,
+    same,
+)
 from lucerne._src.capture.guards.sources import Source
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.base import TensorBase, plain_types
@@ -41,9 +48,9 @@ class ReachableState:
 
     def __init__(self, fn: Any, arguments: Sequence[Any]) -> None:
         """`arguments`: the leaves of the arguments; tensors among them are not looked at."""
-        self.links: list[tuple[Table, Callable[[], Any], Any]] = []
+        self.links: list[tuple[StoreSnapshot, Callable[[], Any], Any]] = []
         """(variable, how to look again, what was found): things found by name."""
-        self.tables: list[Table] = []
+        self.tables: list[StoreSnapshot] = []
         """Where Python keeps things: dicts, lists, attributes of objects and modules, variables."""
         self.loose: dict[int, frozenset[Any]] = {}
         """By id of a table: keys whose tensors the function replaces at each call."""
@@ -53,12 +60,12 @@ class ReachableState:
         """Paths from the outermost module, which has the name of its class: for people."""
         self.optimizers: dict[int, Any] = {}
         self.tensors: dict[int, Any] = {}
-        self.seen_changes = Changes.count
+        self.seen_changes = StructureVersion.count
         self.places: list[Source] = []
         """What the function was seen to read (see `prune`): guards compare it."""
         self.numbers: list[Any] = []
         """Places that hold numbers which are given at each call (see `symbolic.counters`)."""
-        self.more: list[Table] = []
+        self.more: list[StoreSnapshot] = []
         """Containers that it was seen to read, and that are not among `tables`."""
         self.read_modules: dict[int, frozenset[str] | None] | None = None
         """By id of a module: the attributes that were read (None: all); None: nobody knows."""
@@ -126,7 +133,7 @@ class ReachableState:
             self._link(name, cell, depth)
         for name in names_in(fn.__code__):
             if name in fn.__globals__:
-                self._link(name, Variable(fn.__globals__, name), depth)
+                self._link(name, ClosureVariable(fn.__globals__, name), depth)
         self._walk(fn.__defaults__, depth, "")
         self._walk(fn.__kwdefaults__, depth, "")
         self.always.add(id(fn.__kwdefaults__))
@@ -147,7 +154,7 @@ class ReachableState:
             return
         if isinstance(found, types.ModuleType):
             return
-        table = Table(name, cell, is_attributes=False, watched=False)
+        table = StoreSnapshot(name, cell, is_attributes=False, watched=False)
         self.tables.append(table)
         self.links.append((table, functools.partial(getattr, cell, "cell_contents", None), found))
         if isinstance(found, type):
@@ -211,7 +218,7 @@ class ReachableState:
     def _keep(
         self, name: str, store: Any, *, is_attributes: bool = False, watched: bool = True
     ) -> None:
-        self.tables.append(Table(name, store, is_attributes=is_attributes, watched=watched))
+        self.tables.append(StoreSnapshot(name, store, is_attributes=is_attributes, watched=watched))
 
     def _module(self, module: Any, name: str) -> None:
         for path, m in parts_of_module(module):
@@ -251,11 +258,11 @@ class ReachableState:
                 return str(place.difference())
         if not self.tables_hold():
             return self._other_table()
-        if Changes.count != self.seen_changes:
+        if StructureVersion.count != self.seen_changes:
             now = self._structure()
             if now != self.structure:
                 return self._difference(now)
-            self.seen_changes = Changes.count
+            self.seen_changes = StructureVersion.count
         return None
 
     def tables_hold(self) -> bool:
@@ -289,7 +296,7 @@ class ReachableState:
         """Take everything as it is now: what capturing itself changed is no change."""
         self._alive = []
         self.structure = self._structure(self._alive)
-        self.seen_changes = Changes.count
+        self.seen_changes = StructureVersion.count
         self.watched = [
             (look, found)
             for table, look, found in self.links

@@ -21,7 +21,7 @@ from typing import Any
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
 from lucerne._src.capture.breaks.liveness import slots_of
-from lucerne._src.capture.bytecode.frame import UNSET, Frame
+from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, is_entered
 from lucerne._src.capture.bytecode.targets import find_in_class
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
@@ -31,7 +31,7 @@ from lucerne._src.capture.effects.stores import MISSING, MOST, PLAIN
 from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import CLOSED, is_module, is_optimizer, parts_of_module
 from lucerne._src.capture.guards.sources import KNOWN_HOMES, Source
-from lucerne._src.capture.trace.pytree import Kept
+from lucerne._src.capture.trace.pytree import KeptContainer
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.base import TensorBase, plain_types
 
@@ -79,7 +79,7 @@ class Arguments:
         container), and the leaves below it."""
         self.slots: dict[int, set[int]] = {}
         """By number of a variable of the first frame: leaves that it may hold."""
-        self.first: Frame | None = None
+        self.first: PythonFrame | None = None
         self.read: set[int] = set()
         self.paths: dict[int, tuple[Any, ...]] = {}
         """By id of a container: where it is in (args, kwargs)."""
@@ -107,7 +107,7 @@ class Arguments:
         self.paths[id(tree)] = path
         return tree
 
-    def bind(self, frame: Frame) -> None:
+    def bind(self, frame: PythonFrame) -> None:
         """`frame` is the function's, before its first instruction."""
         self.first = frame
         if frame.code.co_flags & 0x0C:  # *args, **kwargs: other containers than were given
@@ -184,7 +184,7 @@ class ReadLog:
 
     # ---- what the machine tells ----------------------------------------------------------------
 
-    def before(self, frame: Frame) -> None:
+    def before(self, frame: PythonFrame) -> None:
         """An instruction comes next."""
         if _state.call_level or len(_state.kernel_level) > 1:
             self.all("a mode sees the ops")
@@ -206,7 +206,7 @@ class ReadLog:
             for slot in slots_of(name, op.argument):
                 self.arguments.load(slot)
 
-    def _partials(self, frame: Frame) -> None:
+    def _partials(self, frame: PythonFrame) -> None:
         """The keywords of a `partial` can be changed."""
         for x in frame.stack:
             if type(x) is functools.partial and not self.birth.is_new(x):
@@ -267,7 +267,7 @@ class ReadLog:
         if self.arguments is not None:
             self.arguments.load(0)
 
-    def raised(self, frame: Frame) -> None:
+    def raised(self, frame: PythonFrame) -> None:
         """An instruction has raised: that something was not there was read as well."""
         name = frame.decoded.ops[frame.last].name
         if name in ("LOAD_GLOBAL", "LOAD_NAME") or "DEREF" in name:
@@ -275,7 +275,7 @@ class ReadLog:
         for x in frame.stack[-4:]:
             self.all_of(x)
 
-    def read(self, container: Any, key: Any, value: Any, how: Access, frame: Frame) -> None:
+    def read(self, container: Any, key: Any, value: Any, how: Access, frame: PythonFrame) -> None:
         """A value was read by a frame."""
         if isinstance(container, TensorBase):
             if how is Access.ATTRIBUTE:
@@ -404,7 +404,7 @@ class ReadLog:
         todo, seen = [x], set()
         while todo:
             x = todo.pop()
-            if is_plain(x) or x is UNSET or type(x) is Kept:
+            if is_plain(x) or x is UNSET or type(x) is KeptContainer:
                 continue
             if isinstance(x, TensorBase):
                 self.looked.touch(x)

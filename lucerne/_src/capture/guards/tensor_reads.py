@@ -15,7 +15,13 @@ from typing import Any
 
 from lucerne._src.capture.effects.stores import MISSING, alike
 from lucerne._src.capture.trace.fake import fills_storage, is_fake
-from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, Source, tensor_of
+from lucerne._src.capture.trace.input_sources import (
+    ARGUMENT,
+    CONSTANT,
+    HELD,
+    InputSource,
+    tensor_of,
+)
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.capture.trace.subclasses import is_wrapper
 from lucerne._src.tensor.autograd.state import AutogradState, state_of
@@ -32,12 +38,12 @@ class Fact:
     """Something that was so of a tensor from outside: `value`, as its `kind` has it."""
 
     kind: str
-    source: Source
+    source: InputSource
     value: Any
     """IS: whether it is the tensor of `other`. HAS: what it carries under `name`, MISSING: nothing.
     LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: the meta of its gradient, or None. PLACE:
     `place_of` it."""
-    other: Source | None = None
+    other: InputSource | None = None
     name: str = ""
 
     @property
@@ -128,7 +134,9 @@ class TensorReads:
             found = t, key, own.get(key, MISSING)
             self.carried.setdefault((id(t), key), found)
 
-    def facts(self, source_of: Callable[[Any], Source], used: Iterable[Source]) -> list[Fact]:
+    def facts(
+        self, source_of: Callable[[Any], InputSource], used: Iterable[InputSource]
+    ) -> list[Fact]:
         """What guards are to compare. `used`: the inputs of the graph, whose layout is compared
         anyway."""
         found = [
@@ -160,7 +168,7 @@ def _tensors_in(x: Any) -> list[Any]:
 # ---- gradients ----------------------------------------------------------------------------------
 
 _SLOT: Any = AutogradState.__dict__["grad"]
-_owners: dict[int, Owner] = {}
+_owners: dict[int, GradientOwner] = {}
 """By id of a state: whose it is. While a function is traced, that is."""
 
 
@@ -185,10 +193,10 @@ class _Watched(AutogradState):
         _SLOT.__set__(self, value)
 
 
-class Owner:
+class GradientOwner:
     """A leaf from outside whose gradient a trace may read and set."""
 
-    def __init__(self, tensor: Any, source: Source, grad: Any, begun: Any) -> None:
+    def __init__(self, tensor: Any, source: InputSource, grad: Any, begun: Any) -> None:
         """`grad`: what it has; `begun`: what stands for that in the trace."""
         self.tensor, self.source, self.grad, self.begun = tensor, source, grad, begun
         self.read = self.written = False

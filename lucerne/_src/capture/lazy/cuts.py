@@ -22,7 +22,7 @@ FIXES: dict[str, str] = {
 
 
 @dataclass
-class Report:
+class CutReport:
     """What lazy mode did in this process.
 
     >>> import lucerne as torch
@@ -66,4 +66,4 @@ class Report:
         return "\n".join(lines)
 
 
-REPORT = Report()
+REPORT = CutReport()

@@ -20,7 +20,7 @@ from lucerne._src.base.config import config
 from lucerne._src.base.process.source_location import user_place
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.capture.lazy import cuts
-from lucerne._src.capture.lazy.programs import Programs, Ref, static_key, tensor_inputs
+from lucerne._src.capture.lazy.programs import LazyRef, Programs, static_key, tensor_inputs
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.recorder import cover_of, fills_memory
 from lucerne._src.ir import argument_errors, dispatch
@@ -49,7 +49,7 @@ class _Foreign(Exception):  # noqa: N818 - a way out, not a mistake
     """A tensor that is not on the host, or has no bytes: its ops are none of our business."""
 
 
-class Memory:
+class PendingMemory:
     """One memory that the graph knows: how its root reads it, and the value of that."""
 
     __slots__ = ("geometry", "is_made", "places", "ref", "root")
@@ -74,12 +74,12 @@ class Pending(Interpreter):
         self.graph = Graph()
         self.inputs: list[Any] = []
         """The tensor or number of each input of the graph: kept alive until it has run."""
-        self.memories: dict[int, Memory] = {}
+        self.memories: dict[int, PendingMemory] = {}
         """By id of a buffer."""
         self.values: dict[Any, Value] = {}
         """By place: buffer, offset, meta."""
         self.key: list[Any] = []
-        self.number: dict[int, Ref] = {}
+        self.number: dict[int, LazyRef] = {}
         """Where in the key a value was made, by its index."""
         self.checks: list[tuple[Any, Callable[[], Exception]]] = []
 
@@ -95,7 +95,7 @@ class Pending(Interpreter):
 
     def _input(self, meta: Any, thing: Any) -> Value:
         value = self.graph.input(meta)
-        self.number[value.index] = Ref(len(self.number))
+        self.number[value.index] = LazyRef(len(self.number))
         self.key.append(meta)
         self.inputs.append(thing)
         return value
@@ -125,7 +125,7 @@ class Pending(Interpreter):
         buffer = t._storage.buffer
         at = id(buffer)
         ref = weakref.ref(buffer, lambda _: self._forget(at)) if is_made else None
-        self.memories[at] = Memory(root, t, is_made, ref)
+        self.memories[at] = PendingMemory(root, t, is_made, ref)
         self._place(t, root)
 
     def _place(self, t: Any, value: Value) -> None:
@@ -145,7 +145,7 @@ class Pending(Interpreter):
         graph.nodes.append(Node(op, args, outputs))
         self.key.append((op, key, metas))
         for v in outputs:
-            number[v.index] = Ref(len(number))
+            number[v.index] = LazyRef(len(number))
         return outputs
 
     def is_pending(self, storage: Any) -> bool:

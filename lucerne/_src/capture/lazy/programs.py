@@ -21,7 +21,7 @@ from lucerne._src.pipeline import compile_graph
 from lucerne._src.transforms.functionalize import MutationError, functionalize
 
 
-class Ref(int):
+class LazyRef(int):
     """The number of a value in a key; its type tells it from an integer."""
 
     __slots__ = ()
@@ -42,7 +42,7 @@ def static_key(a: Any) -> Any:
 
 
 @dataclass
-class Program:
+class LazyProgram:
     """What runs a graph: `written` are the inputs (among the tensors) that it changes."""
 
     runner: Any
@@ -58,14 +58,14 @@ class Programs:
     def __init__(self, mode: str | None) -> None:
         self.mode = mode
         self.whole = Composites(backends.HOST, mode == "bitwise")
-        self._found: OrderedDict[Any, Program | None] = OrderedDict()
+        self._found: OrderedDict[Any, LazyProgram | None] = OrderedDict()
         self.fn = lazy_graph
         self.faults: list[Any] = []
         """As a compiled function has them."""
         self.problem: Exception | None = None
         """What was raised instead of the last program."""
 
-    def get(self, key: Any, graph: Graph, roots: Sequence[Value]) -> Program | None:
+    def get(self, key: Any, graph: Graph, roots: Sequence[Value]) -> LazyProgram | None:
         """The program of a graph whose results are the last values of `roots`; None: no program
         can be made of it."""
         if key not in self._found:
@@ -77,7 +77,7 @@ class Programs:
             self._found.move_to_end(key)
         return found
 
-    def _tried(self, graph: Graph, roots: Sequence[Value]) -> Program | None:
+    def _tried(self, graph: Graph, roots: Sequence[Value]) -> LazyProgram | None:
         self.problem = None
         try:
             return self._made(graph, roots)
@@ -95,7 +95,7 @@ class Programs:
         if error is not None:
             faults.tell(self, error, faults.EAGER_GRAPH)
 
-    def _made(self, graph: Graph, roots: Sequence[Value]) -> Program:
+    def _made(self, graph: Graph, roots: Sequence[Value]) -> LazyProgram:
         began = perf_counter()
         kind = ledger.FIRST if not self._found else ledger.SIZES
         with ledger.compiling(lazy_graph, kind, f"a graph of {len(graph.nodes)} ops") as row:
@@ -112,7 +112,7 @@ class Programs:
         REPORT.compiled += 1
         REPORT.seconds_compiling += perf_counter() - began
         statics = [a for n in graph.nodes for a in n.args if not isinstance(a, Value)]
-        return Program(runner, sorted(program.written), stages, tuple(statics))
+        return LazyProgram(runner, sorted(program.written), stages, tuple(statics))
 
 
 def lazy_graph() -> None:

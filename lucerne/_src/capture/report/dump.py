@@ -20,12 +20,12 @@ from typing import Any
 from lucerne._src import backends
 from lucerne._src.base.config import config
 from lucerne._src.capture.guards import describe
-from lucerne._src.capture.ledger import Row, ledger
+from lucerne._src.capture.ledger import LedgerRow, ledger
 from lucerne._src.capture.report import page
-from lucerne._src.capture.report.replay import Part, replay
+from lucerne._src.capture.report.replay import ReplayedPart, replay
 
 
-def dump(folder: Path, fn: Any, entry: Any, options: Any, row: Row | None = None) -> Path:
+def dump(folder: Path, fn: Any, entry: Any, options: Any, row: LedgerRow | None = None) -> Path:
     """Write every stage of an entry; returns the folder of this compile."""
     name = re.sub(r"[^\w.-]+", "_", describe.name_of(fn)).strip("_") or "function"
     home = _numbered(folder / name)
@@ -43,7 +43,7 @@ def dump(folder: Path, fn: Any, entry: Any, options: Any, row: Row | None = None
     return home
 
 
-def _stages(home: Path, prefix: str, part: Part) -> list[tuple[str, str, str]]:
+def _stages(home: Path, prefix: str, part: ReplayedPart) -> list[tuple[str, str, str]]:
     found = []
     for k, stage in enumerate(part.stages):
         file = f"{prefix}{k:02d}-{stage.name}.txt"
@@ -52,7 +52,9 @@ def _stages(home: Path, prefix: str, part: Part) -> list[tuple[str, str, str]]:
     return found
 
 
-def _program(home: Path, prefix: str, part: Part, options: Any) -> list[tuple[str, str, str]]:
+def _program(
+    home: Path, prefix: str, part: ReplayedPart, options: Any
+) -> list[tuple[str, str, str]]:
     program = part.program
     if program is None:
         return []

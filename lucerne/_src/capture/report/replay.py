@@ -14,11 +14,11 @@ from typing import Any
 
 from lucerne._src import backends
 from lucerne._src.capture.aot.split import constants_of, halves_of
-from lucerne._src.capture.trace.input_sources import KEY, Source
+from lucerne._src.capture.trace.input_sources import KEY, InputSource
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.program import Program
-from lucerne._src.loops.notes import Apart, Notes, neighbours
-from lucerne._src.pipeline import Setting, improving, lowering
+from lucerne._src.loops.notes import KeptApart, Notes, neighbours
+from lucerne._src.pipeline import PassSetting, improving, lowering
 from lucerne._src.tensor.random.api import default_generator
 from lucerne._src.transforms.functionalize import functionalize
 from lucerne._src.transforms.random import count_draws
@@ -37,27 +37,27 @@ class Stage:
 
 
 @dataclass
-class Part:
+class ReplayedPart:
     """One program of a compiled version and how it came to be."""
 
     name: str
     """CALL, or FORWARD and BACKWARD where the caller may run the backward pass later."""
     stages: list[Stage] = field(default_factory=list)
     program: Program | None = None
-    apart: list[Apart] = field(default_factory=list)
+    apart: list[KeptApart] = field(default_factory=list)
     runner: Any = None
 
 
-def setting_of(options: Any) -> Setting:
+def setting_of(options: Any) -> PassSetting:
     """What passes are told, by what `compile` was told."""
     backend = None if options.maker is not None else backends.get(options.backend)
-    return Setting.of(backend, bitwise=options.mode == "bitwise")
+    return PassSetting.of(backend, bitwise=options.mode == "bitwise")
 
 
-def replay(entry: Any, options: Any) -> list[Part]:
+def replay(entry: Any, options: Any) -> list[ReplayedPart]:
     """The programs of an entry with all stages."""
     captured = entry.captured
-    first = Part(FORWARD if captured.gradients else CALL)
+    first = ReplayedPart(FORWARD if captured.gradients else CALL)
     first.stages.append(Stage("capture", "what the function did with tensors", captured.graph, 0.0))
     began = perf_counter()
     graph = functionalize(captured.graph, captured.roots, captured.fresh)
@@ -67,7 +67,7 @@ def replay(entry: Any, options: Any) -> list[Part]:
         began = perf_counter()
         graph, key = count_draws(graph, default_generator)
         if key is not None:
-            sources.append(Source(KEY))
+            sources.append(InputSource(KEY))
             _note(first, "count_draws", "random numbers follow from counters", graph, began)
     if not captured.gradients:
         _lowered(first, graph, constants_of(sources), options)
@@ -79,18 +79,18 @@ def replay(entry: Any, options: Any) -> list[Part]:
           halves.forward, perf_counter())  # fmt: skip
     _lowered(first, halves.forward, halves.constants, options)
     first.runner = entry.runner
-    second = Part(BACKWARD)
+    second = ReplayedPart(BACKWARD)
     _note(second, "split", "the half that may run later", halves.backward, perf_counter())
     _lowered(second, halves.backward, halves.saved_constants, options)
     second.runner = entry.joint.runner if entry.joint is not None else None
     return [first, second]
 
 
-def _note(part: Part, name: str, why: str, graph: Graph, began: float) -> None:
+def _note(part: ReplayedPart, name: str, why: str, graph: Graph, began: float) -> None:
     part.stages.append(Stage(name, why, graph, perf_counter() - began))
 
 
-def _improved(part: Part, graph: Graph, options: Any) -> Graph:
+def _improved(part: ReplayedPart, graph: Graph, options: Any) -> Graph:
     began = perf_counter()
     for p, after in improving(graph, options.disable, setting_of(options)):
         graph = after
@@ -99,7 +99,7 @@ def _improved(part: Part, graph: Graph, options: Any) -> Graph:
     return graph
 
 
-def _lowered(part: Part, graph: Graph, constants: Mapping[int, Any], options: Any) -> None:
+def _lowered(part: ReplayedPart, graph: Graph, constants: Mapping[int, Any], options: Any) -> None:
     graph = _improved(part, graph, options)
     if options.maker is not None:
         return

@@ -15,10 +15,10 @@ import numpy as np
 
 from lucerne._src import backends
 from lucerne._src.capture.shadow.by_stage import ByStage
-from lucerne._src.capture.shadow.eagerly import Composites, Watcher
+from lucerne._src.capture.shadow.eagerly import EagerComposites, EagerWatcher
 from lucerne._src.capture.shadow.evidence import EMPTY
 from lucerne._src.capture.shadow.graphs import held_of, maker, one_op_inputs
-from lucerne._src.capture.shadow.nearness import Array, Difference, Rule
+from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay, is_settled, spread, tensor_of_held
 from lucerne._src.capture.shadow.report import EAGER, GUARDS, RESULTS, UNKNOWN, Finding
 from lucerne._src.capture.shadow.stages import CAPTURE
@@ -60,7 +60,7 @@ class Bisection(ByStage):
         self.rewind()
         self.right = Replay().run(self.built.captured, self.inputs)
         self._undefined()
-        got, rule = self.case.compiled, Rule(local=False)
+        got, rule = self.case.compiled, NearnessRule(local=False)
         assert got is not None
         for name, (array, dtype, at) in self._expected().items():
             if name not in got.tensors:
@@ -100,7 +100,7 @@ class Bisection(ByStage):
         """Whether the captured graph says what eager does."""
         if self.case.eager is None:
             return None
-        want, rule = self.case.eager, Rule(local=False)
+        want, rule = self.case.eager, NearnessRule(local=False)
         for name, (array, dtype, at) in self._expected().items():
             if name not in want.tensors or name not in self.case.seen:
                 continue
@@ -120,7 +120,7 @@ class Bisection(ByStage):
 
     def _eager_kernel(self) -> Finding | None:
         """An op whose own kernel is wrong, eager or not."""
-        rule = Rule(local=True)
+        rule = NearnessRule(local=True)
         functional = self.built.stages[0][1]  # without writes: an operand is what was made
         self.rewind()
         ran = Replay().run(functional, self.inputs)
@@ -146,9 +146,9 @@ class Bisection(ByStage):
     def _eager_composite(self) -> Finding | None:
         """A composite that eager mode runs as one kernel, which gives something else than the ops
         it stands for: the captured graph has these in its place."""
-        watched = Composites()
+        watched = EagerComposites()
         self._run_watched(watched)
-        rule = Rule(local=True)
+        rule = NearnessRule(local=True)
         for call in watched.calls:
             node, held = call.node, one_op_inputs(call.node, call.given)
             if held is None or not is_settled(node):
@@ -192,10 +192,10 @@ class Bisection(ByStage):
 
     def _first_other_op(self) -> Node | None:
         """The first op that gives eager something else than the captured graph has there."""
-        watcher = Watcher(self.case.options.whole)
+        watcher = EagerWatcher(self.case.options.whole)
         self._run_watched(watcher)
         calls = iter(watcher.calls)
-        rule = Rule(local=False)
+        rule = NearnessRule(local=False)
         call = next(calls, None)
         last = None
         for node in self.built.captured.nodes:
@@ -215,7 +215,7 @@ class Bisection(ByStage):
         case = self.case
         if case.compiled is None:
             return None
-        rule = Rule(local=False)
+        rule = NearnessRule(local=False)
         expected = self._expected()
         for name, difference in case.seen.items():
             if name.startswith("gradient ") and not difference.what:
@@ -250,7 +250,7 @@ class Bisection(ByStage):
         want = case.eager.tensors.get(name)
         if got is None or want is None:
             return None
-        found = Rule(local=False).difference(
+        found = NearnessRule(local=False).difference(
             got.array, want.array, x.meta.dtype, lambda: self._spread_of((reading, root.index, 0))
         )
         if found is None:

@@ -18,12 +18,12 @@ from lucerne._src.capture.shadow.graphs import (
     maker,
     words,
 )
-from lucerne._src.capture.shadow.nearness import Array, Rule
+from lucerne._src.capture.shadow.nearness import Array, NearnessRule
 from lucerne._src.capture.shadow.replay import Ran, Replay, held_copy, range_of, tensor_of_held
 from lucerne._src.capture.shadow.report import ASSEMBLY, Finding
 from lucerne._src.capture.shadow.reproduce import small_case
-from lucerne._src.capture.shadow.stages import PARTITION, Part
-from lucerne._src.capture.shadow.walk import Fault, Walk
+from lucerne._src.capture.shadow.stages import PARTITION, ShadowPart
+from lucerne._src.capture.shadow.walk import ShadowFault, ShadowWalk
 from lucerne._src.capture.trace.input_sources import TANGENT
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
@@ -60,7 +60,7 @@ class ByStage(Evidence):
             if at not in before[1]:
                 continue
             b = before[1][at][0]
-            found = Rule(local=False).difference(
+            found = NearnessRule(local=False).difference(
                 a, b, dtype, lambda at=at: self._moved(before[0], inputs, at), self._defined(at)  # type: ignore[misc]
             )  # fmt: skip
             if found is not None:
@@ -151,7 +151,7 @@ class ByStage(Evidence):
         ]
 
     def _of_part(
-        self, part: Part, inputs: list[Any], want: Sequence[Array] | None
+        self, part: ShadowPart, inputs: list[Any], want: Sequence[Array] | None
     ) -> Finding | None:
         graph = part.stages[0][1]
         self._given = inputs
@@ -164,7 +164,7 @@ class ByStage(Evidence):
             node = graph.nodes[-1] if graph.nodes else None
             return self._finding(PARTITION, node, broken(error), detail=f"in {part.name}")
         for k, b in enumerate(want or ()):
-            found = Rule(local=False).difference(
+            found = NearnessRule(local=False).difference(
                 ran.outputs[k], b, graph.outputs[k].meta.dtype,
                 lambda k=k: self._moved(graph, inputs, ("output", k)),  # type: ignore[misc]
                 self._defined(("output", k)),
@@ -180,7 +180,7 @@ class ByStage(Evidence):
         return self._of_steps(part, inputs, before)
 
     def _of_steps(
-        self, part: Part, inputs: list[Any], right: tuple[Graph, Any, Ran]
+        self, part: ShadowPart, inputs: list[Any], right: tuple[Graph, Any, Ran]
     ) -> Finding | None:
         program, low = part.program, part.lowering
         if program is None or low is None:
@@ -195,20 +195,25 @@ class ByStage(Evidence):
         results = [new_tensor(m) for m in program.results]
         self.rewind()
         copies = [held_copy(t) for t in given]
-        walk = Walk(program, low, backend, self.case.surroundings.generators)
+        walk = ShadowWalk(program, low, backend, self.case.surroundings.generators)
         fault = walk.run(given, numbers, results)
         if fault is not None:
             return self._of_fault(fault)
         return self._of_assembly(part, copies, numbers, given, results)
 
-    def _of_fault(self, fault: Fault) -> Finding:
+    def _of_fault(self, fault: ShadowFault) -> Finding:
         return self._finding(
             fault.stage, fault.node, fault.difference, kernel=fault.step.name,
             graph=fault.graph, inputs=fault.inputs, detail=fault.detail,
         )  # fmt: skip
 
     def _of_assembly(
-        self, part: Part, copies: list[Any], numbers: Any, given: list[Any], results: list[Any]
+        self,
+        part: ShadowPart,
+        copies: list[Any],
+        numbers: Any,
+        given: list[Any],
+        results: list[Any],
     ) -> Finding | None:
         """Whether the program in one go gives what its steps gave."""
         entry, program = self.case.entry, part.program
@@ -222,7 +227,7 @@ class ByStage(Evidence):
         own(again, numbers, made)
         names = [(f"result{k}", m) for k, m in enumerate(program.results)]
         names += [(f"argument{k}", m) for k, m in enumerate(program.arguments)]
-        rule = Rule(local=True)
+        rule = NearnessRule(local=True)
         for (name, meta), a, b in zip(names, [*made, *again], [*results, *given], strict=True):
             found = rule.difference(np.array(bits(a)), np.array(bits(b)), meta.dtype)
             if found is not None and not self._is_undefined(part, name):
@@ -231,7 +236,7 @@ class ByStage(Evidence):
                 return self._finding(ASSEMBLY, node, found, detail=detail)
         return None
 
-    def _is_undefined(self, part: Part, name: str) -> bool:
+    def _is_undefined(self, part: ShadowPart, name: str) -> bool:
         """Whether a result holds memory that nobody filled."""
         if not any(n.op.qualified == EMPTY for n in part.graph.nodes):
             return False
@@ -239,7 +244,7 @@ class ByStage(Evidence):
         k = int(name.removeprefix("result")) if name.startswith("result") else -1
         return k >= 0 and not np.array_equal(made[0].outputs[k], made[1].outputs[k])
 
-    def _writer(self, part: Part, name: str) -> Node | None:
+    def _writer(self, part: ShadowPart, name: str) -> Node | None:
         """The node whose value a buffer holds at the end."""
         graph = part.graph
         if name.startswith("result"):

@@ -78,7 +78,7 @@ class Counted(Interpreter):
             self.stream = before
 
 
-class Watcher(Interpreter):
+class EagerWatcher(Interpreter):
     """Keeps what every op gave, in order."""
 
     level = "kernel"
@@ -108,7 +108,7 @@ class WholeCall:
     got: list[Array]
 
 
-class Composites(Interpreter):
+class EagerComposites(Interpreter):
     """Keeps calls of composites that eager mode runs whole, with what they were given."""
 
     level = "kernel"

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne._src.capture.cache.entry import Entry, tensor_of
+from lucerne._src.capture.cache.entry import CacheEntry, tensor_of
 from lucerne._src.capture.shadow.graphs import alike, maker
 from lucerne._src.capture.shadow.nearness import Array, Difference
-from lucerne._src.capture.shadow.observe import Observation
+from lucerne._src.capture.shadow.observe import ShadowObservation
 from lucerne._src.capture.shadow.replay import Ran, held_copy, range_of, shaken
 from lucerne._src.capture.shadow.report import Finding
 from lucerne._src.capture.shadow.stages import Rebuilt, rebuilt
 from lucerne._src.capture.shadow.state import Surroundings
-from lucerne._src.capture.trace.captured import Outcome
+from lucerne._src.capture.trace.captured import CapturedResult
 from lucerne._src.capture.trace.input_sources import (
     ARGUMENT,
     CONSTANT,
@@ -25,7 +25,7 @@ from lucerne._src.capture.trace.input_sources import (
     NUMBER,
     SLOT,
     TANGENT,
-    Source,
+    InputSource,
 )
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.transforms.interpret import Held
@@ -35,10 +35,10 @@ EMPTY = "uninitialized"
 
 
 @dataclass
-class Case:
+class ShadowCase:
     """A call to be looked into. The surroundings are as they were before it."""
 
-    entry: Entry
+    entry: CacheEntry
     options: Any
     fn: Any
     args: Any
@@ -46,8 +46,8 @@ class Case:
     leaves: Sequence[Any]
     surroundings: Surroundings
     tangents: list[Any]
-    eager: Observation | None = None
-    compiled: Observation | None = None
+    eager: ShadowObservation | None = None
+    compiled: ShadowObservation | None = None
     seen: dict[str, Difference] = field(default_factory=dict)
     recapture: Any = None
     """Captures the call anew: gives a `Captured`."""
@@ -56,7 +56,7 @@ class Case:
 class Evidence:
     """A call in pieces: its graph, the inputs of that, and what each result should be."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: ShadowCase) -> None:
         self.case = case
         self.captured = case.entry.captured
         self.built: Rebuilt = rebuilt(self.captured, case.options, key=bool(case.entry.key))
@@ -72,7 +72,7 @@ class Evidence:
         self._shaken: dict[int, tuple[Graph, list[Ran]]] = {}
         """By id of a graph: itself, and some runs of it."""
 
-    def _input(self, source: Source) -> Any:
+    def _input(self, source: InputSource) -> Any:
         if source.kind == CONSTANT:
             return held_copy(source.thing)
         if source.kind == NUMBER:
@@ -110,7 +110,7 @@ class Evidence:
         captured, named = self.captured, self.case.surroundings.named
         count = self.returned()
         for k, x in enumerate(captured.leaves[:count]):
-            if type(x) is Outcome:
+            if type(x) is CapturedResult:
                 name = f"result {k}" if count > 1 else "the result"
                 made[name] = self._reading(x, ran)
         for effect in captured.effects:
@@ -137,7 +137,7 @@ class Evidence:
         ends = [first for _, _, first in captured.stored] + [leaf for leaf, _ in captured.checks]
         return min([len(captured.leaves), *ends])
 
-    def _reading(self, x: Outcome, ran: Ran) -> tuple[Array, Any, Any]:
+    def _reading(self, x: CapturedResult, ran: Ran) -> tuple[Array, Any, Any]:
         graph = self.built.captured
         if x.of_input:
             given = [
@@ -159,7 +159,7 @@ class Evidence:
         count = self.returned()
         for k, x in enumerate(captured.leaves[:count]):
             own = f"result {k}" if count > 1 else "the result"
-            if name == own and type(x) is Outcome and not x.of_input:
+            if name == own and type(x) is CapturedResult and not x.of_input:
                 return maker(graph, ("output", x.index))
         for effect in captured.effects:
             owner = tensor_of(effect.owner, self.case.leaves)

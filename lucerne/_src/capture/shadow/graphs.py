@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lucerne._src.capture.shadow.nearness import Array, Difference, Rule
+from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Ran
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
@@ -88,7 +88,7 @@ def aligned(before: Graph, after: Graph) -> Iterator[tuple[Value, Value, Node]]:
 def first_changed(before: Graph, was: Ran, after: Graph, now: Ran) -> list[Node]:
     """The first node that makes something else than it made before a pass, behind the one whose
     result it reads no longer: the culprit comes first."""
-    rule = Rule(local=False)
+    rule = NearnessRule(local=False)
     old, new = producers(before), producers(after)
     for a, b, node in aligned(before, after):
         if a.index not in was.seen or b.index not in now.seen:
@@ -108,7 +108,7 @@ def _same_seen(was: Ran, p: Value, now: Ran, q: Value) -> bool:
     x, y = was.seen.get(p.index), now.seen.get(q.index)
     if x is None or y is None or x.shape != y.shape:
         return False
-    return Rule(local=False).difference(y, x, p.meta.dtype) is None
+    return NearnessRule(local=False).difference(y, x, p.meta.dtype) is None
 
 
 def words(at: tuple[str, int]) -> str:

@@ -100,7 +100,7 @@ Spread = Callable[[], Any]
 """How far rounding alone moves each element; None: not known. Asked for only when needed."""
 
 
-class Rule:
+class NearnessRule:
     """How far apart two results may be. `local`: of one step on the same operands, else of many.
 
     `exact`: nothing but element-wise ops happened, so numbers of few bits come out the same but for

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.capture.shadow.nearness import Array, Difference, Rule, Spread
+from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule, Spread
 from lucerne._src.capture.shadow.state import Surroundings
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.ir.meta import TensorMeta
@@ -19,7 +19,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 @dataclass
-class Facts:
+class TensorFacts:
     """A tensor as it was at a moment."""
 
     meta: TensorMeta
@@ -28,26 +28,26 @@ class Facts:
 
 
 @dataclass
-class Observation:
+class ShadowObservation:
     """By name, in the order in which a reader wants to hear of them."""
 
-    tensors: dict[str, Facts] = field(default_factory=dict)
+    tensors: dict[str, TensorFacts] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
     sharing: dict[str, str] = field(default_factory=dict)
     error: str = ""
 
 
-def facts(t: Any) -> Facts:
+def facts(t: Any) -> TensorFacts:
     try:
         array = np.array(bits(t))
     except ValueError:  # it reaches outside of its memory: like nothing else
         array = np.full(tuple(t._meta.shape), 0x7F, t._meta.dtype.storage)
-    return Facts(t._meta, array, t._needs_grad)
+    return TensorFacts(t._meta, array, t._needs_grad)
 
 
-def observed(surroundings: Surroundings, result: Any) -> Observation:
+def observed(surroundings: Surroundings, result: Any) -> ShadowObservation:
     """After a call that returned `result`."""
-    made = Observation()
+    made = ShadowObservation()
     leaves: list[Any] = []
     flatten(result, leaves)
     named: list[tuple[str, Any]] = []
@@ -88,7 +88,7 @@ def named_tensors(surroundings: Surroundings, result: Any) -> list[tuple[str, An
     return found
 
 
-def _slots(surroundings: Surroundings, made: Observation) -> None:
+def _slots(surroundings: Surroundings, made: ShadowObservation) -> None:
     """What the function put into containers, attributes and variables."""
     for table in surroundings.tables:
         for slot, _, new in table.changes():
@@ -103,7 +103,7 @@ def _slots(surroundings: Surroundings, made: Observation) -> None:
 
 
 def _share(
-    named: Sequence[tuple[str, Any]], known: Sequence[tuple[str, Any]], made: Observation
+    named: Sequence[tuple[str, Any]], known: Sequence[tuple[str, Any]], made: ShadowObservation
 ) -> None:
     """Which results are the same objects, or lie in the same memory, as others."""
     before: list[tuple[str, Any]] = list(known)
@@ -119,7 +119,10 @@ def _share(
 
 
 def differences(
-    got: Observation, want: Observation, spread: Any = None, known: dict[str, Any] | None = None
+    got: ShadowObservation,
+    want: ShadowObservation,
+    spread: Any = None,
+    known: dict[str, Any] | None = None,
 ) -> dict[str, Difference]:
     """By name of what differs. `spread(name)`: how far rounding moves it, if that is known."""
     found: dict[str, Difference] = {}
@@ -128,7 +131,7 @@ def differences(
             text = f"it raises {got.error or 'nothing'} where {want.error or 'nothing'} is right"
             found["the call"] = _said(text)
         return found
-    rule = Rule(local=False)
+    rule = NearnessRule(local=False)
     for name, b in want.tensors.items():
         a = got.tensors.get(name)
         if a is None:
@@ -155,7 +158,7 @@ def _asked(spread: Any, name: str) -> Spread:
 
 
 def _tensor(
-    a: Facts, b: Facts, rule: Rule, spread: Spread, known: Array | None
+    a: TensorFacts, b: TensorFacts, rule: NearnessRule, spread: Spread, known: Array | None
 ) -> Difference | None:
     if a.meta.dtype is not b.meta.dtype:
         return _said(f"its dtype is {a.meta.dtype.name} where {b.meta.dtype.name} is right")

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucerne._src import backends, pipeline
 from lucerne._src.backends.contract.step_runner import Bytes, Spot, executable_of
-from lucerne._src.capture.shadow.nearness import Array, Rule
+from lucerne._src.capture.shadow.nearness import Array, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay
 from lucerne._src.ir.graph import Graph, Node, Value, verify
 from lucerne._src.ir.meta import TensorMeta
@@ -41,7 +41,7 @@ def show(text: str, numbers: Sequence[Any], stage: str) -> bool:
     inputs = [_input(v, x) for v, x in zip(graph.inputs, numbers, strict=True)]
     want, got = Replay().run(graph, inputs).outputs, by_stage(graph, inputs, stage)
     same = all(
-        Rule(local=True).difference(a, b, v.meta.dtype) is None
+        NearnessRule(local=True).difference(a, b, v.meta.dtype) is None
         for a, b, v in zip(got, want, graph.outputs, strict=True)
     )
     for a, b in zip(got, want, strict=True):
@@ -54,7 +54,7 @@ def by_stage(graph: Graph, inputs: list[Any], stage: str) -> list[Array]:
     """The outputs of a graph after a pass, or by the kernel that is made of it."""
     for p in pipeline.PASSES:
         if p.name == stage:
-            setting = pipeline.Setting.of(backends.get(backends.HOST), bitwise=False)
+            setting = pipeline.PassSetting.of(backends.get(backends.HOST), bitwise=False)
             return Replay().run(p.run(graph, setting), inputs).outputs
     backend = backends.get(backends.HOST)
     outs = [in_memory(Held(v.meta), backend) for v in graph.outputs]
@@ -137,7 +137,7 @@ def small_case(
             want, got = Replay().run(small, inputs).outputs, by_stage(small, inputs, stage)
         except Exception:  # it shows more in the whole graph
             continue
-        rule = Rule(local=False)
+        rule = NearnessRule(local=False)
         pairs = zip(got, want, small.outputs, strict=True)
         if any(rule.difference(a, b, v.meta.dtype) is not None for a, b, v in pairs):
             return small, inputs

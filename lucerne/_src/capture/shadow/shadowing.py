@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process import notices
-from lucerne._src.capture.cache.entry import Entry, tensor_of
+from lucerne._src.capture.cache.entry import CacheEntry, tensor_of
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.options import ACTIONS
 from lucerne._src.capture.shadow.blame import Bisection
 from lucerne._src.capture.shadow.eagerly import Counted
-from lucerne._src.capture.shadow.evidence import Case
+from lucerne._src.capture.shadow.evidence import ShadowCase
 from lucerne._src.capture.shadow.nearness import Difference
 from lucerne._src.capture.shadow.observe import (
-    Observation,
+    ShadowObservation,
     differences,
     facts,
     named_tensors,
@@ -26,7 +26,7 @@ from lucerne._src.capture.shadow.observe import (
 from lucerne._src.capture.shadow.report import Finding
 from lucerne._src.capture.shadow.state import Surroundings
 from lucerne._src.capture.trace.capture import Capture
-from lucerne._src.capture.trace.captured import Outcome
+from lucerne._src.capture.trace.captured import CapturedResult
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.tensor.autograd.api import grad as gradients_of
@@ -56,7 +56,7 @@ class Shadow:
     `calls`: how many are compared. After a difference the version runs as eager does, for ever.
     """
 
-    def __init__(self, entry: Entry, options: Any, fn: Any, calls: int, action: str) -> None:
+    def __init__(self, entry: CacheEntry, options: Any, fn: Any, calls: int, action: str) -> None:
         self.entry, self.options, self.fn = entry, options, fn
         self.left, self.action = calls, action
         self.finding: Finding | None = None
@@ -109,7 +109,7 @@ class Shadow:
         if not seen and not first:
             return result
         after = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
-        case = Case(
+        case = ShadowCase(
             entry, self.options, self.fn, args, kwargs, leaves, surroundings, tangents, want, got,
             seen, lambda: self._captured_anew(args, kwargs, leaves),
         )  # fmt: skip
@@ -137,7 +137,7 @@ class Shadow:
     def _eager(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings,
         tangents: list[Any],
-    ) -> tuple[Observation, Any]:  # fmt: skip
+    ) -> tuple[ShadowObservation, Any]:  # fmt: skip
         with self._numbers(surroundings):
             return self._watched(lambda: self.fn(*args, **kwargs), leaves, surroundings, tangents)
 
@@ -154,7 +154,7 @@ class Shadow:
     def _compiled(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], surroundings: Surroundings,
         tangents: list[Any],
-    ) -> tuple[Observation, Any]:  # fmt: skip
+    ) -> tuple[ShadowObservation, Any]:  # fmt: skip
         def run() -> Any:
             return self.entry.run(leaves, (args, kwargs))
 
@@ -162,18 +162,18 @@ class Shadow:
 
     def _watched(
         self, call: Any, leaves: Sequence[Any], surroundings: Surroundings, tangents: list[Any]
-    ) -> tuple[Observation, Any]:
+    ) -> tuple[ShadowObservation, Any]:
         try:
             result = call()
         except Exception as error:
-            return Observation(error=type(error).__name__), error
+            return ShadowObservation(error=type(error).__name__), error
         seen = observed(surroundings, result)
         if self.entry.joint is not None and tangents:
             self._differentiate(result, leaves, tangents, seen)
         return seen, result
 
     def _differentiate(
-        self, result: Any, leaves: Sequence[Any], tangents: list[Any], seen: Observation
+        self, result: Any, leaves: Sequence[Any], tangents: list[Any], seen: ShadowObservation
     ) -> None:
         """The gradients that a backward pass from outside would give: with all of the results, with
         the first alone, and with gradients that come in laid out otherwise."""
@@ -183,7 +183,7 @@ class Shadow:
         roots = [
             (t, x.tangent)
             for t, x in zip(flat, captured.leaves, strict=False)
-            if type(x) is Outcome and x.tangent is not None and isinstance(t, TensorBase)
+            if type(x) is CapturedResult and x.tangent is not None and isinstance(t, TensorBase)
         ]
         wanted = [tensor_of(s, leaves) for s in self.entry.joint.wanted]
         if not roots or not wanted:
@@ -223,7 +223,7 @@ class PartShadow(Shadow):
     """
 
     def __init__(
-        self, entry: Entry, options: Any, fn: Any, calls: int, action: str, give_up: Any
+        self, entry: CacheEntry, options: Any, fn: Any, calls: int, action: str, give_up: Any
     ) -> None:
         super().__init__(entry, options, fn, calls, action)
         self.give_up = give_up
@@ -237,7 +237,7 @@ class PartShadow(Shadow):
         if got.error:
             return result
         after = Surroundings(entry.guards.reach, leaves, entry.held, entry.captured.graph)
-        case = Case(
+        case = ShadowCase(
             entry, self.options, None, args, kwargs, leaves, surroundings, tangents, None, got, {}
         )
         search = Bisection(case)
@@ -271,7 +271,7 @@ def _returned(result: Any) -> Any:
     return result
 
 
-def _tangents(entry: Entry) -> list[Any]:
+def _tangents(entry: CacheEntry) -> list[Any]:
     """Gradients of the results, as somebody outside would give them."""
     if entry.joint is None:
         return []

@@ -10,7 +10,7 @@ from lucerne._src import backends
 from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves_of
 from lucerne._src.capture.report.replay import setting_of
 from lucerne._src.capture.trace.captured import Captured
-from lucerne._src.capture.trace.input_sources import KEY, TANGENT, Source
+from lucerne._src.capture.trace.input_sources import KEY, TANGENT, InputSource
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.program import Program
 from lucerne._src.loops.lower import Lowering
@@ -24,7 +24,7 @@ CAPTURE, FUNCTIONALIZE, PARTITION = "capture", "functionalize", "partition"
 
 
 @dataclass
-class Part:
+class ShadowPart:
     """One program: the call, or the backward pass of it."""
 
     name: str
@@ -44,12 +44,12 @@ class Part:
 class Rebuilt:
     """The way from a captured call to its programs."""
 
-    sources: list[Source]
+    sources: list[InputSource]
     captured: Graph
     """With writes; random numbers counted as the programs count them."""
     stages: list[tuple[str, Graph]]
     """Up to where the parts begin."""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ShadowPart] = field(default_factory=list)
     halves: ForwardBackward | None = None
     primals: list[int] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
     if key:  # on both sides, so that both draw the same numbers
         recorded = count_draws(recorded, default_generator)[0]
         functional, drawn = count_draws(functional, default_generator)
-        sources.append(Source(KEY, thing=None if drawn is None else drawn.meta.device))
+        sources.append(InputSource(KEY, thing=None if drawn is None else drawn.meta.device))
     stages = [(FUNCTIONALIZE, functional)]
     made = Rebuilt(sources, recorded, stages)
     if captured.gradients:
@@ -96,8 +96,8 @@ def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
     ]
 
 
-def _part(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> Part:
-    part = Part(name, [("", graph), *_improved(graph, options)], constants)
+def _part(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> ShadowPart:
+    part = ShadowPart(name, [("", graph), *_improved(graph, options)], constants)
     if options.maker is None:
         backend, body = backends.get(options.backend), options.whole.graph_of
         part.lowering = lowering(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.capture.effects.stores import Table, put_back
+from lucerne._src.capture.effects.stores import StoreSnapshot, put_back
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.ir.graph import Graph
 from lucerne._src.tensor.autograd.state import state_of
@@ -36,7 +36,7 @@ class Surroundings:
     ) -> None:
         self.leaves, self.reach = leaves, reach
         self.tables = [
-            Table(t.name, t.store, is_attributes=t.is_attributes, watched=t.watched)
+            StoreSnapshot(t.name, t.store, is_attributes=t.is_attributes, watched=t.watched)
             for t in reach.tables
         ]
         """What containers, attributes and variables hold now."""

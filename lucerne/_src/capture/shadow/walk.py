@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.step_runner import Bytes, Spot, executable_of, inputs_of, over
-from lucerne._src.capture.shadow.nearness import Array, Difference, Rule
+from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay, spread
 from lucerne._src.capture.shadow.reproduce import elements, in_memory
 from lucerne._src.ir import op as op_
@@ -21,7 +21,7 @@ from lucerne._src.ir.graph import Graph, Node, Value, one_op_graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Place, Program, Step
 from lucerne._src.loops.group import is_elementwise
-from lucerne._src.loops.lower import Lowering, Unit
+from lucerne._src.loops.lower import Lowering, StepDraft
 from lucerne._src.ops.copy.cast import put_region, uninitialized
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.interpret import Held, held
@@ -33,7 +33,7 @@ KERNEL, MEMORY, FUSION = "kernel", "memory plan", "fusion"
 
 
 @dataclass
-class Fault:
+class ShadowFault:
     """The first thing that is wrong in a program."""
 
     stage: str
@@ -48,7 +48,7 @@ class Fault:
     detail: str = ""
 
 
-class Walk:
+class ShadowWalk:
     """`backend`: whose kernels; `rewind` and `mark` turn back random numbers."""
 
     def __init__(self, program: Program, lowering: Lowering, backend: Any, generators: Any) -> None:
@@ -63,7 +63,7 @@ class Walk:
 
     def run(
         self, arguments: Sequence[Any], numbers: Sequence[float], results: Sequence[Any]
-    ) -> Fault | None:
+    ) -> ShadowFault | None:
         self.arguments, self.numbers, self.results = arguments, numbers, results
         placing = self.low.placing
         for v in (*placing.arguments, *self.low.constants):
@@ -86,7 +86,7 @@ class Walk:
 
     # ---- what it reads -------------------------------------------------------------------------
 
-    def _lost(self, number: int, step: Step) -> Fault | None:
+    def _lost(self, number: int, step: Step) -> ShadowFault | None:
         unit = self.units[number]
         if unit is None:
             return None
@@ -135,7 +135,7 @@ class Walk:
 
     # ---- what it computes ----------------------------------------------------------------------
 
-    def _step(self, number: int, step: Step) -> Fault | None:
+    def _step(self, number: int, step: Step) -> ShadowFault | None:
         given = inputs_of(step, self._spot, self.numbers)
         read = [held(elements(x), x._meta) if isinstance(x, Spot) else x for x in given]
         outs = [self._spot(p) for p in step.outputs]
@@ -167,19 +167,19 @@ class Walk:
                 place = self.low.placing.place(v)
                 self._made[v] = held(elements(self._spot(place)), v.meta), number
 
-    def _fault(self, stage: str, node: Node, number: int, difference: Difference) -> Fault:
+    def _fault(self, stage: str, node: Node, number: int, difference: Difference) -> ShadowFault:
         step = self.program.steps[number]
-        return Fault(stage, node, step, number, difference, step.graph, [])
+        return ShadowFault(stage, node, step, number, difference, step.graph, [])
 
     def _narrowed(
         self, number: int, step: Step, read: list[Any], difference: Difference, output: int
-    ) -> Fault:
+    ) -> ShadowFault:
         """The first node of a group with which it goes wrong."""
         graph = step.graph
         nodes = graph.nodes
         wrong = graph.outputs[output].index
         made_by = next((n for n in nodes if any(v.index == wrong for v in n.outputs)), nodes[-1])
-        fault = Fault(KERNEL, made_by, step, number, difference, graph, read)
+        fault = ShadowFault(KERNEL, made_by, step, number, difference, graph, read)
         if len(nodes) == 1:
             return fault
         for k, node in enumerate(nodes):
@@ -191,7 +191,7 @@ class Walk:
                 continue
             if found is not None:
                 small, given, difference = found
-                return Fault(KERNEL, node, step, number, difference, small, given)
+                return ShadowFault(KERNEL, node, step, number, difference, small, given)
         return fault
 
     def _prefix(
@@ -245,7 +245,7 @@ def _differ(
     graph: Graph, k: int, got: Array, want: Array, read: list[Any], rewind: Any
 ) -> Difference | None:
     exact = all(is_elementwise(n) or n.op.kind == op_.VIEW for n in graph.nodes)
-    rule = Rule(local=True, exact=exact)
+    rule = NearnessRule(local=True, exact=exact)
     dtype = graph.outputs[k].meta.dtype
     found = rule.difference(got, want, dtype, lambda: spread(graph, read, rewind, k))
     return found or rule.rounds_otherwise(got, want, dtype)
@@ -256,9 +256,9 @@ def _is_empty(low: Lowering, v: Value) -> bool:
     return node is not None and node.op is _EMPTY
 
 
-def _units_of(program: Program, low: Lowering) -> list[Unit | None]:
+def _units_of(program: Program, low: Lowering) -> list[StepDraft | None]:
     """The unit that each step belongs to; None: a copy at the end."""
-    found: list[Unit | None] = []
+    found: list[StepDraft | None] = []
     placing = low.placing
     for unit in low.units:
         node = unit.nodes[0]
@@ -273,4 +273,4 @@ def _units_of(program: Program, low: Lowering) -> list[Unit | None]:
     return [*found, *[None] * (len(program.steps) - len(found))]
 
 
-__all__ = ["FUSION", "KERNEL", "MEMORY", "Fault", "Walk"]
+__all__ = ["FUSION", "KERNEL", "MEMORY", "ShadowFault", "ShadowWalk"]

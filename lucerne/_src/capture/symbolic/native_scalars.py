@@ -12,7 +12,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.unspecialized import GivenFloat, Guarding
 from lucerne._src.base.unspecialized_ints import GivenInt
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.ir.symbolic.numbers import call, is_symbolic
 from lucerne._src.tensor.base import TensorBase
 
@@ -112,7 +112,7 @@ def _ints_plain(x: Any) -> Any:
     return x if type(x) is GivenFloat or not _has_int(x) else plain_number(x)
 
 
-def before_operator(frame: Frame) -> None:
+def before_operator(frame: PythonFrame) -> None:
     """Operands of the next instruction, if it is an op of tensors or an index."""
     op, stack = frame.decoded.ops[frame.ip], frame.stack
     if op.name in ("BINARY_OP", "COMPARE_OP"):

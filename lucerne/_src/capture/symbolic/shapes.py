@@ -19,9 +19,9 @@ from lucerne._src.base.shape import Size
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import IS
 from lucerne._src.capture.trace.capture import Capture, Tracing, Whole
-from lucerne._src.capture.trace.captured import Captured, Effect, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
-from lucerne._src.capture.trace.input_sources import ARGUMENT, GRADIENT, HELD, TANGENT, Source
+from lucerne._src.capture.trace.input_sources import ARGUMENT, GRADIENT, HELD, TANGENT, InputSource
 from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
@@ -85,11 +85,11 @@ class SizedTracing(Tracing):
     shapes: list[Any]
     """The shapes of the leaves."""
 
-    def meta_for(self, t: Any, source: Source) -> TensorMeta:
+    def meta_for(self, t: Any, source: InputSource) -> TensorMeta:
         meta: TensorMeta = t._meta
         return self.symbols.meta(source.index, meta) if source.kind == ARGUMENT else meta
 
-    def gradient_for(self, t: Any, source: Source, grad: Any) -> Any:
+    def gradient_for(self, t: Any, source: InputSource, grad: Any) -> Any:
         if source.kind != ARGUMENT or grad._meta.shape != self.shapes[source.index]:
             return grad
         meta = self.symbols.meta(source.index, grad._meta)
@@ -195,7 +195,7 @@ class Sized:
         return {at for at, name in self.dims.items() if name in names}
 
 
-def _given(source: Source, leaves: Sequence[Any]) -> Any:
+def _given(source: InputSource, leaves: Sequence[Any]) -> Any:
     """The tensor of an input, as far as a call decides about it."""
     if source.kind == ARGUMENT:
         return leaves[source.index]
@@ -208,19 +208,19 @@ def _given(source: Source, leaves: Sequence[Any]) -> Any:
 # ---- what stands beside the graph ---------------------------------------------------------------
 
 
-def _all_outcomes(captured: Captured) -> list[Outcome]:
+def _all_outcomes(captured: Captured) -> list[CapturedResult]:
     found = [
         *captured.leaves,
         *[e.outcome for e in captured.effects],
         *captured.gradients,
     ]
-    return [x for x in found if type(x) is Outcome]
+    return [x for x in found if type(x) is CapturedResult]
 
 
 def _beside(captured: Captured) -> tuple[Any, Any]:
     """The formulas of what depends on sizes: where outcomes lie, and what is returned besides."""
     outcomes = [(x.offset, x.meta) for x in _all_outcomes(captured)]
-    others = [x for x in captured.leaves if type(x) is not Outcome]
+    others = [x for x in captured.leaves if type(x) is not CapturedResult]
     return formula_of(outcomes), [formula_of(x) for x in others]
 
 
@@ -228,16 +228,16 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
     """A captured call with the values, metas and numbers of other sizes."""
     new = instance.values
     rest = iter(others)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, CapturedResult] = {}
     for x, (offset, meta) in zip(_all_outcomes(old), places, strict=True):
         value = None if x.value is None else new[x.value.index]
         outcomes.setdefault(id(x), replace(x, offset=offset, meta=meta, value=value))
 
     def outcome(x: Any) -> Any:
-        return outcomes[id(x)] if type(x) is Outcome else x
+        return outcomes[id(x)] if type(x) is CapturedResult else x
 
     def leaf(x: Any) -> Any:
-        if type(x) is Outcome:
+        if type(x) is CapturedResult:
             return outcomes[id(x)]
         found = next(rest)
         return Size(found) if isinstance(x, Size) else found
@@ -253,6 +253,6 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
         recorded=[new[v.index] for v in old.recorded],
         differentiated=[new[v.index] for v in old.differentiated],
         leaves=[leaf(x) for x in old.leaves],
-        effects=[Effect(e.owner, outcome(e.outcome)) for e in old.effects],
+        effects=[GradientStore(e.owner, outcome(e.outcome)) for e in old.effects],
         gradients=[outcome(x) for x in old.gradients],
     )

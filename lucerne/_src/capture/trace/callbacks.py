@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process.source_location import is_users
-from lucerne._src.base.unspecialized import Use, note
+from lucerne._src.base.unspecialized import NumberUse, note
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
     at_hand,
@@ -50,7 +50,7 @@ from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir import dispatch
-from lucerne._src.tensor.autograd.node import Node
+from lucerne._src.tensor.autograd.node import GradientNode
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.tensor import Tensor
 
@@ -113,7 +113,7 @@ class BackwardCode(Plain):
     """
 
     def __init__(self) -> None:
-        self.uses: list[Use] = []
+        self.uses: list[NumberUse] = []
         """What it has read, which has to be so when the backward pass runs as well."""
         self._birth: NewObjects | None = None
         self._machine: Machine | None = None
@@ -168,7 +168,7 @@ class BackwardCode(Plain):
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
             return INLINE
         changes = changes_owner(fn) and not self._is_new(fn.__self__)
-        if changes and not isinstance(fn.__self__, Node):
+        if changes and not isinstance(fn.__self__, GradientNode):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
@@ -199,7 +199,7 @@ class BackwardCode(Plain):
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         """Something outside must be the same when the pass really runs."""
-        if isinstance(container, (Node, TensorBase)) or self._is_new(container):
+        if isinstance(container, (GradientNode, TensorBase)) or self._is_new(container):
             return value
         if _is_fixed(container, key, how):
             return value
@@ -208,7 +208,7 @@ class BackwardCode(Plain):
             raise stop_for(reasons.made("changing value", None, str(key)))
         look = _look(container, key, how)
         if look is not None:
-            use = Use(f"{key} is what it was", lambda: same(value, look()))
+            use = NumberUse(f"{key} is what it was", lambda: same(value, look()))
             self.uses.append(use)
             note(use)
         return value

@@ -2,7 +2,7 @@
 
 The function runs once on stand-ins for its tensor arguments (fake tensors), watched by a
 `Recorder`. What it leaves behind is told in terms of the graph: what it returns, which gradients it
-sets (`Effect`), which tensors it writes to (`graph.writes`). If it returns tensors that need
+sets (`GradientStore`), which tensors it writes to (`graph.writes`). If it returns tensors that need
 gradients, its backward pass is recorded too (the joint graph).
 """
 
@@ -13,15 +13,15 @@ from contextlib import nullcontext
 from typing import Any
 
 from lucerne._src.base.process.source_location import naming_modules
-from lucerne._src.base.unspecialized import GivenFloat, Use, watching
+from lucerne._src.base.unspecialized import GivenFloat, NumberUse, watching
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.zero_gradients import ZeroGradients, feeding
-from lucerne._src.capture.effects.stores import Slot, States, counts_of, put_back, stored
+from lucerne._src.capture.effects.stores import OptimizerStates, Slot, counts_of, put_back, stored
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import (
     IS,
     Fact,
-    Owner,
+    GradientOwner,
     TensorReads,
     gradient_of,
     has_history,
@@ -29,7 +29,7 @@ from lucerne._src.capture.guards.tensor_reads import (
 )
 from lucerne._src.capture.process_state import quiet
 from lucerne._src.capture.trace import subclasses
-from lucerne._src.capture.trace.captured import Captured, Effect, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.fake import (
     CaptureError,
     NoBytes,
@@ -50,7 +50,7 @@ from lucerne._src.capture.trace.input_sources import (
     NUMBER,
     SLOT,
     TANGENT,
-    Source,
+    InputSource,
 )
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.capture.trace.recorder import AS_STRIDED, Recorder
@@ -60,7 +60,7 @@ from lucerne._src.tensor.autograd.engine import gradient_parts, run_backward, wi
 from lucerne._src.tensor.autograd.node import Edge, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import TensorBase, make_tensor, offset_of, plain_types
-from lucerne._src.tensor.eager.specialize import Places
+from lucerne._src.tensor.eager.specialize import PlaceQuestions
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
 
@@ -70,10 +70,10 @@ class Tracing:
 
     def __init__(self, reach: ReachableState, recorder: Recorder) -> None:
         self.reach, self.recorder = reach, recorder
-        self.owners: list[Owner] = []
+        self.owners: list[GradientOwner] = []
         """Leaves from outside, with the gradients they have."""
         self.looked = TensorReads(self.is_outside)
-        self.sources: dict[int, Source] = {}
+        self.sources: dict[int, InputSource] = {}
         """By id of a tensor of the trace."""
         self.edges: dict[int, Edge] = {}
         self.stand_ins: list[Any] = []
@@ -99,7 +99,7 @@ class Tracing:
         """Wrappers from outside that need gradients."""
         self._inner: dict[int, Any] = {}
         """By id of a tensor inside of an argument: what stands for it."""
-        self.stood_for: dict[int, tuple[Any, Any, Source]] = {}
+        self.stood_for: dict[int, tuple[Any, Any, InputSource]] = {}
         """By id of an argument: itself, what stands for it, its source. One object is one, however
         often it is given."""
 
@@ -129,14 +129,14 @@ class Tracing:
         if not isinstance(leaf, TensorBase):
             return leaf
         if id(leaf) in self.reach.tensors:
-            self.sources[id(leaf)] = Source(HELD, thing=leaf)
+            self.sources[id(leaf)] = InputSource(HELD, thing=leaf)
             return leaf
         if id(leaf) not in self.stood_for:
-            source = Source(ARGUMENT, index=k)
+            source = InputSource(ARGUMENT, index=k)
             self.stood_for[id(leaf)] = leaf, self._stand_in(leaf, source, memories), source
         return self.stood_for[id(leaf)][1]
 
-    def _inner_stand_in(self, part: Any, source: Source, memories: list[int]) -> Any:
+    def _inner_stand_in(self, part: Any, source: InputSource, memories: list[int]) -> Any:
         """What stands for a tensor inside of an argument; one object is one stand-in."""
         if id(part) in self.reach.tensors:
             raise CaptureError("the inside of an argument is seen by the function as well")
@@ -144,7 +144,7 @@ class Tracing:
             self._inner[id(part)] = self._stand_in(part, source, memories)
         return self._inner[id(part)]
 
-    def _stand_in(self, leaf: Any, source: Source, memories: list[int]) -> Any:
+    def _stand_in(self, leaf: Any, source: InputSource, memories: list[int]) -> Any:
         if type(leaf) not in plain_types:
             subclasses.check_argument(leaf)
             if subclasses.opens(type(leaf)):
@@ -181,12 +181,12 @@ class Tracing:
             self.own(made, source, gradient_of(leaf))
         return made
 
-    def _wrapper(self, leaf: Any, source: Source, memories: list[int]) -> Any:
+    def _wrapper(self, leaf: Any, source: InputSource, memories: list[int]) -> Any:
         """What stands for a wrapper among the arguments: one around stand-ins."""
         made = subclasses.stand_in(
             leaf,
             lambda name, part: self._inner_stand_in(
-                part, Source(INNER, thing=source, name=name), memories
+                part, InputSource(INNER, thing=source, name=name), memories
             ),
         )
         self.sources[id(made)] = source
@@ -201,7 +201,7 @@ class Tracing:
             self.edges[id(made)] = gradient_edge(made)
         return made
 
-    def open_reached(self, t: Any, source: Source) -> None:
+    def open_reached(self, t: Any, source: InputSource) -> None:
         """A wrapper that the function sees without its arguments: its inside is read anew for each
         call."""
         self.inside.note(t)
@@ -210,42 +210,42 @@ class Tracing:
         for name, part in subclasses.parts_of(t):
             if id(part) in self.reach.tensors:
                 continue
-            inner = Source(INNER, thing=source, name=name)
+            inner = InputSource(INNER, thing=source, name=name)
             self.sources.setdefault(id(part), inner)
             if subclasses.is_wrapper(part):
                 self.open_reached(part, inner)
             elif part._needs_grad and part._auto.grad_fn is None:
                 self.own(part, inner, part.grad)
 
-    def meta_for(self, t: Any, source: Source) -> TensorMeta:
+    def meta_for(self, t: Any, source: InputSource) -> TensorMeta:
         """The meta of what stands for a tensor."""
         meta: TensorMeta = t._meta
         return meta
 
-    def gradient_for(self, t: Any, source: Source, grad: Any) -> Any:
+    def gradient_for(self, t: Any, source: InputSource, grad: Any) -> Any:
         """What stands for a gradient."""
         return grad
 
-    def own(self, t: Any, source: Source, grad: Any) -> None:
+    def own(self, t: Any, source: InputSource, grad: Any) -> None:
         """Watch what becomes of the gradient of a leaf."""
         now = grad
         if grad is not None:
             now = self.gradient_for(t, source, grad)
-            found = self.sources[id(now)] = Source(GRADIENT, thing=source)
+            found = self.sources[id(now)] = InputSource(GRADIENT, thing=source)
             if subclasses.is_wrapper(grad):
                 self.open_reached(grad, found)
             elif now is not grad:
                 self.recorder.meet(now, shared=False)
-        self.owners.append(Owner(t, source, grad, now))
+        self.owners.append(GradientOwner(t, source, grad, now))
 
     def own_reached(self) -> None:
         for t in self.reach.tensors.values():
             if type(t) not in plain_types:
                 subclasses.check(t)
             if subclasses.is_wrapper(t):
-                self.open_reached(t, Source(HELD, thing=t))
+                self.open_reached(t, InputSource(HELD, thing=t))
             if not has_history(t):
-                self.own(t, Source(HELD, thing=t), gradient_of(t))
+                self.own(t, InputSource(HELD, thing=t), gradient_of(t))
 
     # ---- after ---------------------------------------------------------------------------------
 
@@ -268,10 +268,10 @@ class Tracing:
                     "that outside of the compiled function"
                 )
 
-    def source_of(self, t: Any) -> Source:
+    def source_of(self, t: Any) -> InputSource:
         found = self.sources.get(id(t))
         if found is None:
-            found = self.sources[id(t)] = Source(HELD, thing=t)
+            found = self.sources[id(t)] = InputSource(HELD, thing=t)
         return found
 
 
@@ -299,9 +299,9 @@ class Capture:
         self.tracing, self.recorder = tracing, tracing.recorder
         self.roots: dict[Value, int] = {}
         self.gradient_roots: list[Value] = []
-        self.outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[int, CapturedResult] = {}
         """By id of a tensor of the trace."""
-        states, done = States(self.reach.optimizers.values()), False
+        states, done = OptimizerStates(self.reach.optimizers.values()), False
         try:
             with quiet(), watching() as uses:
                 tracing.own_reached()
@@ -331,14 +331,14 @@ class Capture:
             self.fn.reach = self.reach
         if hasattr(self.fn, "looked"):
             self.fn.looked = self.tracing.looked
-        outer, Places.told = Places.told, self.tracing.asked_place
+        outer, PlaceQuestions.told = PlaceQuestions.told, self.tracing.asked_place
         try:
             found = self.fn(*args, **kwargs)
         except Exception:
             self._check_written()
             raise
         finally:
-            Places.told = outer
+            PlaceQuestions.told = outer
             if hasattr(self.fn, "looked"):
                 self.fn.looked = None  # it holds what the call worked with
         if self.recorder.refusal is not None and hasattr(self.fn, "reach"):
@@ -347,7 +347,7 @@ class Capture:
 
     # ---- reading off ---------------------------------------------------------------------------
 
-    def _read_off(self, result: Any, uses: list[Use]) -> Captured:
+    def _read_off(self, result: Any, uses: list[NumberUse]) -> Captured:
         recorder, tracing = self.recorder, self.tracing
         found: list[Any] = []
         shape = flatten(result, found)
@@ -368,11 +368,11 @@ class Capture:
         sources = []
         for t in recorder.outside:
             if type(t) is GivenFloat:
-                sources.append(Source(NUMBER, thing=t))
+                sources.append(InputSource(NUMBER, thing=t))
             elif id(t) in tangents:
-                sources.append(Source(TANGENT, index=tangents[id(t)]))
+                sources.append(InputSource(TANGENT, index=tangents[id(t)]))
             elif id(t) in recorder.covers:
-                sources.append(Source(COVER, thing=tracing.source_of(recorder.covers[id(t)])))
+                sources.append(InputSource(COVER, thing=tracing.source_of(recorder.covers[id(t)])))
             else:
                 sources.append(tracing.source_of(t))
         fresh = frozenset(recorder.constants)
@@ -410,19 +410,19 @@ class Capture:
             flatten(old, before)
             for k, t in enumerate(before):
                 if isinstance(t, TensorBase) and not any(t is x for x in self.leaves):
-                    self.tracing.sources[id(t)] = Source(SLOT, index=k, thing=slot)
+                    self.tracing.sources[id(t)] = InputSource(SLOT, index=k, thing=slot)
         self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves)
         return kept
 
     def _is_from_outside(self, t: Any) -> bool:
         return id(t) in self.tracing.sources or id(t) in self.reach.tensors
 
-    def _outcome(self, t: Any) -> Outcome:
+    def _outcome(self, t: Any) -> CapturedResult:
         """One tensor is one outcome, however often it is returned or somebody's gradient."""
         found = self.outcomes.get(id(t))
         if found is None:
             if subclasses.is_wrapper(t):
-                found = Outcome(False, 0, 0, t._meta, self.tracing.source_of(t))
+                found = CapturedResult(False, 0, 0, t._meta, self.tracing.source_of(t))
             else:
                 found = self._new_outcome(t)
                 found.subclass = subclasses.subclass_of(t) if found.itself is None else None
@@ -437,7 +437,7 @@ class Capture:
         shape = subclasses.opened(t, parts, self._is_from_outside)
         return subclasses.Wrapped(shape, [self._outcome(x) for x in parts])
 
-    def _new_outcome(self, t: Any) -> Outcome:
+    def _new_outcome(self, t: Any) -> CapturedResult:
         """How to make a tensor again from results and inputs."""
         value, first = self.recorder.root(t)
         inputs = self.recorder.graph.inputs
@@ -455,7 +455,7 @@ class Capture:
         if of_input and t._meta.dtype is not first._meta.dtype and t._needs_grad:
             raise CaptureError("a view with another dtype of an argument is returned")
         is_leaf = t._needs_grad and (t._auto is None or t._auto.grad_fn is None)
-        return Outcome(
+        return CapturedResult(
             of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf,
             inference=t._storage.inference,
             detached=of_input and itself is None and not self._is_view_of(t, first),
@@ -478,14 +478,14 @@ class Capture:
     def _is_covered(self, t: Any) -> bool:
         return id(self.recorder.root(t)[1]) in self.recorder.covers
 
-    def _known_object(self, t: Any) -> Source | None:
+    def _known_object(self, t: Any) -> InputSource | None:
         """Where a tensor object comes from, if it is one that was there before."""
         known = id(t) in self.tracing.sources or id(t) in self.reach.tensors
         return (
             self.tracing.source_of(t) if known or any(t is x for x in self.recorder.met) else None
         )
 
-    def _effects(self) -> list[Effect]:
+    def _effects(self) -> list[GradientStore]:
         effects = []
         for owner in self.tracing.owners:
             now, source = owner.now(), owner.source
@@ -496,10 +496,10 @@ class Capture:
             outcome = None if now is None else self._left_as(now)
             if source.kind == ARGUMENT and _has_hooks(self.leaves[source.index]):
                 raise CaptureError("backward() reaches an argument that has hooks")
-            effects.append(Effect(source, outcome))
+            effects.append(GradientStore(source, outcome))
         return effects
 
-    def _facts(self, sources: list[Source]) -> list[Fact]:
+    def _facts(self, sources: list[InputSource]) -> list[Fact]:
         """What the function has asked about tensors from outside, besides their values."""
         tracing = self.tracing
         read = {id(s.thing) for s in sources if s.kind == GRADIENT}  # (looked at in another way)
@@ -507,13 +507,16 @@ class Capture:
         first: dict[int, int] = {}
         for k, x in enumerate(self.leaves):
             if id(x) in tracing.stood_for and first.setdefault(id(x), k) != k:
-                source, other = Source(ARGUMENT, index=first[id(x)]), Source(ARGUMENT, index=k)
+                source, other = (
+                    InputSource(ARGUMENT, index=first[id(x)]),
+                    InputSource(ARGUMENT, index=k),
+                )
                 facts.append(Fact(IS, source, True, other))
         return facts + tracing.looked.facts(tracing.source_of, sources)
 
     def _differentiate(
         self, leaves: list[Any], outcomes: list[Any]
-    ) -> tuple[list[Source], list[Outcome | None]]:
+    ) -> tuple[list[InputSource], list[CapturedResult | None]]:
         """Record the backward pass from the outputs that need gradients."""
         self._tangents: list[Any] = []
         self._backward_at = 0
@@ -539,7 +542,9 @@ class Capture:
         pairs = [(wanted[k], x) for k in order if found for x in found[k]]
         return [s for s, _ in pairs], [x for _, x in pairs]
 
-    def _with_history(self, leaves: list[Any], outcomes: list[Any]) -> list[tuple[Any, Outcome]]:
+    def _with_history(
+        self, leaves: list[Any], outcomes: list[Any]
+    ) -> list[tuple[Any, CapturedResult]]:
         """The outputs that the recorded backward pass starts from.
 
         A view of an argument is made anew outside, with a node of its own. Where every bit counts
@@ -549,7 +554,7 @@ class Capture:
         """
         made, views = [], []
         for t, outcome in zip(leaves, outcomes, strict=True):
-            if not isinstance(outcome, Outcome) or not outcome.requires_grad:
+            if not isinstance(outcome, CapturedResult) or not outcome.requires_grad:
                 continue
             if outcome.view_of is not None:  # its gradient is a part of that tensor's
                 continue
@@ -565,7 +570,9 @@ class Capture:
     @staticmethod
     def _check_leaves(edges: list[Edge], outcomes: list[Any]) -> None:
         """Gradients that would go to a tensor made inside have nowhere to go."""
-        inside = [x for x in outcomes if type(x) is Outcome and x.is_leaf and x.itself is None]
+        inside = [
+            x for x in outcomes if type(x) is CapturedResult and x.is_leaf and x.itself is None
+        ]
         if inside or not edges:
             raise CaptureError(
                 "results take part in autograd through a tensor that was made inside and needs a "
@@ -574,7 +581,7 @@ class Capture:
 
     def _backward(
         self, roots: list[Any], outputs: list[Any], edges: list[Edge]
-    ) -> list[list[Outcome | None]] | None:
+    ) -> list[list[CapturedResult | None]] | None:
         """Gradients of the edges, by a backward pass from all roots that have one; None: none has.
 
         Where every bit counts, each comes in the parts that eager adds up one by one.
@@ -656,16 +663,16 @@ class Capture:
         shape = subclasses.opened(g, parts, lambda t: False)
         return subclasses.Wrapped(shape, [self._gradient(x) for x in parts])
 
-    def _gradient(self, g: Any) -> Outcome:
+    def _gradient(self, g: Any) -> CapturedResult:
         """A gradient is always a result of the backward part, even if it is a tangent as it is."""
         value, first = self.recorder.root(g)
         self.gradient_roots.append(value)
         unit = g._meta.dtype.itemsize
         offset = offset_of(g) - offset_of(first) * first._meta.dtype.itemsize // unit
         index = len(self.gradient_roots) - 1
-        return Outcome(False, index, offset, g._meta, value=self.recorder.known(g))
+        return CapturedResult(False, index, offset, g._meta, value=self.recorder.known(g))
 
-    def _wanted(self) -> tuple[list[Edge], list[Source]]:
+    def _wanted(self) -> tuple[list[Edge], list[InputSource]]:
         """The inputs whose gradients matter outside."""
         tracing, edges, wanted = self.tracing, [], []
         for t in [*self.recorder.met, *tracing.wrapping]:
@@ -712,7 +719,7 @@ def _held_first(captured: Captured) -> None:
     graph.inputs[:] = [graph.inputs[k] for k in order]
     captured.sources = [sources[k] for k in order]
     place = {old: new for new, old in enumerate(order)}
-    outcomes = [x for x in captured.leaves if type(x) is Outcome]
+    outcomes = [x for x in captured.leaves if type(x) is CapturedResult]
     outcomes += [x for e in captured.effects for x in subclasses.plain_outcomes(e.outcome)]
     for x in {id(x): x for x in outcomes}.values():  # one may be returned twice
         if x.of_input:
@@ -734,12 +741,14 @@ def _note_views(leaves: list[Any], outcomes: list[Any]) -> bool:
     bases = {
         id(t): k
         for k, (t, x) in enumerate(zip(leaves, outcomes, strict=True))
-        if type(x) is Outcome and x.requires_grad and not (x.of_input or x.is_leaf or x.itself)
+        if type(x) is CapturedResult
+        and x.requires_grad
+        and not (x.of_input or x.is_leaf or x.itself)
     }
     for t, x in zip(leaves, outcomes, strict=True):
-        if type(x) is Outcome and x.requires_grad and not x.of_input and t._view is not None:
+        if type(x) is CapturedResult and x.requires_grad and not x.of_input and t._view is not None:
             x.view_of = bases.get(id(t._view.base))
-    return any(type(x) is Outcome and x.view_of is not None for x in outcomes)
+    return any(type(x) is CapturedResult and x.view_of is not None for x in outcomes)
 
 
 def _overlaps(meta: TensorMeta) -> bool:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne._src.base.unspecialized import Use
+from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture.effects.stores import Slot
 from lucerne._src.capture.guards.tensor_reads import Fact
-from lucerne._src.capture.trace.input_sources import Source
+from lucerne._src.capture.trace.input_sources import InputSource
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta
 
 
 @dataclass
-class Outcome:
+class CapturedResult:
     """A tensor the function leaves behind: a reading of a result or of an input."""
 
     of_input: bool
@@ -23,7 +23,7 @@ class Outcome:
     offset: int
     """In elements of its own dtype, from the first of the root."""
     meta: TensorMeta
-    itself: Source | None = None
+    itself: InputSource | None = None
     """It is the very tensor object that was given there."""
     requires_grad: bool = False
     is_leaf: bool = False
@@ -48,10 +48,10 @@ class Outcome:
 
 
 @dataclass
-class Effect:
+class GradientStore:
     """`owner.grad` becomes an outcome (None: is cleared). The owner is a source of a tensor."""
 
-    owner: Source
+    owner: InputSource
     outcome: Any
     """An Outcome, or a `subclasses.Wrapped`."""
 
@@ -61,22 +61,22 @@ class Captured:
     """One captured call."""
 
     graph: Graph
-    sources: list[Source]
+    sources: list[InputSource]
     roots: list[Value]
     """Values of the memories that results are readings of, in order."""
     fresh: frozenset[Value]
     shape: Any
     """Of the returned tree; leaves are outcomes or constants."""
     leaves: list[Any]
-    effects: list[Effect]
+    effects: list[GradientStore]
     facts: list[Fact]
     """What was asked about tensors from outside besides their values: guards compare it."""
-    uses: list[Use]
+    uses: list[NumberUse]
     forward_roots: int = 0
     """How many of the roots belong to the results; the rest are gradients."""
     gradients: list[Any] = field(default_factory=list)
     """Joint graph: the gradient of each differentiable input, over the roots that follow."""
-    wanted: list[Source] = field(default_factory=list)
+    wanted: list[InputSource] = field(default_factory=list)
     """Those inputs."""
     stored: list[tuple[Slot, Any, int]] = field(default_factory=list)
     """(slot that a call fills, shape of what it gets, the first of the leaves that are put there):
@@ -85,7 +85,7 @@ class Captured:
     """(slot, number that a call puts there): what the function counts."""
     checks: list[tuple[int, Callable[[], Exception]]] = field(default_factory=list)
     """(leaf that must be false, what to raise if it is true)."""
-    covered: list[tuple[Source, Source, int, int]] = field(default_factory=list)
+    covered: list[tuple[InputSource, InputSource, int, int]] = field(default_factory=list)
     """(tensor, another one in the same memory, where that begins, bytes of the memory): one input
     of the graph stands for both."""
     recorded: list[Value] = field(default_factory=list)
@@ -94,5 +94,5 @@ class Captured:
     """How many nodes there are before those of the backward pass."""
     differentiated: list[Value] = field(default_factory=list)
     """Joint graph: the values whose gradients the tangents are."""
-    backward_uses: list[Use] = field(default_factory=list)
+    backward_uses: list[NumberUse] = field(default_factory=list)
     """What user code in the backward pass took for granted."""

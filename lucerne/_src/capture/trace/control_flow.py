@@ -72,7 +72,7 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Sequence[Any]) -> Any
     return rebuild(yes.shape, iter(outs))
 
 
-def _check_alike(yes: sg.Branch, no: sg.Branch) -> None:
+def _check_alike(yes: sg.TracedBranch, no: sg.TracedBranch) -> None:
     if yes.shape != no.shape:
         raise CaptureError("cond: the branches return different structures of tuples, lists, dicts")
     for k, (a, b) in enumerate(zip(yes.metas, no.metas, strict=True)):
@@ -156,7 +156,7 @@ def _only_tensors(leaves: Sequence[Any], what: str) -> None:
             raise CaptureError(f"{what} must be tensors, one is {x!r}")
 
 
-def _check_carried(start: Sequence[Any], body: sg.Branch, count: int, what: str) -> None:
+def _check_carried(start: Sequence[Any], body: sg.TracedBranch, count: int, what: str) -> None:
     if len(body.metas) < count:
         raise CaptureError(f"{what} returns {len(body.metas)} tensors, {count} are carried")
     for k, (t, meta) in enumerate(zip(start, body.metas, strict=False)):
@@ -254,7 +254,9 @@ class _ScanPlan:
     float_carry: list[int]
     float_rows: list[int]
 
-    def __init__(self, scanning: _Scanning, graph: Graph, branch: sg.Branch, extra: int) -> None:
+    def __init__(
+        self, scanning: _Scanning, graph: Graph, branch: sg.TracedBranch, extra: int
+    ) -> None:
         self.length, self.reverse = scanning.length, scanning.reverse
         self.count, self.rows, self.extra = scanning.count, len(scanning.rows), extra
         self.floats = scanning.floats

@@ -9,7 +9,7 @@ from lucerne._src.base.device import device as Device
 from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir.meta import TensorMeta, starting_at
 from lucerne._src.ir.symbolic.numbers import plain
-from lucerne._src.tensor.autograd.node import Node
+from lucerne._src.tensor.autograd.node import GradientNode
 from lucerne._src.tensor.base import make_tensor
 from lucerne._src.tensor.storage import Storage
 from lucerne._src.tensor.tensor import Tensor
@@ -34,7 +34,7 @@ NO_VALUES = (
 )
 
 
-class LeakedTensor(Tensor):
+class LeakedFakeTensor(Tensor):
     """What becomes of a fake tensor that somebody still holds after the capture: ops refuse it."""
 
     @classmethod
@@ -49,7 +49,7 @@ def expose(tensors: Iterable[Any]) -> None:
     """After a capture: fakes that are still somewhere say what they are when they are used."""
     for t in tensors:
         if is_fake(t):
-            t.__class__ = LeakedTensor
+            t.__class__ = LeakedFakeTensor
 
 
 class NoBytes:
@@ -99,7 +99,7 @@ def is_fake(t: Any) -> bool:
     return type(t._storage.buffer) is NoBytes
 
 
-class StandIn(Node):
+class StandIn(GradientNode):
     """History of a stand-in for a tensor that somebody else computed."""
 
     __slots__ = ()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import CO_VARKEYWORDS
 from typing import Any
 
-from lucerne._src.base.process.executed_code import Seen
+from lucerne._src.base.process.executed_code import ExecutedCode
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
     array_in_place,
@@ -39,13 +39,13 @@ from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne._src.capture.breaks.purity import changes_in, foreign_in
 from lucerne._src.capture.breaks.reasons import Break, BreakError
 from lucerne._src.capture.bytecode.binding import more_keywords
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_fixed, is_iterator, is_plain
-from lucerne._src.capture.effects.stores import Variable, is_tensors
+from lucerne._src.capture.effects.stores import ClosureVariable, is_tensors
 from lucerne._src.capture.effects.unchanged import MutationCheck
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.read_log import Arguments, ReadLog
@@ -55,7 +55,7 @@ from lucerne._src.capture.symbolic.counters import GIVEN, CounterSource, at_of, 
 from lucerne._src.capture.symbolic.native_scalars import before_operator
 from lucerne._src.capture.trace.callbacks import BackwardCode, followed, refuse_inside
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
-from lucerne._src.capture.trace.pytree import LEAF, Kept, flatten, keeping
+from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, flatten, keeping
 from lucerne._src.tensor.base import TensorBase
 
 
@@ -89,7 +89,7 @@ class FullGraphTracer:
             more = handler_among((*args, *kwargs.values(), *known))
             if more is not None:
                 raise BreakError(reasons.made("callback", None, more))
-            Seen.is_complete = False
+            ExecutedCode.is_complete = False
             return _called(fn, args, kwargs)
         target = target_of(fn, args, kwargs)
         assert target is not None
@@ -188,7 +188,7 @@ class FullGraphHooks(Plain):
         self.arguments = arguments
         self.numbers: dict[Any, CounterSource] = {}
 
-    def before(self, frame: Frame) -> Stop | None:
+    def before(self, frame: PythonFrame) -> Stop | None:
         """Note what the next instruction reads of its operands."""
         before_operator(frame)
         self.noted.before(frame)
@@ -255,7 +255,9 @@ class FullGraphHooks(Plain):
         wrong += [
             type(x)
             for x in leaves
-            if not (isinstance(x, TensorBase) or type(x) is Kept or is_plain(x) or is_fixed(x))
+            if not (
+                isinstance(x, TensorBase) or type(x) is KeptContainer or is_plain(x) or is_fixed(x)
+            )
             and self.birth.is_new(x)
         ]
         if wrong:
@@ -265,13 +267,13 @@ class FullGraphHooks(Plain):
         """Whether it stands for a container among the arguments, or another may stand for it."""
         return id(x) in self.arguments.trees or self.arguments.is_container(x)
 
-    def is_old(self, container: Any) -> Kept | None:
+    def is_old(self, container: Any) -> KeptContainer | None:
         """What stands for a container that is returned, if it was there before."""
         if isinstance(container, tuple) and not gc.is_tracked(container):
             return None  # nobody can tell, and nothing in there can change
         if id(container) in self.arguments.trees:
-            return Kept(None, self.arguments.paths[id(container)])
-        return None if self.birth.is_new(container) else Kept(container)
+            return KeptContainer(None, self.arguments.paths[id(container)])
+        return None if self.birth.is_new(container) else KeptContainer(container)
 
     def _is_old_iterator(self, x: Any) -> bool:
         return is_iterator(x) and not self.birth.is_new(x)
@@ -332,6 +334,6 @@ class FullGraphHooks(Plain):
 
 
 def _store_id(store: Any) -> Any:
-    if isinstance(store, Variable):
+    if isinstance(store, ClosureVariable):
         return id(store.scope), store.name
     return id(store) if not isinstance(store, types.MappingProxyType) else None

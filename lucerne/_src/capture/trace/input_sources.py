@@ -17,7 +17,7 @@ ARGUMENT, HELD, GRADIENT, COVER, SLOT, CONSTANT, TANGENT, NUMBER, KEY, INNER = (
 
 
 @dataclass
-class Source:
+class InputSource:
     """Where an input of the graph comes from at each call."""
 
     kind: str
@@ -32,7 +32,7 @@ class Source:
     """Of INNER: which of them."""
 
 
-def tensor_of(source: Source, leaves: Sequence[Any]) -> Any:
+def tensor_of(source: InputSource, leaves: Sequence[Any]) -> Any:
     """The tensor that a source names in this call."""
     if source.kind == ARGUMENT:
         return leaves[source.index]

@@ -35,7 +35,7 @@ from lucerne._src.capture.breaks.call_policy import (
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne._src.capture.breaks.reasons import Break
-from lucerne._src.capture.bytecode.frame import Frame, Link
+from lucerne._src.capture.bytecode.frame import Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import (
     INLINE,
     NATIVE,
@@ -116,7 +116,9 @@ class AgainError(Exception):
 class Knowledge:
     """What is known of a function's surroundings, for all traces of one part."""
 
-    def __init__(self, frames: Sequence[Frame], reach: ReachableState, volatile: set[Any]) -> None:
+    def __init__(
+        self, frames: Sequence[PythonFrame], reach: ReachableState, volatile: set[Any]
+    ) -> None:
         self.frames, self.reach, self.volatile = frames, reach, volatile
         self.stable = {*reach.seen, *(id(t.store) for t in reach.tables)}
         self.roots = Roots(frames, self.stable)
@@ -150,8 +152,8 @@ class PartialGraphTracer(Plain):
         self.facts = self.reads.facts = ImplicitGuards(self.birth, self.reads.is_rooted)
         self.natives = NativeCallbacks(self.birth, strict=True)
         self.machine = Machine(self)
-        self.frames: list[Frame] = []
-        self.given: list[Frame] = []
+        self.frames: list[PythonFrame] = []
+        self.given: list[PythonFrame] = []
         self.first: list[list[Any]] = []
         """What the variables of the given frames hold at the beginning."""
         self.written: set[tuple[int, Any]] = set()
@@ -225,7 +227,7 @@ class PartialGraphTracer(Plain):
                 self.cut, done = self.steps, True
                 self.cuts.append(self.steps)
 
-    def _step(self, frames: list[Frame]) -> Any:
+    def _step(self, frames: list[PythonFrame]) -> Any:
         """Execute one instruction; None: it can't be, `broke` says why."""
         try:
             stop = self._before(frames[-1])
@@ -267,7 +269,7 @@ class PartialGraphTracer(Plain):
 
     # ---- what the machine asks -----------------------------------------------------------------
 
-    def _before(self, frame: Frame) -> Stop | None:
+    def _before(self, frame: PythonFrame) -> Stop | None:
         op = frame.decoded.ops[frame.ip]
         name, stack = op.name, frame.stack
         if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
@@ -296,7 +298,7 @@ class PartialGraphTracer(Plain):
             return tensor_key(stack[-2], stack[-1], self.birth)
         return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
 
-    def _fills(self, frame: Frame, name: str, argument: int) -> None:
+    def _fills(self, frame: PythonFrame, name: str, argument: int) -> None:
         """An instruction that adds to a container that is being built on the stack."""
         method, count = _FILLS[name]
         at = len(frame.stack) - argument - count

@@ -13,7 +13,7 @@ LEAF = "."
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
-class Kept:
+class KeptContainer:
     """A leaf that stands for a container which was there before, and is given out as it is: a
     thing, or where it is found in the arguments of the call."""
 
@@ -23,7 +23,9 @@ class Kept:
         self.thing, self.path = thing if path is None else None, path
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Kept and other.thing is self.thing and other.path == self.path
+        return (
+            type(other) is KeptContainer and other.thing is self.thing and other.path == self.path
+        )
 
     def __hash__(self) -> int:
         return id(self.thing)
@@ -47,8 +49,8 @@ def _has_tensors(tree: tuple[Any, ...]) -> bool:
     return any(isinstance(x, TensorBase) for x in leaves)
 
 
-def keeping(tree: Any, is_old: Callable[[Any], Kept | None]) -> Any:
-    """The tree with `Kept` in place of containers that were there before."""
+def keeping(tree: Any, is_old: Callable[[Any], KeptContainer | None]) -> Any:
+    """The tree with `KeptContainer` in place of containers that were there before."""
     kind: Any = type(tree)
     if kind is tuple or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
         kept = None if _has_tensors(tree) else is_old(tree)

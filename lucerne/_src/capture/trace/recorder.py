@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 from lucerne._src.base import layout as lo
 from lucerne._src.base.exact import exact
-from lucerne._src.base.process.executed_code import Seen, note_stack
+from lucerne._src.base.process.executed_code import ExecutedCode, note_stack
 from lucerne._src.base.process.source_location import Origin, Place, owner_of, user_place
-from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, Guarding, Use, note
+from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, Guarding, NumberUse, note
 from lucerne._src.capture.trace.constants import known_values
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError, fake_tensor, is_fake
 from lucerne._src.ir import argument_errors
@@ -142,7 +142,7 @@ class Recorder(Interpreter):
             return [getattr(function, name) for name in names] == before
 
         if not function.__module__.startswith("lucerne."):
-            note(Use(f"the methods of {function.__name__}", same, IN_KEY))
+            note(NumberUse(f"the methods of {function.__name__}", same, IN_KEY))
         return NotImplemented
 
     def tangent(self, t: Any) -> Value:
@@ -424,7 +424,7 @@ class Recorder(Interpreter):
         return tuple(self._node(_CLONE, (v, lo.preserve_format), [v.meta])[0] for v in values)
 
     def _node(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
-        if Seen.codes is not None:
+        if ExecutedCode.codes is not None:
             note_stack(sys._getframe(1))
         outputs = tuple(self.graph.value(m) for m in metas)
         self.graph.nodes.append(Node(op, args, outputs, self._origin()))

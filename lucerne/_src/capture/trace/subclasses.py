@@ -59,7 +59,7 @@ def own_attributes(t: Any) -> dict[str, Any]:
     return dict(getattr(t, "__dict__", None) or {})
 
 
-class Kind:
+class SubclassKind:
     """What two tensors of such a class have in common if one program serves both: everything but
     the numbers inside."""
 
@@ -77,11 +77,11 @@ class Kind:
         if opens(type(t)):
             names, self.context = t.__tensor_flatten__()
             self.names = tuple(names)
-            self.parts = [Kind(part) for _, part in parts_of(t)]
+            self.parts = [SubclassKind(part) for _, part in parts_of(t)]
         else:
             self.context = own_attributes(t)
 
-    def difference(self, other: Kind) -> str | None:
+    def difference(self, other: SubclassKind) -> str | None:
         """What differs, in words; None: nothing does."""
         if self.cls is not other.cls:
             return f"is a {other.cls.__name__}, it was a {self.cls.__name__}"
@@ -105,7 +105,7 @@ class Kind:
 
     # Shapes of trees are compared.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and self.difference(other) is None
+        return isinstance(other, SubclassKind) and self.difference(other) is None
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,8 +123,8 @@ class Alike:
     """The guard of a version whose arguments or surroundings have such tensors."""
 
     def __init__(self, leaves: Sequence[Any], held: Iterable[Any]) -> None:
-        self.given = [(k, Kind(x)) for k, x in enumerate(leaves) if _is_special(x)]
-        self.held = [(t, Kind(t)) for t in held if _is_special(t)]
+        self.given = [(k, SubclassKind(x)) for k, x in enumerate(leaves) if _is_special(x)]
+        self.held = [(t, SubclassKind(t)) for t in held if _is_special(t)]
         self.which = self._which(leaves)
 
     def __bool__(self) -> bool:
@@ -139,11 +139,11 @@ class Alike:
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the version can't be used, in words; None: it can."""
         for k, kind in self.given:
-            found = kind.difference(Kind(leaves[k]))
+            found = kind.difference(SubclassKind(leaves[k]))
             if found is not None:
                 return f"argument {k}{'' if found[0] == '.' else ' '}{found}"
         for t, kind in self.held:
-            found = kind.difference(Kind(t))
+            found = kind.difference(SubclassKind(t))
             if found is not None:
                 return f"a {kind.cls.__name__} that the function sees {found}"
         if self._which(leaves) != self.which:
@@ -187,7 +187,7 @@ def _holds_tensors(x: Any) -> bool:
 
 def stand_in(leaf: Any, replace: Callable[[str, Any], Any]) -> Any:
     """A wrapper like `leaf` around what stands for its tensors."""
-    made = Kind(leaf).close([replace(name, part) for name, part in parts_of(leaf)])
+    made = SubclassKind(leaf).close([replace(name, part) for name, part in parts_of(leaf)])
     if type(made) is not type(leaf):
         raise CaptureError(
             f"{type(leaf).__name__}.__tensor_unflatten__ gave a {type(made).__name__}"
@@ -269,7 +269,7 @@ def opened(t: Any, leaves: list[Any], is_known: Callable[[Any], bool]) -> Any:
             "hold. Return a plain tensor computed from it, or detach it"
         )
     inner = tuple(opened(part, leaves, is_known) for _, part in parts_of(t))
-    return type(t), Kind(t), inner
+    return type(t), SubclassKind(t), inner
 
 
 def opened_shape(

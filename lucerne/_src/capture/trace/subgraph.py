@@ -61,7 +61,7 @@ class SubRecorder(Recorder):
 
 
 @dataclass
-class Branch:
+class TracedBranch:
     """A function as a graph: `tensors` are those of the inputs after the first ones."""
 
     graph: Graph
@@ -76,7 +76,7 @@ class Branch:
     """Results that are no tensors."""
 
 
-def traced(fn: Function, args: Sequence[Any], what: str, first: Sequence[Any] = ()) -> Branch:
+def traced(fn: Function, args: Sequence[Any], what: str, first: Sequence[Any] = ()) -> TracedBranch:
     """`fn(*args)` as a graph. `first`: tensors that are its first inputs, used or not."""
     sub = SubRecorder(_whole())
     with _inside(sub), no_grad():
@@ -88,7 +88,7 @@ def traced(fn: Function, args: Sequence[Any], what: str, first: Sequence[Any] = 
         return _branch(sub, leaves, shape, what, len(first))
 
 
-def _branch(sub: SubRecorder, leaves: list[Any], shape: Any, what: str, given: int) -> Branch:
+def _branch(sub: SubRecorder, leaves: list[Any], shape: Any, what: str, given: int) -> TracedBranch:
     for x in leaves:
         if not isinstance(x, TensorBase):
             raise CaptureError(
@@ -98,7 +98,7 @@ def _branch(sub: SubRecorder, leaves: list[Any], shape: Any, what: str, given: i
     return finished(sub, outs, shape, what, given)
 
 
-def finished(sub: SubRecorder, outs: list[Any], shape: Any, what: str, given: int) -> Branch:
+def finished(sub: SubRecorder, outs: list[Any], shape: Any, what: str, given: int) -> TracedBranch:
     values = [sub.value(t) for t in outs]
     graph = functionalize(sub.graph, [], frozenset(sub.constants), values)
     if graph.writes:
@@ -112,7 +112,7 @@ def finished(sub: SubRecorder, outs: list[Any], shape: Any, what: str, given: in
     constants = {
         id(t) for v, t in zip(sub.graph.inputs, sub.outside, strict=True) if v in sub.constants
     }
-    return Branch(graph, tensors, constants, shape, [t._meta for t in outs], given)
+    return TracedBranch(graph, tensors, constants, shape, [t._meta for t in outs], given)
 
 
 def fresh(t: Any) -> Any:
@@ -161,7 +161,7 @@ def differentiated(
     wanted: Sequence[Any],
     metas: Sequence[TensorMeta],
     add: Sequence[Any] = (),
-) -> Branch:
+) -> TracedBranch:
     """A graph from `inputs`, `add` and the gradients of the differentiable results of `fn(*args)`
     (whose metas are known) to the gradients of `wanted` (which are among the inputs), with `add`
     added to the last ones.
@@ -214,7 +214,7 @@ def _leaves(inputs: Sequence[Any], wanted: Sequence[Any]) -> Iterator[None]:
 # ---- several graphs for one node ----------------------------------------------------------------
 
 
-def together(branches: Sequence[Branch]) -> tuple[list[Graph], list[Any]]:
+def together(branches: Sequence[TracedBranch]) -> tuple[list[Graph], list[Any]]:
     """The graphs of some branches with one list of inputs after the given ones, and its tensors."""
     tensors: dict[int, Any] = {}
     for b in branches:
@@ -230,7 +230,7 @@ def together(branches: Sequence[Branch]) -> tuple[list[Graph], list[Any]]:
     return graphs, list(tensors.values())
 
 
-def tell_constants(branches: Sequence[Branch]) -> None:
+def tell_constants(branches: Sequence[TracedBranch]) -> None:
     """Tensors that branches made of Python's numbers are constants of the capture around them."""
     top: Any = dispatch.state.kernel_level[-1]
     for b in branches:

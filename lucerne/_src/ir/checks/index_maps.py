@@ -1,8 +1,8 @@
 """Index maps: what the loops of a fused kernel read and write, checked against the graph.
 
-A kernel that computes several nodes gives an account of its loops (`Walk`): for every value which
-axis of the iteration space each dimension is, and for everything in memory how far a turn of each
-loop goes. `check` follows the graph by itself and compares addresses:
+A kernel that computes several nodes gives an account of its loops (`LoopWalk`): for every value
+which axis of the iteration space each dimension is, and for everything in memory how far a turn of
+each loop goes. `check` follows the graph by itself and compares addresses:
 
 * at one turn every op reads its operands at the index at which it makes its result;
 * a view of a value made inside reads, along every axis, as far as the value was written there, from
@@ -36,7 +36,7 @@ class IndexMapError(ValueError):
 
 
 @dataclass(frozen=True)
-class Access:
+class LoopAccess:
     """Something in memory that the loops go through."""
 
     value: int
@@ -47,27 +47,27 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Walk:
+class LoopWalk:
     """The account that a kernel gives of its loops."""
 
     sizes: tuple[int, ...]
     """Of the axes."""
     dims: Mapping[int, Dims]
     """Of every value in the graph that is read or made in the loops."""
-    accesses: tuple[Access, ...]
+    accesses: tuple[LoopAccess, ...]
     loops: tuple[tuple[int, tuple[int, ...]], ...]
     """Of each loop the size, and the bytes that a turn of it goes on in each access."""
     orders: tuple[tuple[int, ...], ...] = ()
     """Lists of axes, outermost first, that are several ways to cut the same row of elements."""
 
 
-def check(graph: Graph, walk: Walk) -> None:
+def check(graph: Graph, walk: LoopWalk) -> None:
     """Follow a graph; IndexMapError if the loops of its kernel do something else."""
     _Check(graph, walk).run()
 
 
 class _Check:
-    def __init__(self, graph: Graph, walk: Walk) -> None:
+    def __init__(self, graph: Graph, walk: LoopWalk) -> None:
         self.graph, self.walk = graph, walk
         self.inputs = {v.index for v in graph.inputs}
         placed = bases(graph)
@@ -290,7 +290,7 @@ FAILURES: list[str] = []
 """What `holds` found wrong in this process, for tests and for people who look."""
 
 
-def holds(graph: Graph, walk_of: Callable[[Graph], tuple[Graph, Walk] | None]) -> bool:
+def holds(graph: Graph, walk_of: Callable[[Graph], tuple[Graph, LoopWalk] | None]) -> bool:
     """Whether the loops of a graph's kernel are right; if not, a warning says why, and FAILURES."""
     try:
         told = walk_of(graph)

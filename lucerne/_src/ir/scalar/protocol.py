@@ -173,9 +173,9 @@ class Scalar:
         both = self.add(steps, first)
         zero = self.where(self.lt(both, both), both, 0)  # everywhere, in the common dtype
 
-        def advance(k: Value, p: Value, q: Value) -> tuple[Value, ...]:
+        def advance(k: ScalarValue, p: ScalarValue, q: ScalarValue) -> tuple[ScalarValue, ...]:
             following = step(k, p, q)
-            more = (Value(self, steps) > k + 1) & ~s.is_nan(following)
+            more = (ScalarValue(self, steps) > k + 1) & ~s.is_nan(following)
             return more, k + 1, q, following
 
         one = self.add(zero, 1)
@@ -186,7 +186,7 @@ class Scalar:
 
     def _formula(self, name: str, *operands: Any) -> Any:
         """A special function by its formula."""
-        return FORMULAS[name](*[Value(self, x) for x in operands]).raw
+        return FORMULAS[name](*[ScalarValue(self, x) for x in operands]).raw
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -201,7 +201,7 @@ class Scalar:
         )
 
 
-class Value:
+class ScalarValue:
     """An operand inside a body: a machine value and the machine it belongs to, with operators."""
 
     __slots__ = ("machine", "raw")
@@ -214,88 +214,88 @@ class Value:
     def dtype(self) -> DType:
         return self.machine.dtype_of(self.raw)
 
-    def __add__(self, other: Any) -> Value:
+    def __add__(self, other: Any) -> ScalarValue:
         return self._binary("add", self, other)
 
-    def __radd__(self, other: Any) -> Value:
+    def __radd__(self, other: Any) -> ScalarValue:
         return self._binary("add", other, self)
 
-    def __sub__(self, other: Any) -> Value:
+    def __sub__(self, other: Any) -> ScalarValue:
         return self._binary("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Value:
+    def __rsub__(self, other: Any) -> ScalarValue:
         return self._binary("sub", other, self)
 
-    def __mul__(self, other: Any) -> Value:
+    def __mul__(self, other: Any) -> ScalarValue:
         return self._binary("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Value:
+    def __rmul__(self, other: Any) -> ScalarValue:
         return self._binary("mul", other, self)
 
-    def __truediv__(self, other: Any) -> Value:
+    def __truediv__(self, other: Any) -> ScalarValue:
         return self._binary("div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Value:
+    def __rtruediv__(self, other: Any) -> ScalarValue:
         return self._binary("div", other, self)
 
-    def __pow__(self, other: Any) -> Value:
+    def __pow__(self, other: Any) -> ScalarValue:
         return self._binary("pow", self, other)
 
-    def __and__(self, other: Any) -> Value:
+    def __and__(self, other: Any) -> ScalarValue:
         return self._binary("bit_and", self, other)
 
-    def __or__(self, other: Any) -> Value:
+    def __or__(self, other: Any) -> ScalarValue:
         return self._binary("bit_or", self, other)
 
-    def __xor__(self, other: Any) -> Value:
+    def __xor__(self, other: Any) -> ScalarValue:
         return self._binary("bit_xor", self, other)
 
-    def __lt__(self, other: Any) -> Value:
+    def __lt__(self, other: Any) -> ScalarValue:
         return self._binary("lt", self, other)
 
-    def __le__(self, other: Any) -> Value:
+    def __le__(self, other: Any) -> ScalarValue:
         return self._binary("le", self, other)
 
-    def __gt__(self, other: Any) -> Value:
+    def __gt__(self, other: Any) -> ScalarValue:
         return self._binary("gt", self, other)
 
-    def __ge__(self, other: Any) -> Value:
+    def __ge__(self, other: Any) -> ScalarValue:
         return self._binary("ge", self, other)
 
-    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
+    def __eq__(self, other: Any) -> ScalarValue:  # type: ignore[override]
         return self._binary("eq", self, other)
 
-    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
+    def __ne__(self, other: Any) -> ScalarValue:  # type: ignore[override]
         return self._binary("ne", self, other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __neg__(self) -> Value:
-        return Value(self.machine, self.machine.neg(self.raw))
+    def __neg__(self) -> ScalarValue:
+        return ScalarValue(self.machine, self.machine.neg(self.raw))
 
-    def __invert__(self) -> Value:
-        return Value(self.machine, self.machine.bit_not(self.raw))
+    def __invert__(self) -> ScalarValue:
+        return ScalarValue(self.machine, self.machine.bit_not(self.raw))
 
     def __bool__(self) -> bool:
         raise TypeError("a pointwise body can't branch on a value: use s.where(condition, a, b)")
 
-    def _binary(self, name: str, a: Any, b: Any) -> Value:
-        return Value(self.machine, getattr(self.machine, name)(_raw(a), _raw(b)))
+    def _binary(self, name: str, a: Any, b: Any) -> ScalarValue:
+        return ScalarValue(self.machine, getattr(self.machine, name)(_raw(a), _raw(b)))
 
 
 def _raw(x: Any) -> Any:
-    return x.raw if type(x) is Value else x
+    return x.raw if type(x) is ScalarValue else x
 
 
 class _Instructions:
     """`s.exp(x)`: find the machine among the operands and run the instruction there."""
 
     def __getattr__(self, name: str) -> Any:
-        def instruction(*operands: Any) -> Value:
+        def instruction(*operands: Any) -> ScalarValue:
             for o in operands:
-                if type(o) is Value:
+                if type(o) is ScalarValue:
                     result = getattr(o.machine, name)(*map(_raw, operands))
-                    return Value(o.machine, result)
+                    return ScalarValue(o.machine, result)
             raise TypeError(f"s.{name} needs at least one operand of the body")
 
         instruction.__name__ = name

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.ir.scalar import special_tables as tables
-from lucerne._src.ir.scalar.protocol import FORMULAS, Value, s
+from lucerne._src.ir.scalar.protocol import FORMULAS, ScalarValue, s
 
 Formula = Callable[..., Any]
 _ROOT_HALF = math.sqrt(0.5)
@@ -30,7 +30,7 @@ def formula(fn: Formula) -> Formula:
 def repeat(step: Callable[..., Sequence[Any]], *state: Any) -> list[Any]:
     """`step(*state)` gives (whether to go on, *state): run until no element goes on."""
     machine = state[0].machine
-    return [Value(machine, x) for x in machine.repeat(step, [x.raw for x in state])]
+    return [ScalarValue(machine, x) for x in machine.repeat(step, [x.raw for x in state])]
 
 
 def chebyshev(t: Any, coefficients: Sequence[float]) -> Any:

@@ -27,7 +27,7 @@ def zeros_like_meta(meta: TensorMeta) -> Tensor:
 # ---- the geometry of an indexing ----------------------------------------------------------------
 
 
-class Layout:
+class IndexLayout:
     """Where the dimensions of `input[indices]` come from, by torch's (and NumPy's) rule.
 
     The broadcast shape of the index tensors stands where the indexed dimensions stood when those
@@ -66,7 +66,7 @@ def _broadcast(shapes: list[sh.Shape]) -> sh.Shape:
 
 
 def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: bool) -> TensorMeta:
-    at = Layout(tuple(input.shape), indices)
+    at = IndexLayout(tuple(input.shape), indices)
     spread = len(at.broadcast)
     kept = [input.strides[d] for d in range(input.ndim) if d not in at.dims]
     strides = (*kept[: at.at], *(0,) * spread, *kept[at.at :])
@@ -111,7 +111,7 @@ def _index_put_meta(
     accumulate: bool,
     wrap: bool,
 ) -> TensorMeta:
-    at = Layout(tuple(input.shape), indices)
+    at = IndexLayout(tuple(input.shape), indices)
     if values.dtype is not input.dtype:
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "

@@ -23,7 +23,7 @@ from lucerne._src.ops.pointwise import select
 # ---- unique ------------------------------------------------------------------------------------
 
 
-class Groups:
+class EqualRuns:
     """Runs of equal neighbours along the first dimension of `rows`."""
 
     __slots__ = ("changes", "rows", "starts")
@@ -103,12 +103,12 @@ def unique(
     input = input.detach()
     if dim is None:
         ordered, order = sort_along(input.reshape(-1), 0, False, True)
-        groups = Groups(ordered)
+        groups = EqualRuns(ordered)
         values, shape = groups.values(), tuple(input.shape)
     else:
         rows = _rows_along(input, dim)
         order = _lexical_order(rows)
-        groups = Groups(rows.index_select(0, order))
+        groups = EqualRuns(rows.index_select(0, order))
         values, shape = groups.values().movedim(0, dim).clone(), tuple(order.shape)
     inverse = _unpermuted(groups.numbers(), order).reshape(shape) if return_inverse else None
     return _results(values, inverse, groups.counts() if return_counts else None)
@@ -130,10 +130,10 @@ def unique_consecutive(
     _refuse_complex(input)
     input = input.detach()
     if dim is None:
-        groups = Groups(input.reshape(-1))
+        groups = EqualRuns(input.reshape(-1))
         values, shape = groups.values(), tuple(input.shape)
     else:
-        groups = Groups(_rows_along(input, dim))
+        groups = EqualRuns(_rows_along(input, dim))
         values, shape = groups.values().movedim(0, dim).clone(), (groups.rows.shape[0],)
     inverse = groups.numbers().reshape(shape) if return_inverse else None
     return _results(values, inverse, groups.counts() if return_counts else None)

@@ -269,7 +269,7 @@ def _contract(operands: list[Any], count: int, length: int) -> Tensor:
 # ---- two operands, as most calls have them ------------------------------------------------------
 
 
-class Pair(NamedTuple):
+class EinsumPair(NamedTuple):
     """How two operands become one product of matrices: orders and shapes, None where the operand
     is right as it stands."""
 
@@ -283,7 +283,7 @@ class Pair(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _pair(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> Pair | None:
+def _pair(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> EinsumPair | None:
     """The plan of a plain equation (an arrow, each label once in each operand, no ellipsis, equal
     sizes, nothing to sum but shared labels); None: only the general way can tell."""
     terms, arrow, out = equation.replace(" ", "").partition("->")
@@ -311,7 +311,7 @@ def _pair(equation: str, left: tuple[int, ...], right: tuple[int, ...]) -> Pair 
     shape = tuple([sizes[c] for c in made])
     whole = len(only[0]) == len(only[1]) == 1 and len(both) <= 1
     order = tuple([made.index(c) for c in out])
-    return Pair(swapped, *given, *taken, None if whole else shape, _or_none(order))
+    return EinsumPair(swapped, *given, *taken, None if whole else shape, _or_none(order))
 
 
 def _order_and_shape(
@@ -333,7 +333,7 @@ def _laid(x: Tensor, order: tuple[int, ...] | None, shape: tuple[int, ...] | Non
     return x if shape is None else x.reshape(shape)
 
 
-def _product_of(pair: Pair, left: Tensor, right: Tensor) -> Tensor:
+def _product_of(pair: EinsumPair, left: Tensor, right: Tensor) -> Tensor:
     need_dtype_of(left, right)
     refuse_bool("bmm", left.dtype)
     if pair.swapped:

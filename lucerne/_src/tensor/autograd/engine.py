@@ -12,9 +12,9 @@ from lucerne._src.base.process.profiler_hook import BACKWARD, Watch
 from lucerne._src.base.process.source_location import describe
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
-from lucerne._src.tensor.autograd.node import AccumulateGrad, Edge, Node, anomaly, plus
+from lucerne._src.tensor.autograd.node import AccumulateGrad, Edge, GradientNode, anomaly, plus
 
-Link = Callable[[Node, Sequence[Any], Sequence[Any]], Sequence[Any]]
+Link = Callable[[GradientNode, Sequence[Any], Sequence[Any]], Sequence[Any]]
 """(node, what it gives, what it was given) -> what it gives: whoever records a pass makes sure here
 that the one can be seen to come of the other."""
 
@@ -29,10 +29,10 @@ class _Run:
         self.keep_graph = keep_graph
         self.wanted = wanted
         self.captured: dict[int, Any] = {}
-        self.pending: dict[Node, list[Any]] = {}
-        self.missing: dict[Node, int] = {}
-        self.needed: set[Node] | None = None
-        self.ready: list[tuple[int, int, Node]] = []
+        self.pending: dict[GradientNode, list[Any]] = {}
+        self.missing: dict[GradientNode, int] = {}
+        self.needed: set[GradientNode] | None = None
+        self.ready: list[tuple[int, int, GradientNode]] = []
         self.link: Link | None = None
         self.arrivals = itertools.count()
         """Leaves are served in the order in which their gradients are complete."""
@@ -41,9 +41,9 @@ class _Run:
 
     def prepare(self, roots: list[Edge]) -> None:
         """Count, for every reachable node, how many gradients it has to wait for."""
-        seen: set[Node] = set()
+        seen: set[GradientNode] = set()
         stack = [node for node, _ in roots]
-        order: list[Node] = []
+        order: list[GradientNode] = []
         while stack:
             node = stack.pop()
             if node in seen:
@@ -65,12 +65,12 @@ class _Run:
         if g is not None:
             slots[index] = g if slots[index] is None else plus(slots[index], g)
 
-    def arrived(self, node: Node) -> None:
+    def arrived(self, node: GradientNode) -> None:
         self.missing[node] -= 1
         if self.missing[node] == 0:
             self.push(node)
 
-    def push(self, node: Node) -> None:
+    def push(self, node: GradientNode) -> None:
         heapq.heappush(self.ready, (-node.sequence, next(self.arrivals), node))
 
     def run(self) -> None:
@@ -92,7 +92,7 @@ class _Run:
                 if watcher is not None and span is not None:
                     watcher.end(span)
 
-    def pass_through(self, node: Node, grads: list[Any]) -> None:
+    def pass_through(self, node: GradientNode, grads: list[Any]) -> None:
         """`visit` for a node that nobody watches: the commonest case, in one function."""
         if grads[0] is None and all(g is None for g in grads):
             results: Sequence[Any] = [None] * len(node.next_edges)
@@ -114,7 +114,7 @@ class _Run:
             if left == 0:
                 self.push(target)
 
-    def visit(self, node: Node, grads: list[Any]) -> None:
+    def visit(self, node: GradientNode, grads: list[Any]) -> None:
         grads = _tensor_hooks(node, grads)
         if self.wanted is not None:
             for index in range(len(grads)):
@@ -128,7 +128,7 @@ class _Run:
                 self.add(edge, g)
                 self.arrived(edge[0])
 
-    def compute(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+    def compute(self, node: GradientNode, grads: list[Any]) -> Sequence[Any]:
         skip = self.needed is not None and node not in self.needed
         if skip or (self.wanted is not None and isinstance(node, AccumulateGrad)):
             return [None] * len(node.next_edges)
@@ -138,7 +138,7 @@ class _Run:
         return found if self.link is None else self.link(node, found, grads)
 
 
-def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
+def call_node(node: GradientNode, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
     """Hooks around one node's computation."""
     for hook in list((node.pre_hooks or {}).values()):
         changed = call_back(hook, tuple(grads))
@@ -154,7 +154,7 @@ def call_node(node: Node, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
     return results
 
 
-def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
+def _guarded(node: GradientNode, grads: list[Any]) -> Sequence[Any]:
     """Run a node; an error says which line of the forward pass it belongs to."""
     results: Sequence[Any]
     watcher = Watch.current
@@ -172,7 +172,7 @@ def _guarded(node: Node, grads: list[Any]) -> Sequence[Any]:
     return results
 
 
-def _watched(node: Node, grads: list[Any]) -> Sequence[Any]:
+def _watched(node: GradientNode, grads: list[Any]) -> Sequence[Any]:
     """Run a node; who records what it does is asked, and told the line of the forward call."""
     for interpreter in dispatch_state.kernel_level:
         interpreter.before_node(node)
@@ -189,7 +189,7 @@ def note_place(error: Exception, node: Any) -> None:
         error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
 
 
-def _refuse_nan(node: Node, results: Sequence[Any]) -> None:
+def _refuse_nan(node: GradientNode, results: Sequence[Any]) -> None:
     for i, g in enumerate(results):
         if g is not None and g.isnan().any().item():
             trace = f"\nThe forward call was:\n{node.trace}" if node.trace else ""
@@ -199,7 +199,7 @@ def _refuse_nan(node: Node, results: Sequence[Any]) -> None:
             )
 
 
-def _tensor_hooks(node: Node, grads: list[Any]) -> list[Any]:
+def _tensor_hooks(node: GradientNode, grads: list[Any]) -> list[Any]:
     if not node.tensor_hooks:
         return grads
     grads = list(grads)
@@ -228,9 +228,9 @@ class _Apart(_Run):
         super().add(edge, None if ends else g)
 
 
-def reachable(roots: Sequence[Node]) -> set[Node]:
+def reachable(roots: Sequence[GradientNode]) -> set[GradientNode]:
     """All nodes that a backward pass from `roots` visits."""
-    seen: set[Node] = set()
+    seen: set[GradientNode] = set()
     stack = list(roots)
     while stack:
         node = stack.pop()
@@ -240,15 +240,15 @@ def reachable(roots: Sequence[Node]) -> set[Node]:
     return seen
 
 
-def _leading_to(targets: set[Node], reachable: list[Node]) -> set[Node]:
+def _leading_to(targets: set[GradientNode], reachable: list[GradientNode]) -> set[GradientNode]:
     """Nodes from which some target can be reached (they must run, others need not). Beyond a node
     that stands for unknown history there may be any."""
-    parents: dict[Node, list[Node]] = {}
+    parents: dict[GradientNode, list[GradientNode]] = {}
     for node in reachable:
         for edge in node.next_edges:
             if edge is not None:
                 parents.setdefault(edge[0], []).append(node)
-    found: set[Node] = set()
+    found: set[GradientNode] = set()
     stack = [n for t in targets for n in parents.get(t, ())]
     stack += [n for n in reachable if n.is_unknown and n not in targets]
     while stack:

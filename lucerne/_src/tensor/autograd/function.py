@@ -10,13 +10,13 @@ from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.tensor.autograd import record
 from lucerne._src.tensor.autograd.modes import no_grad
-from lucerne._src.tensor.autograd.node import Edge, Node, fit, gradient_edge, zeros_for
+from lucerne._src.tensor.autograd.node import Edge, GradientNode, fit, gradient_edge, zeros_for
 from lucerne._src.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
 from lucerne._src.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne._src.tensor.base import TensorBase, make_tensor
 
 
-class FunctionNode(Node):
+class FunctionNode(GradientNode):
     """The node of one call of a Function; inside forward and backward it is `ctx`."""
 
     function: type[Function]

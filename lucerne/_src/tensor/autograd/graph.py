@@ -9,7 +9,7 @@ from typing import Any
 
 from lucerne._src.ir.dispatch import call_back, state
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
-from lucerne._src.tensor.autograd.node import Node as Node
+from lucerne._src.tensor.autograd.node import GradientNode as GradientNode
 from lucerne._src.tensor.autograd.node import anomaly, gradient_edge
 from lucerne._src.tensor.autograd.saved import has_users_hooks, hooks
 from lucerne._src.tensor.autograd.state import requires_grad

@@ -17,7 +17,7 @@ from lucerne._src.base.process.source_location import Place, user_place
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ir.op import RESULTS, Op, Part
+from lucerne._src.ir.op import RESULTS, GradientPart, Op
 from lucerne._src.ops.copy.cast import filled
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.names import grad_name as grad_name
@@ -32,7 +32,7 @@ from lucerne._src.tensor.autograd.state import (
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.storage import FAST
 
-Edge = tuple["Node", int]
+Edge = tuple["GradientNode", int]
 next_in_order: Callable[[], int] = (
     itertools.count().__next__ if FAST is None else FAST.next_in_order
 )
@@ -52,7 +52,7 @@ class _Anomaly:
 anomaly = _Anomaly()
 
 
-class Node:
+class GradientNode:
     """A step of the backward pass. `next_edges[i]` says who receives the i-th gradient."""
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Node:
         return f"<{self.name()} object at {hex(id(self))}>"
 
     @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+    def next_functions(self) -> tuple[tuple[GradientNode | None, int], ...]:
         return tuple((None, 0) if e is None else (as_shown(e[0]), e[1]) for e in self.next_edges)
 
     @property
@@ -153,7 +153,7 @@ def gradients(op: Op, grads: Sequence[Any], metas: tuple[TensorMeta, ...]) -> tu
     return made
 
 
-class OpNode(Node):
+class OpNode(GradientNode):
     """The derivative of one op call, by the formulas of its entry."""
 
     __slots__ = ("inputs", "op", "plain", "reads", "released", "saved")
@@ -236,7 +236,7 @@ class OpNode(Node):
 
     def _formula(self, name: str, g: Any, found: dict[Any, Any]) -> Any:
         formula, reads = self.op.derivatives[name]
-        if type(formula) is not Part:
+        if type(formula) is not GradientPart:
             return formula(*[g if r == "g" else self._read(r) for r in reads])
         if formula.whole not in found:  # the gradients of several inputs, made once
             values = [g if r == "g" else self._read(r) for r in reads]
@@ -244,7 +244,7 @@ class OpNode(Node):
         return found[formula.whole][formula.index]
 
     @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+    def next_functions(self) -> tuple[tuple[GradientNode | None, int], ...]:
         """One entry per differentiable argument, those that need no gradient included."""
         edges = {(n, i): e for (n, i, _), e in zip(self.inputs, self.next_edges, strict=True)}
         found: list[Any] = []
@@ -299,7 +299,7 @@ def _holds_tensor(arg: Any) -> bool:
     return type(arg) is tuple and any(isinstance(t, TensorBase) for t in arg)
 
 
-def _save(arg: Any, node: Node) -> Any:
+def _save(arg: Any, node: GradientNode) -> Any:
     if isinstance(arg, tuple):
         return tuple(SavedTensor(t, node) if hasattr(t, "_meta") else t for t in arg)
     return SavedTensor(arg, node)
@@ -338,7 +338,7 @@ def zeros_for(meta: TensorMeta) -> Any:
     return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
 
 
-class AccumulateGrad(Node):
+class AccumulateGrad(GradientNode):
     """The end of the line: adds what arrives to a leaf's .grad."""
 
     __slots__ = ("variable",)

@@ -28,7 +28,7 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.autograd.node import (
     Edge,
-    Node,
+    GradientNode,
     OpNode,
     anomaly,
     gradient_edge,
@@ -277,7 +277,7 @@ def _expanded(
         else:
             node.inputs.append((name, None, kept))
             edges.append(edge_of(args[i], autos[i]))
-    Node.start(node, edges, meta if type(meta) is tuple else (meta,), place)
+    GradientNode.start(node, edges, meta if type(meta) is tuple else (meta,), place)
     node.sequence = number
     if shown is not None:
         node.__dict__["shown"] = shown
@@ -316,14 +316,14 @@ def _holds_meta(kept: Any) -> bool:
     return isinstance(kept, TensorMeta)
 
 
-def _saved(arg: Any, version: Any, node: Node) -> Any:
+def _saved(arg: Any, version: Any, node: GradientNode) -> Any:
     if type(arg) is not tuple:
         return SavedTensor.at_version(arg, node, version)
     pairs = zip(arg, version, strict=True)
     return tuple([x if v is None else SavedTensor.at_version(x, node, v) for x, v in pairs])
 
 
-def _saved_results(bare: Any, node: Node) -> Any:
+def _saved_results(bare: Any, node: GradientNode) -> Any:
     if type(bare) is not tuple:
         return SavedOutput.at_start(bare, node)
     return tuple([SavedOutput.at_start(b, node, i) for i, b in enumerate(bare)])

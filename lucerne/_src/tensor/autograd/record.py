@@ -12,7 +12,7 @@ from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.autograd import pending
 from lucerne._src.tensor.autograd.names import label_of
-from lucerne._src.tensor.autograd.node import Edge, Node, OpNode, gradient_edge
+from lucerne._src.tensor.autograd.node import Edge, GradientNode, OpNode, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState, requires_grad, set_history, state_of
 from lucerne._src.tensor.base import TensorBase, make_tensor
 
@@ -51,14 +51,14 @@ def _differentiable(o: Any) -> bool:
     return isinstance(o, TensorBase) and o._meta.dtype.category in (dt.FLOAT, dt.COMPLEX)
 
 
-def _node(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Node | None:
+def _node(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> GradientNode | None:
     if not op.derivatives:
         return NotImplementedNode(op, args, outs)
     node = OpNode(op, args, outs)
     return node if node.next_edges else None
 
 
-class NotImplementedNode(Node):
+class NotImplementedNode(GradientNode):
     """Stands where a derivative is missing: says so when a gradient arrives."""
 
     __slots__ = ("op",)
@@ -112,7 +112,7 @@ def check_in_place(t: Any) -> None:
         )
 
 
-def node_for(op: Op, args: tuple[Any, ...], target: Any, original: Any) -> Node | None:
+def node_for(op: Op, args: tuple[Any, ...], target: Any, original: Any) -> GradientNode | None:
     """The node of an in-place call, made before the write so that it sees the old history."""
     if not op.derivatives:
         if op.explicit:
@@ -128,7 +128,7 @@ def frozen_history(t: Any) -> AutogradState | None:
     return AutogradState(node, index, requires_grad=True)
 
 
-def rebase(target: Any, node: Node) -> None:
+def rebase(target: Any, node: GradientNode) -> None:
     """Make `node` the history of `target`, and of its base when it is a view."""
     view = target._view
     if view is None:
@@ -145,7 +145,7 @@ def rebase(target: Any, node: Node) -> None:
         node.save_result((target,))
 
 
-def _set_history(t: Any, node: Node) -> None:
+def _set_history(t: Any, node: GradientNode) -> None:
     if not requires_grad(t):
         _tell_views(t)
     set_history(t, node, 0)
@@ -162,12 +162,12 @@ def _tell_views(base: Any) -> None:
             view._view = view._view
 
 
-class CopySlices(Node):
+class CopySlices(GradientNode):
     """A write into part of a tensor: its gradient goes through the writer, the rest passes."""
 
     __slots__ = ("inner", "self_slot", "view")
 
-    def __init__(self, base: Any, edge: Edge | None, view: Any, inner: Node) -> None:
+    def __init__(self, base: Any, edge: Edge | None, view: Any, inner: GradientNode) -> None:
         self.self_slot = inner.written_slot()
         others = [e for i, e in enumerate(inner.next_edges) if i != self.self_slot]
         super().__init__([edge, *others], (base._meta,))

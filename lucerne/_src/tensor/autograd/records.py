@@ -21,7 +21,7 @@ from typing import Any
 from lucerne._src.base.process.profiler_hook import BACKWARD, FUNCTION, LEAF, Watch, watched
 from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ir.op import RESULTS, Op, Part
+from lucerne._src.ir.op import RESULTS, GradientPart, Op
 from lucerne._src.ops.copy.cast import filled
 from lucerne._src.tensor.autograd.engine import SHOWN_AS, note_place, reachable, run_backward
 from lucerne._src.tensor.autograd.names import grad_name
@@ -167,12 +167,12 @@ def recipe(op: Op, mask: int) -> tuple[list[int], list[Any]]:
     steps: dict[Any, Any] = {}
     for i in wanted:
         formula, reads = op.derivatives[op.args[i]]
-        several = type(formula) is Part
-        call = formula.whole if isinstance(formula, Part) else formula
+        several = type(formula) is GradientPart
+        call = formula.whole if isinstance(formula, GradientPart) else formula
         key = call if several else (call, i)
         if key not in steps:
             steps[key] = (call, [_reader(op, r, needs) for r in reads], [])
-        steps[key][2].append((i, formula.index if isinstance(formula, Part) else None))
+        steps[key][2].append((i, formula.index if isinstance(formula, GradientPart) else None))
     return wanted, list(steps.values())
 
 

@@ -23,7 +23,7 @@ class TraceError(Exception):
     """The body does something a graph does not hold."""
 
 
-class Recorder(Interpreter):
+class CompositeRecorder(Interpreter):
     """Writes the primitives it sees into a graph, as if they ran on `target`."""
 
     level = "kernel"
@@ -85,7 +85,7 @@ def traced(
     None when the body can't be held in a graph: it writes in place, looks at data, warns, raises,
     or returns an argument. The call must then take its ordinary way.
     """
-    recorder = Recorder(target)
+    recorder = CompositeRecorder(target)
     fakes = tuple(recorder.input(a._meta) if isinstance(a, TensorBase) else a for a in args)
     state = dispatch.state
     before = state.call_level, state.grad_enabled

@@ -32,7 +32,7 @@ def spoil() -> None:
         Observation.current.spoiled = True
 
 
-class Places:
+class PlaceQuestions:
     """Who else is told that a call asks where a tensor lies."""
 
     told: Callable[[Any], None] | None = None
@@ -42,5 +42,5 @@ def asks_place(t: Any) -> None:
     """Where a tensor lies, and in how large a storage, is not in its meta: a call that asks is
     neither repeated blindly nor traced without a guard."""
     spoil()
-    if Places.told is not None:
-        Places.told(t)
+    if PlaceQuestions.told is not None:
+        PlaceQuestions.told(t)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src import backends
-from lucerne._src.base.process.shared_memory import AVAILABLE, Block
+from lucerne._src.base.process.shared_memory import AVAILABLE, SharedBlock
 from lucerne._src.tensor.eager.specialize import spoil
 from lucerne._src.tensor.storage import Storage
 
 
 def is_shared_storage(storage: Storage) -> bool:
-    return isinstance(storage.owner, Block)
+    return isinstance(storage.owner, SharedBlock)
 
 
 def share_storage(storage: Storage) -> bool:
@@ -21,7 +21,7 @@ def share_storage(storage: Storage) -> bool:
     if not AVAILABLE or storage.device.type != backends.HOST or not storage.nbytes:
         return False
     spoil()
-    block = Block.make(storage.nbytes)
+    block = SharedBlock.make(storage.nbytes)
     block.array[: storage.nbytes] = storage.host()
     storage.buffer = block.array[: storage.nbytes]
     storage.address = block.address

@@ -105,7 +105,7 @@ def lift(t: Any) -> Any:
     return levels[-1].lift(t)
 
 
-class LeakedTensor(Tensor):
+class LeakedLayerTensor(Tensor):
     """What becomes of a tensor of a level that somebody still holds after the level closed."""
 
     @classmethod
@@ -423,7 +423,7 @@ class Level(Interpreter):
                 continue
             plain = self.landed(self.payload_of(t))
             if plain is None:
-                t.__class__ = LeakedTensor
+                t.__class__ = LeakedLayerTensor
             else:
                 t._storage, t._offset, t._meta = plain._storage, plain._offset, plain._meta
                 t._auto, t._view, t._array = plain._auto, plain._view, None

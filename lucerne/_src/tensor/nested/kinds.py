@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base import shape as sh
-from lucerne._src.base.process.late_bindings import Doors
+from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace
@@ -460,7 +460,7 @@ def _indented(text: str) -> str:
 def _around(cls: type, first: Any) -> Any:
     """A wrapper that answers dtype and device as the tensor inside does."""
     if "pointwise" not in OPS:  # from a pickle, before anybody named `lucerne.nested`
-        Doors.nested_ops()
+        LateBindings.nested_ops()
     made: Any = object.__new__(cls)
     made._meta, made._storage, made._offset = first._meta, first._storage, first._offset
     made._auto = made._view = made._array = None

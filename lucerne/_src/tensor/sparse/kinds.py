@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lucerne._src.base import layout as lo
-from lucerne._src.base.process.late_bindings import Doors
+from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.ir.define import fronts
 from lucerne._src.ir.dispatch import InPlace
 from lucerne._src.ir.dispatch import state as _state
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.ops.copy.join import stack
-from lucerne._src.tensor.autograd.node import Node, gradient_edge
+from lucerne._src.tensor.autograd.node import GradientNode, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState, requires_grad, set_history
 from lucerne._src.tensor.storage import Storage
 from lucerne._src.tensor.subclasses.by_table import flat, here, name_of
@@ -385,7 +385,7 @@ class CompressedTensor(SparseTensor, watched=False):
 
 def _made(cls: type, values: Any, shape: Any, layout: lo.layout) -> Any:
     if "to_dense" not in OPS:  # the last entry: all are there, and are methods
-        Doors.sparse_ops()
+        LateBindings.sparse_ops()
     made: Any = object.__new__(cls)
     sizes = tuple(shape)
     made._meta = make_meta(values.dtype, sizes, (0,) * len(sizes), values.device)
@@ -441,7 +441,7 @@ class _NoGrad:
         _state.grad_enabled = self._before
 
 
-class _Values(Node):
+class _Values(GradientNode):
     """From the gradient of the values to the gradient of the sparse tensor."""
 
     __slots__ = ("pattern",)
@@ -463,7 +463,7 @@ class _Values(Node):
         return [total.with_values(total._values() / count._vals)]
 
 
-class _Held(Node):
+class _Held(GradientNode):
     """From the gradient of a sparse tensor to the gradient of its values."""
 
     __slots__ = ("pattern", "shown")

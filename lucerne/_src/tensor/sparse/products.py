@@ -9,7 +9,7 @@ from lucerne._src.base import layout as lo
 from lucerne._src.ir.dispatch import state as _state
 from lucerne._src.ops.copy.join import stack
 from lucerne._src.ops.linalg.sparse_products import csr_times_dense, row_numbers, sampled_products
-from lucerne._src.tensor.autograd.node import Node, gradient_edge
+from lucerne._src.tensor.autograd.node import GradientNode, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState, requires_grad
 from lucerne._src.tensor.sparse.convert import coo_to_compressed, line_starts, sparse_mask
 from lucerne._src.tensor.sparse.elementwise import add
@@ -189,7 +189,7 @@ def _sampled(input: Any, products: Any, beta: Any) -> Any:
     return made
 
 
-class _Sampled(Node):
+class _Sampled(GradientNode):
     """The gradient of `input` is that of the result, in whatever layout it comes, as in torch."""
 
     __slots__ = ("beta", "pattern")

@@ -14,7 +14,7 @@ from lucerne._src.ir.op import Op
 from lucerne._src.ops.pointwise.arithmetic import add2, mul, sub2
 from lucerne._src.ops.view.reshape import view_shape
 from lucerne._src.transforms.rewrite import given_metas, operands
-from lucerne._src.transforms.rules.rule import Answer, Call, Look, Rule
+from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule
 
 _ADD2: Op = add2.op  # type: ignore[attr-defined]
 _SUB2: Op = sub2.op  # type: ignore[attr-defined]
@@ -76,8 +76,8 @@ def _alpha_one(look: Look, node: Node) -> Answer:
     if _category(node) not in (dt.INTEGER, dt.FLOAT) or type(alpha) not in (int, float):
         return None
     if alpha == 1:
-        return Call(_ADD2, (a, b))
-    return Call(_SUB2, (a, b)) if alpha == -1 else None
+        return NewNode(_ADD2, (a, b))
+    return NewNode(_SUB2, (a, b)) if alpha == -1 else None
 
 
 def _twice(look: Look, node: Node) -> Answer:
@@ -122,7 +122,7 @@ def _number_operand(look: Look, node: Node) -> Answer:
         _rounds_alike(op, place, common, number, a)
         for place, (number, a) in enumerate(zip(changed, node.args, strict=True))
     )
-    return Call(op, changed) if alike and _types(op, changed) is common else None
+    return NewNode(op, changed) if alike and _types(op, changed) is common else None
 
 
 def _as_number(look: Look, a: Any) -> Any:
@@ -165,7 +165,7 @@ def _sum_expanded(look: Look, node: Node) -> Answer:
     if out.dtype is not source.meta.dtype or out.shape != source.meta.shape:
         return None
     count = math.prod(wide.shape[d] for d in dims)
-    return Call(_MUL, (source, count)) if count < 1 << 24 else None
+    return NewNode(_MUL, (source, count)) if count < 1 << 24 else None
 
 
 def _exact_sum_expanded(look: Look, node: Node) -> Answer:
@@ -181,7 +181,7 @@ def _fold_ones(look: Look, node: Node) -> Answer:
         return None
     if any(meta.shape[d] != 1 for d in dims if meta.ndim):
         return None
-    return Call(_VIEW, (named["input"], tuple(out.shape)))
+    return NewNode(_VIEW, (named["input"], tuple(out.shape)))
 
 
 def _exact_fold_ones(look: Look, node: Node) -> Answer:

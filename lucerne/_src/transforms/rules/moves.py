@@ -12,7 +12,7 @@ from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import clone_as, copy
 from lucerne._src.ops.copy.join import cat_same
 from lucerne._src.transforms.constants import CAST, FILLED, filled_args
-from lucerne._src.transforms.rules.rule import Answer, Call, Look, Rule, meta_of
+from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule, meta_of
 
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
 _COPY: Op = copy.op  # type: ignore[attr-defined]
@@ -59,7 +59,9 @@ def _cast_twice(look: Look, node: Node) -> Answer:
     if inner is None or node.args[1].category != dt.FLOAT or not node.args[1].is_signed:
         return None
     source: Value = inner.args[0]
-    return Call(CAST, (source, node.args[1])) if holds(inner.args[1], source.meta.dtype) else None
+    return (
+        NewNode(CAST, (source, node.args[1])) if holds(inner.args[1], source.meta.dtype) else None
+    )
 
 
 def _clone_same(look: Look, node: Node) -> Answer:
@@ -71,7 +73,7 @@ def _clone_clone(look: Look, node: Node) -> Answer:
     inner = look.producer(node.args[0], "clone_as")
     if inner is None:
         return None
-    return Call(_CLONE, (inner.args[0], node.args[1]))
+    return NewNode(_CLONE, (inner.args[0], node.args[1]))
 
 
 def _copy_same(look: Look, node: Node) -> Answer:
@@ -84,8 +86,8 @@ def _copy_as_clone(look: Look, node: Node) -> Answer:
     if meta is None:
         return None
     if meta is node.outputs[0].meta:
-        return Call(_CLONE, (source, lo.preserve_format))
-    return Call(CAST, (source, node.outputs[0].meta.dtype))
+        return NewNode(_CLONE, (source, lo.preserve_format))
+    return NewNode(CAST, (source, node.outputs[0].meta.dtype))
 
 
 def _copy_number(look: Look, node: Node) -> Answer:
@@ -93,7 +95,7 @@ def _copy_number(look: Look, node: Node) -> Answer:
     number = look.number(source)
     if number is None or not meta.is_dense or not _fits(number, meta.dtype):
         return None
-    return Call(FILLED, filled_args(number, meta))
+    return NewNode(FILLED, filled_args(number, meta))
 
 
 def _fits(number: Any, dtype: dt.dtype) -> bool:
@@ -113,7 +115,7 @@ def _cat_one(look: Look, node: Node) -> Answer:
 def _cat_empty(look: Look, node: Node) -> Answer:
     tensors, dim = node.args
     full = tuple(t for t in tensors if t.meta.shape[dim])
-    return Call(_CAT, (full, dim)) if full and len(full) < len(tensors) else None
+    return NewNode(_CAT, (full, dim)) if full and len(full) < len(tensors) else None
 
 
 def _pad_nothing(look: Look, node: Node) -> Answer:
@@ -126,7 +128,7 @@ def _put_all(look: Look, node: Node) -> Answer:
     meta: TensorMeta = target.meta
     if offset or tuple(size) != tuple(meta.shape) or tuple(stride) != meta.strides:
         return None
-    return Call(_COPY, (target, source))
+    return NewNode(_COPY, (target, source))
 
 
 def _same_everywhere(look: Look, node: Node) -> Answer:
@@ -137,7 +139,7 @@ def _same_everywhere(look: Look, node: Node) -> Answer:
     source: TensorMeta = node.args[0].meta
     if source.dtype is not meta.dtype:
         return None
-    return Call(FILLED, filled_args(number, meta))
+    return NewNode(FILLED, filled_args(number, meta))
 
 
 RULES = (

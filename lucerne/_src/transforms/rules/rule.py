@@ -13,14 +13,14 @@ from lucerne._src.transforms.constants import filled_number
 from lucerne._src.transforms.rewrite import PLAIN
 
 
-class Call(NamedTuple):
+class NewNode(NamedTuple):
     """A node to put in place of another one."""
 
     op: Op
     args: tuple[Any, ...]
 
 
-Answer = Value | Call | None
+Answer = Value | NewNode | None
 """A value to read instead of the node's result, a node to put in its place, or None."""
 
 

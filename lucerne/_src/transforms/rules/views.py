@@ -8,7 +8,7 @@ from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.view.reshape import expand_shape, permute_dims, view_shape
 from lucerne._src.transforms.rewrite import given_metas
-from lucerne._src.transforms.rules.rule import Answer, Call, Look, Rule
+from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule
 
 _VIEW: Op = view_shape.op  # type: ignore[attr-defined]
 _PERMUTE: Op = permute_dims.op  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ def _view_view(look: Look, node: Node) -> Answer:
     inner = look.producer(node.args[0], *_RESHAPES)
     if inner is None:
         return None
-    return Call(_VIEW, (inner.args[0], tuple(node.outputs[0].meta.shape)))
+    return NewNode(_VIEW, (inner.args[0], tuple(node.outputs[0].meta.shape)))
 
 
 def _order(node: Node) -> list[int]:
@@ -55,14 +55,14 @@ def _permute_permute(look: Look, node: Node) -> Answer:
     before = _order(inner)
     order = tuple(before[d] for d in _order(node))
     source: Value = inner.args[0]
-    return source if order == tuple(range(len(order))) else Call(_PERMUTE, (source, order))
+    return source if order == tuple(range(len(order))) else NewNode(_PERMUTE, (source, order))
 
 
 def _expand_expand(look: Look, node: Node) -> Answer:
     inner = look.producer(node.args[0], "expand")
     if inner is None:
         return None
-    return Call(_EXPAND, (inner.args[0], tuple(node.outputs[0].meta.shape)))
+    return NewNode(_EXPAND, (inner.args[0], tuple(node.outputs[0].meta.shape)))
 
 
 def _plain_view(look: Look, node: Node) -> Answer:
@@ -74,8 +74,8 @@ def _plain_view(look: Look, node: Node) -> Answer:
     if len(size) == meta.ndim and sorted(stride) == sorted(meta.strides):
         order = [meta.strides.index(st) for st in stride]
         if len(set(order)) == meta.ndim:
-            return Call(_PERMUTE, (source, tuple(order)))
-    return Call(_VIEW, (source, tuple(size)))
+            return NewNode(_PERMUTE, (source, tuple(order)))
+    return NewNode(_VIEW, (source, tuple(size)))
 
 
 RULES = (

@@ -21,7 +21,7 @@ from lucerne._src.backends.cpu.attention.micro import (
     VECTOR,
     VECTORS,
     WIDTH,
-    Step,
+    AttentionStep,
     exp2,
     load_tile,
     product,
@@ -32,15 +32,15 @@ from lucerne._src.backends.cpu.attention.micro import (
 from lucerne._src.backends.cpu.attention.plan import (
     KEYS_AT_ONCE,
     MASK_STEP,
-    Arguments,
-    Scratch,
-    Structure,
-    Words,
+    AttentionArguments,
+    AttentionScratch,
+    AttentionStructure,
+    AttentionWords,
     single,
     steps,
 )
 from lucerne._src.backends.cpu.attention.rows import deliver, fetch, mask_rows, write_row_code
-from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, LLVMValue, Module
 
 TILES = 4
 QUERIES = TILES * WIDTH
@@ -56,17 +56,17 @@ NUMBERS = (
 """`columns`: groups of columns of the keys; `key_room`: bytes of all keys in scratch."""
 
 
-def words(masked: bool) -> Words:
+def words(masked: bool) -> AttentionWords:
     pointers = ["grad_query", "grad_key", "grad_value", "query", "key", "value"]
-    return Words(
+    return AttentionWords(
         [*pointers, *(["mask"] if masked else []), "grad", "out", "stats"],
         NUMBERS,
     )
 
 
-def scratch(s: Structure) -> Scratch:
+def scratch(s: AttentionStructure) -> AttentionScratch:
     """The parts of fixed size; keys, values and their gradients follow."""
-    made = Scratch()
+    made = AttentionScratch()
     made.add("rows", WIDTH * s.row_bytes)
     for name in ("query_rows", "grad_rows"):
         made.add(name, QUERIES * s.row_bytes)
@@ -81,15 +81,15 @@ def scratch(s: Structure) -> Scratch:
     return made
 
 
-def key_room(s: Structure, keys: int) -> int:
+def key_room(s: AttentionStructure, keys: int) -> int:
     return -(-keys // ROWS) * ROWS * s.row_bytes
 
 
-def scratch_bytes(s: Structure, keys: int) -> int:
+def scratch_bytes(s: AttentionStructure, keys: int) -> int:
     return scratch(s).size + 4 * key_room(s, keys)
 
 
-def write(m: Module, s: Structure) -> None:
+def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend_back(ptr block)`."""
     write_row_code(m, s, MASK_STEP)
     _write_gather(m, s)
@@ -98,7 +98,7 @@ def write(m: Module, s: Structure) -> None:
     write_entry(m, found, "attend_back")
 
 
-def _write_gather(m: Module, s: Structure) -> None:
+def _write_gather(m: Module, s: AttentionStructure) -> None:
     """`gather(target, scores, rows, count, columns)`: target[key] += scores[key] @ rows, for ROWS
     keys, `count` queries and all columns."""
     params = [
@@ -106,7 +106,7 @@ def _write_gather(m: Module, s: Structure) -> None:
     ]  # fmt: skip
     with m.function("gather", params, internal=True) as f:
         target, scores, rows, count, columns = f.args
-        step = Step(SCORE_STEP, 4, s.row_bytes)
+        step = AttentionStep(SCORE_STEP, 4, s.row_bytes)
         with f.loop(0, columns, WIDTH) as loop:
             place, right = f.at(target, loop.index, F32), f.at(rows, loop.index, F32)
             start = load_tile(f, place, s.row_bytes, ROWS)
@@ -124,11 +124,13 @@ class BackwardTask:
     panel = ROWS
     """Keys whose gradients are added to in one go."""
     mask_step = MASK_STEP
-    grad_keys: Value
-    grad_values: Value
+    grad_keys: LLVMValue
+    grad_values: LLVMValue
     """Where `begin` put the sums that `_deliver_keys` hands out."""
 
-    def __init__(self, m: Module, s: Structure, words: Words, layout: Scratch) -> None:
+    def __init__(
+        self, m: Module, s: AttentionStructure, words: AttentionWords, layout: AttentionScratch
+    ) -> None:
         self.m, self.s, self.words, self.layout = m, s, words, layout
 
     def write(self) -> None:
@@ -136,7 +138,7 @@ class BackwardTask:
         with self.m.function("task", params, internal=True) as f:
             self.f = f
             block, chunk, tid = f.args
-            self.a = a = Arguments(f, block, self.words)
+            self.a = a = AttentionArguments(f, block, self.words)
             self.base = f.at(a.workspace, tid * a.scratch)
             shared = a.heads // a.sharing
             self.b, self.shared = chunk // shared, chunk % shared
@@ -156,23 +158,23 @@ class BackwardTask:
     def end(self) -> None:
         """After the last product."""
 
-    def prepare(self, q0: Value, tile: Value) -> None:
+    def prepare(self, q0: LLVMValue, tile: LLVMValue) -> None:
         """Copy a tile of queries and gradients; delta and the statistics."""
         raise NotImplementedError
 
-    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
+    def tile(self, start: LLVMValue, k0: LLVMValue, tile: LLVMValue, count: LLVMValue) -> None:
         """Weights and slopes of a tile of queries (the first is `start`) for `count` keys, and what
         they add to the queries' gradient."""
         raise NotImplementedError
 
-    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+    def gather(self, q0: LLVMValue, k0: LLVMValue, panel: LLVMValue, tiles: LLVMValue) -> None:
         """What all queries of the block add to the gradients of a panel of keys and values."""
         raise NotImplementedError
 
-    def part(self, name: str) -> Value:
+    def part(self, name: str) -> LLVMValue:
         return self.layout.place(self.f, self.base, name)
 
-    def tile_part(self, name: str, tile: Value, each: int) -> Value:
+    def tile_part(self, name: str, tile: LLVMValue, each: int) -> LLVMValue:
         return self.f.at(self.part(name), tile * each)
 
     # ---- keys and queries ---------------------------------------------------------------------
@@ -185,7 +187,7 @@ class BackwardTask:
         one = f.constant(1.0, F32)
         deliver(f, place, self.grad_values, a.keys, a.value_width, a.dv_t, one)
 
-    def _locate(self, h: Value) -> None:
+    def _locate(self, h: LLVMValue) -> None:
         """Pointers of one query head."""
         f, a, b = self.f, self.a, self.b
         self.query = f.at(a.query, b * a.q_b + h * a.q_h)
@@ -196,7 +198,7 @@ class BackwardTask:
         if self.s.mask is not None:
             self.mask = f.at(a.mask, b * a.m_b + h * a.m_h)
 
-    def _query_block(self, q0: Value) -> None:
+    def _query_block(self, q0: LLVMValue) -> None:
         f, a = self.f, self.a
         left = f.minimum(a.queries - q0, QUERIES)
         tiles = f.ceil_div(left, WIDTH)
@@ -218,13 +220,15 @@ class BackwardTask:
         with f.loop(0, tiles) as tile:
             self._deliver_query(q0, tile.index)
 
-    def _first_tile(self, q0: Value, key: Value) -> Value:
+    def _first_tile(self, q0: LLVMValue, key: LLVMValue) -> LLVMValue:
         """The first tile of a block whose queries see this key."""
         if not self.s.causal:
             return self.f.constant(0)
         return self.f.maximum(key - q0, 0) // WIDTH
 
-    def keep_stats(self, start: Value, valid: Value, tile: Value, grad: Value, out: Value) -> None:
+    def keep_stats(
+        self, start: LLVMValue, valid: LLVMValue, tile: LLVMValue, grad: LLVMValue, out: LLVMValue
+    ) -> None:
         """Delta of a tile, from its turned gradients and results, beside the statistics."""
         f, a = self.f, self.a
         with f.loop(0, a.value_width, 1, [f.zero(VECTOR)] * VECTORS) as loop:
@@ -240,7 +244,7 @@ class BackwardTask:
             for i, found in enumerate((top, inverse, loop.results[v])):
                 f.store(found, f.at(stats, i * LINE + v * VECTOR.nbytes))
 
-    def _deliver_query(self, q0: Value, tile: Value) -> None:
+    def _deliver_query(self, q0: LLVMValue, tile: LLVMValue) -> None:
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * WIDTH
         valid = f.minimum(a.queries - start, WIDTH)
@@ -248,7 +252,7 @@ class BackwardTask:
         turn(f, rows, s.row_bytes, result, LINE, a.width, WIDTH)
         deliver(f, f.at(self.grad_query, start * a.dq_t), rows, valid, a.width, a.dq_t, self.factor)
 
-    def _copy_mask(self, start: Value, k0: Value, count: Value) -> None:
+    def _copy_mask(self, start: LLVMValue, k0: LLVMValue, count: LLVMValue) -> None:
         f, a = self.f, self.a
         valid = f.minimum(a.queries - start, WIDTH)
         rows, place = self.part("mask_rows"), f.at(self.mask, start * a.m_t + k0 * a.m_d)
@@ -273,7 +277,7 @@ class _VectorTask(BackwardTask):
         f.fill_bytes(self.grad_keys, 0, a.key_room)
         f.fill_bytes(self.grad_values, 0, a.key_room)
 
-    def prepare(self, q0: Value, tile: Value) -> None:
+    def prepare(self, q0: LLVMValue, tile: LLVMValue) -> None:
         """Copy a tile of queries and gradients, as rows and turned; delta and the statistics."""
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * WIDTH
@@ -297,14 +301,14 @@ class _VectorTask(BackwardTask):
         self.keep_stats(start, valid, tile, grad, out)
         f.fill_bytes(out, 0, a.columns * (s.group * LINE))
 
-    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
+    def tile(self, start: LLVMValue, k0: LLVMValue, tile: LLVMValue, count: LLVMValue) -> None:
         f, a, s = self.f, self.a, self.s
         query, grad, result = (
             self.tile_part(name, tile, s.row_floats * LINE) for name in ("query", "grad", "result")
         )
         weights, slopes = (self.tile_part(n, tile, LINE) for n in ("weights", "slopes"))
         stats = load_tile(f, self.tile_part("stats", tile, 3 * LINE), LINE, 3)
-        step = Step(s.row_bytes, 4, LINE)
+        step = AttentionStep(s.row_bytes, 4, LINE)
         with f.loop(0, count, ROWS) as panel:
             at = (k0 + panel.index) * s.row_bytes
             place = panel.index * SCORE_STEP
@@ -313,7 +317,7 @@ class _VectorTask(BackwardTask):
             found = product(f, f.at(self.values, at), grad, a.value_width, step, zeros(f, ROWS))
             store_tile(f, found, f.at(slopes, place), SCORE_STEP)
             self._weigh(start, k0, panel.index, weights, slopes, stats)
-        step = Step(4, s.row_bytes, SCORE_STEP)
+        step = AttentionStep(4, s.row_bytes, SCORE_STEP)
         with f.loop(0, a.columns) as group:
             place = f.at(result, group.index * (s.group * LINE))
             left = f.at(self.keys, k0 * s.row_bytes + group.index * (s.group * 4))
@@ -322,12 +326,12 @@ class _VectorTask(BackwardTask):
 
     def _weigh(
         self,
-        start: Value,
-        k0: Value,
-        row: Value,
-        weights: Value,
-        slopes: Value,
-        stats: list[list[Value]],
+        start: LLVMValue,
+        k0: LLVMValue,
+        row: LLVMValue,
+        weights: LLVMValue,
+        slopes: LLVMValue,
+        stats: list[list[LLVMValue]],
     ) -> None:
         """Scores of ROWS keys become weights, gradients of weights become slopes."""
         f, s = self.f, self.s
@@ -353,7 +357,7 @@ class _VectorTask(BackwardTask):
                 place = f.at(f.at(slopes, at), v * VECTOR.nbytes)
                 f.store(weight * (f.load(VECTOR, place) - delta[v]), place)
 
-    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+    def gather(self, q0: LLVMValue, k0: LLVMValue, panel: LLVMValue, tiles: LLVMValue) -> None:
         """What all queries of the block add to the gradients of ROWS keys and values."""
         f, a, s = self.f, self.a, self.s
         first = self._first_tile(q0, k0 + panel)

@@ -21,7 +21,7 @@ from lucerne._src.backends.cpu.attention.micro import (
     VECTOR,
     VECTORS,
     WIDTH,
-    Step,
+    AttentionStep,
     exp2,
     larger,
     load_tile,
@@ -34,21 +34,21 @@ from lucerne._src.backends.cpu.attention.micro import (
 from lucerne._src.backends.cpu.attention.plan import (
     KEYS_AT_ONCE,
     MASK_STEP,
-    Arguments,
-    Scratch,
-    Structure,
-    Words,
+    AttentionArguments,
+    AttentionScratch,
+    AttentionStructure,
+    AttentionWords,
     single,
     steps,
 )
 from lucerne._src.backends.cpu.attention.rows import deliver, fetch, mask_rows, write_row_code
-from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, LLVMValue, Module
 
 _MINUS_INF = float("-inf")
 
-State = tuple[list[Value], list[Value]]
+State = tuple[list[LLVMValue], list[LLVMValue]]
 """For each query the largest score so far and the sum of weights, as vectors."""
-Change = tuple[list[Value], list[Value], list[Value]]
+Change = tuple[list[LLVMValue], list[LLVMValue], list[LLVMValue]]
 NUMBERS = (
     "scale", "heads", "sharing", "queries", "keys", "width", "value_width", "columns", "parts",
     "part", "tasks", "scratch", *steps("q", "bhtd"), *steps("k", "bhtd"), *steps("v", "bhtd"),
@@ -58,14 +58,14 @@ NUMBERS = (
 per head, of `part` queries each. Strides in bytes."""
 
 
-def words(masked: bool) -> Words:
+def words(masked: bool) -> AttentionWords:
     inputs = ["out", "stats", "query", "key", "value", *(["mask"] if masked else [])]
-    return Words(inputs, NUMBERS)
+    return AttentionWords(inputs, NUMBERS)
 
 
-def scratch(s: Structure) -> Scratch:
+def scratch(s: AttentionStructure) -> AttentionScratch:
     """The parts of fixed size; keys and values follow."""
-    made = Scratch()
+    made = AttentionScratch()
     made.add("rows", WIDTH * s.row_bytes)
     made.add("query", s.row_floats * LINE)
     made.add("result", s.row_floats * LINE)
@@ -76,19 +76,19 @@ def scratch(s: Structure) -> Scratch:
     return made
 
 
-def scratch_bytes(s: Structure, keys: int) -> int:
+def scratch_bytes(s: AttentionStructure, keys: int) -> int:
     whole = -(-keys // ROWS) * ROWS
     return scratch(s).size + 2 * whole * s.row_bytes
 
 
-def write(m: Module, s: Structure) -> None:
+def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend(ptr block)`."""
     write_row_code(m, s, MASK_STEP)
     _VectorTask(m, s, words(s.mask is not None), scratch(s)).write()
     write_entry(m, words(s.mask is not None))
 
 
-def write_entry(m: Module, words: Words, name: str = "attend") -> None:
+def write_entry(m: Module, words: AttentionWords, name: str = "attend") -> None:
     with m.function(name, [("block", PTR)], I64) as f:
         count = words.read(f, f.args[0], "tasks")
         f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], count])
@@ -103,12 +103,14 @@ class Task:
 
     keys_at_once: int
     mask_step = MASK_STEP
-    query: Value
-    result: Value
-    keys: Value
-    values: Value
+    query: LLVMValue
+    result: LLVMValue
+    keys: LLVMValue
+    values: LLVMValue
 
-    def __init__(self, m: Module, s: Structure, words: Words, layout: Scratch) -> None:
+    def __init__(
+        self, m: Module, s: AttentionStructure, words: AttentionWords, layout: AttentionScratch
+    ) -> None:
         self.m, self.s, self.words, self.layout = m, s, words, layout
         self.row_bytes = s.row_bytes
 
@@ -117,7 +119,7 @@ class Task:
         with self.m.function("task", params, internal=True) as f:
             self.f = f
             block, chunk, tid = f.args
-            self.a = a = Arguments(f, block, self.words)
+            self.a = a = AttentionArguments(f, block, self.words)
             self.base = f.at(a.workspace, tid * a.scratch)
             pair, part = chunk // a.parts, chunk % a.parts
             self._locate(pair // a.heads, pair % a.heads)
@@ -132,10 +134,10 @@ class Task:
     def _end(self) -> None:
         """Whatever must be done when all tiles are."""
 
-    def _part(self, name: str) -> Value:
+    def _part(self, name: str) -> LLVMValue:
         return self.layout.place(self.f, self.base, name)
 
-    def _locate(self, b: Value, h: Value) -> None:
+    def _locate(self, b: LLVMValue, h: LLVMValue) -> None:
         """Pointers of this head."""
         f, a = self.f, self.a
         shared = h // a.sharing
@@ -148,20 +150,20 @@ class Task:
             self.mask = f.at(a.mask, b * a.m_b + h * a.m_h)
         self.factor = single(f, a.scale * LOG2_E)
 
-    def _copy_keys(self, count: Value) -> None:
+    def _copy_keys(self, count: LLVMValue) -> None:
         raise NotImplementedError
 
-    def _take_query(self, q0: Value, valid: Value) -> None:
+    def _take_query(self, q0: LLVMValue, valid: LLVMValue) -> None:
         """Bring WIDTH queries into the form of the right operand; clear the result."""
         raise NotImplementedError
 
     def _block(
-        self, q0: Value, k0: Value, count: Value, limits: list[Value], state: State
+        self, q0: LLVMValue, k0: LLVMValue, count: LLVMValue, limits: list[LLVMValue], state: State
     ) -> State:
         """A block of keys: the new (largest scores, sums)."""
         raise NotImplementedError
 
-    def _tile(self, q0: Value) -> None:
+    def _tile(self, q0: LLVMValue) -> None:
         """WIDTH queries through all their keys."""
         f, a = self.f, self.a
         valid = f.minimum(a.queries - q0, WIDTH)
@@ -179,7 +181,7 @@ class Task:
             block.next(*top, *sums)
         self._finish(q0, valid, block.results[:VECTORS], block.results[VECTORS:])
 
-    def _limits(self, q0: Value) -> list[Value]:
+    def _limits(self, q0: LLVMValue) -> list[LLVMValue]:
         """The last key each query may see, as vectors of numbers."""
         f, whole = self.f, I32.vector(LANES)
         last = f.splat(f.convert("trunc", self.a.keys - 1, I32), LANES)
@@ -189,13 +191,13 @@ class Task:
         own = [first + f.lanes(whole) + v * LANES for v in range(VECTORS)]
         return [f.minimum(x, last) for x in own]
 
-    def _copy_mask(self, q0: Value, k0: Value, valid: Value, count: Value) -> None:
+    def _copy_mask(self, q0: LLVMValue, k0: LLVMValue, valid: LLVMValue, count: LLVMValue) -> None:
         f, a = self.f, self.a
         rows, place = self._part("mask_rows"), f.at(self.mask, q0 * a.m_t + k0 * a.m_d)
         mask_rows(f, rows, place, valid, count, a.m_t, a.m_d)
         turn(f, self._part("mask"), LINE, rows, self.mask_step, WIDTH, count)
 
-    def _new_base(self, top: list[Value], highest: list[Value]) -> Change:
+    def _new_base(self, top: list[LLVMValue], highest: list[LLVMValue]) -> Change:
         """The new largest scores, what to subtract from scores, what to multiply old sums with."""
         f = self.f
         new = [larger(f, a, b) for a, b in zip(top, highest, strict=True)]
@@ -203,11 +205,13 @@ class Task:
         base = [f.select(f.compare("oeq", x, _MINUS_INF), 0.0, x) for x in new]
         return new, base, [exp2(f, a - b) for a, b in zip(top, base, strict=True)]
 
-    def _multiply_line(self, line: Value, factors: list[Value]) -> None:
+    def _multiply_line(self, line: LLVMValue, factors: list[LLVMValue]) -> None:
         found = load_tile(self.f, line, LINE, 1)[0]
         store_tile(self.f, [[x * y for x, y in zip(found, factors, strict=True)]], line, LINE)
 
-    def _finish(self, q0: Value, valid: Value, top: list[Value], sums: list[Value]) -> None:
+    def _finish(
+        self, q0: LLVMValue, valid: LLVMValue, top: list[LLVMValue], sums: list[LLVMValue]
+    ) -> None:
         """Divide by the sums, turn to rows, write; keep top and inverse sum for backward."""
         f, a = self.f, self.a
         inverse = [f.constant(1.0, VECTOR) / x for x in sums]
@@ -235,7 +239,7 @@ class _VectorTask(Task):
 
     keys_at_once = KEYS_AT_ONCE
 
-    def _copy_keys(self, count: Value) -> None:
+    def _copy_keys(self, count: LLVMValue) -> None:
         f, a = self.f, self.a
         whole = f.ceil_div(count, ROWS) * ROWS
         self.query, self.result = self._part("query"), self._part("result")
@@ -245,7 +249,7 @@ class _VectorTask(Task):
         fetch(f, self.keys, self.key_from, count, whole, a.width, a.k_t, a.k_d, one)
         fetch(f, self.values, self.value_from, count, whole, a.value_width, a.v_t, a.v_d, one)
 
-    def _take_query(self, q0: Value, valid: Value) -> None:
+    def _take_query(self, q0: LLVMValue, valid: LLVMValue) -> None:
         f, a = self.f, self.a
         rows, place = self._part("rows"), f.at(self.query_from, q0 * a.q_t)
         fetch(f, rows, place, valid, WIDTH, a.width, a.q_t, a.q_d, self.factor)
@@ -253,16 +257,18 @@ class _VectorTask(Task):
         f.fill_bytes(self.result, 0, a.columns * (self.s.group * LINE))
 
     def _block(
-        self, q0: Value, k0: Value, count: Value, limits: list[Value], state: State
+        self, q0: LLVMValue, k0: LLVMValue, count: LLVMValue, limits: list[LLVMValue], state: State
     ) -> State:
         top, sums = state
         return self._accumulate(k0, count, top, sums, self._scores(q0, k0, count, limits))
 
-    def _scores(self, q0: Value, k0: Value, count: Value, limits: list[Value]) -> list[Value]:
+    def _scores(
+        self, q0: LLVMValue, k0: LLVMValue, count: LLVMValue, limits: list[LLVMValue]
+    ) -> list[LLVMValue]:
         """Fill the block of scores; the largest of each query."""
         f, a, s = self.f, self.a, self.s
         query, scores = self.query, self._part("scores")
-        step = Step(s.row_bytes, 4, LINE)
+        step = AttentionStep(s.row_bytes, 4, LINE)
         least = f.minimum(q0, a.keys - 1) if s.causal else a.keys - 1
         with f.loop(0, count, ROWS, [f.constant(_MINUS_INF, VECTOR)] * VECTORS) as panel:
             key = k0 + panel.index
@@ -283,8 +289,13 @@ class _VectorTask(Task):
         return panel.results
 
     def _hidden(
-        self, place: Value, key: Value, row: Value, limits: list[Value], top: list[Value]
-    ) -> list[Value]:
+        self,
+        place: LLVMValue,
+        key: LLVMValue,
+        row: LLVMValue,
+        limits: list[LLVMValue],
+        top: list[LLVMValue],
+    ) -> list[LLVMValue]:
         """Add the mask, hide keys beyond the limits; the largest so far."""
         f = self.f
         masks = self._part("mask") if self.s.mask is not None else None
@@ -304,7 +315,12 @@ class _VectorTask(Task):
         return loop.results
 
     def _accumulate(
-        self, k0: Value, count: Value, top: list[Value], sums: list[Value], highest: list[Value]
+        self,
+        k0: LLVMValue,
+        count: LLVMValue,
+        top: list[LLVMValue],
+        sums: list[LLVMValue],
+        highest: list[LLVMValue],
     ) -> State:
         """Weights of a block from its scores, their sums, and the weighted values."""
         f, s = self.f, self.s
@@ -328,6 +344,6 @@ class _VectorTask(Task):
             before = load_tile(f, place, LINE, s.group)
             start = [[x * y for x, y in zip(row, shrink, strict=True)] for row in before]
             left = f.at(values, group.index * (s.group * 4))
-            step = Step(4, s.row_bytes, LINE)
+            step = AttentionStep(4, s.row_bytes, LINE)
             store_tile(f, product(f, left, scores, count, step, start), place, LINE)
         return new, loop.results

@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import HOST, VECTOR_BYTES
 
 LANES = VECTOR_BYTES // 4
@@ -31,11 +40,11 @@ _ROUNDER = 1.5 * 2.0**23
 _SMALLEST = -126.0
 LOG2_E = math.log2(math.e)
 
-Tile = list[list[Value]]
+Tile = list[list[LLVMValue]]
 """Sums of a tile: [row][vector]."""
 
 
-class Step:
+class AttentionStep:
     """How a product walks its operands, in bytes: the left one from row to row and along the sum,
     the right one along the sum."""
 
@@ -45,24 +54,31 @@ class Step:
         self.row, self.inner, self.right = row, inner, right
 
 
-def zeros(f: Function, rows: int) -> Tile:
+def zeros(f: LLVMFunction, rows: int) -> Tile:
     return [[f.zero(VECTOR) for _ in range(VECTORS)] for _ in range(rows)]
 
 
-def load_tile(f: Function, place: Value, step: int, rows: int) -> Tile:
+def load_tile(f: LLVMFunction, place: LLVMValue, step: int, rows: int) -> Tile:
     return [
         [f.load(VECTOR, f.at(place, r * step + v * VECTOR.nbytes)) for v in range(VECTORS)]
         for r in range(rows)
     ]
 
 
-def store_tile(f: Function, tile: Tile, place: Value, step: int) -> None:
+def store_tile(f: LLVMFunction, tile: Tile, place: LLVMValue, step: int) -> None:
     for r, row in enumerate(tile):
         for v, value in enumerate(row):
             f.store(value, f.at(place, r * step + v * VECTOR.nbytes))
 
 
-def product(f: Function, left: Value, right: Value, count: Value, step: Step, start: Tile) -> Tile:
+def product(
+    f: LLVMFunction,
+    left: LLVMValue,
+    right: LLVMValue,
+    count: LLVMValue,
+    step: AttentionStep,
+    start: Tile,
+) -> Tile:
     """`start[r][:] + sum over i < count of left[r, i] * right[i, :]`."""
     flat = [x for row in start for x in row]
     with f.loop(0, count, 1, [left, right, *flat]) as loop:
@@ -77,7 +93,7 @@ def product(f: Function, left: Value, right: Value, count: Value, step: Step, st
     return [found[i : i + VECTORS] for i in range(0, len(found), VECTORS)]
 
 
-def exp2(f: Function, x: Value) -> Value:
+def exp2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """`2**x` for x <= 0; exactly zero below the normal numbers, so also for minus infinity."""
     shifted = x + _ROUNDER
     rest = x - (shifted - _ROUNDER)
@@ -90,11 +106,11 @@ def exp2(f: Function, x: Value) -> Value:
     return f.select(f.compare("uge", x, _SMALLEST), made, 0.0)
 
 
-def larger(f: Function, a: Value, b: Value) -> Value:
+def larger(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     return f.select(f.compare("ogt", a, b), a, b)
 
 
-def tree(f: Function, values: Sequence[Value]) -> Value:
+def tree(f: LLVMFunction, values: Sequence[LLVMValue]) -> LLVMValue:
     """The largest of several vectors."""
     now = list(values)
     while len(now) > 1:
@@ -132,7 +148,7 @@ def write_turn(m: Module) -> None:
                 along.next(place)
 
 
-def _joined(f: Function, parts: list[Value]) -> Value:
+def _joined(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
     """Vectors one after the other in one."""
     while len(parts) > 1:
         lanes = 2 * parts[0].type.lanes
@@ -142,11 +158,11 @@ def _joined(f: Function, parts: list[Value]) -> Value:
     return parts[0]
 
 
-def _turned_quarters(f: Function, lines: list[Value]) -> list[Value]:
+def _turned_quarters(f: LLVMFunction, lines: list[LLVMValue]) -> list[LLVMValue]:
     """Four vectors, each quarter of which is a line of a 4 x 4 matrix, transposed."""
     n = lines[0].type.lanes
 
-    def pick(a: Value, b: Value, pattern: tuple[int, ...]) -> Value:
+    def pick(a: LLVMValue, b: LLVMValue, pattern: tuple[int, ...]) -> LLVMValue:
         mask = [g + (p if p < 4 else n + p - 4) for g in range(0, n, 4) for p in pattern]
         return f.shuffle(a, b, mask)
 
@@ -155,5 +171,5 @@ def _turned_quarters(f: Function, lines: list[Value]) -> list[Value]:
     return [pick(x, y, half) for x, y in pairs for half in ((0, 1, 4, 5), (2, 3, 6, 7))]
 
 
-def turn(f: Function, *args: Value | int) -> None:
+def turn(f: LLVMFunction, *args: LLVMValue | int) -> None:
     f.call("turn", VOID, list(args))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lucerne._src.backends.cpu.attention.micro import LANES, ROWS, WIDTH
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I64, PTR, Function, Type, Value
+from lucerne._src.backends.cpu.emit.builder import F32, F64, I64, PTR, LLVMFunction, LLVMValue, Type
 
 _ROW_FLOATS = (48, 80, 144, 272, 528)
 """Floats of a row in scratch. Odd multiples of a cache line: rows spread over the cache's sets."""
@@ -18,7 +18,7 @@ MASK_STEP = (KEYS_AT_ONCE + 2 * LANES) // LANES * LANES * 4
 
 
 @dataclass(frozen=True)
-class Structure:
+class AttentionStructure:
     """Everything that changes the code."""
 
     type: Type
@@ -57,7 +57,7 @@ def tiles(length: int) -> int:
     return -(-length // WIDTH)
 
 
-class Words:
+class AttentionWords:
     """Where a kernel finds its arguments in the block: pointers, workspace, then named words."""
 
     def __init__(self, pointers: Sequence[str], numbers: Sequence[str]) -> None:
@@ -65,28 +65,28 @@ class Words:
         self.place = {name: i for i, name in enumerate(names)}
         self.pointers = {*pointers, "workspace"}
 
-    def read(self, f: Function, block: Value, name: str) -> Value:
+    def read(self, f: LLVMFunction, block: LLVMValue, name: str) -> LLVMValue:
         type = PTR if name in self.pointers else F64 if name == "scale" else I64
         return f.word(block, self.place[name], type)
 
 
-class Arguments:
+class AttentionArguments:
     """The words of a block as attributes, each loaded where it is first asked for.
 
     Ask first in the entry block of a function: a value must be made before it is used everywhere.
     """
 
-    def __init__(self, f: Function, block: Value, words: Words) -> None:
+    def __init__(self, f: LLVMFunction, block: LLVMValue, words: AttentionWords) -> None:
         self._values = {name: words.read(f, block, name) for name in words.place}
 
-    def __getattr__(self, name: str) -> Value:
+    def __getattr__(self, name: str) -> LLVMValue:
         return self._values[name]
 
     def has(self, name: str) -> bool:
         return name in self._values
 
 
-class Scratch:
+class AttentionScratch:
     """Parts of one thread's scratch, placed one after the other, each on its own cache lines."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Scratch:
         self.offsets[name] = self.size
         self.size += -(-nbytes // 64) * 64
 
-    def place(self, f: Function, base: Value, name: str) -> Value:
+    def place(self, f: LLVMFunction, base: LLVMValue, name: str) -> LLVMValue:
         return f.at(base, self.offsets[name])
 
 
@@ -106,6 +106,6 @@ def steps(prefix: str, dims: str) -> list[str]:
     return [f"{prefix}_{d}" for d in dims]
 
 
-def single(f: Function, x: Value) -> Value:
+def single(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """A double as a float."""
     return f.convert("fptrunc", x, F32)

@@ -7,17 +7,17 @@ strides and conversions are dealt with here.
 from __future__ import annotations
 
 from lucerne._src.backends.cpu.attention.micro import LANES, LOG2_E, VECTOR, write_turn
-from lucerne._src.backends.cpu.attention.plan import Structure
+from lucerne._src.backends.cpu.attention.plan import AttentionStructure
 from lucerne._src.backends.cpu.emit.builder import (
     F32,
     I8,
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
     Type,
-    Value,
 )
 from lucerne._src.backends.cpu.emit.types import int_of
 from lucerne._src.backends.cpu.math import storage
@@ -26,17 +26,17 @@ FLOAT_MAX = 3.4028234663852886e38
 _MINUS_INF = float("-inf")
 
 
-def load_part(f: Function, type: Type, place: Value, mask: Value) -> Value:
+def load_part(f: LLVMFunction, type: Type, place: LLVMValue, mask: LLVMValue) -> LLVMValue:
     """The lanes of a vector that are on (loaded as integers, which every type can be)."""
     bits = int_of(type).vector(LANES)
     return f.bitcast(f.masked_load(bits, place, mask), type.vector(LANES))
 
 
-def widened(f: Function, v: Value) -> Value:
+def widened(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     return v if v.type.element is F32 else f.convert("fpext", v, F32)
 
 
-def narrowed(f: Function, v: Value, type: Type) -> Value:
+def narrowed(f: LLVMFunction, v: LLVMValue, type: Type) -> LLVMValue:
     return v if type is F32 else storage.narrowed(f, v, type)
 
 
@@ -88,7 +88,7 @@ def write_deliver(m: Module, type: Type, row_bytes: int) -> None:
                 f.masked_store(bits, f.at(write, loop.index, type), mask)
 
 
-def additive(f: Function, v: Value) -> Value:
+def additive(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """What an element of a mask adds to a score that counts in powers of two.
 
     A truth value hides or does not; a number is scaled, and stays finite if it was.
@@ -127,19 +127,19 @@ def write_mask_rows(m: Module, type: Type, row_bytes: int) -> None:
                 f.store(additive(f, v), f.at(write, loop.index, F32))
 
 
-def fetch(f: Function, *args: Value | int) -> None:
+def fetch(f: LLVMFunction, *args: LLVMValue | int) -> None:
     f.call("fetch", VOID, list(args))
 
 
-def deliver(f: Function, *args: Value | int) -> None:
+def deliver(f: LLVMFunction, *args: LLVMValue | int) -> None:
     f.call("deliver", VOID, list(args))
 
 
-def mask_rows(f: Function, *args: Value | int) -> None:
+def mask_rows(f: LLVMFunction, *args: LLVMValue | int) -> None:
     f.call("mask_rows", VOID, list(args))
 
 
-def write_row_code(m: Module, s: Structure, mask_step: int) -> None:
+def write_row_code(m: Module, s: AttentionStructure, mask_step: int) -> None:
     """All that moves rows: turned, fetched, delivered, and masks if there are any."""
     write_turn(m)
     write_fetch(m, s.type, s.row_bytes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from lucerne._src.backends.cpu.attention.forward import NUMBERS, words, write_entry
 from lucerne._src.backends.cpu.attention.micro import LANES, LOG2_E, VECTOR, exp2, larger
-from lucerne._src.backends.cpu.attention.plan import Arguments, Structure, single
+from lucerne._src.backends.cpu.attention.plan import AttentionArguments, AttentionStructure, single
 from lucerne._src.backends.cpu.attention.rows import (
     load_part,
     mask_rows,
@@ -20,7 +20,7 @@ from lucerne._src.backends.cpu.attention.rows import (
     widened,
     write_mask_rows,
 )
-from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import int_of
 
 AT_ONCE = 4
@@ -43,7 +43,7 @@ def scratch_bytes(keys: int, width: int) -> int:
     return -(-(2 * row_floats(keys) + wide) * 4 // 64) * 64
 
 
-def write(m: Module, s: Structure) -> None:
+def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend(ptr block)`."""
     if s.mask is not None:
         write_mask_rows(m, s.mask, 0)
@@ -55,10 +55,10 @@ def write(m: Module, s: Structure) -> None:
 class _Task:
     """Writes the function of one head."""
 
-    def __init__(self, f: Function, s: Structure) -> None:
+    def __init__(self, f: LLVMFunction, s: AttentionStructure) -> None:
         self.f, self.s = f, s
         block, chunk, tid = f.args
-        self.a = a = Arguments(f, block, words(s.mask is not None))
+        self.a = a = AttentionArguments(f, block, words(s.mask is not None))
         b, h = chunk // a.heads, chunk % a.heads
         shared = h // a.sharing
         self.room = f.ceil_div(a.keys, LANES) * LANES
@@ -88,7 +88,7 @@ class _Task:
         with f.loop(0, a.value_width, _COLUMNS) as loop:
             self._columns(loop.index, inverse)
 
-    def _row(self, place: Value, column: Value, width: Value) -> list[Value]:
+    def _row(self, place: LLVMValue, column: LLVMValue, width: LLVMValue) -> list[LLVMValue]:
         """The vectors of a row from a column on, zeros beyond its width."""
         f, type = self.f, self.s.type
         found = []
@@ -136,12 +136,12 @@ class _Task:
                 more = f.masked_load(VECTOR, f.at(self.masks, loop.index, F32), mask)
                 f.store(f.load(VECTOR, place) + more, place)
 
-    def _largest(self) -> Value:
+    def _largest(self) -> LLVMValue:
         f = self.f
         with f.loop(0, self.room, LANES, [f.constant(_MINUS_INF, VECTOR)]) as loop:
             found = f.load(VECTOR, f.at(self.scores, loop.index, F32))
             loop.next(larger(f, found, loop.carried[0]))
-        top: Value = loop.results[0]
+        top: LLVMValue = loop.results[0]
         lanes = LANES
         while lanes > 2:
             lanes //= 2
@@ -149,7 +149,7 @@ class _Task:
             top = larger(f, f.shuffle(top, None, high), f.shuffle(top, None, low))
         return larger(f, f.extract(top, 1), f.extract(top, 0))
 
-    def _weigh(self, base: Value) -> Value:
+    def _weigh(self, base: LLVMValue) -> LLVMValue:
         """Scores become weights; their sum."""
         f = self.f
         many = f.splat(base, LANES)
@@ -160,7 +160,7 @@ class _Task:
             loop.next(loop.carried[0] + weight)
         return f.fold("add", loop.results[0])
 
-    def _columns(self, column: Value, inverse: Value) -> None:
+    def _columns(self, column: LLVMValue, inverse: LLVMValue) -> None:
         """Some columns of the result: all values, weighted."""
         f, a, s = self.f, self.a, self.s
         with f.loop(0, a.keys, 1, [f.zero(VECTOR)] * AT_ONCE) as loop:

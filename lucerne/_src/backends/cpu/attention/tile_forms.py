@@ -18,9 +18,9 @@ from lucerne._src.backends.cpu.emit.builder import (
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
-    Value,
 )
 from lucerne._src.backends.cpu.emit.types import I16
 
@@ -35,11 +35,11 @@ _TOP, _ROUND = -65536, 32768
 _SUMS = range(4)
 
 
-def amx(f: Function, name: str, *args: Value) -> None:
+def amx(f: LLVMFunction, name: str, *args: LLVMValue) -> None:
     f.call(f"llvm.x86.{name}", VOID, list(args))
 
 
-def begin_tiles(f: Function) -> None:
+def begin_tiles(f: LLVMFunction) -> None:
     """Eight registers of 16 rows of 64 bytes."""
     size = [0] * 64
     size[0] = 1
@@ -49,25 +49,25 @@ def begin_tiles(f: Function) -> None:
     amx(f, "ldtilecfg", f.symbol("tile_sizes"))
 
 
-def end_tiles(f: Function) -> None:
+def end_tiles(f: LLVMFunction) -> None:
     amx(f, "tilerelease")
 
 
 # ---- numbers rounded -------------------------------------------------------------------------
 
 
-def rounded(f: Function, v: Value) -> Value:
+def rounded(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """Floats as the bits of the nearest bfloat16, in the upper half of each lane."""
     return (f.bitcast(v, _BITS) + f.constant(_ROUND, _BITS)) & f.constant(_TOP, _BITS)
 
 
-def store_row(f: Function, low: Value, high: Value, place: Value) -> None:
+def store_row(f: LLVMFunction, low: LLVMValue, high: LLVMValue, place: LLVMValue) -> None:
     """32 rounded numbers along the sum into a row of A."""
     odd = range(1, 4 * LANES, 2)
     f.store(f.shuffle(f.bitcast(low, _HALVES), f.bitcast(high, _HALVES), odd), place, align=2)
 
 
-def store_pair(f: Function, first: Value, second: Value, place: Value) -> None:
+def store_pair(f: LLVMFunction, first: LLVMValue, second: LLVMValue, place: LLVMValue) -> None:
     """Two rounded rows of 16 columns into a row of a tile of B."""
     f.store(f.bits("lshr", first, f.constant(16, _BITS)) | second, place, align=STEP)
 
@@ -147,13 +147,13 @@ def _write_multiply(m: Module) -> None:
             amx(f, "tilestored64", register[t], place, target_step)
 
 
-def to_rows(f: Function, *args: Any) -> None:
+def to_rows(f: LLVMFunction, *args: Any) -> None:
     f.call("to_rows", VOID, list(args))
 
 
-def to_pairs(f: Function, *args: Any) -> None:
+def to_pairs(f: LLVMFunction, *args: Any) -> None:
     f.call("to_pairs", VOID, list(args))
 
 
-def multiply(f: Function, *args: Any) -> None:
+def multiply(f: LLVMFunction, *args: Any) -> None:
     f.call("multiply", VOID, list(args))

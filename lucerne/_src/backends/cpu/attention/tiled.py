@@ -23,9 +23,23 @@ from lucerne._src.backends.cpu.attention.micro import (
     turn,
     write_turn,
 )
-from lucerne._src.backends.cpu.attention.plan import Scratch, Structure, Words, steps
+from lucerne._src.backends.cpu.attention.plan import (
+    AttentionScratch,
+    AttentionStructure,
+    AttentionWords,
+    steps,
+)
 from lucerne._src.backends.cpu.attention.rows import write_deliver, write_mask_rows
-from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I16
 
 SIDE = 32
@@ -46,13 +60,13 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def words(masked: bool) -> Words:
+def words(masked: bool) -> AttentionWords:
     inputs = ["out", "stats", "query", "key", "value", *(["mask"] if masked else [])]
-    return Words(inputs, NUMBERS)
+    return AttentionWords(inputs, NUMBERS)
 
 
-def scratch(masked: bool) -> Scratch:
-    made = Scratch()
+def scratch(masked: bool) -> AttentionScratch:
+    made = AttentionScratch()
     made.add("rows", WIDTH * ROW_BYTES)
     made.add("scores", KEYS * LINE)
     made.add("weights", KEYS // 2 * LINE)
@@ -80,7 +94,7 @@ def sizes(masked: bool, keys: int, width: int, value_width: int) -> dict[str, in
     return {**found, "scratch": at}
 
 
-def write(m: Module, s: Structure) -> None:
+def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend(ptr block)`."""
     write_turn(m)
     write_deliver(m, s.type, ROW_BYTES)
@@ -143,7 +157,7 @@ def _write_pairs(m: Module) -> None:
                 f.store(halves[0] | halves[1] << 16, f.at(write, loop.index, I32))
 
 
-def _amx(f: Function, name: str, *args: Value) -> None:
+def _amx(f: LLVMFunction, name: str, *args: LLVMValue) -> None:
     f.call(f"llvm.x86.{name}", VOID, list(args))
 
 
@@ -186,7 +200,7 @@ class _TileTask(Task):
     keys_at_once = KEYS
     mask_step = MASK_STEP
 
-    def _copy_keys(self, count: Value) -> None:
+    def _copy_keys(self, count: LLVMValue) -> None:
         """Keys as they are; values turned: [column][key]."""
         f, a = self.f, self.a
         self.row_bytes = ROW_BYTES
@@ -206,7 +220,7 @@ class _TileTask(Task):
     def _end(self) -> None:
         _amx(self.f, "tilerelease")
 
-    def _take_query(self, q0: Value, valid: Value) -> None:
+    def _take_query(self, q0: LLVMValue, valid: LLVMValue) -> None:
         f, a = self.f, self.a
         rows, source = self._part("rows"), f.at(self.query_from, q0 * a.q_t)
         f.call("copy", VOID, [rows, ROW_BYTES, source, valid, WIDTH, a.width, a.q_t])
@@ -214,7 +228,7 @@ class _TileTask(Task):
         f.fill_bytes(self.result, 0, self.tall * LINE)
 
     def _block(
-        self, q0: Value, k0: Value, count: Value, limits: list[Value], state: State
+        self, q0: LLVMValue, k0: LLVMValue, count: LLVMValue, limits: list[LLVMValue], state: State
     ) -> State:
         f, a = self.f, self.a
         top, sums = state
@@ -237,8 +251,8 @@ class _TileTask(Task):
         return new, sums
 
     def _scaled(
-        self, k0: Value, count: Value, limits: list[Value], top: list[Value]
-    ) -> list[Value]:
+        self, k0: LLVMValue, count: LLVMValue, limits: list[LLVMValue], top: list[LLVMValue]
+    ) -> list[LLVMValue]:
         """Scores times the scale, plus the mask, hidden beyond the limits; the largest so far."""
         f = self.f
         masks = self._part("mask") if self.s.mask is not None else None
@@ -257,7 +271,9 @@ class _TileTask(Task):
             loop.next(*made)
         return loop.results
 
-    def _weights(self, count: Value, base: list[Value], sums: list[Value]) -> list[Value]:
+    def _weights(
+        self, count: LLVMValue, base: list[LLVMValue], sums: list[LLVMValue]
+    ) -> list[LLVMValue]:
         """Weights of two keys at a time, rounded and joined; their sums."""
         f, bits = self.f, I32.vector(LANES)
         with f.loop(0, count, 2, sums) as loop:

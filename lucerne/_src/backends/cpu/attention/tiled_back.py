@@ -28,7 +28,12 @@ from lucerne._src.backends.cpu.attention.micro import (
     load_tile,
     turn,
 )
-from lucerne._src.backends.cpu.attention.plan import Scratch, Structure, Words, single
+from lucerne._src.backends.cpu.attention.plan import (
+    AttentionScratch,
+    AttentionStructure,
+    AttentionWords,
+    single,
+)
 from lucerne._src.backends.cpu.attention.rows import fetch, write_row_code
 from lucerne._src.backends.cpu.attention.tile_forms import (
     SIDE,
@@ -45,7 +50,7 @@ from lucerne._src.backends.cpu.attention.tile_forms import (
     to_rows,
     write_forms,
 )
-from lucerne._src.backends.cpu.emit.builder import F32, I32, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I32, LLVMValue, Module
 
 TILES = 4
 QUERIES = KEYS = TILES * SIDE
@@ -63,15 +68,15 @@ a thread's scratch."""
 NUMBERS = (*backward.NUMBERS, *PLACES)
 
 
-def words(masked: bool) -> Words:
+def words(masked: bool) -> AttentionWords:
     pointers = backward.words(masked)
     names = [n for n in pointers.place if n in pointers.pointers and n != "workspace"]
-    return Words(names, NUMBERS)
+    return AttentionWords(names, NUMBERS)
 
 
-def scratch(s: Structure) -> Scratch:
+def scratch(s: AttentionStructure) -> AttentionScratch:
     """The parts of fixed size."""
-    made = Scratch()
+    made = AttentionScratch()
     made.add("rows", WIDTH * s.row_bytes)
     made.add("turned", s.row_floats * LINE)
     made.add("out_turned", s.row_floats * LINE)
@@ -88,7 +93,7 @@ def scratch(s: Structure) -> Scratch:
     return made
 
 
-def sizes(s: Structure, keys: int, width: int, value_width: int) -> dict[str, int]:
+def sizes(s: AttentionStructure, keys: int, width: int, value_width: int) -> dict[str, int]:
     """The words that follow from sizes alone; `scratch`: bytes of a thread."""
     wide, tall, whole = (-(-n // SIDE) * SIDE for n in (width, value_width, keys))
     found = {"wide": wide, "tall": tall, "whole": whole, "turned_step": whole * 2 + STEP}
@@ -109,7 +114,7 @@ def sizes(s: Structure, keys: int, width: int, value_width: int) -> dict[str, in
     return {**found, "scratch": at}
 
 
-def write(m: Module, s: Structure) -> None:
+def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend_back(ptr block)`."""
     assert (SIDE, QUERIES) == (WIDTH, backward.QUERIES), (
         "vectors are as wide as on all machines with tiles"
@@ -164,7 +169,7 @@ class _TileTask(backward.BackwardTask):
         f.fill_bytes(self.grad_keys, 0, a.whole * s.row_bytes)
         f.fill_bytes(self.grad_values, 0, a.whole * s.row_bytes)
 
-    def prepare(self, q0: Value, tile: Value) -> None:
+    def prepare(self, q0: LLVMValue, tile: LLVMValue) -> None:
         """A tile of queries and of gradients as B, both ways; delta and the statistics."""
         f, a, s = self.f, self.a, self.s
         start = q0 + tile * SIDE
@@ -189,7 +194,7 @@ class _TileTask(backward.BackwardTask):
         self.keep_stats(start, valid, tile, across, out)
         f.fill_bytes(self.tile_part("result", tile, s.row_floats * LINE), 0, a.wide * LINE)
 
-    def tile(self, start: Value, k0: Value, tile: Value, count: Value) -> None:
+    def tile(self, start: LLVMValue, k0: LLVMValue, tile: LLVMValue, count: LLVMValue) -> None:
         f, a, s = self.f, self.a, self.s
         stats = load_tile(f, self.tile_part("stats", tile, 3 * LINE), LINE, 3)
         limits = self._limits(start)
@@ -212,7 +217,7 @@ class _TileTask(backward.BackwardTask):
             given = [a.turned_step, pairs, f.ceil_div(count, SIDE), 1]
             multiply(f, f.at(result, loop.index * LINE), LINE, left, *given)
 
-    def _limits(self, start: Value) -> list[Value]:
+    def _limits(self, start: LLVMValue) -> list[LLVMValue]:
         """The last key each query sees; none for those beyond the last query."""
         f, a = self.f, self.a
         first = f.splat(f.convert("trunc", start, I32), LANES) + f.lanes(I32.vector(LANES))
@@ -226,7 +231,12 @@ class _TileTask(backward.BackwardTask):
         return found
 
     def _weigh(
-        self, key: Value, row: Value, tile: Value, stats: list[list[Value]], limits: list[Value]
+        self,
+        key: LLVMValue,
+        row: LLVMValue,
+        tile: LLVMValue,
+        stats: list[list[LLVMValue]],
+        limits: list[LLVMValue],
     ) -> None:
         """Scores of 32 keys become weights, gradients of weights slopes; both rounded."""
         f = self.f
@@ -253,13 +263,13 @@ class _TileTask(backward.BackwardTask):
     def _vector(
         self,
         v: int,
-        here: Value,
-        hide: Value,
-        factor: Value,
-        stats: list[list[Value]],
-        limits: list[Value],
-        number: Value,
-    ) -> tuple[Value, Value]:
+        here: LLVMValue,
+        hide: LLVMValue,
+        factor: LLVMValue,
+        stats: list[list[LLVMValue]],
+        limits: list[LLVMValue],
+        number: LLVMValue,
+    ) -> tuple[LLVMValue, LLVMValue]:
         """Weight and slope of one key and 16 queries."""
         f = self.f
         top, inverse, delta = stats
@@ -271,7 +281,7 @@ class _TileTask(backward.BackwardTask):
         weight = f.select(number <= limits[v], exp2(f, score) * inverse[v], 0.0)
         return weight, weight * (f.load(VECTOR, f.at(self.part("changes"), at)) - delta[v])
 
-    def gather(self, q0: Value, k0: Value, panel: Value, tiles: Value) -> None:
+    def gather(self, q0: LLVMValue, k0: LLVMValue, panel: LLVMValue, tiles: LLVMValue) -> None:
         """What all queries of the block add to the gradients of 32 keys and values."""
         f, a, s = self.f, self.a, self.s
         first = self._first_tile(q0, k0 + panel)

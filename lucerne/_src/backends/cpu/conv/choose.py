@@ -23,29 +23,31 @@ from lucerne._src.backends.cpu.conv.amx.wgrad_plan import suits as weight_suits
 from lucerne._src.backends.cpu.conv.depthwise import channels_last, planes
 from lucerne._src.backends.cpu.conv.depthwise.channels_last_wgrad import plan_channels_weight
 from lucerne._src.backends.cpu.conv.depthwise.planes_wgrad import plan_planes_weight
-from lucerne._src.backends.cpu.conv.direct_plan import SUMS, Tail, plan_gather
-from lucerne._src.backends.cpu.conv.flat import Geometry, conv_geometry, input_geometry
+from lucerne._src.backends.cpu.conv.direct_plan import SUMS, ConvTail, plan_gather
+from lucerne._src.backends.cpu.conv.flat import FlatGeometry, conv_geometry, input_geometry
 from lucerne._src.backends.cpu.conv.nonfinite import plan_mend
 from lucerne._src.backends.cpu.conv.padded import CHANNELS, layout_of
 from lucerne._src.backends.cpu.conv.problem import (
     Array,
+    ConvSetting,
     Gather,
-    Setting,
     conv_gather,
     flattened,
     input_gather,
     thinned,
 )
 from lucerne._src.backends.cpu.conv.wgrad_plan import plan_weight
-from lucerne._src.backends.cpu.emit.tiles import Element
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.emit.tiles import TileElement
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
-Mend = Callable[[bool], Kernel]
+Mend = Callable[[bool], NativeKernel]
 """Makes what computes anew where a weight that is not finite met a zero that is not there; told
 whether there are some between the elements too."""
 
 
-def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None) -> Kernel | None:
+def conv_kernel(
+    x: Array, w: Array, y: Array, s: ConvSetting, bias_step: int | None
+) -> NativeKernel | None:
     """`conv`: x and w to y. `bias_step` is the stride of the bias, if there is one."""
     if _is_plain(x, w, y):
         x, s = thinned(x, w, y, s)
@@ -56,7 +58,7 @@ def conv_kernel(x: Array, w: Array, y: Array, s: Setting, bias_step: int | None)
     return generic.plan_generic(generic.CONV, x, w, y, s, bias_step)
 
 
-def tailed_problem(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather | None:
+def tailed_problem(x: Array, w: Array, y: Array, s: ConvSetting, bias: bool) -> Gather | None:
     """What the engine that takes element-wise ops along would compute of a `conv`; None: another
     engine serves it. Its target may be cut otherwise than y: the ops go over it as it is there."""
     if not _is_plain(x, w, y):
@@ -70,12 +72,14 @@ def tailed_problem(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gath
     return None if _pixels_in_lanes(flat) else flat
 
 
-def tailed_kernel(p: Gather, bias_step: int | None, tail: Tail) -> Kernel | None:
+def tailed_kernel(p: Gather, bias_step: int | None, tail: ConvTail) -> NativeKernel | None:
     """A `tailed_problem` and element-wise ops on its result."""
     return _channels_in_lanes(p, bias_step or 0, tail)
 
 
-def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None) -> Kernel | None:
+def input_kernel(
+    y: Array, w: Array, x: Array, s: ConvSetting, bias_step: int | None
+) -> NativeKernel | None:
     """`conv_input`: y and w to x."""
     if _is_plain(x, w, y):
         problem = input_gather(y, w, x, s, bias_step is not None)
@@ -87,7 +91,7 @@ def input_kernel(y: Array, w: Array, x: Array, s: Setting, bias_step: int | None
     return generic.plan_generic(generic.INPUT, x, w, y, s, bias_step)
 
 
-def weight_kernel(y: Array, x: Array, w: Array, s: Setting) -> Kernel | None:
+def weight_kernel(y: Array, x: Array, w: Array, s: ConvSetting) -> NativeKernel | None:
     """`conv_weight`: y and x to w."""
     if _is_plain(x, w, y):
         x, s = thinned(x, w, y, s)
@@ -97,8 +101,8 @@ def weight_kernel(y: Array, x: Array, w: Array, s: Setting) -> Kernel | None:
     return generic.plan_generic(generic.WEIGHT, x, w, y, s)
 
 
-def _weighing(x: Array, w: Array, y: Array, s: Setting) -> Kernel | None:
-    element = Element(x.dtype, SUMS[x.dtype])
+def _weighing(x: Array, w: Array, y: Array, s: ConvSetting) -> NativeKernel | None:
+    element = TileElement(x.dtype, SUMS[x.dtype])
     p = conv_gather(x, w, y, s, bias=False)
     layouts = {layout_of(x), layout_of(y)}
     if channels_last.suits(p) and layouts == {CHANNELS}:
@@ -115,9 +119,12 @@ def _is_plain(x: Array, w: Array, y: Array) -> bool:
 
 
 def _gathering(
-    p: Gather, geometry: Callable[[int, int], Geometry], bias_step: int, mend: Mend | None = None
-) -> Kernel | None:
-    element = Element(p.source.dtype, SUMS[p.source.dtype])
+    p: Gather,
+    geometry: Callable[[int, int], FlatGeometry],
+    bias_step: int,
+    mend: Mend | None = None,
+) -> NativeKernel | None:
+    element = TileElement(p.source.dtype, SUMS[p.source.dtype])
     layouts = {layout_of(p.source), layout_of(p.target)}
     if channels_last.suits(p) and layouts == {CHANNELS}:
         return channels_last.plan_channels(p, element, bias_step)
@@ -134,13 +141,13 @@ def _gathering(
 
 def _pixels_in_lanes(flat: Gather) -> bool:
     """Whether a 1x1 convolution of planes is best done without turning them."""
-    plain = Element(flat.source.dtype, SUMS[flat.source.dtype]).is_plain
+    plain = TileElement(flat.source.dtype, SUMS[flat.source.dtype]).is_plain
     return plain and pointwise.suits(flat) and not tiled_suits(flat)
 
 
 def _channels_in_lanes(
-    p: Gather, bias_step: int, tail: Tail | None = None, mend: Kernel | None = None
-) -> Kernel | None:
+    p: Gather, bias_step: int, tail: ConvTail | None = None, mend: NativeKernel | None = None
+) -> NativeKernel | None:
     """By tiles where they pay, with the vector engine for what they can't do."""
     plain = plan_gather(p, bias_step, tail, mend)
     return plan_tiled(p, bias_step, plain, tail) if tiled_suits(p) else plain

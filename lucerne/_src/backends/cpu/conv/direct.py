@@ -15,20 +15,20 @@ from typing import Any
 
 from lucerne._src.backends.cpu.conv.epilogue import BLOCK_STARTS, After, write_after
 from lucerne._src.backends.cpu.conv.fields import GATHER, GATHER_JOB
-from lucerne._src.backends.cpu.conv.launch import TASK, Context, task_code
+from lucerne._src.backends.cpu.conv.launch import TASK, ConvContext, task_code
 from lucerne._src.backends.cpu.conv.microkernel import LOW, TALL, VECTORS
 from lucerne._src.backends.cpu.conv.padded import ANY, CHANNELS, IN_PLACE, PLANES, PaddedCopy
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 
 
 @dataclass(frozen=True)
-class Way:
+class DirectWay:
     """Which task: layouts and types of source and target, and whether tiles take free pixels."""
 
-    source: Element
-    target: Element
+    source: TileElement
+    target: TileElement
     reads: str
     writes: str
     free: bool
@@ -41,7 +41,7 @@ class Way:
         return (*names, self.reads, self.writes, self.free, after)
 
 
-def gather_code(way: Way) -> int:
+def gather_code(way: DirectWay) -> int:
     return task_code(("conv.gather", *way.key), lambda m: GatherWriter(m, way).write())
 
 
@@ -65,7 +65,7 @@ class GatherWriter:
 
     names, job = GATHER, GATHER_JOB
 
-    def __init__(self, m: Module, way: Way) -> None:
+    def __init__(self, m: Module, way: DirectWay) -> None:
         self.m, self.way = m, way
         self.compute = way.source.compute
         self.size = self.compute.size
@@ -80,7 +80,7 @@ class GatherWriter:
             write_after(self.m, self.way.after, self.names)
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, self.names)
+            c = self.c = ConvContext(f, place, self.names)
             self.f, self.thread = f, thread
             self._locate(chunk)
             source = self.way.source
@@ -115,7 +115,7 @@ class GatherWriter:
             args = [c.place, at, self.images, self.rows, self.cols, lane, c.LANES]
             f.call("after", VOID, args)
 
-    def _locate(self, chunk: Value) -> None:
+    def _locate(self, chunk: LLVMValue) -> None:
         """Which block this is: group, first image, depth, first row, first column."""
         f, c = self.f, self.c
         chunk, col = chunk // c.COL_BLOCKS, chunk % c.COL_BLOCKS
@@ -141,14 +141,14 @@ class GatherWriter:
 
     # ---- tiles -------------------------------------------------------------------------------
 
-    def _job(self, index: Value) -> Value:
+    def _job(self, index: LLVMValue) -> LLVMValue:
         f, c = self.f, self.c
         return c.word_at(f.load(I64, c.word_at(c.JOBS + index)))
 
-    def _get(self, job: Value, names: str) -> list[Value]:
+    def _get(self, job: LLVMValue, names: str) -> list[LLVMValue]:
         return [self.f.word(job, self.job.index(name)) for name in names.split()]
 
-    def _extent(self, job: Value) -> tuple[Value, Value]:
+    def _extent(self, job: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """Rows and columns that a class has in this block; none when it lacks this depth."""
         f = self.f
         depths, rows, cols = self._get(job, "COUNT_D COUNT_H COUNT_W")
@@ -156,7 +156,7 @@ class GatherWriter:
         cols = f.maximum(f.minimum(self.cols, cols - self.col), 0)
         return f.select(self.depth < depths, rows, 0), cols
 
-    def _enter_panel(self, panel: Value) -> Value:
+    def _enter_panel(self, panel: LLVMValue) -> LLVMValue:
         """Find what belongs to a panel of this task's group; returns its number among all."""
         f, c = self.f, self.c
         whole = self.group * c.PANELS + panel
@@ -169,7 +169,7 @@ class GatherWriter:
             self.results = f.at(c.out, at, self.compute)
         return whole
 
-    def _panel(self, panel: Value) -> None:
+    def _panel(self, panel: LLVMValue) -> None:
         f, c = self.f, self.c
         whole = self._enter_panel(panel)
         vectors = f.select(self.lanes > self.n, f.constant((TALL + 1) * 8), 0)
@@ -186,7 +186,7 @@ class GatherWriter:
         if self.way.writes != IN_PLACE:
             self._write_out(panel)
 
-    def _even_tiles(self, job: Value, weights: Value, target: Value) -> None:
+    def _even_tiles(self, job: LLVMValue, weights: LLVMValue, target: LLVMValue) -> None:
         f, c = self.f, self.c
         rows, cols = self._extent(job)
         x_h, out_n, out_h = self._get(job, "X_H OUT_N OUT_H")
@@ -196,13 +196,19 @@ class GatherWriter:
             out = f.at(target, image.index * out_n + row.index * out_h)
             self._row(job, x, out, cols, weights, f.at(ahead, (row.index & 7) * part))
 
-    def _ahead(self, job: Value, weights: Value) -> tuple[Value, Value]:
+    def _ahead(self, job: LLVMValue, weights: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """The next panel, and the bytes of an eighth of it: each tile fetches one from afar."""
         [w_panel] = self._get(job, "W_PANEL")
         return self.f.at(weights, w_panel, self.compute), (w_panel >> 3) * self.size
 
     def _row(
-        self, job: Value, x: Value, out: Value, cols: Value, weights: Value, ahead: Value
+        self,
+        job: LLVMValue,
+        x: LLVMValue,
+        out: LLVMValue,
+        cols: LLVMValue,
+        weights: LLVMValue,
+        ahead: LLVMValue,
     ) -> None:
         f = self.f
         step, out_step = self._get(job, "ROW_STEP OUT_STEP")
@@ -220,13 +226,13 @@ class GatherWriter:
 
     # ---- free pixels -------------------------------------------------------------------------
 
-    def _pixels_of(self, index: Value) -> Value:
+    def _pixels_of(self, index: LLVMValue) -> LLVMValue:
         """Where the list of pixels of a class is: pairs of byte offsets into buffer and results."""
         c = self.c
         most = c.IMAGES * c.ROWS * c.COLS
         return self.f.at(c.scratch("PIXELS", self.thread), index * most * 16)
 
-    def _image_step(self) -> Value:
+    def _image_step(self) -> LLVMValue:
         """Bytes from image to image in what the micro-kernels read."""
         return self.c.X_IMAGE * self.size
 
@@ -245,7 +251,9 @@ class GatherWriter:
                 f.store(x, at)
                 f.store(out, f.at(at, 8))
 
-    def _free_tiles(self, job: Value, index: Value, weights: Value, target: Value) -> None:
+    def _free_tiles(
+        self, job: LLVMValue, index: LLVMValue, weights: LLVMValue, target: LLVMValue
+    ) -> None:
         f = self.f
         rows, cols = self._extent(job)
         count = self.images * rows * cols
@@ -261,7 +269,7 @@ class GatherWriter:
 
     # ---- results -----------------------------------------------------------------------------
 
-    def _write_out(self, panel: Value) -> None:
+    def _write_out(self, panel: LLVMValue) -> None:
         """The block of results of one panel to the target, row by row (planes that continue from
         row to row in one piece)."""
         f, c, element = self.f, self.c, self.way.target
@@ -283,7 +291,7 @@ class GatherWriter:
                 self.way.writes
             ](source, target, pixels)
 
-    def _put_channels(self, source: Value, target: Value, pixels: Value) -> None:
+    def _put_channels(self, source: LLVMValue, target: LLVMValue, pixels: LLVMValue) -> None:
         f, c, element, n = self.f, self.c, self.way.target, self.n
         masks = [f.low_mask(self.lanes - j * n, n) for j in range(VECTORS)]
         with f.loop(0, pixels) as pixel:
@@ -293,12 +301,12 @@ class GatherWriter:
                 v = f.load(self.compute.vector(n), f.at(row, j * n, self.compute))
                 element.store(f, v, element.at(f, place, j * n), mask)
 
-    def _put_planes(self, source: Value, target: Value, pixels: Value) -> None:
+    def _put_planes(self, source: LLVMValue, target: LLVMValue, pixels: LLVMValue) -> None:
         c = self.c
         args: list[Any] = [source, self.width, target, c.Y_C, pixels, pixels, self.lanes]
         self.f.call_at(c.pointer("TRANSPOSE_OUT"), VOID, args)
 
-    def _put_any(self, source: Value, target: Value, pixels: Value) -> None:
+    def _put_any(self, source: LLVMValue, target: LLVMValue, pixels: LLVMValue) -> None:
         f, c, element = self.f, self.c, self.way.target
         with f.loop(0, pixels) as pixel, f.loop(0, self.lanes) as lane:
             v = f.load(

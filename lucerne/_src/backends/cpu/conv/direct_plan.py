@@ -7,24 +7,24 @@ import math
 from dataclasses import dataclass
 
 from lucerne._src.backends.cpu.conv import pack
-from lucerne._src.backends.cpu.conv.direct import Way, free_heights, gather_code, tile_heights
+from lucerne._src.backends.cpu.conv.direct import DirectWay, free_heights, gather_code, tile_heights
 from lucerne._src.backends.cpu.conv.epilogue import After
 from lucerne._src.backends.cpu.conv.fields import GATHER, OFFSETS
-from lucerne._src.backends.cpu.conv.launch import Given, Phase, Space, Table, make_kernel
+from lucerne._src.backends.cpu.conv.launch import ConvSpace, ConvTable, Given, Phase, make_kernel
 from lucerne._src.backends.cpu.conv.microkernel import (
     EVEN,
     FREE,
     LOW,
     TALL,
     VECTORS,
-    Form,
+    ConvTile,
     tile_code,
 )
 from lucerne._src.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describe, layout_of
 from lucerne._src.backends.cpu.conv.problem import SPATIAL, Class, Gather
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of, transpose_code
 from lucerne._src.backends.cpu.emit.types import F32, F64, Type
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
@@ -39,7 +39,7 @@ _NANOSECONDS_PER_PRODUCT = 0.013
 
 
 @dataclass
-class Block:
+class ConvBlock:
     """What one task computes: images x rows x columns (counted within a class)."""
 
     images: int
@@ -47,7 +47,7 @@ class Block:
     cols: int
 
 
-def choose_block(p: Gather, weight_bytes: int, pixel_bytes: int, copied: bool) -> Block:
+def choose_block(p: Gather, weight_bytes: int, pixel_bytes: int, copied: bool) -> ConvBlock:
     """Enough pixels to pay for streaming the weights, few enough to stay in cache and to leave
     work for many threads."""
     _, rows, cols = p.counts
@@ -73,7 +73,7 @@ def choose_block(p: Gather, weight_bytes: int, pixel_bytes: int, copied: bool) -
         images = 1
     while images > 1 and not fits(images, take):
         images -= 1
-    return Block(even_parts(n, images), take, cols)
+    return ConvBlock(even_parts(n, images), take, cols)
 
 
 def even_parts(total: int, size: int) -> int:
@@ -82,8 +82,8 @@ def even_parts(total: int, size: int) -> int:
 
 
 def plan_gather(
-    p: Gather, bias_step: int = 1, tail: Tail | None = None, mend: Kernel | None = None
-) -> Kernel | None:
+    p: Gather, bias_step: int = 1, tail: ConvTail | None = None, mend: NativeKernel | None = None
+) -> NativeKernel | None:
     """The kernel of a convolution, or None when there are too many classes."""
     if math.prod(map(len, p.classes)) > MAX_CLASSES:
         return None
@@ -91,7 +91,7 @@ def plan_gather(
 
 
 @dataclass(frozen=True)
-class Tail:
+class ConvTail:
     """Element-wise ops after a convolution, and how their operands come with the call."""
 
     after: After
@@ -101,22 +101,24 @@ class Tail:
 class GatherPlanner:
     names = GATHER
 
-    def __init__(self, p: Gather, compute: Type, bias_step: int, tail: Tail | None = None) -> None:
+    def __init__(
+        self, p: Gather, compute: Type, bias_step: int, tail: ConvTail | None = None
+    ) -> None:
         self.p, self.compute, self.tail = p, compute, tail
         self.size = compute.size
         self.width = VECTORS * lanes_of(compute)
         self.panels = -(-p.lanes // self.width)
-        self.element = Element(p.source.dtype, compute)
-        self.sums = Element(dt.float64 if self.size == 8 else dt.float32, compute)
+        self.element = TileElement(p.source.dtype, compute)
+        self.sums = TileElement(dt.float64 if self.size == 8 else dt.float32, compute)
         self.classes = list(itertools.product(*p.classes))
-        self.table, self.space = Table(self.names), Space()
+        self.table, self.space = ConvTable(self.names), ConvSpace()
         self.table.set(B_STEP=bias_step)
         self.after = None if tail is None else tail.after
         self.given = None if tail is None else tail.given
         if self.after is not None:
             self.table.set(**self.after.words())
 
-    def plan(self, mend: Kernel | None) -> Kernel:
+    def plan(self, mend: NativeKernel | None) -> NativeKernel:
         p, plain = self.p, self.element.is_plain
         reads = layout_of(p.source)
         if plain and reads == CHANNELS and p.inside:
@@ -129,7 +131,7 @@ class GatherPlanner:
         self.block = choose_block(p, weight_bytes, p.reduced * self.size, copied)
         widest = tile_heights(min(self.block.cols, p.counts[2]))
         self.free = min(widest) < 6 or (p.counts[2] < LOW - 1)
-        self.way = Way(self.element, self.element, reads, writes, self.free, self.after)
+        self.way = DirectWay(self.element, self.element, reads, writes, self.free, self.after)
         self._describe()
         self._buffers()
         self._jobs()
@@ -265,7 +267,7 @@ class GatherPlanner:
         }
         words = [0] * (2 * (TALL + 1))
         for h, vectors in itertools.product(sorted(heights), sorted(lanes)):
-            form = Form(FREE if self.free else EVEN, h, vectors, self.compute)
+            form = ConvTile(FREE if self.free else EVEN, h, vectors, self.compute)
             words[(vectors - 1) * (TALL + 1) + h] = tile_code(form, OFFSETS)
         self.table.set(KERNELS=self.table.append(words))
 

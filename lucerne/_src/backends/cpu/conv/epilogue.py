@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.conv.launch import Context
+from lucerne._src.backends.cpu.conv.launch import ConvContext
 from lucerne._src.backends.cpu.conv.problem import Array
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I64, PTR
 from lucerne._src.backends.cpu.fused.elements import Elements
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.ir.checks.index_maps import LoopWalk
 
 FULL, CHANNEL, HERE = "full", "channel", "here"
 AFTER = tuple(f"AFTER_{k}" for k in range(8))
@@ -50,7 +50,7 @@ class After:
     def words(self) -> dict[str, int]:
         return dict(zip(AFTER, self.steps, strict=False))
 
-    def walk(self, target: Array) -> Walk:
+    def walk(self, target: Array) -> LoopWalk:
         """What the code below goes through when the target lies like this."""
         loops, given = [], []
         for dim, n, stride in zip("NCDHW", target.shape, target.strides, strict=True):
@@ -81,17 +81,17 @@ def write_after(m: Module, a: After, names: list[str]) -> None:
     params += [(name, I64) for name in ("offset", "images", "rows", "cols", "lane", "lanes")]
     with m.function("after", params, internal=True) as f:
         place, *counts = f.args
-        _Writer(f, a, Context(f, place, names)).write(counts)
+        _Writer(f, a, ConvContext(f, place, names)).write(counts)
 
 
 class _Writer:
-    def __init__(self, f: Function, a: After, c: Context) -> None:
+    def __init__(self, f: LLVMFunction, a: After, c: ConvContext) -> None:
         self.f, self.a, self.c = f, a, c
         self.lanes = VECTOR_BYTES // a.dtype.compute.itemsize
         self.wide = LlvmScalar(f, self.lanes)
         self.operands = list(zip(a.elements.given, a.ways, a.slots, a.steps, strict=True))
 
-    def write(self, counts: list[Value]) -> None:
+    def write(self, counts: list[LLVMValue]) -> None:
         f, c = self.f, self.c
         offset, images, rows, cols, lane, lanes = counts
         with f.loop(0, images) as image:
@@ -108,7 +108,7 @@ class _Writer:
                 at = start + channel.index * c.Y_C + row.index * c.Y_H
                 self._run(at, length, lane + channel.index)
 
-    def _run(self, at: Value, length: Value, channel: Value) -> None:
+    def _run(self, at: LLVMValue, length: LLVMValue, channel: LLVMValue) -> None:
         """Neighbouring elements of the target: pixels of a channel, or channels from `channel`."""
         f, n = self.f, self.lanes
         bases = [
@@ -117,7 +117,7 @@ class _Writer:
         still = self._still(bases, channel)
         whole = length & -n
 
-        def visit(k: Value, mask: Value | None) -> None:
+        def visit(k: LLVMValue, mask: LLVMValue | None) -> None:
             given: list[Num | None] = []
             for (v, way, _, _), base, ready in zip(self.operands, bases, still, strict=True):
                 given.append(ready or self._load(v.meta.dtype, way, base, at, k, channel, mask))
@@ -130,10 +130,10 @@ class _Writer:
         with f.if_(whole < length):
             visit(whole, f.low_mask(length - whole, n))
 
-    def _place(self, base: Value, dtype: dt.dtype, index: Value) -> Value:
+    def _place(self, base: LLVMValue, dtype: dt.dtype, index: LLVMValue) -> LLVMValue:
         return self.f.at(base, index * dtype.itemsize)
 
-    def _still(self, bases: list[Value], channel: Value) -> list[Num | None]:
+    def _still(self, bases: list[LLVMValue], channel: LLVMValue) -> list[Num | None]:
         """Numbers of the one channel of a run over pixels."""
         found: list[Num | None] = []
         for k, ((v, way, _, _), base) in enumerate(zip(self.operands, bases, strict=True)):
@@ -145,9 +145,15 @@ class _Writer:
         return found
 
     def _load(
-        self, dtype: dt.dtype, way: str, base: Value, at: Value, k: Value, channel: Value,
-        mask: Value | None,
-    ) -> Num:  # fmt: skip
+        self,
+        dtype: dt.dtype,
+        way: str,
+        base: LLVMValue,
+        at: LLVMValue,
+        k: LLVMValue,
+        channel: LLVMValue,
+        mask: LLVMValue | None,
+    ) -> Num:
         if way == CHANNEL:  # adjacent: see `rules.conv`
             return self.wide.load(dtype, self._place(base, dtype, channel + k), mask)
         return self.wide.load(dtype, self._place(base, dtype, at + k), mask)

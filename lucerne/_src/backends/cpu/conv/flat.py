@@ -16,10 +16,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.conv.launch import Context, Table
-from lucerne._src.backends.cpu.conv.problem import Array, Setting
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.conv.launch import ConvContext, ConvTable
+from lucerne._src.backends.cpu.conv.problem import Array, ConvSetting
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 
 VECTORS_AT_ONCE = 8
@@ -35,7 +35,7 @@ def flat_words(letter: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class FlatGeometry:
     """How a plane is laid out flat: taps read position `every * a + at[t] - before` of the source
     (in spread-out positions) for output a."""
 
@@ -85,14 +85,14 @@ class Geometry:
         return at[0] * self.slice + residue * self.piece + (h // sh) * self.pitch + w // sw
 
 
-def conv_geometry(kernel: tuple[int, ...], s: Setting, rows: int, cols: int) -> Geometry:
+def conv_geometry(kernel: tuple[int, ...], s: ConvSetting, rows: int, cols: int) -> FlatGeometry:
     taps = tuple(
         tuple(k * step for k in range(n)) for n, step in zip(kernel, s.dilation, strict=True)
     )
-    return Geometry(s.stride, (1, 1, 1), s.padding, taps, rows, cols)
+    return FlatGeometry(s.stride, (1, 1, 1), s.padding, taps, rows, cols)
 
 
-def input_geometry(kernel: tuple[int, ...], s: Setting, rows: int, cols: int) -> Geometry:
+def input_geometry(kernel: tuple[int, ...], s: ConvSetting, rows: int, cols: int) -> FlatGeometry:
     """Output i reads spread-out position i + padding - k * dilation."""
     most = [(n - 1) * step for n, step in zip(kernel, s.dilation, strict=True)]
     taps = tuple(
@@ -100,7 +100,7 @@ def input_geometry(kernel: tuple[int, ...], s: Setting, rows: int, cols: int) ->
         for n, step, m in zip(kernel, s.dilation, most, strict=True)
     )
     before = tuple(m - p for m, p in zip(most, s.padding, strict=True))
-    return Geometry((1, 1, 1), s.stride, before, taps, rows, cols)
+    return FlatGeometry((1, 1, 1), s.stride, before, taps, rows, cols)
 
 
 def block_rows(rows: int, cols: int, planes: int, itemsize: int, every: tuple[int, ...]) -> int:
@@ -109,7 +109,7 @@ def block_rows(rows: int, cols: int, planes: int, itemsize: int, every: tuple[in
     return max(1, min(rows, _BLOCK_BYTES // max(1, row)))
 
 
-def describe_flat(table: Table, letter: str, a: Array, g: Geometry) -> None:
+def describe_flat(table: ConvTable, letter: str, a: Array, g: FlatGeometry) -> None:
     for d, name in enumerate(DIMS):
         values = {
             f"{letter}_{name}": a.strides[2 + d], f"{letter}_SIZE_{name}": a.space[d],
@@ -128,14 +128,14 @@ class FlatCopy:
     from (depth, row) on read: `slices` x `rows` padded positions, all columns.
     """
 
-    def __init__(self, m: Module, letter: str, names: list[str], element: Element) -> None:
+    def __init__(self, m: Module, letter: str, names: list[str], element: TileElement) -> None:
         self.m, self.letter, self.names, self.element = m, letter, names, element
         self.compute, self.n = element.compute, lanes_of(element.compute)
 
-    def _word(self, c: Context, name: str) -> Value:
+    def _word(self, c: ConvContext, name: str) -> LLVMValue:
         return getattr(c, f"{self.letter}_{name}")
 
-    def call(self, f: Function, c: Context, *args: Value) -> None:
+    def call(self, f: LLVMFunction, c: ConvContext, *args: LLVMValue) -> None:
         f.call(f"flat_{self.letter}", VOID, [c.place, *args])
 
     def write(self) -> None:
@@ -144,9 +144,9 @@ class FlatCopy:
         params += [(name, I64) for name in ("depth", "row", "slices", "rows")]
         with self.m.function(f"flat_{self.letter}", params, internal=True) as f:
             place, plane, target, depth, row, slices, rows = f.args
-            c = Context(f, place, self.names)
+            c = ConvContext(f, place, self.names)
 
-            def word(name: str) -> Value:
+            def word(name: str) -> LLVMValue:
                 return self._word(c, name)
 
             f.fill_bytes(target, 0, word("PLANE") * self.compute.size)
@@ -161,7 +161,7 @@ class FlatCopy:
                     with simple.else_():
                         self._spread_rows(f, c, source, piece, row, rows)
 
-    def _is_simple(self, f: Function, c: Context) -> Value:
+    def _is_simple(self, f: LLVMFunction, c: ConvContext) -> LLVMValue:
         """Whether rows and columns go straight to their places."""
         one = f.compare("eq", self._word(c, "W"), 1) & (self._word(c, "BEFORE_W") >= 0)
         for name in ("EVERY_H", "EVERY_W", "SPREAD_H", "SPREAD_W"):
@@ -169,7 +169,13 @@ class FlatCopy:
         return one
 
     def _simple_rows(
-        self, f: Function, c: Context, source: Value, target: Value, row: Value, rows: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        row: LLVMValue,
+        rows: LLVMValue,
     ) -> None:
         n, element = self.n, self.element
         before, pitch = self._word(c, "BEFORE_W"), self._word(c, "PITCH")
@@ -192,7 +198,13 @@ class FlatCopy:
             loop.next(element.at(f, line, step), f.at(out, pitch, self.compute))
 
     def _spread_rows(
-        self, f: Function, c: Context, source: Value, target: Value, row: Value, rows: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        row: LLVMValue,
+        rows: LLVMValue,
     ) -> None:
         every, pieces = self._word(c, "EVERY_H"), self._word(c, "EVERY_W")
         with f.loop(0, rows) as r:
@@ -205,7 +217,9 @@ class FlatCopy:
                 args = [c.place, line, f.at(target, at, self.compute)]
                 f.call(f"flat_row_{self.letter}", VOID, args)
 
-    def _source(self, f: Function, c: Context, d: str, at: Value) -> tuple[Value, Value]:
+    def _source(
+        self, f: LLVMFunction, c: ConvContext, d: str, at: LLVMValue
+    ) -> tuple[LLVMValue, LLVMValue]:
         """Whether an element of the source stands at a spread-out position, and which."""
         spread = self._word(c, f"SPREAD_{d}")
         index = at // spread
@@ -217,7 +231,7 @@ class FlatCopy:
         params = [("context", PTR), ("source", PTR), ("target", PTR)]
         with self.m.function(f"flat_row_{self.letter}", params, internal=True) as f:
             place, source, target = f.args
-            c = Context(f, place, self.names)
+            c = ConvContext(f, place, self.names)
             before, every = self._word(c, "BEFORE_W"), self._word(c, "EVERY_W")
             spread, step = self._word(c, "SPREAD_W"), self._word(c, "W")
             adjacent = f.compare("eq", step, 1) & f.compare("eq", spread, 1)
@@ -233,17 +247,21 @@ class FlatCopy:
                 f.ret()
             self._one_by_one(f, c, source, target, fits)
 
-    def _reach(self, c: Context) -> Value:
+    def _reach(self, c: ConvContext) -> LLVMValue:
         """Padded columns that have a place."""
         return self._word(c, "PITCH") * self._word(c, "EVERY_W")
 
-    def _straight(self, f: Function, count: Value, source: Value, target: Value) -> None:
+    def _straight(
+        self, f: LLVMFunction, count: LLVMValue, source: LLVMValue, target: LLVMValue
+    ) -> None:
         with f.loop(0, count, self.n) as k:
             mask = f.low_mask(count - k.index, self.n)
             v = self.element.load(f, self.element.at(f, source, k.index), self.n, mask)
             f.masked_store(v, f.at(target, k.index, self.compute), mask)
 
-    def _by_two(self, f: Function, c: Context, source: Value, target: Value, fits: Value) -> None:
+    def _by_two(
+        self, f: LLVMFunction, c: ConvContext, source: LLVMValue, target: LLVMValue, fits: LLVMValue
+    ) -> None:
         """Two vectors at a time into the pieces of even and odd columns."""
         n, element = self.n, self.element
         before, piece = self._word(c, "BEFORE_W"), self._word(c, "PIECE")
@@ -263,7 +281,7 @@ class FlatCopy:
             f.masked_store(odd, f.at(second, at, self.compute), f.low_mask(left >> 1, n))
 
     def _one_by_one(
-        self, f: Function, c: Context, source: Value, target: Value, fits: Value
+        self, f: LLVMFunction, c: ConvContext, source: LLVMValue, target: LLVMValue, fits: LLVMValue
     ) -> None:
         before, every = self._word(c, "BEFORE_W"), self._word(c, "EVERY_W")
         spread, step = self._word(c, "SPREAD_W"), self._word(c, "W")

@@ -1,9 +1,10 @@
 """How a convolution runs: a few parallel phases over one table of parameters.
 
-A plan is a list of phases (a compiled task and its number of chunks), a table of numbers (`Table`)
-and a size of workspace. One tiny entry serves them all: it writes a *context* at the start of the
-workspace and runs the phases one after the other. A task is `void task(ptr context, i64 chunk,
-i64 thread)`; it reads pointers and parameters through `Context`.
+A plan is a list of phases (a compiled task and its number of chunks), a table of numbers
+(`ConvTable`) and a size of workspace. One tiny entry serves them all: it writes a *context* at the
+start of the workspace and runs the phases one after the other. A task is `void task(ptr context,
+i64 chunk,
+i64 thread)`; it reads pointers and parameters through `ConvContext`.
 
 A kernel may have a *spare* one for numbers it can't deal with: a task that meets such a number sets
 the flag of the context, and when all phases are over the spare kernel does everything once more.
@@ -16,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 
 def words(*lines: str) -> list[str]:
@@ -50,7 +51,7 @@ class Phase:
     chunks: int
 
 
-class Table:
+class ConvTable:
     """Named words first, then lists of words; everything a task must know about sizes.
 
     `names` is fixed by the code that reads the table, `words` by the shape.
@@ -77,56 +78,56 @@ class Table:
         return [self.values.get(name, 0) for name in self.names] + self.tail
 
 
-class Context:
+class ConvContext:
     """What a task sees: `c.out`, `c.first` ... are pointers, `c.NAME` a parameter."""
 
-    out: Value
-    first: Value
-    second: Value
-    third: Value
-    workspace: Value
+    out: LLVMValue
+    first: LLVMValue
+    second: LLVMValue
+    third: LLVMValue
+    workspace: LLVMValue
 
-    def __init__(self, f: Function, place: Value, names: Sequence[str]) -> None:
+    def __init__(self, f: LLVMFunction, place: LLVMValue, names: Sequence[str]) -> None:
         self.f, self.place = f, place
         self.index = {name: i for i, name in enumerate(names)}
         self.table = f.word(place, _PARAMETERS, PTR)
 
-    def __getattr__(self, name: str) -> Value:
+    def __getattr__(self, name: str) -> LLVMValue:
         if name in _POINTERS:
             return self.f.word(self.place, _POINTERS[name], PTR)
         return self.f.word(self.table, self.index[name])
 
-    def get(self, names: str) -> list[Value]:
+    def get(self, names: str) -> list[LLVMValue]:
         return [getattr(self, name) for name in names.split()]
 
-    def pointer(self, name: str) -> Value:
+    def pointer(self, name: str) -> LLVMValue:
         """A parameter that is an address (of code)."""
         return self.f.word(self.table, self.index[name], PTR)
 
-    def extra(self, number: int) -> Value:
+    def extra(self, number: int) -> LLVMValue:
         """An operand of the element-wise ops after the convolution."""
         return self.f.word(self.place, _EXTRA + number, PTR)
 
     @property
-    def flag(self) -> Value:
+    def flag(self) -> LLVMValue:
         """Where a task says that the spare kernel is needed."""
         return self.f.at(self.place, _FLAG * 8)
 
-    def word_at(self, index: Value) -> Value:
+    def word_at(self, index: LLVMValue) -> LLVMValue:
         """Where word number `index` of the table stands."""
         return self.f.at(self.table, index, I64)
 
-    def space(self, name: str) -> Value:
+    def space(self, name: str) -> LLVMValue:
         """The part of the workspace whose byte offset is parameter `name`."""
         return self.f.at(self.workspace, getattr(self, name))
 
-    def scratch(self, name: str, thread: Value) -> Value:
+    def scratch(self, name: str, thread: LLVMValue) -> LLVMValue:
         """This thread's part of an area: `name` is its offset, `name`_SIZE the bytes of each."""
         return self.f.at(self.space(name), thread * getattr(self, f"{name}_SIZE"))
 
 
 @dataclass
-class Space:
+class ConvSpace:
     """Hands out aligned areas of the workspace."""
 
     used: int = 0
@@ -152,13 +153,13 @@ class Given:
 
 def make_kernel(
     phases: Sequence[Phase],
-    table: Table,
+    table: ConvTable,
     workspace: int,
     tensors: int,
     work: float,
-    spare: Kernel | None = None,
+    spare: NativeKernel | None = None,
     given: Given | None = None,
-) -> Kernel:
+) -> NativeKernel:
     """The kernel that runs `phases`. `tensors` inputs (2, or 3 with a bias); `work` in ns."""
     assert len(phases) <= MAX_PHASES
     given = given or Given(tuple(range(tensors)))
@@ -177,7 +178,7 @@ def make_kernel(
         kept = (fixed, *spare.kept)
         head += [spare.entry, len(spare.extra), ctypes.addressof(fixed)]
         workspace = max(workspace, spare.workspace + (spare.words * 8 + 63) // 64 * 64)
-    made = Kernel(
+    made = NativeKernel(
         entry, 1, tensors, extra=[*head, *listed], workspace=workspace + _CONTEXT_BYTES, work=work
     )
     made.kept = kept
@@ -210,7 +211,9 @@ def _write_entry(m: Module, call: Given, has_spare: bool) -> None:
         f.ret(0)
 
 
-def _call_spare(f: Function, spare: Value, given: list[Value], space: Value) -> None:
+def _call_spare(
+    f: LLVMFunction, spare: LLVMValue, given: list[LLVMValue], space: LLVMValue
+) -> None:
     """Call the spare kernel; its block stands in the workspace, the rest of which is its own."""
     entry = f.word(spare, _SPARE.index("ENTRY"), PTR)
     count, fixed = f.word(spare, _SPARE.index("WORDS")), f.word(spare, _SPARE.index("AT"), PTR)

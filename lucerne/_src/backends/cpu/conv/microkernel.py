@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.backends.cpu.conv.launch import words
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.tiles import lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, Type
@@ -49,7 +49,7 @@ _PARAMS: list[Any] = [
 
 
 @dataclass(frozen=True)
-class Form:
+class ConvTile:
     """Which micro-kernel: how rows are found, rows, vectors, the type of the sums."""
 
     rows: str
@@ -64,19 +64,19 @@ class Form:
         return (self.rows, self.height, self.vectors, self.compute.name, self.full)
 
 
-def tile_code(form: Form, offsets: int) -> int:
+def tile_code(form: ConvTile, offsets: int) -> int:
     """The address of a micro-kernel; run offsets start at word `offsets` of its job."""
     key = ("conv.tile", *form.key, offsets)
     return compiled(key, lambda m: write_tile(m, form, offsets))["tile"]
 
 
-def write_tile(m: Module, form: Form, offsets: int) -> None:
+def write_tile(m: Module, form: ConvTile, offsets: int) -> None:
     with m.function("tile", _PARAMS) as f:
         _Writer(f, form, offsets).write()
 
 
 class _Writer:
-    def __init__(self, f: Function, form: Form, offsets: int) -> None:
+    def __init__(self, f: LLVMFunction, form: ConvTile, offsets: int) -> None:
         self.f, self.form, self.offsets = f, form, offsets
         self.x, self.weights, self.out, self.job, self.start, *rest = f.args
         self.lanes, self.next, self.pixels = rest
@@ -90,7 +90,7 @@ class _Writer:
             self._word("W_STEP") if form.rows == INNER else f.constant(VECTORS * VECTOR_BYTES)
         )
 
-    def _word(self, name: str) -> Value:
+    def _word(self, name: str) -> LLVMValue:
         return self.f.word(self.job, JOB.index(name))
 
     def write(self) -> None:
@@ -119,7 +119,7 @@ class _Writer:
 
     # ---- rows --------------------------------------------------------------------------------
 
-    def _row_pointers(self) -> list[Value]:
+    def _row_pointers(self) -> list[LLVMValue]:
         f, form = self.f, self.form
         if form.rows == INNER:
             return [self.x]
@@ -127,7 +127,7 @@ class _Writer:
             return [f.at(self.x, f.word(self.pixels, 2 * i)) for i in range(form.height)]
         return [f.at(self.x, self.row_step * i) for i in range(0, form.height, _ROWS_PER_POINTER)]
 
-    def _row(self, pointers: list[Value], i: int) -> Value:
+    def _row(self, pointers: list[LLVMValue], i: int) -> LLVMValue:
         f, form = self.f, self.form
         if form.rows == INNER:
             return f.at(pointers[0], i * form.compute.size)
@@ -138,7 +138,7 @@ class _Writer:
 
     # ---- sums --------------------------------------------------------------------------------
 
-    def _each(self, place: Value, step: Value) -> list[Value]:
+    def _each(self, place: LLVMValue, step: LLVMValue) -> list[LLVMValue]:
         """Where the vectors of a block of rows are."""
         f = self.f
         return [
@@ -147,7 +147,7 @@ class _Writer:
             for j in range(self.form.vectors)
         ]
 
-    def _starts(self) -> list[Value]:
+    def _starts(self) -> list[LLVMValue]:
         places = self._each(self.start, self._word("START_STEP"))
         n = self.form.vectors
         return [
@@ -155,7 +155,7 @@ class _Writer:
             for i, place in enumerate(places)
         ]
 
-    def _store(self, sums: list[Value]) -> None:
+    def _store(self, sums: list[LLVMValue]) -> None:
         f, form, n = self.f, self.form, self.form.vectors
         if form.rows == FREE:
             places = [
@@ -171,8 +171,8 @@ class _Writer:
     # ---- one run -----------------------------------------------------------------------------
 
     def _run(
-        self, rows: list[Value], weights: Value, ahead: Value, sums: list[Value]
-    ) -> list[Value]:
+        self, rows: list[LLVMValue], weights: LLVMValue, ahead: LLVMValue, sums: list[LLVMValue]
+    ) -> list[LLVMValue]:
         """[weights, ahead, sums] after LENGTH steps of k."""
         f, unroll = self.f, _UNROLL[self.form.rows]
         length = self._word("LENGTH")
@@ -194,20 +194,24 @@ class _Writer:
         return rest.results[n:]
 
     @staticmethod
-    def _split(state: list[Value], n: int) -> tuple[list[Value], list[Value], list[Value]]:
+    def _split(
+        state: list[LLVMValue], n: int
+    ) -> tuple[list[LLVMValue], list[LLVMValue], list[LLVMValue]]:
         return state[:n], state[n : n + 2], state[n + 2 :]
 
-    def _advanced(self, rows: list[Value], weights: Value, count: int) -> list[Value]:
+    def _advanced(self, rows: list[LLVMValue], weights: LLVMValue, count: int) -> list[LLVMValue]:
         f = self.f
         return [*(f.at(p, self.k_step * count) for p in rows), f.at(weights, self.w_step * count)]
 
-    def _column(self, place: Value, j: int) -> Value:
+    def _column(self, place: LLVMValue, j: int) -> LLVMValue:
         """Weights. INNER reads a tensor, whose last channels may end inside the vector."""
         if self.form.rows == INNER and not self.form.full:
             return self.f.masked_load(self.wide, place, self.masks[j])
         return self.f.load(self.wide, place)
 
-    def _step(self, rows: list[Value], weights: Value, sums: list[Value], u: int) -> list[Value]:
+    def _step(
+        self, rows: list[LLVMValue], weights: LLVMValue, sums: list[LLVMValue], u: int
+    ) -> list[LLVMValue]:
         """One k: every row's number times the vectors of weights."""
         f, form = self.f, self.form
         weights = f.at(weights, self.w_step * u)

@@ -13,38 +13,38 @@ import math
 from lucerne._src.backends.cpu.conv.generic import (
     CONV,
     INPUT,
+    ConvNumber,
     Element,
-    Number,
+    GenericConvWriter,
     Step,
-    Writer,
     described,
 )
 from lucerne._src.backends.cpu.conv.launch import Phase, make_kernel, task_code
-from lucerne._src.backends.cpu.conv.problem import SPATIAL, Array, Setting
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.conv.problem import SPATIAL, Array, ConvSetting
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 
 def plan_mend(
-    op: str, x: Array, w: Array, y: Array, s: Setting, bias_step: int | None, holes: bool
-) -> Kernel:
+    op: str, x: Array, w: Array, y: Array, s: ConvSetting, bias_step: int | None, holes: bool
+) -> NativeKernel:
     """`holes`: the engine has put zeros between the elements of the source as well."""
     bias = bias_step is not None
     key = ("conv.mend", op, x.dtype.name, bias, holes)
-    task = task_code(key, lambda m: _Mender(m, op, Number(x.dtype), bias, holes).write())
+    task = task_code(key, lambda m: _Mender(m, op, ConvNumber(x.dtype), bias, holes).write())
     chunks = math.prod((y if op == CONV else x).shape[:2])
     table = described(x, w, y, s, bias_step or 0)
     return make_kernel([Phase(task, chunks)], table, 0, 2 + bias, work=0.0)
 
 
-class _Mender(Writer):
+class _Mender(GenericConvWriter):
     """Writes `task`: the results of one image and channel that are no number, once more."""
 
-    def __init__(self, m: Module, op: str, number: Number, bias: bool, holes: bool) -> None:
+    def __init__(self, m: Module, op: str, number: ConvNumber, bias: bool, holes: bool) -> None:
         super().__init__(m, op, number, bias)
         self.holes = holes
 
-    def _settle(self, at: list[Value], element: Element, index: Value) -> None:
+    def _settle(self, at: list[LLVMValue], element: Element, index: LLVMValue) -> None:
         f = self.f
         [v] = self.number.load(f, self.c.out, index)
         wrong = f.compare("uno", v, v)
@@ -53,16 +53,16 @@ class _Mender(Writer):
         with f.if_(wrong):
             self._put(element(at), index)
 
-    def _channels(self, count: Value, add: Step, start: list[Value]) -> list[Value]:
+    def _channels(self, count: LLVMValue, add: Step, start: list[LLVMValue]) -> list[LLVMValue]:
         """Nothing changes a sum that is no number."""
 
-        def unless(channel: Value, total: list[Value]) -> list[Value]:
+        def unless(channel: LLVMValue, total: list[LLVMValue]) -> list[LLVMValue]:
             number = self.f.compare("ord", total[0], total[0])
             return self._when(number, lambda: add(channel, total), total)
 
         return self._loop(count, unless, start)
 
-    def _beyond(self, at: list[Value]) -> Value:
+    def _beyond(self, at: list[LLVMValue]) -> LLVMValue:
         """Whether a tap of this element reads outside the source."""
         found = None
         for d in range(SPATIAL):

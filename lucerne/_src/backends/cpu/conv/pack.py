@@ -12,11 +12,11 @@ import math
 from typing import Any
 
 from lucerne._src.backends.cpu.conv.fields import GATHER, TAP
-from lucerne._src.backends.cpu.conv.launch import TASK, Context, task_code
+from lucerne._src.backends.cpu.conv.launch import TASK, ConvContext, task_code
 from lucerne._src.backends.cpu.conv.microkernel import VECTORS
 from lucerne._src.backends.cpu.conv.problem import Gather
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, VOID
 
 LANES, REDUCED, TAPS, ANY = "lanes", "reduced", "taps", "any"
@@ -40,7 +40,7 @@ def channels_at_once(p: Gather) -> int:
     return max(1, TAPS_AT_ONCE // taps) if p.w_reduced == taps else 1
 
 
-def pack_code(p: Gather, element: Element, watch: bool) -> int:
+def pack_code(p: Gather, element: TileElement, watch: bool) -> int:
     """`watch`: the flag of the context tells of a weight that is not finite."""
     way, bias = pack_way(p), p.bias
     key = ("conv.pack", way, bias, element.dtype.name, element.compute.name, watch)
@@ -53,7 +53,7 @@ class PackWriter:
     names, tap = GATHER, TAP
 
     def __init__(
-        self, m: Module, way: str, bias: bool, element: Element, watch: bool = False
+        self, m: Module, way: str, bias: bool, element: TileElement, watch: bool = False
     ) -> None:
         self.m, self.way, self.bias, self.element = m, way, bias, element
         self.watch = watch
@@ -64,7 +64,7 @@ class PackWriter:
     def write(self) -> None:
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, self.names)
+            c = self.c = ConvContext(f, place, self.names)
             self.f, self.thread = f, thread
             panel, part = chunk // c.REDUCED_BLOCKS, chunk % c.REDUCED_BLOCKS
             group = panel // c.PANELS
@@ -106,7 +106,7 @@ class PackWriter:
             with f.if_(f.fold("or", f.compare("uno", total, total))):
                 f.atomic_store(f.constant(1), self.c.flag, "monotonic")
 
-    def _start(self, channel: Value) -> None:
+    def _start(self, channel: LLVMValue) -> None:
         """The bias of this panel's channels (zeros without one)."""
         f, c, compute = self.f, self.c, self.compute
         place = f.at(c.space("START"), self.panel * self.width, compute)
@@ -119,12 +119,12 @@ class PackWriter:
 
     # ---- taps --------------------------------------------------------------------------------
 
-    def _tap(self, index: Value, *names: str) -> list[Value]:
+    def _tap(self, index: LLVMValue, *names: str) -> list[LLVMValue]:
         f = self.f
         at = self.c.word_at(self.c.TAP_LIST + index * len(self.tap))
         return [f.word(at, self.tap.index(name), I64) for name in names]
 
-    def _target(self, index: Value, channel: Value) -> Value:
+    def _target(self, index: LLVMValue, channel: LLVMValue) -> LLVMValue:
         """Where this panel has a channel of a tap."""
         base, step = self._tap(index, "TARGET", "PANEL")
         at = base + self.panel * step + channel * self.width
@@ -151,7 +151,9 @@ class PackWriter:
             target = self._target(taps.index, self.begin)
             self._turn(source, c.W_LANE, target, self.end - self.begin)
 
-    def _turn(self, source: Value, step: Value, target: Value, columns: Value) -> None:
+    def _turn(
+        self, source: LLVMValue, step: LLVMValue, target: LLVMValue, columns: LLVMValue
+    ) -> None:
         args: list[Any] = [source, step, target, self.width, self.lanes, self.width, columns]
         self.f.call_at(self.c.pointer("TRANSPOSE_W"), VOID, args)
 

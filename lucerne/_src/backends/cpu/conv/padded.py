@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.conv.launch import Context
+from lucerne._src.backends.cpu.conv.launch import ConvContext
 from lucerne._src.backends.cpu.conv.problem import Array
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 
 IN_PLACE, CHANNELS, PLANES, ANY = "in place", "channels", "planes", "any"
@@ -42,30 +42,30 @@ class PaddedCopy:
     """Writes the code of one copy."""
 
     def __init__(
-        self, m: Module, letter: str, names: list[str], element: Element, reads: str
+        self, m: Module, letter: str, names: list[str], element: TileElement, reads: str
     ) -> None:
         self.m, self.letter, self.names = m, letter, names
         self.element, self.reads = element, reads
         self.compute = element.compute
         self.size, self.n = self.compute.size, lanes_of(element.compute)
 
-    def _word(self, c: Context, name: str) -> Value:
+    def _word(self, c: ConvContext, name: str) -> LLVMValue:
         return getattr(c, f"{self.letter}_{name}")
 
     def fill(
         self,
-        f: Function,
-        c: Context,
-        source: Value,
-        buffer: Value,
-        images: Value,
-        start: tuple[Value, Value, Value],
-        counts: tuple[Value, Value, Value],
-        channels: Value,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        buffer: LLVMValue,
+        images: LLVMValue,
+        start: tuple[LLVMValue, LLVMValue, LLVMValue],
+        counts: tuple[LLVMValue, LLVMValue, LLVMValue],
+        channels: LLVMValue,
     ) -> None:
         """Copy `images` from `source` (the first image), positions from `start` on."""
 
-        def word(name: str) -> Value:
+        def word(name: str) -> LLVMValue:
             return self._word(c, name)
 
         slices, rows, pixels = counts
@@ -88,7 +88,7 @@ class PaddedCopy:
         params += [("left", I64), ("pixels", I64), ("channels", I64)]
         with self.m.function(f"fill_{self.letter}", params, internal=True) as f:
             place, row, target, left, pixels, channels = f.args
-            c = Context(f, place, self.names)
+            c = ConvContext(f, place, self.names)
             before = f.maximum(f.minimum(0 - left, pixels), 0)
             stop = f.maximum(f.minimum(self._word(c, "SIZE_W") - left, pixels), before)
             step = self._word(c, "PIXEL") * self.size
@@ -103,7 +103,13 @@ class PaddedCopy:
             ](*args)
 
     def _copy_channels(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        pixels: LLVMValue,
+        channels: LLVMValue,
     ) -> None:
         """Channels are adjacent; if pixels are as well, the row is one stretch."""
         n, element = self.n, self.element
@@ -124,14 +130,26 @@ class PaddedCopy:
                 f.masked_store(v, f.at(place, whole, self.compute), mask)
 
     def _turn_planes(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        pixels: LLVMValue,
+        channels: LLVMValue,
     ) -> None:
         args: list[Any] = [source, self._word(c, "C"), target, self._word(c, "PIXEL")]
         code = c.pointer(f"{self.letter}_TRANSPOSE")
         f.call_at(code, VOID, [*args, channels, channels, pixels])
 
     def _copy_any(
-        self, f: Function, c: Context, source: Value, target: Value, pixels: Value, channels: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        pixels: LLVMValue,
+        channels: LLVMValue,
     ) -> None:
         element = self.element
         pitch, step, plane = (self._word(c, name) for name in ("PIXEL", "W", "C"))

@@ -15,10 +15,10 @@ import math
 from lucerne._src.backends.cpu.conv.direct import tile_heights
 from lucerne._src.backends.cpu.conv.launch import (
     TASK,
-    Context,
+    ConvContext,
+    ConvSpace,
+    ConvTable,
     Phase,
-    Space,
-    Table,
     make_kernel,
     task_code,
     words,
@@ -29,15 +29,15 @@ from lucerne._src.backends.cpu.conv.microkernel import (
     LOW,
     TALL,
     VECTORS,
-    Form,
+    ConvTile,
     tile_code,
 )
 from lucerne._src.backends.cpu.conv.problem import Gather
-from lucerne._src.backends.cpu.emit.builder import Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of, transpose_code
 from lucerne._src.backends.cpu.emit.types import F32, I64, PTR, VOID
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 _NAMES = words(
@@ -65,8 +65,8 @@ def suits(p: Gather) -> bool:
     return one and inside and flat and full and p.lanes >= 4
 
 
-def plan_pointwise(p: Gather, element: Element, bias_step: int) -> Kernel:
-    compute, table, space = element.compute, Table(_NAMES), Space()
+def plan_pointwise(p: Gather, element: TileElement, bias_step: int) -> NativeKernel:
+    compute, table, space = element.compute, ConvTable(_NAMES), ConvSpace()
     size, width = compute.size, VECTORS * lanes_of(compute)
     pixels = p.source.space[2]
     panels = min(_MOST_PANELS, -(-pixels // width), _BLOCK_BYTES // (p.reduced * width * size))
@@ -102,7 +102,9 @@ def plan_pointwise(p: Gather, element: Element, bias_step: int) -> Kernel:
     return make_kernel(phases, table, space.used, 3 if p.bias else 2, work)
 
 
-def _add_tiles(p: Gather, table: Table, element: Element, pitch: int, start_step: int) -> None:
+def _add_tiles(
+    p: Gather, table: ConvTable, element: TileElement, pitch: int, start_step: int
+) -> None:
     """The one job of all tiles, and the micro-kernels of the heights that occur."""
     size, panel = element.size, VECTORS * VECTOR_BYTES
     job = [1, p.reduced, pitch * size, size, panel, 0, p.target.strides[1] * size, start_step]
@@ -117,18 +119,18 @@ def _add_tiles(p: Gather, table: Table, element: Element, pitch: int, start_step
     if left:
         vectors.add(-(-left // lanes_of(element.compute)))
     for h, v in itertools.product(tile_heights(p.lanes), vectors):
-        form = Form(EVEN, h, v, element.compute)
+        form = ConvTile(EVEN, h, v, element.compute)
         kernels[(v - 1) * (TALL + 1) + h] = tile_code(form, len(JOB))
     table.set(KERNELS=table.append(kernels))
 
 
-def _write_pack(m: Module, element: Element, across: bool, bias: bool) -> None:
+def _write_pack(m: Module, element: TileElement, across: bool, bias: bool) -> None:
     """Chunk: some output channels of a group. Their weights as rows, and what sums start from."""
     compute, n = element.compute, lanes_of(element.compute)
     width = VECTORS * n
     with m.function("task", TASK) as f:
         place, chunk, _ = f.args
-        c = Context(f, place, _NAMES)
+        c = ConvContext(f, place, _NAMES)
         group, first = chunk // c.ROW_BLOCKS, chunk % c.ROW_BLOCKS * c.ROW_BLOCK
         count = f.minimum(c.ROW_BLOCK, c.LANES - first)
         source = element.at(f, c.second, group * c.W_GROUP + first * c.W_LANE)
@@ -154,7 +156,7 @@ def _write_pack(m: Module, element: Element, across: bool, bias: bool) -> None:
 class _Writer:
     """Chunk: a block of pixels of one image and group."""
 
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: TileElement) -> None:
         self.m, self.element, self.compute = m, element, element.compute
         self.n = lanes_of(self.compute)
         self.width = VECTORS * self.n
@@ -162,7 +164,7 @@ class _Writer:
     def write(self) -> None:
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, _NAMES)
+            c = self.c = ConvContext(f, place, _NAMES)
             self.f = f
             chunk, block = chunk // c.BLOCKS, chunk % c.BLOCKS
             image, group = chunk // c.GROUPS, chunk % c.GROUPS
@@ -178,7 +180,7 @@ class _Writer:
             start = f.at(c.space("START"), channel * c.STARTS)
             self._tiles(weights, buffer, y, start, pixels)
 
-    def _copy(self, source: Value, buffer: Value, pixels: Value) -> None:
+    def _copy(self, source: LLVMValue, buffer: LLVMValue, pixels: LLVMValue) -> None:
         """The block as panels [k][pixels]."""
         f, c, n = self.f, self.c, self.n
         panel = c.REDUCED * self.width
@@ -192,7 +194,14 @@ class _Writer:
                 v = f.masked_load(vector, f.at(row, j * n, self.compute), mask)
                 f.store(v, f.at(target, j * n, self.compute))
 
-    def _tiles(self, weights: Value, buffer: Value, y: Value, start: Value, pixels: Value) -> None:
+    def _tiles(
+        self,
+        weights: LLVMValue,
+        buffer: LLVMValue,
+        y: LLVMValue,
+        start: LLVMValue,
+        pixels: LLVMValue,
+    ) -> None:
         """Some channels over all pixels, then the next: stores stay on few pages."""
         f, c = self.f, self.c
         size, width = self.compute.size, self.width

@@ -46,7 +46,7 @@ def widened(values: Sequence[int], fill: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ConvSetting:
     """stride, padding, dilation for D, H, W, and groups."""
 
     stride: tuple[int, ...]
@@ -57,7 +57,7 @@ class Setting:
     @classmethod
     def of(
         cls, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
-    ) -> Setting:
+    ) -> ConvSetting:
         return cls(widened(stride, 1), widened(padding, 0), widened(dilation, 1), groups)
 
 
@@ -142,7 +142,7 @@ class Gather:
         return self.target.shape[0] * self.groups * self.lanes * self.reduced * outputs * taps
 
 
-def thinned(x: Array, w: Array, y: Array, s: Setting) -> tuple[Array, Setting]:
+def thinned(x: Array, w: Array, y: Array, s: ConvSetting) -> tuple[Array, ConvSetting]:
     """A dimension with one tap and a stride needs every so-maniest position only: as a view of the
     others, with stride one. (Not columns of planes, which would no longer be neighbours.)"""
     shape, strides, steps = list(x.shape), list(x.strides), list(s.stride)
@@ -155,7 +155,7 @@ def thinned(x: Array, w: Array, y: Array, s: Setting) -> tuple[Array, Setting]:
     return Array(x.dtype, tuple(shape), tuple(strides)), made
 
 
-def conv_gather(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather:
+def conv_gather(x: Array, w: Array, y: Array, s: ConvSetting, bias: bool) -> Gather:
     lanes = w.shape[0] // s.groups
     classes = tuple(
         (
@@ -172,7 +172,7 @@ def conv_gather(x: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather:
     )  # fmt: skip
 
 
-def input_gather(g: Array, w: Array, y: Array, s: Setting, bias: bool) -> Gather:
+def input_gather(g: Array, w: Array, y: Array, s: ConvSetting, bias: bool) -> Gather:
     """The transpose: outputs of each residue of the stride read their own taps."""
     reduced = w.shape[0] // s.groups
     classes = tuple(

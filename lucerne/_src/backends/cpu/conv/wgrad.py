@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.conv.launch import TASK, Context, task_code, words
+from lucerne._src.backends.cpu.conv.launch import TASK, ConvContext, task_code, words
 from lucerne._src.backends.cpu.conv.microkernel import JOB, TALL, VECTORS
 from lucerne._src.backends.cpu.conv.padded import IN_PLACE, PaddedCopy, copy_words
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 
 WEIGHT = words(
@@ -44,15 +44,15 @@ TAPS, CHANNELS = "taps", "channels"
 
 
 @dataclass(frozen=True)
-class Way:
+class WgradWay:
     """Which `sum` task: the element, and how x and g are read."""
 
-    element: Element
+    element: TileElement
     reads_x: str
     reads_g: str
 
 
-def sum_code(way: Way) -> int:
+def sum_code(way: WgradWay) -> int:
     key = (
         "conv.weight",
         way.element.dtype.name,
@@ -63,13 +63,13 @@ def sum_code(way: Way) -> int:
     return task_code(key, lambda m: _SumWriter(m, way).write())
 
 
-def collect_code(sums: Element, target: str) -> int:
+def collect_code(sums: TileElement, target: str) -> int:
     key = ("conv.collect", sums.compute.name, target)
     return task_code(key, lambda m: _CollectWriter(m, sums, target).write())
 
 
 class _SumWriter:
-    def __init__(self, m: Module, way: Way) -> None:
+    def __init__(self, m: Module, way: WgradWay) -> None:
         self.m, self.way = m, way
         self.compute = way.element.compute
         self.size = self.compute.size
@@ -84,7 +84,7 @@ class _SumWriter:
                 copy.write_row()
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, WEIGHT)
+            c = self.c = ConvContext(f, place, WEIGHT)
             self.f, self.thread = f, thread
             each = c.PANELS_EACH
             self.first_panel = chunk % c.PANEL_GROUPS * each
@@ -100,7 +100,7 @@ class _SumWriter:
 
     # ---- one block of pixels -----------------------------------------------------------------
 
-    def _unit(self, unit: Value) -> None:
+    def _unit(self, unit: LLVMValue) -> None:
         f, c = self.f, self.c
         unit, col = unit // c.COL_BLOCKS, unit % c.COL_BLOCKS * c.COLS
         unit, row = unit // c.ROW_BLOCKS, unit % c.ROW_BLOCKS * c.ROWS
@@ -114,7 +114,7 @@ class _SumWriter:
         with f.loop(0, runs, c.RUNS_AT_ONCE) as loop:
             self._runs(loop.index, f.minimum(runs - loop.index, c.RUNS_AT_ONCE))
 
-    def _get_x(self, image: Value, depth: Value, row: Value, col: Value) -> None:
+    def _get_x(self, image: LLVMValue, depth: LLVMValue, row: LLVMValue, col: LLVMValue) -> None:
         f, c, element = self.f, self.c, self.way.element
         x = element.at(f, c.second, self.group * c.X_GROUP + image * c.X_N)
         if self.way.reads_x == IN_PLACE:
@@ -128,7 +128,7 @@ class _SumWriter:
         counts = (c.SPAN_D, rows, pixels)
         self.copy_x.fill(f, c, x, self.x, self.images, start, counts, c.REDUCED)
 
-    def _get_g(self, image: Value, depth: Value, row: Value, col: Value) -> None:
+    def _get_g(self, image: LLVMValue, depth: LLVMValue, row: LLVMValue, col: LLVMValue) -> None:
         f, c, element = self.f, self.c, self.way.element
         lane = self.first_panel * self.width
         g = self.group * c.G_GROUP + image * c.G_N + lane * c.G_C
@@ -143,7 +143,7 @@ class _SumWriter:
 
     # ---- tiles -------------------------------------------------------------------------------
 
-    def _runs(self, first: Value, count: Value) -> None:
+    def _runs(self, first: LLVMValue, count: LLVMValue) -> None:
         """Every tile over `count` rows of pixels."""
         f, c, size = self.f, self.c, self.size
         job = c.scratch("RUNS", self.thread)
@@ -170,7 +170,9 @@ class _SumWriter:
                 f.at(self.sums, at_sums, self.compute), lanes,
             )  # fmt: skip
 
-    def _strip(self, job: Value, x: Value, g: Value, sums: Value, lanes: Value) -> None:
+    def _strip(
+        self, job: LLVMValue, x: LLVMValue, g: LLVMValue, sums: LLVMValue, lanes: LLVMValue
+    ) -> None:
         f, c = self.f, self.c
         row = f.select(lanes > self.n, f.constant(1), 0)
         row = f.select(f.compare("eq", lanes, self.width), FULL, row)
@@ -187,7 +189,7 @@ class _SumWriter:
 class _CollectWriter:
     """Chunk: a panel of a group, and a block of its channels."""
 
-    def __init__(self, m: Module, sums: Element, target: str) -> None:
+    def __init__(self, m: Module, sums: TileElement, target: str) -> None:
         self.m, self.sums, self.target = m, sums, target
         self.compute = sums.compute
         self.n = lanes_of(self.compute)
@@ -196,7 +198,7 @@ class _CollectWriter:
     def write(self) -> None:
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, WEIGHT)
+            c = self.c = ConvContext(f, place, WEIGHT)
             self.f = f
             panel, block = chunk // c.CHANNEL_BLOCKS, chunk % c.CHANNEL_BLOCKS
             first = block * c.CHANNEL_BLOCK
@@ -219,7 +221,7 @@ class _CollectWriter:
                 offset = f.load(I64, c.word_at(c.TAP_LIST + tap.index))
                 self._put(at + offset, count, lanes)
 
-    def _add_parts(self, row: Value, line: Value) -> None:
+    def _add_parts(self, row: LLVMValue, line: LLVMValue) -> None:
         """One row of lanes summed over all parts, in order, and kept aside."""
         f, c, n = self.f, self.c, self.n
         wide = self.compute.vector(n)
@@ -233,7 +235,7 @@ class _CollectWriter:
         for j, v in enumerate(parts.results):
             f.store(v, f.at(target, j * n, self.compute))
 
-    def _put(self, at: Value, rows: Value, lanes: Value) -> None:
+    def _put(self, at: LLVMValue, rows: LLVMValue, lanes: LLVMValue) -> None:
         """Lines aside become rows of the target, one for each lane."""
         c = self.c
         target = self.f.at(c.out, at * c.W_SIZE)

@@ -6,22 +6,22 @@ import itertools
 import math
 
 from lucerne._src.backends.cpu.conv.direct_plan import SUMS, choose_block
-from lucerne._src.backends.cpu.conv.launch import Phase, Space, Table, make_kernel
-from lucerne._src.backends.cpu.conv.microkernel import INNER, TALL, VECTORS, Form, tile_code
+from lucerne._src.backends.cpu.conv.launch import ConvSpace, ConvTable, Phase, make_kernel
+from lucerne._src.backends.cpu.conv.microkernel import INNER, TALL, VECTORS, ConvTile, tile_code
 from lucerne._src.backends.cpu.conv.padded import CHANNELS, IN_PLACE, PLANES, describe, layout_of
-from lucerne._src.backends.cpu.conv.problem import SPATIAL, Array, Setting, conv_gather
+from lucerne._src.backends.cpu.conv.problem import SPATIAL, Array, ConvSetting, conv_gather
 from lucerne._src.backends.cpu.conv.wgrad import CHANNELS as BY_CHANNELS
 from lucerne._src.backends.cpu.conv.wgrad import (
     FULL,
     OFFSETS,
     TAPS,
     WEIGHT,
-    Way,
+    WgradWay,
     collect_code,
     sum_code,
 )
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of, transpose_code
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of, transpose_code
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
@@ -33,7 +33,7 @@ _TAPS_AT_ONCE = 256
 _NANOSECONDS_PER_PRODUCT = 0.014
 
 
-def plan_weight(x: Array, w: Array, g: Array, s: Setting) -> Kernel | None:
+def plan_weight(x: Array, w: Array, g: Array, s: ConvSetting) -> NativeKernel | None:
     """The kernel of `conv_weight` (w: its result), or None when this engine does not take it."""
     return None if target_of(w) is None else WeightPlanner(x, w, g, s).plan()
 
@@ -51,21 +51,21 @@ def target_of(w: Array) -> str | None:
 class WeightPlanner:
     """Sizes, scratch and phases of one gradient."""
 
-    def __init__(self, x: Array, w: Array, g: Array, s: Setting) -> None:
+    def __init__(self, x: Array, w: Array, g: Array, s: ConvSetting) -> None:
         self.x, self.w, self.g = x, w, g
         target, compute = target_of(w), SUMS[x.dtype]
         assert target is not None
         self.target = target
         self.p = conv_gather(x, w, g, s, bias=False)
         self.compute, self.size = compute, compute.size
-        self.element = Element(x.dtype, compute)
-        self.sums = Element(dt.float64 if self.size == 8 else dt.float32, compute)
+        self.element = TileElement(x.dtype, compute)
+        self.sums = TileElement(dt.float64 if self.size == 8 else dt.float32, compute)
         self.width = VECTORS * lanes_of(compute)
         self.panels = -(-self.p.lanes // self.width)
         self.taps = math.prod(w.space)
-        self.table, self.space = Table(WEIGHT), Space()
+        self.table, self.space = ConvTable(WEIGHT), ConvSpace()
 
-    def plan(self) -> Kernel:
+    def plan(self) -> NativeKernel:
         p, plain = self.p, self.element.is_plain
         reads_x, reads_g = layout_of(self.x), layout_of(self.g)
         if plain and reads_x == CHANNELS and p.inside:
@@ -73,7 +73,7 @@ class WeightPlanner:
         self.block = choose_block(p, 1 << 20, p.reduced * self.size, reads_x != IN_PLACE)
         if plain and reads_g == CHANNELS and self._even(self.g):
             reads_g = IN_PLACE
-        self.way = Way(self.element, reads_x, reads_g)
+        self.way = WgradWay(self.element, reads_x, reads_g)
         self._describe()
         self._buffers()
         self._strips()
@@ -169,7 +169,7 @@ class WeightPlanner:
             forms[vectors - 1] = (vectors, False)
         words = [0] * ((VECTORS + 1) * (TALL + 1))
         for h, (row, (vectors, full)) in itertools.product(sorted(heights), forms.items()):
-            form = Form(INNER, h, vectors, self.compute, full)
+            form = ConvTile(INNER, h, vectors, self.compute, full)
             words[row * (TALL + 1) + h] = tile_code(form, OFFSETS)
         self.table.set(KERNELS=self.table.append(words))
 

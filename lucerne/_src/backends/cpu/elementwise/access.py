@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lucerne._src.backends.cpu.elementwise.space import BACKWARD, BROADCAST, UNIT
-from lucerne._src.backends.cpu.emit.builder import I1, I32, I64, PTR, VOID, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I1, I32, I64, PTR, VOID, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import Type
 from lucerne._src.backends.cpu.math.storage import deinterleave, interleave
 
-Parts = tuple[Value, ...]
+Parts = tuple[LLVMValue, ...]
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Lane:
 
     element: Element
     way: str
-    pointer: Value
-    stride: Value | None = None
+    pointer: LLVMValue
+    stride: LLVMValue | None = None
     """Bytes from lane to lane, when the way is STRIDED."""
     still: Parts | None = None
     """The lanes of a BROADCAST operand, loaded before the loop."""
 
 
-def hold_still(f: Function, lane: Lane, lanes: int) -> None:
+def hold_still(f: LLVMFunction, lane: Lane, lanes: int) -> None:
     """Load a BROADCAST operand once, before the loop."""
     if lane.way == BROADCAST:
         e = lane.element
@@ -55,7 +55,9 @@ def hold_still(f: Function, lane: Lane, lanes: int) -> None:
         )
 
 
-def load_lanes(f: Function, lane: Lane, index: Value, lanes: int, mask: Value | None) -> Parts:
+def load_lanes(
+    f: LLVMFunction, lane: Lane, index: LLVMValue, lanes: int, mask: LLVMValue | None
+) -> Parts:
     """Elements `index`, `index + 1`, ...; lanes that the mask turns off read nothing."""
     if lane.still is not None:
         return lane.still
@@ -74,7 +76,13 @@ def load_lanes(f: Function, lane: Lane, index: Value, lanes: int, mask: Value | 
 
 
 def store_lanes(
-    f: Function, lane: Lane, index: Value, parts: Parts, mask: Value | None, *, stream: bool = False
+    f: LLVMFunction,
+    lane: Lane,
+    index: LLVMValue,
+    parts: Parts,
+    mask: LLVMValue | None,
+    *,
+    stream: bool = False,
 ) -> None:
     """Write elements `index`, `index + 1`, ... where the mask is on."""
     e = lane.element
@@ -93,7 +101,9 @@ def store_lanes(
         _scatter(f, e, v, p, mask)
 
 
-def _load_backward(f: Function, lane: Lane, index: Value, lanes: int, mask: Value | None) -> Parts:
+def _load_backward(
+    f: LLVMFunction, lane: Lane, index: LLVMValue, lanes: int, mask: LLVMValue | None
+) -> Parts:
     """The lanes that end at element `-index`, turned around."""
     e = lane.element
     place = f.at(lane.pointer, (0 - index - (lanes - 1)) * e.parts, e.type)
@@ -107,14 +117,14 @@ def _load_backward(f: Function, lane: Lane, index: Value, lanes: int, mask: Valu
     return tuple(f.shuffle(v, None, range(lanes - 1, -1, -1)) for v in parts)
 
 
-def _for_parts(f: Function, mask: Value, parts: int) -> Value:
+def _for_parts(f: LLVMFunction, mask: LLVMValue, parts: int) -> LLVMValue:
     """A mask of elements as a mask of their numbers in memory."""
     if parts == 1:
         return mask
     return f.shuffle(mask, None, [k // parts for k in range(mask.type.lanes * parts)])
 
 
-def _places(f: Function, lane: Lane, index: Value, lanes: int) -> list[Value]:
+def _places(f: LLVMFunction, lane: Lane, index: LLVMValue, lanes: int) -> list[LLVMValue]:
     """Vectors of addresses, one for each part of an element."""
     assert lane.stride is not None, "a strided operand needs its stride"
     wide = I64.vector(lanes)
@@ -130,7 +140,9 @@ def _places(f: Function, lane: Lane, index: Value, lanes: int) -> list[Value]:
     ]
 
 
-def _gather(f: Function, e: Element, places: Value, lanes: int, mask: Value | None) -> Value:
+def _gather(
+    f: LLVMFunction, e: Element, places: LLVMValue, lanes: int, mask: LLVMValue | None
+) -> LLVMValue:
     wide = e.type.vector(lanes)
     on = f.constant(1, I1.vector(lanes)) if mask is None else mask
     return f.call(
@@ -140,7 +152,9 @@ def _gather(f: Function, e: Element, places: Value, lanes: int, mask: Value | No
     )
 
 
-def _scatter(f: Function, e: Element, v: Value, places: Value, mask: Value | None) -> None:
+def _scatter(
+    f: LLVMFunction, e: Element, v: LLVMValue, places: LLVMValue, mask: LLVMValue | None
+) -> None:
     lanes = v.type.lanes
     on = f.constant(1, I1.vector(lanes)) if mask is None else mask
     f.call(

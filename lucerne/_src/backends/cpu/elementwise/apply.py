@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne._src.backends.cpu.fused.program import Expr, Point
+from lucerne._src.backends.cpu.fused.program import FusedExpr, FusedOp
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 
 
 def rounded_to(machine: LlvmScalar, x: Num, dtype: dt.dtype) -> Num:
     return x if dtype.compute is dtype else machine.rounded(x, dtype)
 
 
-def apply_point(e: Point, machine: LlvmScalar, get: Callable[[Expr], Num]) -> Num:
+def apply_point(e: FusedOp, machine: LlvmScalar, get: Callable[[FusedExpr], Num]) -> Num:
     """Run the body of an element-wise op."""
     operands: list[Any] = []
     for a, kind, common in zip(e.args, e.types, e.rounded, strict=True):
-        if not isinstance(a, Expr):
+        if not isinstance(a, FusedExpr):
             operands.append(a)
             continue
         x = machine.to(get(a), kind)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from lucerne._src.backends.cpu.elementwise.plan import loops_of
 from lucerne._src.backends.cpu.elementwise.recipe import Recipe
 from lucerne._src.backends.cpu.elementwise.space import Space
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 _HEAD, _LINE = 3, 6
 _SMALL = 65536
@@ -39,7 +39,7 @@ class Job:
     phase: int = 1
 
 
-def batch_kernel(jobs: Sequence[Job], tensors: int, numbers: str = "") -> Kernel:
+def batch_kernel(jobs: Sequence[Job], tensors: int, numbers: str = "") -> NativeKernel:
     """The kernel of some jobs (at least one with elements)."""
     jobs = sorted((j for j in jobs if j.space.numel), key=lambda j: j.phase)
     first = 1 + tensors + 1 + 2 * len(numbers)
@@ -60,7 +60,7 @@ def batch_kernel(jobs: Sequence[Job], tensors: int, numbers: str = "") -> Kernel
     entry = code["serial" if small else "entry"]
     extra = [len(jobs), first_chunks, chunks, *table, *blocks]
     work = sum(0.1 * j.recipe.cost * j.space.numel for j in jobs)
-    return Kernel(entry, 1, tensors, numbers, extra, work=work)
+    return NativeKernel(entry, 1, tensors, numbers, extra, work=work)
 
 
 def _chunks(job: Job, words: list[int]) -> int:
@@ -94,11 +94,11 @@ def _write(m: Module, tensors: int, numbers: str) -> None:
         f.ret(0)
 
 
-def _line(f: Function, block: Value, first: int, job: Value) -> Value:
+def _line(f: LLVMFunction, block: LLVMValue, first: int, job: LLVMValue) -> LLVMValue:
     return f.at(f.at(block, 8 * (first + _HEAD)), job * (8 * _LINE))
 
 
-def _fill_in_blocks(f: Function, first: int, count: int) -> None:
+def _fill_in_blocks(f: LLVMFunction, first: int, count: int) -> None:
     """Each job's block begins [target] [source] [workspace], or [target] [workspace] [numbers]."""
     (block,) = f.args
     target = f.word(block, 0, PTR)
@@ -115,7 +115,7 @@ def _fill_in_blocks(f: Function, first: int, count: int) -> None:
                 f.store(f.word(block, first - count + k), f.at(inner, 8 * (2 + k)))
 
 
-def _run_chunk(f: Function, first: int) -> None:
+def _run_chunk(f: LLVMFunction, first: int) -> None:
     """Find the job of a chunk (the last one that begins at or before it) and run it there."""
     block, chunk, tid = f.args
     jobs = f.word(block, first)

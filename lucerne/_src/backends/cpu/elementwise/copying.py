@@ -9,7 +9,7 @@ from lucerne._src.backends.cpu.elementwise.access import Element, Parts, moving_
 from lucerne._src.backends.cpu.elementwise.pointwise import element_of, from_parts, to_parts
 from lucerne._src.backends.cpu.elementwise.recipe import Recipe, Round
 from lucerne._src.backends.cpu.elementwise.space import UNIT, Space, iteration_space
-from lucerne._src.backends.cpu.emit.builder import F64, I64, Function
+from lucerne._src.backends.cpu.emit.builder import F64, I64, LLVMFunction
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I8, I16, I32
 from lucerne._src.backends.cpu.machine import STORED, LlvmScalar, NotTaken, Num
@@ -59,7 +59,7 @@ def cast_recipe(source: dt.dtype, target: dt.dtype, unused: int = 0) -> Recipe:
     inner, outer = element_of(source), element_of(target)
     lanes = VECTOR_BYTES // min(8, max(inner.type.size, outer.type.size, 2))
 
-    def compute(f: Function, visit: Round) -> list[Parts]:
+    def compute(f: LLVMFunction, visit: Round) -> list[Parts]:
         machine = LlvmScalar(f, lanes)
         return [to_parts(machine, from_parts(machine, visit.loaded[0], source), target)]
 
@@ -81,7 +81,7 @@ def fill_recipe(letter: str, dtype: dt.dtype, unused: int = 0) -> Recipe:
     element = element_of(dtype)
     lanes = VECTOR_BYTES // element.type.size
 
-    def prepare(f: Function, numbers: list[Parts]) -> Parts:
+    def prepare(f: LLVMFunction, numbers: list[Parts]) -> Parts:
         one = LlvmScalar(f, 1)
         num = one.number(letter, numbers[0], dtype)
         stored = [pack(f, dtype, v) for v in (num.re, num.im) if v is not None]
@@ -108,10 +108,10 @@ def count_recipe(letter: str, dtype: dt.dtype) -> Recipe:
     wide = (I64 if letter == "i" else F64).vector(lanes)
     counted = dt.int64 if letter == "i" else dt.float64
 
-    def prepare(f: Function, numbers: list[Parts]) -> Any:
+    def prepare(f: LLVMFunction, numbers: list[Parts]) -> Any:
         return [f.splat(n[0], lanes) for n in numbers]
 
-    def compute(f: Function, visit: Round) -> list[Parts]:
+    def compute(f: LLVMFunction, visit: Round) -> list[Parts]:
         start, step = visit.ready
         index = f.splat(visit.index, lanes) + f.lanes(I64.vector(lanes))
         steps = index if letter == "i" else f.convert("sitofp", index, wide)

@@ -13,7 +13,7 @@ from lucerne._src.backends.cpu.elementwise.recipe import (
     read_numbers,
     read_pointers,
 )
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 
 _STATUS, _COUNT, _CHUNK, _CHUNKS = range(4)
 
@@ -66,7 +66,7 @@ def _write_run(m: Module, recipe: Recipe, ways: str, failures: Failures, stream:
             emit_span(f, recipe, block, ready, lanes, start, stop, failures)
 
 
-def _may_stream(f: Function, recipe: Recipe, lanes: list[Lane]) -> Value:
+def _may_stream(f: LLVMFunction, recipe: Recipe, lanes: list[Lane]) -> LLVMValue:
     """Outputs lie on full vectors and no input is written over."""
     fine = None
     count = len(recipe.outputs)

@@ -21,7 +21,7 @@ from lucerne._src.backends.cpu.elementwise.recipe import (
     read_pointers,
 )
 from lucerne._src.backends.cpu.elementwise.space import STRIDED, TURNED, UNIT, Space, outer_words
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 
 TILE_ROWS, TILE_COLUMNS = 32, 64
 
@@ -74,22 +74,22 @@ def _share(n: int, wanted: int) -> int:
 class _Frame:
     """The words of a call inside a function of the nest."""
 
-    def __init__(self, f: Function, recipe: Recipe, block: Value) -> None:
+    def __init__(self, f: LLVMFunction, recipe: Recipe, block: LLVMValue) -> None:
         self.f, self.block = f, block
         self.first = recipe.first_extra
         self.count = len(recipe.operands)
 
-    def field(self, which: Field) -> Value:
+    def field(self, which: Field) -> LLVMValue:
         return self.f.word(self.block, self.first + which)
 
-    def turn(self, operand: int) -> Value:
+    def turn(self, operand: int) -> LLVMValue:
         return self.f.word(self.block, self.first + Field.TURN + operand, PTR)
 
-    def stride(self, operand: int, loop: int) -> Value:
+    def stride(self, operand: int, loop: int) -> LLVMValue:
         return self.f.word(self.block, self.first + Field.TURN + self.count + 2 * operand + loop)
 
     @property
-    def outer_records(self) -> Value:
+    def outer_records(self) -> LLVMValue:
         return self.f.at(self.block, 8 * (self.first + Field.TURN + 3 * self.count))
 
 
@@ -112,7 +112,7 @@ def write_nest(m: Module, recipe: Recipe, ways: str) -> None:
         f.ret(failures.status(f, block))
 
 
-def _write_task(f: Function, recipe: Recipe) -> None:
+def _write_task(f: LLVMFunction, recipe: Recipe) -> None:
     """The ranges of chunk number `chunk`."""
     block, chunk, _ = f.args
     frame = _Frame(f, recipe, block)
@@ -122,7 +122,7 @@ def _write_task(f: Function, recipe: Recipe) -> None:
     places = (outer, line - outer * row_chunks, chunk - line * column_chunks)
     sizes = (Field.CHUNK_OUTER, Field.CHUNK_ROWS, Field.CHUNK_COLUMNS)
     ends = (Field.OUTER, Field.ROWS, Field.COLUMNS)
-    ranges: list[Value] = []
+    ranges: list[LLVMValue] = []
     for place, size, end in zip(places, sizes, ends, strict=True):
         step = frame.field(size)
         start = place * step
@@ -157,7 +157,7 @@ def _write_run(m: Module, recipe: Recipe, ways: str, failures: Failures) -> None
                 span.rows(r0, r1, c0, c1)
 
 
-def _outer_places(frame: _Frame, bases: list[Value], index: Value) -> list[Value]:
+def _outer_places(frame: _Frame, bases: list[LLVMValue], index: LLVMValue) -> list[LLVMValue]:
     """Where the operands are at this position of the outer dimensions."""
     f = frame.f
     rank = frame.field(Field.OUTER_RANK)
@@ -179,24 +179,26 @@ class _Span:
 
     def __init__(
         self,
-        f: Function,
+        f: LLVMFunction,
         recipe: Recipe,
         ways: str,
-        block: Value,
+        block: LLVMValue,
         ready: object,
-        steps: list[tuple[Value, Value]],
-        places: list[Value],
+        steps: list[tuple[LLVMValue, LLVMValue]],
+        places: list[LLVMValue],
         failures: Failures,
     ) -> None:
         self.f, self.recipe, self.ways, self.block = f, recipe, ways, block
         self.ready, self.steps, self.places, self.failures = ready, steps, places, failures
 
-    def rows(self, r0: Value, r1: Value, c0: Value, c1: Value) -> None:
+    def rows(self, r0: LLVMValue, r1: LLVMValue, c0: LLVMValue, c1: LLVMValue) -> None:
         """Row after row, along the columns."""
         with self.f.loop(r0, r1) as row:
             self._row([self._lane(k, row.index) for k in range(len(self.ways))], c0, c1)
 
-    def turn_over(self, r0: Value, r1: Value, c0: Value, c1: Value, turn: Value) -> None:
+    def turn_over(
+        self, r0: LLVMValue, r1: LLVMValue, c0: LLVMValue, c1: LLVMValue, turn: LLVMValue
+    ) -> None:
         """A plain transpose: from memory to memory, without scratch."""
         (_, out_row), (column_step, _) = self.steps
         size = self.recipe.operands[0].size
@@ -206,12 +208,12 @@ class _Span:
 
     def tiles(
         self,
-        r0: Value,
-        r1: Value,
-        c0: Value,
-        c1: Value,
-        scratch: dict[int, Value],
-        turns: dict[int, Value],
+        r0: LLVMValue,
+        r1: LLVMValue,
+        c0: LLVMValue,
+        c1: LLVMValue,
+        scratch: dict[int, LLVMValue],
+        turns: dict[int, LLVMValue],
     ) -> None:
         """Tile after tile: turned operands through scratch, the others where they are."""
         f = self.f
@@ -230,10 +232,10 @@ class _Span:
                 ]
                 self._row(lanes, left, right)
 
-    def _row(self, lanes: list[Lane], start: Value, stop: Value) -> None:
+    def _row(self, lanes: list[Lane], start: LLVMValue, stop: LLVMValue) -> None:
         emit_span(self.f, self.recipe, self.block, self.ready, lanes, start, stop, self.failures)
 
-    def _lane(self, k: int, row: Value) -> Lane:
+    def _lane(self, k: int, row: LLVMValue) -> Lane:
         """Operand `k` in a row, element 0 at column 0."""
         column_step, row_step = self.steps[k]
         pointer = self.f.at(self.places[k], row * row_step)
@@ -241,7 +243,7 @@ class _Span:
         stride = column_step if way == STRIDED else None
         return Lane(self.recipe.operands[k], way, pointer, stride)
 
-    def _scratch_lane(self, k: int, space: Value, row: Value, left: Value) -> Lane:
+    def _scratch_lane(self, k: int, space: LLVMValue, row: LLVMValue, left: LLVMValue) -> Lane:
         """Operand `k` in a row of its transposed tile; column `left` is the first there."""
         element = self.recipe.operands[k]
         pointer = self.f.at(space, (row * TILE_COLUMNS - left) * element.size)
@@ -250,12 +252,12 @@ class _Span:
     def _turn(
         self,
         k: int,
-        turn: Value,
-        space: Value,
-        top: Value,
-        bottom: Value,
-        left: Value,
-        right: Value,
+        turn: LLVMValue,
+        space: LLVMValue,
+        top: LLVMValue,
+        bottom: LLVMValue,
+        left: LLVMValue,
+        right: LLVMValue,
     ) -> None:
         """Transpose a tile of operand `k` into its scratch memory."""
         f = self.f

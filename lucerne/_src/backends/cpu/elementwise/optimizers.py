@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
@@ -27,7 +36,7 @@ _TINY_RESULTS, _TINY_OPERANDS = 0x8000, 0x0040
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptimizerKind:
     """`op` and its flags; how many tensors the lists have; dtype of each list, results first."""
 
     op: str
@@ -39,22 +48,22 @@ class Kind:
     numbers: int
 
 
-class Step:
+class OptimizerStep:
     """Inside a chunk: the numbers of the step, and vectors of the lists."""
 
-    def __init__(self, writer: _Writer, numbers: list[Value], step: Value | None) -> None:
+    def __init__(self, writer: _Writer, numbers: list[LLVMValue], step: LLVMValue | None) -> None:
         self.w, self.f, self.numbers, self.step = writer, writer.f, numbers, step
 
-    def splat(self, x: Value) -> Value:
+    def splat(self, x: LLVMValue) -> LLVMValue:
         """A double as a vector of the computing type."""
         return self.w.wide.splat(self.w.one.to(Num(dt.float64, x), self.w.compute)).re
 
 
-Update = Callable[[Function, list[Value]], list[Value]]
+Update = Callable[[LLVMFunction, list[LLVMValue]], list[LLVMValue]]
 
 
 @contextmanager
-def tiny_as_zero(f: Function) -> Iterator[None]:
+def tiny_as_zero(f: LLVMFunction) -> Iterator[None]:
     """Code in which numbers below the smallest normal one count as zero, where the processor would
     be slow with them."""
     if not HOST.is_x86:
@@ -70,7 +79,7 @@ def tiny_as_zero(f: Function) -> Iterator[None]:
 
 
 class _Writer:
-    def __init__(self, m: Module, kind: Kind) -> None:
+    def __init__(self, m: Module, kind: OptimizerKind) -> None:
         self.m, self.kind = m, kind
         self.results = [dt.by_name(d) for d in kind.results]
         self.lists = [dt.by_name(d) for d in kind.lists]
@@ -99,7 +108,7 @@ class _Writer:
             if self.kind.steps:
                 found = self.one.load(dt.by_name(self.kind.steps), places[-1])
                 step = self.one.to(found, dt.float64).re
-            update = _UPDATES[self.kind.op](Step(self, numbers, step), *self.kind.flags)
+            update = _UPDATES[self.kind.op](OptimizerStep(self, numbers, step), *self.kind.flags)
             with tiny_as_zero(f):
                 self._loop(places, start, stop, update)
         with self.m.function("entry", [("block", PTR)], I64) as f:
@@ -110,7 +119,9 @@ class _Writer:
                 f.call("task", VOID, [f.args[0], 0, 0])
             f.ret(0)
 
-    def _loop(self, places: list[Value], start: Value, stop: Value, update: Update) -> None:
+    def _loop(
+        self, places: list[LLVMValue], start: LLVMValue, stop: LLVMValue, update: Update
+    ) -> None:
         f, lanes = self.f, self.lanes
         step = lanes * _UNROLL
         whole = start + ((stop - start) & -step)
@@ -121,7 +132,9 @@ class _Writer:
             mask = f.low_mask(stop - loop.index, lanes)
             self._visit(places, loop.index, mask, update)
 
-    def _visit(self, places: list[Value], index: Value, mask: Value | None, update: Update) -> None:
+    def _visit(
+        self, places: list[LLVMValue], index: LLVMValue, mask: LLVMValue | None, update: Update
+    ) -> None:
         f, count = self.f, len(self.results)
         loaded = []
         for dtype, place in zip(self.lists, places[count:], strict=False):
@@ -132,7 +145,7 @@ class _Writer:
             self.wide.store(x, dtype, f.at(place, index * dtype.itemsize), mask)
 
 
-def adam_factors(f: Function, numbers: list[Value], step: Value) -> list[Value]:
+def adam_factors(f: LLVMFunction, numbers: list[LLVMValue], step: LLVMValue) -> list[LLVMValue]:
     """What Adam needs of lr, the betas, the weight decay, eps and the count of steps: doubles."""
     lr, beta1, beta2, weight_decay, eps = numbers
     rest1, rest2 = (1.0 - f.call("pow", F64, [b, step]) for b in (beta1, beta2))
@@ -142,13 +155,13 @@ def adam_factors(f: Function, numbers: list[Value], step: Value) -> list[Value]:
 
 
 def adam_values(
-    f: Function,
-    factors: list[Value],
-    loaded: list[Value],
+    f: LLVMFunction,
+    factors: list[LLVMValue],
+    loaded: list[LLVMValue],
     decoupled: bool,
     maximize: bool,
-    larger: Callable[[Value, Value], Value] | None = None,
-) -> list[Value]:
+    larger: Callable[[LLVMValue, LLVMValue], LLVMValue] | None = None,
+) -> list[LLVMValue]:
     """New vectors of [p, g, m, v]: p, m and v. `larger` (amsgrad): the maximum of the fifth and v,
     which then is the fourth."""
     size, inverse_root, keep, decay, new1, old2, new2, small = factors
@@ -166,26 +179,26 @@ def adam_values(
     return [p, m, v] if larger is None else [p, m, v, top]
 
 
-def _adam(s: Step, decoupled: bool, amsgrad: bool, maximize: bool) -> Update:
+def _adam(s: OptimizerStep, decoupled: bool, amsgrad: bool, maximize: bool) -> Update:
     assert s.step is not None
     factors = [s.splat(x) for x in adam_factors(s.f, s.numbers, s.step)]
     compute = s.w.compute
 
-    def larger(a: Value, b: Value) -> Value:
+    def larger(a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return s.w.wide.maximum(Num(compute, a), Num(compute, b)).re
 
-    def update(f: Function, loaded: list[Value]) -> list[Value]:
+    def update(f: LLVMFunction, loaded: list[LLVMValue]) -> list[LLVMValue]:
         return adam_values(f, factors, loaded, decoupled, maximize, larger if amsgrad else None)
 
     return update
 
 
-def _sgd(s: Step, nesterov: bool, maximize: bool, is_first_step: bool) -> Update:
+def _sgd(s: OptimizerStep, nesterov: bool, maximize: bool, is_first_step: bool) -> Update:
     weight_decay, momentum, lr, dampening = s.numbers
     decay, fast, rate = s.splat(weight_decay), s.splat(momentum), s.splat(lr)
     part = s.splat(1.0 - dampening)
 
-    def update(f: Function, loaded: list[Value]) -> list[Value]:
+    def update(f: LLVMFunction, loaded: list[LLVMValue]) -> list[LLVMValue]:
         p, g = loaded[:2]
         g = f.fma(decay, p, -g if maximize else g)
         if len(loaded) == 2:
@@ -197,13 +210,13 @@ def _sgd(s: Step, nesterov: bool, maximize: bool, is_first_step: bool) -> Update
     return update
 
 
-def _adagrad(s: Step, maximize: bool) -> Update:
+def _adagrad(s: OptimizerStep, maximize: bool) -> Update:
     lr, lr_decay, weight_decay, eps = s.numbers
     assert s.step is not None
     rate = s.splat(lr / (1.0 + (s.step - 1.0) * lr_decay))
     decay, small = s.splat(weight_decay), s.splat(eps)
 
-    def update(f: Function, loaded: list[Value]) -> list[Value]:
+    def update(f: LLVMFunction, loaded: list[LLVMValue]) -> list[LLVMValue]:
         p, g, total = loaded
         g = f.fma(decay, p, -g if maximize else g)
         total = f.fma(g, g, total)
@@ -220,7 +233,7 @@ _UPDATES: dict[str, Callable[..., Update]] = {
 }
 
 
-def write_step(m: Module, kind: Kind) -> None:
+def write_step(m: Module, kind: OptimizerKind) -> None:
     _Writer(m, kind).write()
 
 

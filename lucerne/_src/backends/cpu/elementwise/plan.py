@@ -11,7 +11,7 @@ from lucerne._src.backends.cpu.elementwise.space import TURNED, UNIT, Space, spa
 from lucerne._src.backends.cpu.elementwise.turn import turn_address
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.meta import TensorMeta
 
 CHUNK = 32768
@@ -30,15 +30,15 @@ def chunk_of(numel: int, cost: float) -> int:
 
 def loop_kernel(
     recipe: Recipe, out: TensorMeta, inputs: Sequence[TensorMeta], fail: Fail | None = None
-) -> Kernel:
+) -> NativeKernel:
     """The kernel of a recipe with one output and operands that broadcast to it."""
     return space_kernel(recipe, space_of(out, inputs), fail)
 
 
-def space_kernel(recipe: Recipe, space: Space, fail: Fail | None = None) -> Kernel:
+def space_kernel(recipe: Recipe, space: Space, fail: Fail | None = None) -> NativeKernel:
     """The kernel of a recipe over an iteration space (operands: outputs, then inputs)."""
     code, extra = loops_of(recipe, space)
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         len(recipe.outputs),
         len(recipe.inputs) + recipe.unused,

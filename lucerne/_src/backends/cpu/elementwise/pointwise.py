@@ -11,7 +11,7 @@ from lucerne._src.backends.cpu.elementwise.access import Element, Parts, moving_
 from lucerne._src.backends.cpu.elementwise.plan import loop_kernel, no_work
 from lucerne._src.backends.cpu.elementwise.recipe import Recipe, Round
 from lucerne._src.backends.cpu.elementwise.space import UNIT
-from lucerne._src.backends.cpu.emit.builder import Function, Module
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.machine import COMPUTED, STORED, LlvmScalar, NotTaken, Num
 from lucerne._src.backends.cpu.math.storage import pack, unpack
@@ -20,7 +20,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir import promote
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import NumberMeta, TensorMeta
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 
 _LIGHT = frozenset((
     "choose", "maximum", "minimum", "fmax", "fmin", "clamp_between", "relu", "leaky_relu_op",
@@ -41,7 +41,7 @@ _HEAVY = frozenset((
 
 
 @dataclass(frozen=True)
-class Source:
+class PointwiseSource:
     """Where one argument of a body comes from: a tensor, a number of the call, or a static."""
 
     kind: str
@@ -91,10 +91,10 @@ def pointwise_recipe(op: op_.Op, args: Sequence[Any], out: dt.dtype) -> Recipe:
     tensors = [s for s in sources if s.kind == "tensor"]
     lanes = _lanes(op, sources, out)
 
-    def prepare(f: Function, numbers: list[Parts]) -> list[Num]:
+    def prepare(f: LLVMFunction, numbers: list[Parts]) -> list[Num]:
         return _ready_numbers(LlvmScalar(f, lanes), sources, numbers)
 
-    def compute(f: Function, visit: Round) -> list[Parts]:
+    def compute(f: LLVMFunction, visit: Round) -> list[Parts]:
         machine = LlvmScalar(f, lanes)
         machine.active = visit.mask
         result = run_body(machine, op, _operands(machine, sources, visit))
@@ -142,7 +142,7 @@ def positional_body(op: op_.Op) -> Callable[..., Any]:
 # ---- operands -----------------------------------------------------------------------------------
 
 
-def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
+def body_sources(op: op_.Op, args: Sequence[Any]) -> list[PointwiseSource]:
     """How each parameter of the body is fetched, by torch's promotion rules."""
     metas = [
         a.meta
@@ -155,7 +155,7 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
     found = []
     for place, (a, kind) in enumerate(zip(args, op.kinds, strict=True)):
         if type(a) is not GraphValue:
-            found.append(Source("static", value=a))
+            found.append(PointwiseSource("static", value=a))
         elif kind == op_.SCALAR:
             rounded = promote.rounding(op, place, common, a.meta)
             found.append(_runtime_number(type(a.meta), compute, rounded))
@@ -163,24 +163,24 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[Source]:
             target = next(types)
             letter = _letter(a.meta.kind, target)
             rounded = promote.rounding(op, place, common, a.meta)
-            found.append(Source("number", target=target, rounded=rounded, letter=letter))
+            found.append(PointwiseSource("number", target=target, rounded=rounded, letter=letter))
         else:
             dtype = a.meta.dtype
             rounded = promote.rounding(op, place, common, a.meta)
             keep = None if dtype is rounded else rounded
-            found.append(Source("tensor", dtype=dtype, target=next(types), rounded=keep))
+            found.append(PointwiseSource("tensor", dtype=dtype, target=next(types), rounded=keep))
     return found
 
 
-def _runtime_number(kind: type, compute: dt.dtype, rounded: dt.dtype | None) -> Source:
+def _runtime_number(kind: type, compute: dt.dtype, rounded: dt.dtype | None) -> PointwiseSource:
     """A `Scalar` parameter: of the computing type when it fits there, else as it is."""
     letter = _letter(kind, compute)
     fits = not (kind is complex and compute.category < dt.COMPLEX) and not (
         kind is float and compute.category < dt.FLOAT
     )
     if not fits:
-        return Source("weak", target=compute, letter=letter)
-    return Source("number", target=compute, rounded=rounded, letter=letter)
+        return PointwiseSource("weak", target=compute, letter=letter)
+    return PointwiseSource("number", target=compute, rounded=rounded, letter=letter)
 
 
 def _letter(kind: type, target: dt.dtype) -> str:
@@ -190,7 +190,7 @@ def _letter(kind: type, target: dt.dtype) -> str:
     return "f" if kind is float or target.category >= dt.FLOAT else "i"
 
 
-def _lanes(op: op_.Op, sources: Sequence[Source], out: dt.dtype) -> int:
+def _lanes(op: op_.Op, sources: Sequence[PointwiseSource], out: dt.dtype) -> int:
     """Lanes that fill a vector of the computing type."""
     types = [s.target for s in sources if s.target is not None] or [out.compute]
     sizes = [COMPUTED[t].size for t in types if t in COMPUTED]
@@ -199,7 +199,7 @@ def _lanes(op: op_.Op, sources: Sequence[Source], out: dt.dtype) -> int:
 
 
 def _ready_numbers(
-    machine: LlvmScalar, sources: Sequence[Source], numbers: list[Parts]
+    machine: LlvmScalar, sources: Sequence[PointwiseSource], numbers: list[Parts]
 ) -> list[Num]:
     """The numbers of the call in every lane, before the loop."""
     ready = []
@@ -214,7 +214,7 @@ def _ready_numbers(
     return ready
 
 
-def _operands(machine: LlvmScalar, sources: Sequence[Source], visit: Round) -> list[Any]:
+def _operands(machine: LlvmScalar, sources: Sequence[PointwiseSource], visit: Round) -> list[Any]:
     """The arguments of the body for one visit of the loop."""
     loaded, numbers = iter(visit.loaded), iter(visit.ready)
     found: list[Any] = []

@@ -18,26 +18,26 @@ from lucerne._src.backends.cpu.elementwise.access import (
     load_lanes,
     store_lanes,
 )
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, LLVMFunction, LLVMValue
 
-Step = Callable[[Function, "Round"], list[Parts]]
+Step = Callable[[LLVMFunction, "Round"], list[Parts]]
 
 
 @dataclass
 class Round:
     """One visit of the loop body: what the recipe may read."""
 
-    index: Value
+    index: LLVMValue
     """Position of the first lane in the innermost loop."""
-    mask: Value | None
+    mask: LLVMValue | None
     loaded: list[Parts]
     ready: Any
     """What `prepare` returned."""
-    fail: Callable[[Value], None]
+    fail: Callable[[LLVMValue], None]
     """Say that the call fails if this i1 is on."""
 
 
-def _nothing(f: Function, numbers: list[Parts]) -> Any:
+def _nothing(f: LLVMFunction, numbers: list[Parts]) -> Any:
     return None
 
 
@@ -50,7 +50,7 @@ class Recipe:
     inputs: tuple[Element, ...]
     lanes: int
     compute: Step = field(compare=False)
-    prepare: Callable[[Function, list[Parts]], Any] = field(default=_nothing, compare=False)
+    prepare: Callable[[LLVMFunction, list[Parts]], Any] = field(default=_nothing, compare=False)
     numbers: str = ""
     unroll: int = 1
     cost: float = 1.0
@@ -74,7 +74,7 @@ class Recipe:
         return self.first_number + 2 * len(self.numbers)
 
 
-def read_pointers(f: Function, recipe: Recipe, block: Value) -> list[Value]:
+def read_pointers(f: LLVMFunction, recipe: Recipe, block: LLVMValue) -> list[LLVMValue]:
     """Where the operands of the call are, outputs first."""
     outputs = len(recipe.outputs)
     return [
@@ -83,7 +83,7 @@ def read_pointers(f: Function, recipe: Recipe, block: Value) -> list[Value]:
     ]
 
 
-def read_numbers(f: Function, recipe: Recipe, block: Value) -> list[Parts]:
+def read_numbers(f: LLVMFunction, recipe: Recipe, block: LLVMValue) -> list[Parts]:
     """The numbers of the call: an i64, a double, or two doubles each."""
     found: list[Parts] = []
     for k, letter in enumerate(recipe.numbers):
@@ -102,27 +102,27 @@ class Failures:
         self.word = recipe.first_extra
         self.possible = False
 
-    def note(self, f: Function, block: Value, failed: Value) -> None:
+    def note(self, f: LLVMFunction, block: LLVMValue, failed: LLVMValue) -> None:
         self.possible = True
         with f.if_(failed):
             f.atomic_store(f.constant(1), f.at(block, self.word * 8), "monotonic")
 
-    def clear(self, f: Function, block: Value) -> None:
+    def clear(self, f: LLVMFunction, block: LLVMValue) -> None:
         if self.possible:
             f.store(f.constant(0), f.at(block, self.word * 8))
 
-    def status(self, f: Function, block: Value) -> Value:
+    def status(self, f: LLVMFunction, block: LLVMValue) -> LLVMValue:
         return f.word(block, self.word) if self.possible else f.constant(0)
 
 
 def emit_span(
-    f: Function,
+    f: LLVMFunction,
     recipe: Recipe,
-    block: Value,
+    block: LLVMValue,
     ready: Any,
     lanes: list[Lane],
-    start: Value,
-    stop: Value,
+    start: LLVMValue,
+    stop: LLVMValue,
     failures: Failures,
     *,
     stream: bool = False,
@@ -144,13 +144,13 @@ def emit_span(
 
 
 def _visit(
-    f: Function,
+    f: LLVMFunction,
     recipe: Recipe,
-    block: Value,
+    block: LLVMValue,
     ready: Any,
     lanes: list[Lane],
-    index: Value,
-    mask: Value | None,
+    index: LLVMValue,
+    mask: LLVMValue | None,
     failures: Failures,
     stream: bool,
 ) -> None:

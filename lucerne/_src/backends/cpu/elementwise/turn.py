@@ -8,7 +8,7 @@ elements twice. Blocks narrower than a tile are walked element by element.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I8, I16, I32, Type
 from lucerne._src.backends.cpu.runtime.code import compiled
@@ -35,7 +35,7 @@ def _write(m: Module, size: int) -> None:
             _element_by_element(f, size)
 
 
-def _by_tiles(f: Function, type: Type, tile: int) -> None:
+def _by_tiles(f: LLVMFunction, type: Type, tile: int) -> None:
     source, source_step, target, target_step, rows, columns = f.args
     with f.loop(0, rows, tile, at_least_once=True) as down:
         r = f.minimum(down.index, rows - tile)
@@ -49,7 +49,7 @@ def _by_tiles(f: Function, type: Type, tile: int) -> None:
                 f.store(line, f.at(goal, k * target_step))
 
 
-def transposed(f: Function, lines: list[Value]) -> list[Value]:
+def transposed(f: LLVMFunction, lines: list[LLVMValue]) -> list[LLVMValue]:
     """The columns of a square of vectors: pairs of lines exchange ever smaller halves."""
     count = len(lines)
     lines = list(lines)
@@ -65,7 +65,7 @@ def transposed(f: Function, lines: list[Value]) -> list[Value]:
     return lines
 
 
-def _element_by_element(f: Function, size: int) -> None:
+def _element_by_element(f: LLVMFunction, size: int) -> None:
     """Any element size, also 16 bytes (two words)."""
     source, source_step, target, target_step, rows, columns = f.args
     type = _TYPES[min(size, 8)].vector(size // 8 if size > 8 else 0)

@@ -32,7 +32,7 @@ from lucerne._src.backends.cpu.emit.types import (
     VOID,
     Type,
 )
-from lucerne._src.backends.cpu.emit.values import Number, Value, float_literal
+from lucerne._src.backends.cpu.emit.values import LLVMValue, Number, float_literal
 
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -64,7 +64,7 @@ class Module:
         *,
         internal: bool = False,
         attributes: str = "nounwind",
-    ) -> Function:
+    ) -> LLVMFunction:
         """A function to fill inside `with`. A third item of a parameter is LLVM attributes
         ("noalias"). Functions that aren't internal are the module's exports."""
         if name in self._defined:
@@ -76,7 +76,7 @@ class Module:
             del self._globals[name]
         if not internal:
             self.exports.append(name)
-        return Function(self, name, params, returns, internal, attributes)
+        return LLVMFunction(self, name, params, returns, internal, attributes)
 
     def has(self, name: str) -> bool:
         """Whether the module defines this function already (shared helpers ask)."""
@@ -132,7 +132,7 @@ class Module:
         self._bodies.append(text)
 
 
-class Function:
+class LLVMFunction:
     """One function being written. Enter it with `with`; leaving closes it."""
 
     def __init__(
@@ -152,9 +152,9 @@ class Function:
         listed = [f"{p[1].text} {p[2] + ' ' if len(p) > 2 else ''}%{p[0]}" for p in params]
         link = "internal " if internal else ""
         self._head = f"define {link}{returns.text} @{name}({', '.join(listed)}) {attributes} {{"
-        self.args = [Value(self, p[1], f"%{p[0]}") for p in params]
+        self.args = [LLVMValue(self, p[1], f"%{p[0]}") for p in params]
 
-    def __enter__(self) -> Function:
+    def __enter__(self) -> LLVMFunction:
         self._lines.append("entry:")
         return self
 
@@ -177,11 +177,11 @@ class Function:
         """One instruction without a result."""
         self._lines.append("  " + text)
 
-    def value(self, type: Type, text: str) -> Value:
+    def value(self, type: Type, text: str) -> LLVMValue:
         """One instruction with a result of this type."""
         name = f"%{self.fresh()}"
         self._lines.append(f"  {name} = {text}")
-        return Value(self, type, name)
+        return LLVMValue(self, type, name)
 
     def label(self, name: str) -> None:
         self._lines.append(f"{name}:")
@@ -192,10 +192,10 @@ class Function:
         if not self._ended:
             self.emit(f"br label %{label}")
 
-    def branch(self, condition: Value, yes: str, no: str) -> None:
+    def branch(self, condition: LLVMValue, yes: str, no: str) -> None:
         self.emit(f"br i1 {condition.text}, label %{yes}, label %{no}")
 
-    def ret(self, value: Value | Number | None = None) -> None:
+    def ret(self, value: LLVMValue | Number | None = None) -> None:
         """Return; code after it in the same block is not allowed."""
         if value is None:
             self.emit("ret void")
@@ -206,9 +206,9 @@ class Function:
 
     # ---- constants ---------------------------------------------------------------------------
 
-    def constant(self, x: Any, type: Type = I64) -> Value:
+    def constant(self, x: Any, type: Type = I64) -> LLVMValue:
         """A Python number as a value of `type` (a splat for vectors); values pass unchanged."""
-        if isinstance(x, Value):
+        if isinstance(x, LLVMValue):
             return x
         if type.is_float:
             text, literal = float_literal(float(x), type), None
@@ -223,41 +223,41 @@ class Function:
             literal = int(x)
             text = ("true" if literal & 1 else "false") if type.element is I1 else str(literal)
         if type.lanes:
-            return Value(self, type, f"splat ({type.name} {text})")
-        return Value(self, type, text, literal)
+            return LLVMValue(self, type, f"splat ({type.name} {text})")
+        return LLVMValue(self, type, text, literal)
 
-    def undefined(self, type: Type) -> Value:
-        return Value(self, type, "poison")
+    def undefined(self, type: Type) -> LLVMValue:
+        return LLVMValue(self, type, "poison")
 
-    def zero(self, type: Type) -> Value:
+    def zero(self, type: Type) -> LLVMValue:
         return (
-            Value(self, type, "null" if type is PTR else "zeroinitializer")
+            LLVMValue(self, type, "null" if type is PTR else "zeroinitializer")
             if (type.lanes or type is PTR)
             else self.constant(0, type)
         )
 
-    def symbol(self, name: str) -> Value:
+    def symbol(self, name: str) -> LLVMValue:
         """The address of a function or variable, defined here or external."""
         m = self.module
         if not m.has(name) and name not in m._globals and name not in m._declared:
             m.external(name)
-        return Value(self, PTR, f"@{name}")
+        return LLVMValue(self, PTR, f"@{name}")
 
-    def lanes(self, type: Type) -> Value:
+    def lanes(self, type: Type) -> LLVMValue:
         """The vector 0, 1, 2, ... of an integer vector type."""
         items = ", ".join(f"{type.name} {i}" for i in range(type.lanes))
-        return Value(self, type, f"<{items}>")
+        return LLVMValue(self, type, f"<{items}>")
 
     # ---- arithmetic --------------------------------------------------------------------------
 
-    def _pair(self, a: Any, b: Any) -> tuple[Value, Value]:
-        type = a.type if isinstance(a, Value) else b.type
+    def _pair(self, a: Any, b: Any) -> tuple[LLVMValue, LLVMValue]:
+        type = a.type if isinstance(a, LLVMValue) else b.type
         a, b = self.constant(a, type), self.constant(b, type)
         if a.type is not b.type:
             raise TypeError(f"operands of different types: {a!r} and {b!r}")
         return a, b
 
-    def arithmetic(self, op: str, a: Any, b: Any, flags: str = "") -> Value:
+    def arithmetic(self, op: str, a: Any, b: Any, flags: str = "") -> LLVMValue:
         """add, sub, mul, div, rem; integers signed. `flags`: LLVM's, as "contract"."""
         a, b = self._pair(a, b)
         if a.type.is_float:
@@ -274,27 +274,27 @@ class Function:
             return b
         return self.value(a.type, f"{_INT_OPS[op]} {a.type.text} {a.text}, {b.text}")
 
-    def unsigned(self, op: str, a: Any, b: Any) -> Value:
+    def unsigned(self, op: str, a: Any, b: Any) -> LLVMValue:
         """udiv or urem ("div", "rem")."""
         a, b = self._pair(a, b)
         return self.value(a.type, f"u{op} {a.type.text} {a.text}, {b.text}")
 
-    def bits(self, op: str, a: Any, b: Any) -> Value:
+    def bits(self, op: str, a: Any, b: Any) -> LLVMValue:
         """and, or, xor, shl, ashr, lshr."""
         a, b = self._pair(a, b)
         return self.value(a.type, f"{op} {a.type.text} {a.text}, {b.text}")
 
-    def neg(self, a: Value) -> Value:
+    def neg(self, a: LLVMValue) -> LLVMValue:
         if a.type.is_float:
             return self.value(a.type, f"fneg {a.type.text} {a.text}")
         return 0 - a
 
-    def fma(self, a: Any, b: Any, c: Any) -> Value:
+    def fma(self, a: Any, b: Any, c: Any) -> LLVMValue:
         """`a * b + c` rounded once."""
-        type = next(x.type for x in (a, b, c) if isinstance(x, Value))
+        type = next(x.type for x in (a, b, c) if isinstance(x, LLVMValue))
         return self.intrinsic("llvm.fma", type, [self.constant(x, type) for x in (a, b, c)])
 
-    def compare(self, how: str, a: Any, b: Any) -> Value:
+    def compare(self, how: str, a: Any, b: Any) -> LLVMValue:
         """lt le gt ge eq ne, signed or ordered (ne: unordered, as in C); or an LLVM predicate."""
         a, b = self._pair(a, b)
         if a.type.is_float:
@@ -305,31 +305,31 @@ class Function:
             word = "icmp"
         return self.value(I1.vector(a.type.lanes), f"{word} {how} {a.type.text} {a.text}, {b.text}")
 
-    def select(self, condition: Value, a: Any, b: Any) -> Value:
+    def select(self, condition: LLVMValue, a: Any, b: Any) -> LLVMValue:
         a, b = self._pair(a, b)
         return self.value(a.type, f"select {condition!r}, {a!r}, {b!r}")
 
-    def minimum(self, a: Any, b: Any) -> Value:
+    def minimum(self, a: Any, b: Any) -> LLVMValue:
         """Of integers, signed; of floats `a < b ? a : b` (one instruction; b when unordered)."""
         return (
             self.select(self.compare("lt", a, b), a, b)
             if not _both_literal(a, b)
             else self.constant(
-                min(a.literal, b.literal) if isinstance(b, Value) else min(a.literal, b)
+                min(a.literal, b.literal) if isinstance(b, LLVMValue) else min(a.literal, b)
             )
         )
 
-    def maximum(self, a: Any, b: Any) -> Value:
+    def maximum(self, a: Any, b: Any) -> LLVMValue:
         return self.select(self.compare("gt", a, b), a, b)
 
-    def ceil_div(self, a: Any, b: Any) -> Value:
+    def ceil_div(self, a: Any, b: Any) -> LLVMValue:
         """Of non-negative integers."""
         a, b = self._pair(a, b)
         return (a + (b - 1)) // b
 
     # ---- conversions -------------------------------------------------------------------------
 
-    def convert(self, how: str, v: Value, type: Type) -> Value:
+    def convert(self, how: str, v: LLVMValue, type: Type) -> LLVMValue:
         """An LLVM cast: zext sext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast
         ptrtoint inttoptr. Lanes of `type` follow the value when it is given as a scalar type."""
         if how != "bitcast" and not type.lanes and v.type.lanes:
@@ -338,12 +338,12 @@ class Function:
             return v
         return self.value(type, f"{how} {v.type.text} {v.text} to {type.text}")
 
-    def bitcast(self, v: Value, type: Type) -> Value:
+    def bitcast(self, v: LLVMValue, type: Type) -> LLVMValue:
         return self.convert("bitcast", v, type)
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def at(self, pointer: Value, index: Any, type: Type = I8) -> Value:
+    def at(self, pointer: LLVMValue, index: Any, type: Type = I8) -> LLVMValue:
         """`pointer` advanced by `index` elements of `type` (bytes unless told)."""
         index = self.constant(index)
         if index.literal == 0:
@@ -352,13 +352,15 @@ class Function:
             PTR, f"getelementptr {type.element.text}, ptr {pointer.text}, i64 {index.text}"
         )
 
-    def load(self, type: Type, pointer: Value, align: int | None = None, extra: str = "") -> Value:
+    def load(
+        self, type: Type, pointer: LLVMValue, align: int | None = None, extra: str = ""
+    ) -> LLVMValue:
         return self.value(
             type, f"load {type.text}, ptr {pointer.text}, align {align or type.size}{extra}"
         )
 
     def store(
-        self, v: Value, pointer: Value, align: int | None = None, *, stream: bool = False
+        self, v: LLVMValue, pointer: LLVMValue, align: int | None = None, *, stream: bool = False
     ) -> None:
         """`stream`: non-temporal, for results beyond the cache (needs the full alignment)."""
         extra = ", !nontemporal !0" if stream else ""
@@ -366,29 +368,29 @@ class Function:
             f"store {v.type.text} {v.text}, ptr {pointer.text}, align {align or v.type.size}{extra}"
         )
 
-    def stack(self, nbytes: int, align: int = 64) -> Value:
+    def stack(self, nbytes: int, align: int = 64) -> LLVMValue:
         """Bytes on the stack. Only in the entry block, outside loops."""
         return self.value(PTR, f"alloca [{nbytes} x i8], align {align}")
 
-    def word(self, block: Value, index: int, type: Type = I64) -> Value:
+    def word(self, block: LLVMValue, index: int, type: Type = I64) -> LLVMValue:
         """Word number `index` of a block of 8-byte words: how kernels read their arguments."""
         return self.load(type, self.at(block, index * 8), align=8 if type.bits == 64 else None)
 
-    def copy_bytes(self, target: Value, source: Value, nbytes: Any) -> None:
+    def copy_bytes(self, target: LLVMValue, source: LLVMValue, nbytes: Any) -> None:
         self.call(
             "llvm.memcpy.p0.p0.i64",
             VOID,
             [target, source, self.constant(nbytes), self.constant(0, I1)],
         )
 
-    def fill_bytes(self, target: Value, byte: Any, nbytes: Any) -> None:
+    def fill_bytes(self, target: LLVMValue, byte: Any, nbytes: Any) -> None:
         self.call(
             "llvm.memset.p0.i64",
             VOID,
             [target, self.constant(byte, I8), self.constant(nbytes), self.constant(0, I1)],
         )
 
-    def prefetch(self, pointer: Value, locality: int = 3, *, write: bool = False) -> None:
+    def prefetch(self, pointer: LLVMValue, locality: int = 3, *, write: bool = False) -> None:
         """Locality 3: into the first cache, 2: the second, ..."""
         self.call(
             "llvm.prefetch.p0",
@@ -403,26 +405,26 @@ class Function:
 
     # ---- atomics -----------------------------------------------------------------------------
 
-    def atomic_load(self, type: Type, pointer: Value, order: str = "acquire") -> Value:
+    def atomic_load(self, type: Type, pointer: LLVMValue, order: str = "acquire") -> LLVMValue:
         return self.value(
             type, f"load atomic {type.text}, ptr {pointer.text} {order}, align {type.size}"
         )
 
-    def atomic_store(self, v: Value, pointer: Value, order: str = "release") -> None:
+    def atomic_store(self, v: LLVMValue, pointer: LLVMValue, order: str = "release") -> None:
         self.emit(
             f"store atomic {v.type.text} {v.text}, ptr {pointer.text} {order}, align {v.type.size}"
         )
 
     def atomic(
-        self, op: str, pointer: Value, v: Any, type: Type = I64, order: str = "seq_cst"
-    ) -> Value:
+        self, op: str, pointer: LLVMValue, v: Any, type: Type = I64, order: str = "seq_cst"
+    ) -> LLVMValue:
         """add, sub, xchg, max, min, or, and: the value before."""
         v = self.constant(v, type)
         return self.value(type, f"atomicrmw {op} ptr {pointer.text}, {type.text} {v.text} {order}")
 
     def compare_exchange(
-        self, pointer: Value, old: Value, new: Any, order: str = "acq_rel acquire"
-    ) -> tuple[Value, Value]:
+        self, pointer: LLVMValue, old: LLVMValue, new: Any, order: str = "acq_rel acquire"
+    ) -> tuple[LLVMValue, LLVMValue]:
         """(the value that was there, whether it was exchanged)."""
         new = self.constant(new, old.type)
         pair = f"{{ {old.type.text}, i1 }}"
@@ -437,7 +439,7 @@ class Function:
 
     def call(
         self, name: str, returns: Type, args: Sequence[Any], *, more_after: int | None = None
-    ) -> Value:
+    ) -> LLVMValue:
         """Call a function by name: defined here, an intrinsic, or external. `more_after`: the C
         function is variadic after so many parameters."""
         values = [self.constant(a) for a in args]
@@ -450,30 +452,30 @@ class Function:
         text = f"call {returns.text}{signature} @{name}({listed})"
         if returns is VOID:
             self.emit(text)
-            return Value(self, VOID, "")
+            return LLVMValue(self, VOID, "")
         return self.value(returns, text)
 
-    def call_at(self, pointer: Value, returns: Type, args: Sequence[Any]) -> Value:
+    def call_at(self, pointer: LLVMValue, returns: Type, args: Sequence[Any]) -> LLVMValue:
         """Call through a function pointer."""
         listed = ", ".join(f"{v.type.text} {v.text}" for v in (self.constant(a) for a in args))
         text = f"call {returns.text} {pointer.text}({listed})"
         if returns is VOID:
             self.emit(text)
-            return Value(self, VOID, "")
+            return LLVMValue(self, VOID, "")
         return self.value(returns, text)
 
     def intrinsic(
         self, name: str, returns: Type, args: Sequence[Any], suffix: str | None = None
-    ) -> Value:
+    ) -> LLVMValue:
         """An overloaded intrinsic; its suffix follows the result type unless told."""
         values = [self.constant(a, returns) for a in args]
         return self.call(f"{name}.{returns.suffix if suffix is None else suffix}", returns, values)
 
     # ---- vectors -----------------------------------------------------------------------------
 
-    def splat(self, v: Any, lanes: int, type: Type | None = None) -> Value:
+    def splat(self, v: Any, lanes: int, type: Type | None = None) -> LLVMValue:
         """A scalar in every lane."""
-        if not isinstance(v, Value):
+        if not isinstance(v, LLVMValue):
             assert type is not None
             return self.constant(v, type.vector(lanes))
         if lanes <= 1:
@@ -483,7 +485,7 @@ class Function:
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.value(wide, f"shufflevector {one!r}, {wide.text} poison, {zeros}")
 
-    def shuffle(self, a: Value, b: Value | None, mask: Sequence[int]) -> Value:
+    def shuffle(self, a: LLVMValue, b: LLVMValue | None, mask: Sequence[int]) -> LLVMValue:
         """Lanes picked from `a` then `b` (numbered on)."""
         other = "poison" if b is None else b.text
         picked = ", ".join(f"i32 {k}" for k in mask)
@@ -492,17 +494,17 @@ class Function:
             f"shufflevector {a!r}, {a.type.text} {other}, <{len(mask)} x i32> <{picked}>",
         )
 
-    def extract(self, v: Value, lane: Any) -> Value:
+    def extract(self, v: LLVMValue, lane: Any) -> LLVMValue:
         lane = self.constant(lane, I32)
         return self.value(
             v.type.element, f"extractelement {v.type.text} {v.text}, {lane.type.text} {lane.text}"
         )
 
-    def insert(self, v: Value, x: Value, lane: Any) -> Value:
+    def insert(self, v: LLVMValue, x: LLVMValue, lane: Any) -> LLVMValue:
         lane = self.constant(lane, I32)
         return self.value(v.type, f"insertelement {v!r}, {x!r}, {lane!r}")
 
-    def low_mask(self, count: Any, lanes: int) -> Value:
+    def low_mask(self, count: Any, lanes: int) -> LLVMValue:
         """The first `count` lanes on (an i64; any value: clamped to 0..lanes)."""
         count = self.constant(count)
         wide = I32.vector(lanes)
@@ -511,8 +513,8 @@ class Function:
         return self.compare("lt", self.lanes(wide), n)
 
     def masked_load(
-        self, type: Type, pointer: Value, mask: Value, other: Value | None = None
-    ) -> Value:
+        self, type: Type, pointer: LLVMValue, mask: LLVMValue, other: LLVMValue | None = None
+    ) -> LLVMValue:
         """Lanes that are off read nothing and hold `other` (zero)."""
         fill = other or self.zero(type)
         return self.call(
@@ -521,21 +523,21 @@ class Function:
             [pointer, self.constant(type.size, I32), mask, fill],
         )
 
-    def masked_store(self, v: Value, pointer: Value, mask: Value) -> None:
+    def masked_store(self, v: LLVMValue, pointer: LLVMValue, mask: LLVMValue) -> None:
         self.call(
             f"llvm.masked.store.{v.type.suffix}.p0",
             VOID,
             [v, pointer, self.constant(v.type.size, I32), mask],
         )
 
-    def fold(self, op: str, v: Value) -> Value:
+    def fold(self, op: str, v: LLVMValue) -> LLVMValue:
         """Fold the lanes: add mul (floats pairwise), and or xor smax smin umax umin fmax fmin."""
         element = v.type.element
         if element.is_float and op in ("add", "mul"):
             return self._fold_halves(op, v)
         return self.call(f"llvm.vector.reduce.{op}.{v.type.suffix}", element, [v])
 
-    def _fold_halves(self, op: str, v: Value) -> Value:
+    def _fold_halves(self, op: str, v: LLVMValue) -> LLVMValue:
         """A fixed tree: upper half onto lower half until one lane is left."""
         while v.type.lanes > 1:
             half = v.type.lanes // 2
@@ -555,7 +557,7 @@ class Function:
         start: Any,
         stop: Any,
         step: Any = 1,
-        carry: Sequence[Value] = (),
+        carry: Sequence[LLVMValue] = (),
         *,
         at_least_once: bool = False,
     ) -> Loop:
@@ -569,11 +571,11 @@ class Function:
             at_least_once,
         )
 
-    def while_(self, carry: Sequence[Value]) -> While:
+    def while_(self, carry: Sequence[LLVMValue]) -> While:
         """Loop until `again(condition, ...)` is given a false condition."""
         return While(self, list(carry))
 
-    def if_(self, condition: Value) -> Branch:
+    def if_(self, condition: LLVMValue) -> Branch:
         """`with f.if_(c) as b: b.give(x)`, then `with b.else_(): b.give(y)`, then `b.results`."""
         return Branch(self, condition)
 
@@ -590,9 +592,9 @@ _ORDER = ("lt", "le", "gt", "ge", "eq")
 
 
 def _both_literal(a: Any, b: Any) -> bool:
-    first = a.literal if isinstance(a, Value) else None
-    second = b.literal if isinstance(b, Value) else (b if isinstance(b, int) else None)
-    return first is not None and second is not None and isinstance(a, Value) and a.type is I64
+    first = a.literal if isinstance(a, LLVMValue) else None
+    second = b.literal if isinstance(b, LLVMValue) else (b if isinstance(b, int) else None)
+    return first is not None and second is not None and isinstance(a, LLVMValue) and a.type is I64
 
 
 __all__ = [
@@ -606,8 +608,8 @@ __all__ = [
     "I64",
     "PTR",
     "VOID",
-    "Function",
+    "LLVMFunction",
+    "LLVMValue",
     "Module",
     "Type",
-    "Value",
 ]

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.backends.cpu.emit.types import I64
-from lucerne._src.backends.cpu.emit.values import Value
+from lucerne._src.backends.cpu.emit.values import LLVMValue
 
 
 class Loop:
     """A rotated counting loop. After it `results` holds the final carried values."""
 
     def __init__(
-        self, f: Any, start: Value, stop: Value, step: Value, carry: list[Value], sure: bool
+        self,
+        f: Any,
+        start: LLVMValue,
+        stop: LLVMValue,
+        step: LLVMValue,
+        carry: list[LLVMValue],
+        sure: bool,
     ) -> None:
         self.f, self.start, self.stop, self.step, self._first, self.sure = (
             f,
@@ -22,8 +28,8 @@ class Loop:
             carry,
             sure,
         )
-        self.results: list[Value] = []
-        self._next: list[Value] | None = None
+        self.results: list[LLVMValue] = []
+        self._next: list[LLVMValue] | None = None
 
     def __enter__(self) -> Loop:
         f = self.f
@@ -34,9 +40,9 @@ class Loop:
             f.branch(f.compare("lt", self.start, self.stop), self._body, self._exit)
         self._before = f.block
         f.label(self._body)
-        self.index = Value(f, I64, f"%{f.fresh('i')}")
+        self.index = LLVMValue(f, I64, f"%{f.fresh('i')}")
         self._index_line = f.reserve()
-        self.carried = [Value(f, v.type, f"%{f.fresh('c')}") for v in self._first]
+        self.carried = [LLVMValue(f, v.type, f"%{f.fresh('c')}") for v in self._first]
         self._carry_lines = [f.reserve() for _ in self._first]
         return self
 
@@ -77,9 +83,9 @@ class Loop:
 class While:
     """A loop that runs at least once and goes on while `again`'s condition holds."""
 
-    def __init__(self, f: Any, carry: list[Value]) -> None:
+    def __init__(self, f: Any, carry: list[LLVMValue]) -> None:
         self.f, self._first = f, carry
-        self.results: list[Value] = []
+        self.results: list[LLVMValue] = []
 
     def __enter__(self) -> While:
         f = self.f
@@ -87,12 +93,12 @@ class While:
         f.jump(self._body)
         self._before = f.block
         f.label(self._body)
-        self.carried = [Value(f, v.type, f"%{f.fresh('c')}") for v in self._first]
+        self.carried = [LLVMValue(f, v.type, f"%{f.fresh('c')}") for v in self._first]
         self._lines = [f.reserve() for _ in self._first]
-        self._again: tuple[Value, list[Value]] | None = None
+        self._again: tuple[LLVMValue, list[LLVMValue]] | None = None
         return self
 
-    def again(self, condition: Value, *values: Any) -> None:
+    def again(self, condition: LLVMValue, *values: Any) -> None:
         """Go round again with these values if `condition`; else they are the results."""
         made = [self.f.constant(v, c.type) for v, c in zip(values, self.carried, strict=True)]
         self._again = (condition, made)
@@ -118,11 +124,11 @@ class While:
 class Branch:
     """An if with an optional else; both sides may give values."""
 
-    def __init__(self, f: Any, condition: Value) -> None:
+    def __init__(self, f: Any, condition: LLVMValue) -> None:
         self.f, self.condition = f, condition
-        self._given: list[list[Value]] = []
+        self._given: list[list[LLVMValue]] = []
         self._ends: list[tuple[str, bool]] = []
-        self.results: list[Value] = []
+        self.results: list[LLVMValue] = []
         self._no: str | None = None
 
     def __enter__(self) -> Branch:
@@ -133,7 +139,7 @@ class Branch:
         self._given.append([])
         return self
 
-    def give(self, *values: Value) -> None:
+    def give(self, *values: LLVMValue) -> None:
         """The values of this side."""
         self._given[-1] = list(values)
 

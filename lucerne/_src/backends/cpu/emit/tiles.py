@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import F16, I16, I64, PTR, VOID, Type
 from lucerne._src.backends.cpu.math import storage
@@ -23,7 +23,7 @@ from lucerne._src.base import dtype as dt
 
 
 @dataclass(frozen=True)
-class Element:
+class TileElement:
     """A number as it lies in memory (`dtype`), and the type it is computed with."""
 
     dtype: dt.dtype
@@ -44,27 +44,31 @@ class Element:
         """Whether memory and registers hold the same bits."""
         return self.stored is self.compute
 
-    def at(self, f: Function, pointer: Value, index: Value | int) -> Value:
+    def at(self, f: LLVMFunction, pointer: LLVMValue, index: LLVMValue | int) -> LLVMValue:
         return f.at(pointer, index, self.stored)
 
-    def load(self, f: Function, place: Value, lanes: int = 0, mask: Value | None = None) -> Value:
+    def load(
+        self, f: LLVMFunction, place: LLVMValue, lanes: int = 0, mask: LLVMValue | None = None
+    ) -> LLVMValue:
         wide = self.stored.vector(lanes)
         v = f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
         return self._unpack(f, v)
 
-    def store(self, f: Function, v: Value, place: Value, mask: Value | None = None) -> None:
+    def store(
+        self, f: LLVMFunction, v: LLVMValue, place: LLVMValue, mask: LLVMValue | None = None
+    ) -> None:
         v = self._pack(f, v)
         if mask is None:
             f.store(v, place)
         else:
             f.masked_store(v, place, mask)
 
-    def _unpack(self, f: Function, v: Value) -> Value:
+    def _unpack(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         if self.dtype is dt.float16:
             v = f.bitcast(v, F16.vector(v.type.lanes))
         return storage.unpack(f, self.dtype, v)
 
-    def _pack(self, f: Function, v: Value) -> Value:
+    def _pack(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         v = storage.pack(f, self.dtype, v)
         return f.bitcast(v, I16.vector(v.type.lanes)) if self.dtype is dt.float16 else v
 
@@ -74,7 +78,7 @@ def lanes_of(compute: Type) -> int:
     return VECTOR_BYTES // compute.size
 
 
-def transpose(f: Function, rows: list[Value]) -> list[Value]:
+def transpose(f: LLVMFunction, rows: list[LLVMValue]) -> list[LLVMValue]:
     """A square block in registers, turned: log2(n) stages that exchange halves of row pairs."""
     n = len(rows)
     apart = n // 2
@@ -90,13 +94,13 @@ def transpose(f: Function, rows: list[Value]) -> list[Value]:
     return rows
 
 
-def transpose_code(source: Element, target: Element) -> int:
+def transpose_code(source: TileElement, target: TileElement) -> int:
     """The address of the shared `transpose` from one stored type to another."""
     key = ("tiles.transpose", source.dtype.name, target.dtype.name, source.compute.name)
     return compiled(key, lambda m: write_transpose(m, source, target))["transpose"]
 
 
-def write_transpose(m: Module, source: Element, target: Element) -> None:
+def write_transpose(m: Module, source: TileElement, target: TileElement) -> None:
     n = lanes_of(source.compute)
     _write_block(m, source, target, n)
     params = [("src", PTR), ("src_step", I64), ("dst", PTR), ("dst_step", I64)]
@@ -115,7 +119,7 @@ def write_transpose(m: Module, source: Element, target: Element) -> None:
                 f.call("block", VOID, [start, src_step, place, dst_step, *counts])
 
 
-def _write_block(m: Module, source: Element, target: Element, n: int) -> None:
+def _write_block(m: Module, source: TileElement, target: TileElement, n: int) -> None:
     """One block: rows beyond the last are read as the last, columns beyond are masked."""
     params = [("src", PTR), ("src_step", I64), ("dst", PTR), ("dst_step", I64)]
     params += [("rows", I64), ("written", I64), ("columns", I64)]

@@ -10,7 +10,7 @@ from lucerne._src.backends.cpu.emit.types import BF16, F16, F32, F64, Type
 Number = bool | int | float
 
 
-class Value:
+class LLVMValue:
     """A typed SSA value or constant. `literal` is the Python number of an integer constant."""
 
     __slots__ = ("f", "literal", "text", "type")
@@ -21,69 +21,69 @@ class Value:
     def __repr__(self) -> str:
         return f"{self.type.text} {self.text}"
 
-    def __add__(self, other: Any) -> Value:
+    def __add__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("add", self, other)
 
-    def __radd__(self, other: Any) -> Value:
+    def __radd__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("add", other, self)
 
-    def __sub__(self, other: Any) -> Value:
+    def __sub__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Value:
+    def __rsub__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("sub", other, self)
 
-    def __mul__(self, other: Any) -> Value:
+    def __mul__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Value:
+    def __rmul__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("mul", other, self)
 
-    def __truediv__(self, other: Any) -> Value:
+    def __truediv__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Value:
+    def __rtruediv__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("div", other, self)
 
-    def __floordiv__(self, other: Any) -> Value:
+    def __floordiv__(self, other: Any) -> LLVMValue:
         """Signed division, truncating: index arithmetic on non-negative numbers."""
         return self.f.arithmetic("div", self, other)
 
-    def __mod__(self, other: Any) -> Value:
+    def __mod__(self, other: Any) -> LLVMValue:
         return self.f.arithmetic("rem", self, other)
 
-    def __and__(self, other: Any) -> Value:
+    def __and__(self, other: Any) -> LLVMValue:
         return self.f.bits("and", self, other)
 
-    def __or__(self, other: Any) -> Value:
+    def __or__(self, other: Any) -> LLVMValue:
         return self.f.bits("or", self, other)
 
-    def __xor__(self, other: Any) -> Value:
+    def __xor__(self, other: Any) -> LLVMValue:
         return self.f.bits("xor", self, other)
 
-    def __lshift__(self, other: Any) -> Value:
+    def __lshift__(self, other: Any) -> LLVMValue:
         return self.f.bits("shl", self, other)
 
-    def __rshift__(self, other: Any) -> Value:
+    def __rshift__(self, other: Any) -> LLVMValue:
         """Arithmetic shift; `f.bits("lshr", ...)` is the logical one."""
         return self.f.bits("ashr", self, other)
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> LLVMValue:
         return self.f.bits("xor", self, -1)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> LLVMValue:
         return self.f.neg(self)
 
-    def __lt__(self, other: Any) -> Value:
+    def __lt__(self, other: Any) -> LLVMValue:
         return self.f.compare("lt", self, other)
 
-    def __le__(self, other: Any) -> Value:
+    def __le__(self, other: Any) -> LLVMValue:
         return self.f.compare("le", self, other)
 
-    def __gt__(self, other: Any) -> Value:
+    def __gt__(self, other: Any) -> LLVMValue:
         return self.f.compare("gt", self, other)
 
-    def __ge__(self, other: Any) -> Value:
+    def __ge__(self, other: Any) -> LLVMValue:
         return self.f.compare("ge", self, other)
 
     # `==` and `!=` stay Python's: use f.compare("eq", a, b).

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lucerne._src.backends.cpu.elementwise.turn import transposed
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import Type
-from lucerne._src.backends.cpu.fft.stages import UNIT, Lanes
+from lucerne._src.backends.cpu.fft.stages import UNIT, FFTLanes
 from lucerne._src.backends.cpu.math.storage import deinterleave, interleave
 
 _PARAMS = [("at", PTR), ("ps", I64), ("ls", I64), ("n", I64), ("count", I64), ("buffer", PTR)]
@@ -29,7 +29,7 @@ class Moves:
     `store{parts}(..., re, im, scale)` is the opposite and multiplies by a number.
     """
 
-    def __init__(self, m: Module, lanes: Lanes, parts: int) -> None:
+    def __init__(self, m: Module, lanes: FFTLanes, parts: int) -> None:
         self.m, self.lanes, self.parts = m, lanes, parts
         self.size = lanes.type.size * parts
 
@@ -60,11 +60,11 @@ class Moves:
 
     # ---- lanes one after the other -----------------------------------------------------------
 
-    def _masks(self, f: Function, count: Value) -> list[Value]:
+    def _masks(self, f: LLVMFunction, count: LLVMValue) -> list[LLVMValue]:
         lanes = self.lanes.count
         return [f.low_mask(count * self.parts - k * lanes, lanes) for k in range(self.parts)]
 
-    def _load_lanes(self, f: Function) -> None:
+    def _load_lanes(self, f: LLVMFunction) -> None:
         at, ps, _, n, count, buffer, re, im = f.args
         masks = self._masks(f, count)
         with f.loop(0, n) as k:
@@ -78,10 +78,10 @@ class Moves:
             for v, end in zip(found, (re, im), strict=False):
                 f.store(v, f.at(to, end))
 
-    def _joined(self, f: Function, found: list[Value]) -> Value:
+    def _joined(self, f: LLVMFunction, found: list[LLVMValue]) -> LLVMValue:
         return f.shuffle(found[0], found[1], range(2 * self.lanes.count))
 
-    def _store_lanes(self, f: Function, scale: Value) -> None:
+    def _store_lanes(self, f: LLVMFunction, scale: LLVMValue) -> None:
         at, ps, _, n, count, buffer, re, im, _ = f.args
         masks = self._masks(f, count)
         with f.loop(0, n) as k:
@@ -98,7 +98,7 @@ class Moves:
 
     # ---- points one after the other ----------------------------------------------------------
 
-    def _load_points(self, f: Function) -> None:
+    def _load_points(self, f: LLVMFunction) -> None:
         at, _, ls, n, count, buffer, re, im = f.args
         lanes, last = self.lanes.count, count - 1
         rows = [f.at(at, f.minimum(f.constant(k), last) * ls) for k in range(lanes)]
@@ -111,7 +111,7 @@ class Moves:
                 to = f.at(buffer, (k.index + i // self.parts) * UNIT)
                 f.store(v, f.at(to, im if i % self.parts else re))
 
-    def _store_points(self, f: Function, scale: Value) -> None:
+    def _store_points(self, f: LLVMFunction, scale: LLVMValue) -> None:
         at, _, ls, n, count, buffer, re, im, _ = f.args
         lanes = self.lanes.count
         step = lanes // self.parts
@@ -129,7 +129,7 @@ class Moves:
 
     # ---- number by number --------------------------------------------------------------------
 
-    def _load_any(self, f: Function) -> None:
+    def _load_any(self, f: LLVMFunction) -> None:
         at, ps, ls, n, count, buffer, re, im = f.args
         with f.loop(0, n) as k, f.loop(0, count) as lane:
             place = f.at(at, k.index * ps + lane.index * ls)
@@ -138,7 +138,7 @@ class Moves:
                 v = f.load(self.lanes.type, f.at(place, i * self.lanes.type.size))
                 f.store(v, f.at(to, end))
 
-    def _store_any(self, f: Function, scale: Value) -> None:
+    def _store_any(self, f: LLVMFunction, scale: LLVMValue) -> None:
         at, ps, ls, n, count, buffer, re, im, factor = f.args
         with f.loop(0, n) as k, f.loop(0, count) as lane:
             place = f.at(at, k.index * ps + lane.index * ls)

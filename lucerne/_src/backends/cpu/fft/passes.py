@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lucerne._src.backends.cpu.elementwise.turn import transposed
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fft.moves import Moves
-from lucerne._src.backends.cpu.fft.stages import UNIT, Lanes, Pair, times, write_stages
+from lucerne._src.backends.cpu.fft.stages import UNIT, FFTLanes, Pair, times, write_stages
 
 OUTER = 3
 """Loops outside of the lanes."""
@@ -31,10 +31,10 @@ INPUT, OUTPUT, SCRATCH = 0, 1, 2
 """Where a pass reads and writes."""
 
 
-class Pass:
+class FFTPass:
     """A task of some kind being written."""
 
-    def __init__(self, f: Function, lanes: Lanes) -> None:
+    def __init__(self, f: LLVMFunction, lanes: FFTLanes) -> None:
         self.f, self.lanes = f, lanes
         block = f.args[0]
         self.target, self.source, space = (f.word(block, k, PTR) for k in range(3))
@@ -43,13 +43,13 @@ class Pass:
         self.space = f.at(space, f.args[2] * self.words["room"])
         self.other = f.at(self.space, self.words["buffer"])
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> LLVMValue:
         return self.words[name]
 
-    def pointer(self, name: str) -> Value:
+    def pointer(self, name: str) -> LLVMValue:
         return self.f.convert("inttoptr", self[name], PTR)
 
-    def outer(self, number: Value) -> tuple[Value, Value]:
+    def outer(self, number: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """Where source and target begin for this number of the outer loops."""
         f, source, target = self.f, self.source, self.target
         for k in range(OUTER):
@@ -58,17 +58,17 @@ class Pass:
             target = f.at(target, at * self[f"out_s{k}"])
         return source, target
 
-    def load(self, parts: int, at: Value, count: Value, n: Value, buffer: Value,
-             ends: Sequence[Value]) -> None:  # fmt: skip
+    def load(self, parts: int, at: LLVMValue, count: LLVMValue, n: LLVMValue, buffer: LLVMValue,
+             ends: Sequence[LLVMValue]) -> None:  # fmt: skip
         args = [at, self["in_ps"], self["in_ls"], n, count, buffer, *ends]
         self.f.call(f"load{parts}", VOID, args)
 
-    def store(self, parts: int, at: Value, count: Value, n: Value, buffer: Value,
-              ends: Sequence[Value]) -> None:  # fmt: skip
+    def store(self, parts: int, at: LLVMValue, count: LLVMValue, n: LLVMValue, buffer: LLVMValue,
+              ends: Sequence[LLVMValue]) -> None:  # fmt: skip
         args = [at, self["out_ps"], self["out_ls"], n, count, buffer, *ends, self.scale]
         self.f.call(f"store{parts}", VOID, args)
 
-    def transform(self) -> Value:
+    def transform(self) -> LLVMValue:
         """Of what is in the first buffer; where the result is."""
         table, factors = self.pointer("table"), self.pointer("factors")
         args = [self.space, self.other, table, self["n"], self["length"], factors]
@@ -77,18 +77,18 @@ class Pass:
 
 def write_passes(m: Module, real: str, kinds: tuple[str, ...]) -> None:
     """`i64 entry(ptr block)` for passes of these kinds."""
-    lanes = Lanes(real)
+    lanes = FFTLanes(real)
     write_stages(m, lanes)
     _write_transform(m, lanes)
     for parts in (1, 2) if {"r2c", "c2r"} & set(kinds) else (2,):
         Moves(m, lanes, parts).write()
-    bodies: dict[str, Callable[[Pass, Value], None]] = {
+    bodies: dict[str, Callable[[FFTPass, LLVMValue], None]] = {
         "c2c": _complex, "r2c": _from_real, "c2r": _to_real, "four": _four_steps,
     }  # fmt: skip
     for kind in kinds:
         params = [("block", PTR), ("task", I64), ("tid", I64)]
         with m.function(f"task_{kind}", params, internal=True) as f:
-            made = Pass(f, lanes)
+            made = FFTPass(f, lanes)
             first = f.args[1] * made["per_task"]
             with f.loop(first, f.minimum(first + made["per_task"], made["units"])) as unit:
                 bodies[kind](made, unit.index)
@@ -119,7 +119,7 @@ def _write_entry(m: Module, kinds: tuple[str, ...]) -> None:
         f.ret(0)
 
 
-def _write_transform(m: Module, lanes: Lanes) -> None:
+def _write_transform(m: Module, lanes: FFTLanes) -> None:
     """`ptr transform(a, b, table, n, length, factors, filter)`: `fft`, or a convolution of
     `length` points where that is not 0."""
     params = [("a", PTR), ("b", PTR), ("table", PTR), ("n", I64), ("length", I64)]
@@ -129,7 +129,9 @@ def _write_transform(m: Module, lanes: Lanes) -> None:
         a, b, table, n, length, factors, filter_ = f.args
         number = 2 * lanes.type.size
 
-        def multiply(buffer: Value, count: Value, by: Value, before: bool, after: bool) -> None:
+        def multiply(
+            buffer: LLVMValue, count: LLVMValue, by: LLVMValue, before: bool, after: bool
+        ) -> None:
             """By a table; real and imaginary parts exchanged before or after."""
             with f.loop(0, count) as k:
                 v = lanes.load(f, buffer, k.index)
@@ -152,7 +154,7 @@ def _write_transform(m: Module, lanes: Lanes) -> None:
         f.ret(plain.results[0])
 
 
-def _complex(p: Pass, unit: Value) -> None:
+def _complex(p: FFTPass, unit: LLVMValue) -> None:
     f, width = p.f, p.lanes.count
     source, target = p.outer(unit // p["blocks"])
     first = unit % p["blocks"] * width
@@ -163,7 +165,7 @@ def _complex(p: Pass, unit: Value) -> None:
     p.store(2, f.at(target, first * p["out_ls"]), count, p["n"], made, ends)
 
 
-def _halves(p: Pass, unit: Value) -> tuple[Value, Value, Value, Value]:
+def _halves(p: FFTPass, unit: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
     """First lane of a block of twice as many, lanes of its first half and of its second, and the
     number of the outer loops."""
     f, width = p.f, p.lanes.count
@@ -173,19 +175,19 @@ def _halves(p: Pass, unit: Value) -> tuple[Value, Value, Value, Value]:
     return first, one, f.minimum(left - one, width), unit // p["blocks"]
 
 
-def _kept(p: Pass) -> Value:
+def _kept(p: FFTPass) -> LLVMValue:
     """Points of the half that is kept of a real transform."""
     return (p["n"] >> 1) + 1
 
 
-def _second(p: Pass, buffer: Value) -> Value:
+def _second(p: FFTPass, buffer: LLVMValue) -> LLVMValue:
     """Where the second half's points stand in a buffer: behind those of the first, whole squares
     of vectors apart."""
     width = p.lanes.count
     return p.f.at(buffer, ((_kept(p) + (width - 1)) & -width) * UNIT)
 
 
-def _from_real(p: Pass, unit: Value) -> None:
+def _from_real(p: FFTPass, unit: LLVMValue) -> None:
     """Two real transforms as one: z = x + i y, X = (Z + Z') / 2, Y = (Z - Z') / 2i, where Z' is
     the conjugate at the opposite point."""
     f, lanes, width = p.f, p.lanes, p.lanes.count
@@ -215,7 +217,7 @@ def _from_real(p: Pass, unit: Value) -> None:
         p.store(2, f.at(to, p["out_ls"] * width), two, _kept(p), behind, ends)
 
 
-def _to_real(p: Pass, unit: Value) -> None:
+def _to_real(p: FFTPass, unit: LLVMValue) -> None:
     """The opposite: Z = X + i Y, and at the opposite point the conjugates of both. Imaginary parts
     that a real transform can't have are left out. Real and imaginary parts are exchanged, which
     turns the transform around."""
@@ -245,7 +247,7 @@ def _to_real(p: Pass, unit: Value) -> None:
         p.store(1, f.at(to, p["out_ls"] * width), two, p["n"], made, (low, high))
 
 
-def _four_steps(p: Pass, unit: Value) -> None:
+def _four_steps(p: FFTPass, unit: LLVMValue) -> None:
     f, lanes, width = p.f, p.lanes, p.lanes.count
     n1, n2, ends = p["n1"], p["n2"], (p["re"], p["im"])
     source, target = p.outer(unit // p["lanes"])
@@ -283,7 +285,7 @@ def _four_steps(p: Pass, unit: Value) -> None:
         f.call("store2", VOID, [at, n1 * step, step, n2, count, made, *ends, p.scale])
 
 
-def _turn(p: Pass, made: Value, first: Value, count: Value) -> None:
+def _turn(p: FFTPass, made: LLVMValue, first: LLVMValue, count: LLVMValue) -> None:
     """Multiply row k of a block of columns by the factors of its columns."""
     f, lanes = p.f, p.lanes
     mask = f.low_mask(count, lanes.count)

@@ -19,7 +19,7 @@ HEADER_WORDS = 4
 """Words of a stage: radix, m, s, place of its twiddle factors (bytes from the start)."""
 
 
-class Table(NamedTuple):
+class FFTTable(NamedTuple):
     """Stages and twiddle factors of one length."""
 
     n: int
@@ -69,7 +69,7 @@ def as_pairs(values: Array, real: Any) -> Array:
 
 
 @lru_cache(maxsize=512)
-def table_of(n: int, real: str) -> Table | None:
+def table_of(n: int, real: str) -> FFTTable | None:
     """The table of a length in "float32" or "float64"; None: a prime factor is too large."""
     radices = factors_of(n)
     if radices is None:
@@ -86,7 +86,7 @@ def table_of(n: int, real: str) -> Table | None:
         parts.append(made)
         at += made.nbytes
         length, stride = m, stride * r
-    return Table(n, _aligned(parts))
+    return FFTTable(n, _aligned(parts))
 
 
 def _aligned(parts: list[Array]) -> Array:

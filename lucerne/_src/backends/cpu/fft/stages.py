@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import math
 
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fft.plan import HEADER_WORDS, RADICES
 
-Pair = tuple[Value, Value]
+Pair = tuple[LLVMValue, LLVMValue]
 UNIT = 2 * VECTOR_BYTES
 """Bytes of an element of a buffer."""
 
 
-class Lanes:
+class FFTLanes:
     """Vectors of one real type."""
 
     def __init__(self, real: str) -> None:
@@ -25,22 +34,22 @@ class Lanes:
         self.count = VECTOR_BYTES // self.type.size
         self.vector = self.type.vector(self.count)
 
-    def load(self, f: Function, base: Value, index: Value) -> Pair:
+    def load(self, f: LLVMFunction, base: LLVMValue, index: LLVMValue) -> Pair:
         place = f.at(base, index * UNIT)
         return f.load(self.vector, place), f.load(self.vector, f.at(place, VECTOR_BYTES))
 
-    def store(self, f: Function, v: Pair, base: Value, index: Value) -> None:
+    def store(self, f: LLVMFunction, v: Pair, base: LLVMValue, index: LLVMValue) -> None:
         place = f.at(base, index * UNIT)
         f.store(v[0], place)
         f.store(v[1], f.at(place, VECTOR_BYTES))
 
-    def pair(self, f: Function, place: Value) -> Pair:
+    def pair(self, f: LLVMFunction, place: LLVMValue) -> Pair:
         """A complex number of a table, in all lanes."""
         re, im = f.load(self.type, place), f.load(self.type, f.at(place, self.type.size))
         return f.splat(re, self.count), f.splat(im, self.count)
 
 
-def times(f: Function, a: Pair, w: Pair) -> Pair:
+def times(f: LLVMFunction, a: Pair, w: Pair) -> Pair:
     re = f.fma(a[0], w[0], f.neg(a[1] * w[1]))
     return re, f.fma(a[0], w[1], a[1] * w[0])
 
@@ -53,7 +62,7 @@ def _minus(a: Pair, b: Pair) -> Pair:
     return a[0] - b[0], a[1] - b[1]
 
 
-def _four(f: Function, a: list[Pair]) -> list[Pair]:
+def _four(f: LLVMFunction, a: list[Pair]) -> list[Pair]:
     even, odd = _plus(a[0], a[2]), _plus(a[1], a[3])
     low, high = _minus(a[0], a[2]), _minus(a[1], a[3])
     # `high` times -i
@@ -63,7 +72,7 @@ def _four(f: Function, a: list[Pair]) -> list[Pair]:
     ]  # fmt: skip
 
 
-def _eight(f: Function, a: list[Pair]) -> list[Pair]:
+def _eight(f: LLVMFunction, a: list[Pair]) -> list[Pair]:
     even, odd = _four(f, a[::2]), _four(f, a[1::2])
     root = math.sqrt(0.5)
     one, three = odd[1], odd[3]
@@ -77,7 +86,7 @@ def _eight(f: Function, a: list[Pair]) -> list[Pair]:
     return sums + [_minus(e, o) for e, o in zip(even, turned, strict=True)]
 
 
-def _odd(f: Function, a: list[Pair]) -> list[Pair]:
+def _odd(f: LLVMFunction, a: list[Pair]) -> list[Pair]:
     """Any odd radix: sums and differences of what stands symmetrically."""
     r, half = len(a), len(a) // 2
     sums = [_plus(a[k], a[r - k]) for k in range(1, half + 1)]
@@ -100,14 +109,14 @@ def _odd(f: Function, a: list[Pair]) -> list[Pair]:
     return made
 
 
-def butterfly(f: Function, a: list[Pair]) -> list[Pair]:
+def butterfly(f: LLVMFunction, a: list[Pair]) -> list[Pair]:
     """The transform of a few elements."""
     if len(a) == 2:
         return [_plus(a[0], a[1]), _minus(a[0], a[1])]
     return {4: _four, 8: _eight}.get(len(a), _odd)(f, a)
 
 
-def write_stages(m: Module, lanes: Lanes) -> None:
+def write_stages(m: Module, lanes: FFTLanes) -> None:
     """`ptr fft(ptr a, ptr b, ptr table)`: transform what is in `a`; the result is in the buffer
     that is returned."""
     for r in RADICES:
@@ -125,12 +134,12 @@ def write_stages(m: Module, lanes: Lanes) -> None:
         f.ret(stages.results[0])
 
 
-def _write_stage(m: Module, lanes: Lanes, r: int) -> None:
+def _write_stage(m: Module, lanes: FFTLanes, r: int) -> None:
     params = [("source", PTR), ("target", PTR), ("m", I64), ("s", I64), ("table", PTR)]
     with m.function(f"stage{r}", params, internal=True) as f:
         source, target, apart, stride, table = f.args
 
-        def visit(p: Value, q: Value, twiddles: list[Pair]) -> None:
+        def visit(p: LLVMValue, q: LLVMValue, twiddles: list[Pair]) -> None:
             first = q + stride * p
             loaded = [lanes.load(f, source, first + stride * apart * k) for k in range(r)]
             made = butterfly(f, loaded)

@@ -6,20 +6,27 @@ import struct
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.apply import apply_point
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, Function, Value
-from lucerne._src.backends.cpu.fused.layout import ALONG, STILL, Layout
+from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, LLVMFunction, LLVMValue
+from lucerne._src.backends.cpu.fused.layout import ALONG, STILL, LoopLayout
 from lucerne._src.backends.cpu.fused.monoids import Monoid, in_blocks
 from lucerne._src.backends.cpu.fused.passes import Schedule
-from lucerne._src.backends.cpu.fused.program import NOWHERE, Expr, Fold, Load, Number, Point
+from lucerne._src.backends.cpu.fused.program import (
+    NOWHERE,
+    Fold,
+    FusedExpr,
+    FusedNumber,
+    FusedOp,
+    Load,
+)
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
 from lucerne._src.base import dtype as dt
 
 
-class Words:
+class FusedWords:
     """The fixed words of a kernel: their values here, their place in the code."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: LoopLayout) -> None:
         program = layout.program
         self.first = len(program.results) + program.inputs + 1
         self.values: list[int] = []
@@ -33,7 +40,7 @@ class Words:
         for k, memory in enumerate(layout.operands):
             self.add(("offset", k), memory.offset)
         for e in program.exprs:
-            if isinstance(e, Number) and not e.baked:
+            if isinstance(e, FusedNumber) and not e.baked:
                 self.add(e, _bits(e.value))
         self.space = 0
         if layout.splits > 1:
@@ -59,48 +66,50 @@ def _bits(value: Any) -> int:
     return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-class Frame:
+class FusedFrame:
     """A function being written: its machines and the words it reads, loaded at the start."""
 
-    def __init__(self, f: Function, schedule: Schedule, words: Words, block: Value) -> None:
+    def __init__(
+        self, f: LLVMFunction, schedule: Schedule, words: FusedWords, block: LLVMValue
+    ) -> None:
         self.f, self.block, self.schedule, self.layout = f, block, schedule, schedule.layout
         self.one, self.wide = LlvmScalar(f, 1), LlvmScalar(f, self.layout.lanes)
         self.words = words
-        self._loaded: dict[Any, Value] = {}
+        self._loaded: dict[Any, LLVMValue] = {}
         for name, at in words.at.items():
-            is_float = isinstance(name, Number) and isinstance(name.value, float)
+            is_float = isinstance(name, FusedNumber) and isinstance(name.value, float)
             self._loaded[name] = f.word(block, at, F64 if is_float else I64)
         self.pointers = [self._pointer(k, memory) for k, memory in enumerate(self.layout.operands)]
-        self.still: dict[Expr, Num] = {}
+        self.still: dict[FusedExpr, Num] = {}
         """Values worth computing once for all units."""
         for e in self.layout.program.exprs:
-            if isinstance(e, Point) and e.op.qualified == "counted_key":
+            if isinstance(e, FusedOp) and e.op.qualified == "counted_key":
                 self.still[e] = apply_point(e, self.one, self._still)
         self.workspace = f.word(block, words.first - 1, PTR)
-        self.scratch: Value | None = None
+        self.scratch: LLVMValue | None = None
         self.monoids: dict[Fold, Monoid] = {
             e: in_blocks(e.how, e.compute, self.layout.fold_size) for e in self.layout.program.folds
         }
 
-    def __getitem__(self, name: Any) -> Value:
+    def __getitem__(self, name: Any) -> LLVMValue:
         return self._loaded[name]
 
-    def _pointer(self, k: int, memory: Any) -> Value:
+    def _pointer(self, k: int, memory: Any) -> LLVMValue:
         if memory.slot == NOWHERE:
             return self.block  # distances are counted from there
         start = self.f.word(self.block, memory.slot, PTR)
         return self.f.at(start, self[("offset", k)]) if memory.offset else start
 
-    def _still(self, e: Expr) -> Num:
+    def _still(self, e: FusedExpr) -> Num:
         """A number, or an element that is the same everywhere."""
-        if isinstance(e, Number):
+        if isinstance(e, FusedNumber):
             return self.number(e, self.one)
         assert isinstance(e, Load), e
         loads = [x for x in self.layout.program.exprs if isinstance(x, Load)]
         k = len(self.layout.program.results) + loads.index(e)
         return self.one.load(e.dtype, self.pointers[k])
 
-    def number(self, e: Number, machine: LlvmScalar) -> Num:
+    def number(self, e: FusedNumber, machine: LlvmScalar) -> Num:
         """A Python number in every lane."""
         compute = e.dtype.compute
         if e.baked:
@@ -108,10 +117,10 @@ class Frame:
         kind = dt.float64 if isinstance(e.value, float) else dt.int64
         return machine.splat(self.one.to(Num(kind, self[e]), compute))
 
-    def step(self, k: int, n: int) -> Value | int:
+    def step(self, k: int, n: int) -> LLVMValue | int:
         """Byte stride of operand `k` along loop number `n`."""
         loop = (*self.layout.kept, *self.layout.folded)[n]
         return 0 if self.layout.step_class(k, loop) == STILL else self[("step", n, k)]
 
-    def place_in_workspace(self, name: Any, slot: Value) -> Value:
+    def place_in_workspace(self, name: Any, slot: LLVMValue) -> LLVMValue:
         return self.f.at(self.f.at(self.workspace, self[name]), slot * self["slot"])

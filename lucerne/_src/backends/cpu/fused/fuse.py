@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from lucerne._src.backends.cpu.fused.account import Account
-from lucerne._src.backends.cpu.fused.frame import Words
-from lucerne._src.backends.cpu.fused.layout import Layout
+from lucerne._src.backends.cpu.fused.frame import FusedWords
+from lucerne._src.backends.cpu.fused.layout import LoopLayout
 from lucerne._src.backends.cpu.fused.monoids import LONG, monoid
 from lucerne._src.backends.cpu.fused.passes import Schedule, describe
-from lucerne._src.backends.cpu.fused.program import NOWHERE, Fold, Load, Program
+from lucerne._src.backends.cpu.fused.program import NOWHERE, Fold, FusedProgram, Load
 from lucerne._src.backends.cpu.fused.rows import write
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph
 
 
-def fused_kernel(graph: Graph) -> Kernel | None:
+def fused_kernel(graph: Graph) -> NativeKernel | None:
     """One kernel that computes all outputs of the graph; None: it does not have that form."""
     try:
-        program = Program(graph)
-        layout = Layout(program)
+        program = FusedProgram(graph)
+        layout = LoopLayout(program)
         schedule = Schedule(layout)
-        words = Words(layout)
+        words = FusedWords(layout)
         code = compiled(_key(schedule), lambda m: write(m, schedule, words))
     except NotImplementedError:  # NotTaken, or a function the machine lacks
         return None
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         outputs=len(graph.outputs),
         tensors=len(graph.inputs),
@@ -36,10 +36,10 @@ def fused_kernel(graph: Graph) -> Kernel | None:
     )
 
 
-def walk(graph: Graph) -> tuple[Graph, Walk]:
+def walk(graph: Graph) -> tuple[Graph, LoopWalk]:
     """What the loops of that kernel go through."""
-    program = Program(graph)
-    layout = Layout(program)
+    program = FusedProgram(graph)
+    layout = LoopLayout(program)
     account = Account(program)
     for k, (v, r) in enumerate(zip(graph.outputs, program.results, strict=True)):
         account.store(v, r.memory.offset, k)

@@ -22,13 +22,13 @@ from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.program import (
     Axis,
     Convert,
-    Expr,
     Fold,
+    FusedExpr,
+    FusedNumber,
+    FusedOp,
+    FusedOperand,
+    FusedProgram,
     Load,
-    Memory,
-    Number,
-    Point,
-    Program,
 )
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.base import dtype as dt
@@ -48,17 +48,17 @@ SCRATCH_BYTES = 1 << 17
 
 
 @dataclass
-class Loop:
+class FusedLoop:
     """One loop: its size and the byte stride of every operand."""
 
     size: int
     steps: list[int]
 
 
-class Layout:
+class LoopLayout:
     """Everything about the loops of a program; `key` is what the code depends on."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: FusedProgram) -> None:
         self.program = program
         self.operands = self._operands()
         self.lanes = _lanes(program)
@@ -66,7 +66,7 @@ class Layout:
         self.kept = self._merged(kept)
         self.folded = self._merged(folded)
         if program.folds and not self.folded:  # a fold of single elements
-            self.folded.append(Loop(1, [0] * len(self.operands)))
+            self.folded.append(FusedLoop(1, [0] * len(self.operands)))
         self.fold_size = prod(loop.size for loop in self.folded)
         self.way = self._choose()
         self._place_vector_loop()
@@ -81,7 +81,7 @@ class Layout:
 
     # ---- axes ----------------------------------------------------------------------------------
 
-    def _operands(self) -> list[Memory]:
+    def _operands(self) -> list[FusedOperand]:
         """Outputs, then inputs."""
         program = self.program
         loads = [e.memory for e in program.exprs if isinstance(e, Load)]
@@ -120,16 +120,16 @@ class Layout:
 
         return sorted(axes, key=rank, reverse=True)
 
-    def _merged(self, axes: list[Axis]) -> list[Loop]:
+    def _merged(self, axes: list[Axis]) -> list[FusedLoop]:
         """Loops, outermost first; an outer one is merged into the next where strides allow."""
-        loops: list[Loop] = []
+        loops: list[FusedLoop] = []
         steps = [m.by_axis() for m in self.operands]
         for axis in axes:
-            loop = Loop(axis.size, [s.get(axis, 0) for s in steps])
+            loop = FusedLoop(axis.size, [s.get(axis, 0) for s in steps])
             if loops and all(
                 o == i * loop.size for o, i in zip(loops[-1].steps, loop.steps, strict=True)
             ):
-                loops[-1] = Loop(loops[-1].size * loop.size, loop.steps)
+                loops[-1] = FusedLoop(loops[-1].size * loop.size, loop.steps)
             else:
                 loops.append(loop)
         return loops
@@ -152,7 +152,7 @@ class Layout:
             return ALONG if column.size < 4 and row.size >= self.lanes else ACROSS
         return ALONG if row.size * 2 >= self.lanes else ACROSS
 
-    def _unit_count(self, loop: Loop) -> int:
+    def _unit_count(self, loop: FusedLoop) -> int:
         """How many inputs lie element by element along a loop, weighted by what they span."""
         total = 0
         for memory, step in zip(self.operands, loop.steps, strict=True):
@@ -163,7 +163,7 @@ class Layout:
     def _place_vector_loop(self) -> None:
         group = self.folded if self.way == ALONG else self.kept
         if not group:
-            group.append(Loop(1, [m.dtype.itemsize for m in self.operands]))
+            group.append(FusedLoop(1, [m.dtype.itemsize for m in self.operands]))
         self.vector = group[-1]
 
     def _unroll(self) -> int:
@@ -171,7 +171,7 @@ class Layout:
         program = self.program
         inside = _inside(program)
         heavy = any(is_heavy(e) for e in inside)
-        points = sum(isinstance(e, Point) for e in inside)
+        points = sum(isinstance(e, FusedOp) for e in inside)
         if self.way == ACROSS:
             simple = 8 if program.folds and points < 2 else 4
         else:  # of a short row the folds of the vectors, at its end, count as much as the row
@@ -199,7 +199,9 @@ class Layout:
         """About how many nanoseconds the whole takes on one core."""
         per_unit = self.fold_size * (1 if self.way == ALONG else self.width)
         cost = 0.05 * len(self.operands) + sum(
-            0.5 if is_heavy(e) else 0.03 for e in self.program.usual if isinstance(e, (Point, Fold))
+            0.5 if is_heavy(e) else 0.03
+            for e in self.program.usual
+            if isinstance(e, (FusedOp, Fold))
         )
         return self.units * (per_unit * cost + 20.0)
 
@@ -221,7 +223,7 @@ class Layout:
         need = elements * sum(d.compute.itemsize for d in dtypes)
         return self.splits == 1 and need <= SCRATCH_BYTES
 
-    def step_class(self, k: int, loop: Loop) -> str:
+    def step_class(self, k: int, loop: FusedLoop) -> str:
         """How operand `k` moves along a loop: not at all, element by element, or with a stride."""
         step = loop.steps[k]
         if step == 0 or loop.size == 1:
@@ -245,18 +247,18 @@ class Layout:
         )
 
 
-def is_heavy(e: Expr) -> bool:
+def is_heavy(e: FusedExpr) -> bool:
     """Whether an expression's own op is worth keeping the result of."""
-    return isinstance(e, Point) and e.op.name not in CHEAP
+    return isinstance(e, FusedOp) and e.op.name not in CHEAP
 
 
-def _lanes(program: Program) -> int:
+def _lanes(program: FusedProgram) -> int:
     """Lanes of a vector: by the widest type that folds and results compute in, row by row."""
     folds = [e for e in program.usual if isinstance(e, Fold)]
     types = [f.compute for f in folds] or [r.expr.dtype.compute for r in program.results]
     floats = [
         e.dtype.compute for e in _inside(program)
-        if not isinstance(e, Number) and e.dtype.category in (dt.FLOAT, dt.COMPLEX)
+        if not isinstance(e, FusedNumber) and e.dtype.category in (dt.FLOAT, dt.COMPLEX)
     ]  # fmt: skip
     floats += [f.compute for f in folds if f.compute.category in (dt.FLOAT, dt.COMPLEX)]
     size = max(t.to_real().itemsize for t in (floats or types))
@@ -265,9 +267,9 @@ def _lanes(program: Program) -> int:
     return max(2, VECTOR_BYTES // size)
 
 
-def _inside(program: Program) -> list[Expr]:
+def _inside(program: FusedProgram) -> list[FusedExpr]:
     """What every row computes element by element."""
     return [e for e in program.usual if not program.folds or e.axes & program.folded]
 
 
-__all__ = ["ACROSS", "ALONG", "Convert", "Layout", "Loop", "is_heavy"]
+__all__ = ["ACROSS", "ALONG", "Convert", "FusedLoop", "LoopLayout", "is_heavy"]

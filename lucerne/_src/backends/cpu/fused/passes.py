@@ -9,30 +9,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lucerne._src.backends.cpu.fused.layout import ALONG, Layout, is_heavy
-from lucerne._src.backends.cpu.fused.program import Expr, Fold, Load, Number, Point, Program, Result
+from lucerne._src.backends.cpu.fused.layout import ALONG, LoopLayout, is_heavy
+from lucerne._src.backends.cpu.fused.program import (
+    Fold,
+    FusedExpr,
+    FusedNumber,
+    FusedOp,
+    FusedProgram,
+    Load,
+    Result,
+)
 from lucerne._src.base import dtype as dt
 
 _SHORT_ROW = 1024
 
 
 @dataclass
-class Pass:
+class FusedPass:
     """One walk: folds to update, results to write, values to keep for later walks."""
 
     folds: list[Fold] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    keeps: list[Expr] = field(default_factory=list)
+    keeps: list[FusedExpr] = field(default_factory=list)
 
     @property
-    def roots(self) -> list[Expr]:
+    def roots(self) -> list[FusedExpr]:
         return [*(f.source for f in self.folds), *(r.expr for r in self.results), *self.keeps]
 
 
 class Schedule:
     """The passes of a program, the results written per unit, and where values are kept."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: LoopLayout) -> None:
         program = layout.program
         self.program, self.layout = program, layout
         self.row_results = [r for r in program.results if not self.is_full_result(r)]
@@ -42,14 +50,14 @@ class Schedule:
             default=0,
         )
         self.passes = [
-            Pass(
+            FusedPass(
                 [f for f in program.folds if f.source.phase == p],
                 [r for r in full if r.expr.phase == p],
             )
             for p in range(count)
         ]
-        self.in_result: dict[Expr, Result] = {}
-        self.in_scratch: list[Expr] = []
+        self.in_result: dict[FusedExpr, Result] = {}
+        self.in_scratch: list[FusedExpr] = []
         self._plan_keeping()
 
     @property
@@ -60,13 +68,13 @@ class Schedule:
         short = layout.way == ALONG and layout.fold_size <= _SHORT_ROW and layout.units > 1
         return short and nothing_kept and layout.splits == 1 and len(self.passes) > 1
 
-    def is_full(self, e: Expr) -> bool:
+    def is_full(self, e: FusedExpr) -> bool:
         return bool(e.axes & self.program.folded)
 
     def is_full_result(self, r: Result) -> bool:
         return any(a is not None and a.root in self.program.folded for a in r.memory.dims)
 
-    def only_when(self, walk: Pass) -> Expr | None:
+    def only_when(self, walk: FusedPass) -> FusedExpr | None:
         """Without which nothing has to be walked: every fold has this condition."""
         if walk.results or walk.keeps or not walk.folds:
             return None
@@ -74,7 +82,7 @@ class Schedule:
         return found.pop() if len(found) == 1 else None
 
     @property
-    def rare(self) -> tuple[int, Expr] | None:
+    def rare(self) -> tuple[int, FusedExpr] | None:
         """The pass from which on nothing has to be walked without a condition, and that."""
         needed = [self.only_when(walk) for walk in self.passes]
         first = next((p for p, c in enumerate(needed) if c is not None), None)
@@ -84,11 +92,11 @@ class Schedule:
         assert condition is not None
         return first, condition
 
-    def walk(self, roots: list[Expr], kept: set[Expr]) -> list[Expr]:
+    def walk(self, roots: list[FusedExpr], kept: set[FusedExpr]) -> list[FusedExpr]:
         """Everything that computing `roots` visits, not looking into rows and kept values."""
-        found: dict[Expr, None] = {}
+        found: dict[FusedExpr, None] = {}
 
-        def visit(e: Expr) -> None:
+        def visit(e: FusedExpr) -> None:
             if e in found:
                 return
             found[e] = None
@@ -101,8 +109,8 @@ class Schedule:
         return list(found)
 
     def _plan_keeping(self) -> None:
-        done: set[Expr] = set()
-        kept: set[Expr] = set()
+        done: set[FusedExpr] = set()
+        kept: set[FusedExpr] = set()
         for number, walk in enumerate(self.passes):
             for e in self._wanted_again(walk.roots, done, kept):
                 if self._find_place(e, number):
@@ -115,11 +123,13 @@ class Schedule:
                 walk.keeps = [e for e in walk.keeps if e in self.in_result]
             self.in_scratch = []
 
-    def _wanted_again(self, roots: list[Expr], done: set[Expr], kept: set[Expr]) -> list[Expr]:
+    def _wanted_again(
+        self, roots: list[FusedExpr], done: set[FusedExpr], kept: set[FusedExpr]
+    ) -> list[FusedExpr]:
         """The topmost costly values that an earlier pass computed."""
-        found: dict[Expr, None] = {}
+        found: dict[FusedExpr, None] = {}
 
-        def visit(e: Expr) -> None:
+        def visit(e: FusedExpr) -> None:
             if not self.is_full(e) or e in kept:
                 return
             if e in done and _is_costly(e, self):
@@ -132,14 +142,14 @@ class Schedule:
             visit(e)
         return list(found)
 
-    def _last_use(self, e: Expr, number: int) -> int:
+    def _last_use(self, e: FusedExpr, number: int) -> int:
         """The last pass that reads `e`; values in scratch may not stay kept, so what they are
         computed from counts as read."""
         kept = set(self.in_result)
         later = range(number, len(self.passes))
         return max(p for p in later if e in self.walk(self.passes[p].roots, kept))
 
-    def _find_place(self, e: Expr, number: int) -> bool:
+    def _find_place(self, e: FusedExpr, number: int) -> bool:
         """In a result of the same type that is written when `e` is read for the last time or
         later, else in scratch."""
         if self.layout.splits > 1 or e.dtype.compute not in (dt.float32, dt.float64):
@@ -156,25 +166,25 @@ class Schedule:
         return True
 
 
-def _is_costly(e: Expr, schedule: Schedule) -> bool:
-    if isinstance(e, (Load, Number)) or not schedule.is_full(e):
+def _is_costly(e: FusedExpr, schedule: Schedule) -> bool:
+    if isinstance(e, (Load, FusedNumber)) or not schedule.is_full(e):
         return False
     return is_heavy(e) or any(_is_costly(part, schedule) for part in e.parts())
 
 
-def divides_by_sum_of_exponentials(e: Expr, schedule: Schedule) -> bool:
+def divides_by_sum_of_exponentials(e: FusedExpr, schedule: Schedule) -> bool:
     """Softmax's last step. The sum is at least one, so multiplying by its reciprocal is safe."""
-    if not isinstance(e, Point) or e.op.name != "true_divide":
+    if not isinstance(e, FusedOp) or e.op.name != "true_divide":
         return False
     a, b = e.args
-    if not isinstance(a, Expr) or not isinstance(b, Fold) or schedule.is_full(b):
+    if not isinstance(a, FusedExpr) or not isinstance(b, Fold) or schedule.is_full(b):
         return False
     return schedule.is_full(a) and b.how == "add" and b.source is a and _is_shifted_exp(a)
 
 
-def _is_shifted_exp(e: Expr) -> bool:
+def _is_shifted_exp(e: FusedExpr) -> bool:
     """exp(x - max(x))"""
-    if not isinstance(e, Point) or e.op.name != "exp" or not isinstance(e.args[0], Point):
+    if not isinstance(e, FusedOp) or e.op.name != "exp" or not isinstance(e.args[0], FusedOp):
         return False
     inner = e.args[0]
     return (
@@ -185,20 +195,20 @@ def _is_shifted_exp(e: Expr) -> bool:
     )
 
 
-def describe(program: Program) -> tuple[object, ...]:
+def describe(program: FusedProgram) -> tuple[object, ...]:
     """Everything about a program that its code depends on, apart from the loops."""
     at = {e: k for k, e in enumerate(program.exprs)}
     lines: list[object] = []
     for e in program.exprs:
         if isinstance(e, Load):
             lines.append(("load", e.memory.slot, e.dtype.name, e.memory.offset != 0))
-        elif isinstance(e, Number):
+        elif isinstance(e, FusedNumber):
             known = repr(e.value) if e.baked else type(e.value).__name__
             lines.append(("number", known, e.dtype.name))
         elif isinstance(e, Fold):
             lines.append(("fold", e.how, at[e.source], e.compute.name, e.dtype.name))
-        elif isinstance(e, Point):
-            args = tuple(("e", at[a]) if isinstance(a, Expr) else repr(a) for a in e.args)
+        elif isinstance(e, FusedOp):
+            args = tuple(("e", at[a]) if isinstance(a, FusedExpr) else repr(a) for a in e.args)
             types = tuple(t.name for t in e.types)
             rounded = tuple("" if r is None else r.name for r in e.rounded)
             lines.append((e.op.qualified, args, types, rounded, e.dtype.name))

@@ -63,7 +63,7 @@ class Axis:
 Dims = tuple[Axis | None, ...]
 
 
-class Expr:
+class FusedExpr:
     """A number for every point of some axes. `dtype` is what the op's result has."""
 
     __slots__ = ("axes", "dtype", "phase")
@@ -74,7 +74,7 @@ class Expr:
     phase: int
     """How many rounds of folds must be complete before it can be computed."""
 
-    def parts(self) -> Sequence[Expr]:
+    def parts(self) -> Sequence[FusedExpr]:
         return ()
 
     def settle(self) -> None:
@@ -83,7 +83,7 @@ class Expr:
         self.phase = max((p.phase for p in self.parts()), default=0)
 
 
-class Memory:
+class FusedOperand:
     """An operand in memory: word of its pointer in the block, byte offset, dtype, dimensions."""
 
     __slots__ = ("dims", "dtype", "offset", "slot", "steps")
@@ -108,12 +108,12 @@ NOWHERE = -1
 start, counted in elements."""
 
 
-class Load(Expr):
+class Load(FusedExpr):
     """An element of an input."""
 
     __slots__ = ("memory",)
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: FusedOperand) -> None:
         self.memory, self.dtype = memory, memory.dtype
 
     def settle(self) -> None:
@@ -121,7 +121,7 @@ class Load(Expr):
         self.phase = 0
 
 
-class Number(Expr):
+class FusedNumber(FusedExpr):
     """A Python number: part of the code when it is a common one, else a word of the block."""
 
     __slots__ = ("value",)
@@ -137,7 +137,7 @@ class Number(Expr):
 _BAKED = frozenset((0, 1, -1, 2, -2, 3, 4, 0.5, -0.5, float("inf"), float("-inf")))
 
 
-class Point(Expr):
+class FusedOp(FusedExpr):
     """An element-wise op. `types`: the compute dtype in which each tensor operand arrives;
     `rounded`: the narrower dtype it is rounded to before, or None for each."""
 
@@ -147,34 +147,40 @@ class Point(Expr):
         self.op, self.args, self.types, self.dtype = op, args, types, dtype
         self.rounded: tuple[Any, ...] = (None,) * len(args) if rounded is None else rounded
 
-    def parts(self) -> Sequence[Expr]:
-        return [a for a in self.args if isinstance(a, Expr)]
+    def parts(self) -> Sequence[FusedExpr]:
+        return [a for a in self.args if isinstance(a, FusedExpr)]
 
 
-class Convert(Expr):
+class Convert(FusedExpr):
     """The same value as another dtype."""
 
     __slots__ = ("source",)
 
-    def __init__(self, source: Expr, dtype: dt.dtype) -> None:
+    def __init__(self, source: FusedExpr, dtype: dt.dtype) -> None:
         self.source, self.dtype = source, dtype
 
-    def parts(self) -> Sequence[Expr]:
+    def parts(self) -> Sequence[FusedExpr]:
         return (self.source,)
 
 
-class Fold(Expr):
+class Fold(FusedExpr):
     """A reduction over axes: `how` names the monoid, `compute` the dtype it folds in."""
 
     __slots__ = ("compute", "dims", "how", "over", "source")
 
     def __init__(
-        self, how: str, source: Expr, dims: Dims, over: list[Axis], compute: Any, dtype: dt.dtype
+        self,
+        how: str,
+        source: FusedExpr,
+        dims: Dims,
+        over: list[Axis],
+        compute: Any,
+        dtype: dt.dtype,
     ) -> None:
         self.how, self.source, self.dims, self.over = how, source, dims, over
         self.compute, self.dtype = compute, dtype
 
-    def parts(self) -> Sequence[Expr]:
+    def parts(self) -> Sequence[FusedExpr]:
         return (self.source,)
 
     @property
@@ -188,12 +194,12 @@ class Fold(Expr):
         self.phase = self.source.phase + 1
 
 
-class Seen:
+class FusedValue:
     """A tensor of the graph: an expression and which axis each dimension is."""
 
     __slots__ = ("dims", "expr")
 
-    def __init__(self, expr: Expr, dims: Dims) -> None:
+    def __init__(self, expr: FusedExpr, dims: Dims) -> None:
         self.expr, self.dims = expr, dims
 
 
@@ -202,21 +208,21 @@ class Result:
 
     __slots__ = ("axes", "expr", "memory")
 
-    def __init__(self, expr: Expr, memory: Memory) -> None:
+    def __init__(self, expr: FusedExpr, memory: FusedOperand) -> None:
         self.expr, self.memory = expr, memory
 
 
-class Program:
+class FusedProgram:
     """The expressions of a graph. `exprs` are in an order that can be computed."""
 
     def __init__(self, graph: Graph) -> None:
-        self.exprs: list[Expr] = []
-        self._seen: dict[int, Seen] = {}
+        self.exprs: list[FusedExpr] = []
+        self._seen: dict[int, FusedValue] = {}
         self._sources: dict[int, tuple[int, TensorMeta, int]] = {}
         """Values that are inputs or views of them: slot, meta, byte offset."""
-        self._views: dict[int, tuple[Seen, TensorMeta, int]] = {}
+        self._views: dict[int, tuple[FusedValue, TensorMeta, int]] = {}
         """Views of computed tensors: the tensor, its meta, byte offset."""
-        self._loads: dict[tuple[Any, ...], Seen] = {}
+        self._loads: dict[tuple[Any, ...], FusedValue] = {}
         self.inputs = len(graph.inputs)
         for k, v in enumerate(graph.inputs):
             if not isinstance(v.meta, TensorMeta):
@@ -233,19 +239,19 @@ class Program:
         self.usual = self._usual()
         """The expressions that no condition for a whole row is needed to compute."""
 
-    def condition(self, fold: Fold) -> Expr | None:
+    def condition(self, fold: Fold) -> FusedExpr | None:
         """Without which a fold is nought: a sum of `where(c, x, 0)` with one `c` for all of a row
         (it asks for a rare correction, say)."""
         chosen = fold.source
-        if fold.how != "add" or not isinstance(chosen, Point) or chosen.op.name != "choose":
+        if fold.how != "add" or not isinstance(chosen, FusedOp) or chosen.op.name != "choose":
             return None
         condition, _, otherwise = chosen.args
-        nothing = isinstance(otherwise, Number) and otherwise.baked and otherwise.value == 0
-        still = isinstance(condition, Expr) and not condition.axes & self.folded
+        nothing = isinstance(otherwise, FusedNumber) and otherwise.baked and otherwise.value == 0
+        still = isinstance(condition, FusedExpr) and not condition.axes & self.folded
         return condition if nothing and still else None
 
-    def _usual(self) -> list[Expr]:
-        found: set[Expr] = set()
+    def _usual(self) -> list[FusedExpr]:
+        found: set[FusedExpr] = set()
         left = [r.expr for r in self.results]
         while left:
             e = left.pop()
@@ -258,7 +264,7 @@ class Program:
         return [e for e in self.exprs if e in found]
 
     @property
-    def seen(self) -> dict[int, Seen]:
+    def seen(self) -> dict[int, FusedValue]:
         """The values of the graph that are read or made, by index."""
         return self._seen
 
@@ -284,7 +290,7 @@ class Program:
             raise NotTaken("folds over different axes")
         return next(iter(sets), frozenset())
 
-    def _add(self, expr: Expr) -> Any:
+    def _add(self, expr: FusedExpr) -> Any:
         self.exprs.append(expr)
         return expr
 
@@ -303,14 +309,14 @@ class Program:
         elif op.qualified == "filled" and type(node.args[1]) is not Value:
             meta = node.outputs[0].meta
             dims = _fresh(meta)
-            expr = self._add(Number(node.args[1], meta.dtype))
-            self._seen[node.outputs[0].index] = Seen(expr, dims)
+            expr = self._add(FusedNumber(node.args[1], meta.dtype))
+            self._seen[node.outputs[0].index] = FusedValue(expr, dims)
         elif op.qualified == "counted_draw":
             self._seen[node.outputs[0].index] = self._counted(node)
         else:
             raise NotTaken(f"{op.qualified} is not element by element")
 
-    def _value(self, v: Value) -> Seen:
+    def _value(self, v: Value) -> FusedValue:
         found = self._seen.get(v.index)
         if found is None:
             slot, meta, offset = self._sources[v.index]
@@ -318,7 +324,7 @@ class Program:
             found = self._loads.get(key)
             if found is None:
                 dims = _fresh(meta)
-                found = Seen(self._add(Load(Memory(slot, meta, offset, dims))), dims)
+                found = FusedValue(self._add(Load(FusedOperand(slot, meta, offset, dims))), dims)
                 self._loads[key] = found
             self._seen[v.index] = found
         return found
@@ -338,13 +344,13 @@ class Program:
         seen, memory, start = made
         offset = start + geometries(node)[0].offset * memory.dtype.itemsize
         self._views[out.index] = seen, memory, offset
-        self._seen[out.index] = Seen(seen.expr, _viewed(seen, memory, out.meta, offset))
+        self._seen[out.index] = FusedValue(seen.expr, _viewed(seen, memory, out.meta, offset))
 
-    def _copied(self, node: Node) -> Seen:
+    def _copied(self, node: Node) -> FusedValue:
         out = node.outputs[0].meta
         if node.op.qualified == "copy" and type(node.args[1]) is not Value:
             given = bool(node.args[1]) if out.dtype is dt.bool_ else node.args[1]
-            return Seen(self._add(Number(given, out.dtype)), _fresh(out))
+            return FusedValue(self._add(FusedNumber(given, out.dtype)), _fresh(out))
         if node.op.qualified == "copy":
             seen = self._value(node.args[1])
             dims = list(_fresh(out))
@@ -354,9 +360,9 @@ class Program:
         else:
             seen = self._value(node.args[0])
             dims = list(seen.dims)
-        return Seen(self._add(Convert(seen.expr, out.dtype)), tuple(dims))
+        return FusedValue(self._add(Convert(seen.expr, out.dtype)), tuple(dims))
 
-    def _counted(self, node: Node) -> Seen:
+    def _counted(self, node: Node) -> FusedValue:
         """A random number for each element, from its place in memory."""
         named = node.op.named(node.args)
         out: TensorMeta = node.outputs[0].meta
@@ -365,31 +371,32 @@ class Program:
         dims = _fresh(out)
         narrow = dt.int32 if out.numel < _MOST_INT32 else dt.int64
         places = make_meta(narrow, tuple(out.shape), out.strides, out.device)
-        index = self._add(Load(Memory(NOWHERE, places, 0, dims)))
+        index = self._add(Load(FusedOperand(NOWHERE, places, 0, dims)))
         slot, meta, start = self._sources[named["key"].index]
         one = make_meta(dt.int64, (), (), meta.device)
         seed, offset = (
-            self._add(Load(Memory(slot, one, start + k * meta.byte_strides[0], ()))) for k in (0, 1)
+            self._add(Load(FusedOperand(slot, one, start + k * meta.byte_strides[0], ())))
+            for k in (0, 1)
         )
-        stream = self._add(Number(named["stream"], dt.int64))
+        stream = self._add(FusedNumber(named["stream"], dt.int64))
         words = [
             self._add(
-                Point(_COUNTED_KEY, (seed, offset, stream, k), (dt.int64,) * 4, None, dt.uint32)
+                FusedOp(_COUNTED_KEY, (seed, offset, stream, k), (dt.int64,) * 4, None, dt.uint32)
             )
             for k in (0, 1)
         ]
         kind = dt.int64 if type(named["first"]) is int else out.dtype.compute
-        numbers = [self._add(Number(named[n], kind)) for n in ("first", "second")]
+        numbers = [self._add(FusedNumber(named[n], kind)) for n in ("first", "second")]
         how = (*numbers, named["distribution"], out.dtype)
         types: tuple[dt.dtype, ...] = (narrow, dt.uint32, dt.uint32)
         op, args = _COUNTED, (index, *words)
         if takes_one_word(named["distribution"], out.dtype):
-            word = self._add(Point(_COUNTED_WORD, args, types, None, dt.uint32))
+            word = self._add(FusedOp(_COUNTED_WORD, args, types, None, dt.uint32))
             op, args, types = _COUNTED_NUMBER, (word,), (dt.uint32,)
         types = (*types, kind, kind, kind, kind)
-        return Seen(self._add(Point(op, (*args, *how), types, None, out.dtype)), dims)
+        return FusedValue(self._add(FusedOp(op, (*args, *how), types, None, out.dtype)), dims)
 
-    def _fold(self, node: Node) -> Seen:
+    def _fold(self, node: Node) -> FusedValue:
         named = node.op.named(node.args)
         seen = self._value(named["input"])
         source: TensorMeta = named["input"].meta
@@ -406,9 +413,9 @@ class Program:
         if not source.ndim:
             left = ()
         fold = Fold(node.op.reduce, seen.expr, seen.dims, over, compute, out.dtype)
-        return Seen(self._add(fold), left)
+        return FusedValue(self._add(fold), left)
 
-    def _pointwise(self, node: Node) -> Seen:
+    def _pointwise(self, node: Node) -> FusedValue:
         op = node.op
         operands = [
             a.meta if type(a) is Value else NUMBER_METAS[type(a)]
@@ -418,7 +425,7 @@ class Program:
         common = promote.common_type(op.promote, operands)
         compute = common.compute
         types = iter(promote.operand_types(op.promote, operands))
-        seen: list[Seen] = []
+        seen: list[FusedValue] = []
         args: list[Any] = []
         arriving: list[Any] = []
         for a, kind in zip(node.args, op.kinds, strict=True):
@@ -428,9 +435,9 @@ class Program:
                 seen.append(self._value(a))
                 args.append(seen[-1].expr)
             elif kind == op_.TENSOR and a is not None:
-                args.append(self._add(Number(a, type_)))
+                args.append(self._add(FusedNumber(a, type_)))
             elif kind == op_.SCALAR and a is not None and _fits(a, compute):
-                args.append(self._add(Number(a, compute)))
+                args.append(self._add(FusedNumber(a, compute)))
             else:
                 args.append(a)
         rounded = tuple(
@@ -438,14 +445,14 @@ class Program:
             for place, a in enumerate(node.args)
         )
         out = node.outputs[0].meta
-        point = Point(op, tuple(args), tuple(arriving), rounded, out.dtype)
-        return Seen(self._add(point), _broadcast(seen, out.ndim))
+        point = FusedOp(op, tuple(args), tuple(arriving), rounded, out.dtype)
+        return FusedValue(self._add(point), _broadcast(seen, out.ndim))
 
     def _result(self, slot: int, v: Value) -> Result:
         seen = self._seen.get(v.index)
-        if seen is None or isinstance(seen.expr, (Load, Number)):
+        if seen is None or isinstance(seen.expr, (Load, FusedNumber)):
             raise NotTaken("a result that shares memory with an input")
-        return Result(seen.expr, Memory(slot, v.meta, 0, seen.dims))
+        return Result(seen.expr, FusedOperand(slot, v.meta, 0, seen.dims))
 
 
 def _fits(number: Any, compute: dt.dtype) -> bool:
@@ -459,7 +466,7 @@ def _fresh(meta: TensorMeta) -> Dims:
     return tuple(None if n == 1 else Axis(n) for n in meta.shape)
 
 
-def _broadcast(operands: list[Seen], ndim: int) -> Dims:
+def _broadcast(operands: list[FusedValue], ndim: int) -> Dims:
     """The dimensions of operands put over each other, the last ones aligned."""
     dims: list[Axis | None] = [None] * ndim
     for seen in operands:
@@ -475,7 +482,7 @@ def _broadcast(operands: list[Seen], ndim: int) -> Dims:
     return tuple(dims)
 
 
-def _viewed(made: Seen, memory: TensorMeta, out: TensorMeta, offset: int) -> Dims:
+def _viewed(made: FusedValue, memory: TensorMeta, out: TensorMeta, offset: int) -> Dims:
     """The dimensions of a view of a computed tensor, which may rename and repeat them."""
     if out.dtype is not memory.dtype:
         raise NotTaken("a computed tensor seen as another type")

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
-from lucerne._src.backends.cpu.fused.frame import Frame, Words
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.fused.frame import FusedFrame, FusedWords
 from lucerne._src.backends.cpu.fused.layout import ALONG, SCRATCH_BYTES
 from lucerne._src.backends.cpu.fused.monoids import restore, save
 from lucerne._src.backends.cpu.fused.passes import Schedule
-from lucerne._src.backends.cpu.fused.program import Expr, Fold
+from lucerne._src.backends.cpu.fused.program import Fold, FusedExpr
 from lucerne._src.backends.cpu.fused.unit import Unit, run_together
 
 
-def write(m: Module, schedule: Schedule, words: Words) -> None:
+def write(m: Module, schedule: Schedule, words: FusedWords) -> None:
     """All functions of the kernel."""
     if schedule.layout.splits > 1:
         _write_split(m, schedule, words)
@@ -26,11 +26,11 @@ def write(m: Module, schedule: Schedule, words: Words) -> None:
         _write_whole(m, schedule, words)
 
 
-def _write_whole(m: Module, schedule: Schedule, words: Words) -> None:
+def _write_whole(m: Module, schedule: Schedule, words: FusedWords) -> None:
     """Units do not depend on each other: chunks of units, each from first pass to last."""
     with m.function("task", [("block", PTR), ("chunk", I64), ("tid", I64)], internal=True) as f:
         block, chunk, _ = f.args
-        frame = Frame(f, schedule, words, block)
+        frame = FusedFrame(f, schedule, words, block)
         if schedule.in_scratch:
             frame.scratch = f.stack(SCRATCH_BYTES)
         start = chunk * frame["chunk"]
@@ -50,7 +50,7 @@ def _write_whole(m: Module, schedule: Schedule, words: Words) -> None:
         f.ret(0)
 
 
-def _pairs(frame: Frame, start: Value, stop: Value) -> None:
+def _pairs(frame: FusedFrame, start: LLVMValue, stop: LLVMValue) -> None:
     """Two rows at a time: one computes while the other waits for its folds.
 
     Of an odd number the last row is done twice, by the same thread with the same results.
@@ -61,7 +61,9 @@ def _pairs(frame: Frame, start: Value, stop: Value) -> None:
         run_together([Unit(frame, _at_row(frame, row), 1, None) for row in (loop.index, second)])
 
 
-def _each_part(frame: Frame, number: Value, emit: Callable[[Unit, Value], None]) -> None:
+def _each_part(
+    frame: FusedFrame, number: LLVMValue, emit: Callable[[Unit, LLVMValue], None]
+) -> None:
     """Place the pointers at a unit and write its code: once, or for whole and partial strips."""
     f, layout = frame.f, frame.layout
     row, strip = number, f.constant(0)
@@ -75,7 +77,7 @@ def _each_part(frame: Frame, number: Value, emit: Callable[[Unit, Value], None])
     column = strip * layout.width
     left = frame[("size", loop_number)] - column
 
-    def moved(by: Value) -> list[Value]:
+    def moved(by: LLVMValue) -> list[LLVMValue]:
         steps = [frame.step(k, loop_number) for k in range(len(pointers))]
         return [
             p if isinstance(s, int) else f.at(p, by * s)
@@ -88,7 +90,7 @@ def _each_part(frame: Frame, number: Value, emit: Callable[[Unit, Value], None])
         emit(Unit(frame, moved(column + parts.index), 1, left - parts.index), parts.index)
 
 
-def _at_row(frame: Frame, row: Value) -> list[Value]:
+def _at_row(frame: FusedFrame, row: LLVMValue) -> list[LLVMValue]:
     """Pointers at a row: its number is taken apart into the indices of the leading loops."""
     f, layout = frame.f, frame.layout
     pointers = list(frame.pointers)
@@ -105,7 +107,7 @@ def _at_row(frame: Frame, row: Value) -> list[Value]:
     return pointers
 
 
-def _write_split(m: Module, schedule: Schedule, words: Words) -> None:
+def _write_split(m: Module, schedule: Schedule, words: FusedWords) -> None:
     """Long folds: every pass is a job of its own over pieces, combined before the next one."""
     for number, walk in enumerate(schedule.passes):
         _write_piece(m, schedule, words, number)
@@ -115,10 +117,10 @@ def _write_split(m: Module, schedule: Schedule, words: Words) -> None:
     with m.function("combine", [("block", PTR), ("pass", I64)], internal=True) as f:
         _combine_all(f, schedule, words)
     with m.function("rows", [("block", PTR)], internal=True) as f:
-        frame = Frame(f, schedule, words, f.args[0])
+        frame = FusedFrame(f, schedule, words, f.args[0])
         with f.loop(0, frame["units"]) as loop:
 
-            def finish(unit: Unit, shift: Value) -> None:
+            def finish(unit: Unit, shift: LLVMValue) -> None:
                 _restore_stats(unit, loop.index, shift, len(schedule.passes))
                 unit.write_rows()
 
@@ -136,7 +138,7 @@ def _write_split(m: Module, schedule: Schedule, words: Words) -> None:
         f.ret(0)
 
 
-def _run_pieces(f: Function, schedule: Schedule, words: Words, number: int) -> None:
+def _run_pieces(f: LLVMFunction, schedule: Schedule, words: FusedWords, number: int) -> None:
     block = f.args[0]
     chunks = f.word(block, words.at["chunks"])
     f.call("lucerne_pfor", VOID, [f.symbol(f"piece{number}"), block, chunks])
@@ -145,16 +147,16 @@ def _run_pieces(f: Function, schedule: Schedule, words: Words, number: int) -> N
 
 
 def _write_question(
-    m: Module, schedule: Schedule, words: Words, number: int, condition: Expr
+    m: Module, schedule: Schedule, words: FusedWords, number: int, condition: FusedExpr
 ) -> None:
     """Whether any unit needs a pass; its folds are what they are without it."""
     with m.function(f"needed{number}", [("block", PTR)], I64, internal=True) as f:
         answer = f.stack(8)
         f.store(f.constant(0), answer)
-        frame = Frame(f, schedule, words, f.args[0])
+        frame = FusedFrame(f, schedule, words, f.args[0])
         with f.loop(0, frame["units"]) as loop:
 
-            def ask(unit: Unit, shift: Value) -> None:
+            def ask(unit: Unit, shift: LLVMValue) -> None:
                 _restore_stats(unit, loop.index, shift, number)
                 for u, states in enumerate(unit.untouched(schedule.passes[number])):
                     for fold, state in zip(schedule.passes[number].folds, states, strict=True):
@@ -166,15 +168,15 @@ def _write_question(
         f.ret(f.load(I64, answer))
 
 
-def _write_piece(m: Module, schedule: Schedule, words: Words, number: int) -> None:
+def _write_piece(m: Module, schedule: Schedule, words: FusedWords, number: int) -> None:
     walk = schedule.passes[number]
     params = [("block", PTR), ("chunk", I64), ("tid", I64)]
     with m.function(f"piece{number}", params, internal=True) as f:
-        frame = Frame(f, schedule, words, f.args[0])
+        frame = FusedFrame(f, schedule, words, f.args[0])
         which, piece = f.args[1] // frame["splits"], f.args[1] % frame["splits"]
         start = piece * frame["split_size"]
 
-        def run(unit: Unit, shift: Value) -> None:
+        def run(unit: Unit, shift: LLVMValue) -> None:
             stop = f.minimum(start + frame["split_size"], unit.frame_size(0))
             _restore_stats(unit, which, shift, number)
             states = unit.run_pass(number, walk, start, stop)
@@ -185,7 +187,9 @@ def _write_piece(m: Module, schedule: Schedule, words: Words, number: int) -> No
         _each_part(frame, which, run)
 
 
-def _slots(unit: Unit, area: str, fold: Fold, slot: Value, shift: Value, u: int) -> list[Value]:
+def _slots(
+    unit: Unit, area: str, fold: Fold, slot: LLVMValue, shift: LLVMValue, u: int
+) -> list[LLVMValue]:
     """Where the state of a fold is kept in the workspace, component by component."""
     frame, f = unit.frame, unit.f
     inside = (shift + u * unit.layout.lanes) * 8
@@ -195,7 +199,7 @@ def _slots(unit: Unit, area: str, fold: Fold, slot: Value, shift: Value, u: int)
     ]
 
 
-def _restore_stats(unit: Unit, which: Value, shift: Value, number: int) -> None:
+def _restore_stats(unit: Unit, which: LLVMValue, shift: LLVMValue, number: int) -> None:
     """The folds of earlier passes, read back as values of the unit."""
     lanes = 1 if unit.along else unit.layout.lanes
     for walk in unit.schedule.passes[:number]:
@@ -209,9 +213,9 @@ def _restore_stats(unit: Unit, which: Value, shift: Value, number: int) -> None:
             unit.finish(walk, states, u)
 
 
-def _combine_all(f: Function, schedule: Schedule, words: Words) -> None:
+def _combine_all(f: LLVMFunction, schedule: Schedule, words: FusedWords) -> None:
     """Partial states of all pieces of each unit in order, for the folds of one pass."""
-    frame = Frame(f, schedule, words, f.args[0])
+    frame = FusedFrame(f, schedule, words, f.args[0])
     for number, walk in enumerate(schedule.passes):
         if not walk.folds:
             continue
@@ -224,7 +228,7 @@ def _combine_all(f: Function, schedule: Schedule, words: Words) -> None:
                     _combine(unit, fold, units.index, part.index, lanes)
 
 
-def _combine(unit: Unit, fold: Fold, which: Value, shift: Value, lanes: int) -> None:
+def _combine(unit: Unit, fold: Fold, which: LLVMValue, shift: LLVMValue, lanes: int) -> None:
     f, frame = unit.f, unit.frame
     m = frame.monoids[fold]
     first = which * frame["splits"]

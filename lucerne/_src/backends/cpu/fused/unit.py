@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.apply import apply_point, rounded_to
-from lucerne._src.backends.cpu.emit.builder import I32, I64, Value
-from lucerne._src.backends.cpu.fused.frame import Frame
+from lucerne._src.backends.cpu.emit.builder import I32, I64, LLVMValue
+from lucerne._src.backends.cpu.fused.frame import FusedFrame
 from lucerne._src.backends.cpu.fused.layout import ALONG, STILL, STRIDED, UNIT
-from lucerne._src.backends.cpu.fused.monoids import Position, State, advance, chosen
-from lucerne._src.backends.cpu.fused.passes import Pass, divides_by_sum_of_exponentials
-from lucerne._src.backends.cpu.fused.program import NOWHERE, Convert, Expr, Load, Number, Point
+from lucerne._src.backends.cpu.fused.monoids import PositionFold, State, advance, chosen
+from lucerne._src.backends.cpu.fused.passes import FusedPass, divides_by_sum_of_exponentials
+from lucerne._src.backends.cpu.fused.program import (
+    NOWHERE,
+    Convert,
+    FusedExpr,
+    FusedNumber,
+    FusedOp,
+    Load,
+)
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import NotTaken, Num, constant
 from lucerne._src.backends.cpu.random.counted_words import two_vectors
@@ -28,7 +35,9 @@ _ROWS_AHEAD = 16
 class Unit:
     """The code of one unit of work: `count` vectors side by side when lanes run across."""
 
-    def __init__(self, frame: Frame, pointers: list[Value], count: int, left: Value | None) -> None:
+    def __init__(
+        self, frame: FusedFrame, pointers: list[LLVMValue], count: int, left: LLVMValue | None
+    ) -> None:
         self.frame, self.f, self.layout = frame, frame.f, frame.layout
         self.schedule, self.pointers, self.count = frame.schedule, pointers, count
         self.along = self.layout.way == ALONG
@@ -63,7 +72,7 @@ class Unit:
     def row_machine(self) -> LlvmScalar:
         return self.frame.one if self.along else self.frame.wide
 
-    def row(self, e: Expr, u: int) -> Num:
+    def row(self, e: FusedExpr, u: int) -> Num:
         """The value of an expression that does not change within the unit."""
         known = self.rows[u]
         if e in self.frame.still:
@@ -79,31 +88,31 @@ class Unit:
 
     def _raw(
         self,
-        e: Expr,
+        e: FusedExpr,
         machine: LlvmScalar,
-        get: Callable[[Expr], Num],
-        pointers: list[Value],
-        index: Value | None,
+        get: Callable[[FusedExpr], Num],
+        pointers: list[LLVMValue],
+        index: LLVMValue | None,
         u: int,
-        mask: Value | None,
+        mask: LLVMValue | None,
     ) -> Num:
         """Compute one expression, not rounded to its dtype yet; `get` gives its parts."""
         if isinstance(e, Load):
             k = len(self.layout.program.results) + self._load_number(e)
             return self._load(machine, k, e.dtype, pointers[k], index, u, mask)
-        if isinstance(e, Number):
+        if isinstance(e, FusedNumber):
             return self.frame.number(e, machine)
         if isinstance(e, Convert):
             return machine.to(get(e.source), e.dtype.compute)
-        assert isinstance(e, Point), e
+        assert isinstance(e, FusedOp), e
         found = apply_point(e, machine, get)
         if machine.failed is not None:
             raise NotTaken("an op that may fail")
         return found
 
-    def _is_paired(self, e: Expr) -> bool:
+    def _is_paired(self, e: FusedExpr) -> bool:
         """Whether it is a random word, of which two come out at a time."""
-        if not isinstance(e, Point) or e.op.qualified != "counted_word":
+        if not isinstance(e, FusedOp) or e.op.qualified != "counted_word":
             return False
         wide = not self.along or self.schedule.is_full(e)
         return wide and self.layout.starts_even(self._operand(e.args[0]))
@@ -113,16 +122,16 @@ class Unit:
 
     def _word(
         self,
-        e: Expr,
+        e: FusedExpr,
         made: dict[Any, Num],
         number: int,
-        get: Callable[[Expr], Num],
-        index: Value | None,
+        get: Callable[[FusedExpr], Num],
+        index: LLVMValue | None,
         u: int,
-        pointers: list[Value] | None = None,
+        pointers: list[LLVMValue] | None = None,
     ) -> Num:
         """The random words of vector `number` of a round; those of the next are made with it."""
-        assert isinstance(e, Point)
+        assert isinstance(e, FusedOp)
         if number % 2 and (e, number) in made:
             return made[e, number]
         k = self._operand(e.args[0])
@@ -136,7 +145,7 @@ class Unit:
         loads = [x for x in self.layout.program.exprs if isinstance(x, Load)]
         return loads.index(e)
 
-    def _moved(self, k: int, pointer: Value, index: Value | None, u: int) -> Value:
+    def _moved(self, k: int, pointer: LLVMValue, index: LLVMValue | None, u: int) -> LLVMValue:
         """Where the first lane of operand `k` is."""
         f = self.f
         step = self.frame.step(k, self.vector_loop)
@@ -152,10 +161,10 @@ class Unit:
         machine: LlvmScalar,
         k: int,
         dtype: dt.dtype,
-        pointer: Value,
-        index: Value | None,
+        pointer: LLVMValue,
+        index: LLVMValue | None,
         u: int,
-        mask: Value | None,
+        mask: LLVMValue | None,
     ) -> Num:
         if self.layout.operands[k].slot == NOWHERE:
             return self._distance(machine, k, pointer, index, u)
@@ -170,7 +179,7 @@ class Unit:
         return machine.load_strided(dtype, place, self.frame.step(k, self.vector_loop), mask)
 
     def _distance(
-        self, machine: LlvmScalar, k: int, pointer: Value, index: Value | None, u: int
+        self, machine: LlvmScalar, k: int, pointer: LLVMValue, index: LLVMValue | None, u: int
     ) -> Num:
         """How many elements operand `k`, which is not in memory, has gone from its start."""
         f, lanes, dtype = self.f, machine.lanes, self.layout.operands[k].dtype
@@ -179,7 +188,7 @@ class Unit:
         size = dtype.itemsize.bit_length() - 1
         kind = I32 if dtype is dt.int32 else I64
 
-        def narrow(x: Value) -> Value:
+        def narrow(x: LLVMValue) -> LLVMValue:
             return f.convert("trunc", x, I32) if kind is I32 else x
 
         at = narrow((f.convert("ptrtoint", place, I64) - start) >> size)
@@ -192,12 +201,18 @@ class Unit:
         steps = f.lanes(kind.vector(lanes))
         if way != UNIT:
             step = self.frame.step(k, self.vector_loop)
-            assert isinstance(step, Value)
+            assert isinstance(step, LLVMValue)
             steps = steps * f.splat(narrow(step >> size), lanes)
         return Num(dtype, first + steps)
 
     def _store(
-        self, k: int, x: Num, pointer: Value, index: Value | None, u: int, mask: Value | None
+        self,
+        k: int,
+        x: Num,
+        pointer: LLVMValue,
+        index: LLVMValue | None,
+        u: int,
+        mask: LLVMValue | None,
     ) -> None:
         machine, dtype = self.frame.wide, self.layout.operands[k].dtype
         place = self._moved(k, pointer, index, u)
@@ -208,17 +223,17 @@ class Unit:
 
     # ---- passes --------------------------------------------------------------------------------
 
-    def frame_size(self, level: int) -> Value:
+    def frame_size(self, level: int) -> LLVMValue:
         """The size of a folded loop."""
         return self.frame[("size", self.fold_loops[level])]
 
-    def finish(self, walk: Pass, states: list[State], u: int) -> None:
+    def finish(self, walk: FusedPass, states: list[State], u: int) -> None:
         """The folds of a pass become values of the unit."""
         for fold, state in zip(walk.folds, states, strict=True):
             found = self.frame.monoids[fold].value(self.f, state)
             self.rows[u][fold] = self.row_machine.to(found, fold.dtype.compute)
 
-    def leave_out(self, condition: Expr, walks: list[Pass]) -> None:
+    def leave_out(self, condition: FusedExpr, walks: list[FusedPass]) -> None:
         """Go on without walks, where the condition for them is known not to hold."""
         lanes = 1 if self.along else self.layout.lanes
         for known in self.rows:
@@ -227,7 +242,7 @@ class Unit:
             for u, states in enumerate(self.untouched(walk)):
                 self.finish(walk, states, u)
 
-    def untouched(self, walk: Pass) -> list[list[State]]:
+    def untouched(self, walk: FusedPass) -> list[list[State]]:
         """The states of a pass that walked over nothing."""
         lanes = 1 if self.along else self.layout.lanes
         return [self._starts(walk, lanes) for _ in range(self.count)]
@@ -244,7 +259,9 @@ class Unit:
                 else:
                     self._store(k, x, self.pointers[k], None, u, self.mask)
 
-    def run_pass(self, number: int, walk: Pass, start: Value, stop: Value) -> list[list[State]]:
+    def run_pass(
+        self, number: int, walk: FusedPass, start: LLVMValue, stop: LLVMValue
+    ) -> list[list[State]]:
         """One pass over the outermost folded loop from `start` to `stop`.
 
         Returns the states of its folds: scalars when lanes run along, else one per vector.
@@ -261,7 +278,7 @@ class Unit:
             branch.give(*_flat(self.untouched(walk)))
         return _shaped(branch.results, states)
 
-    def _walked(self, walk: Pass, start: Value, stop: Value) -> list[list[State]]:
+    def _walked(self, walk: FusedPass, start: LLVMValue, stop: LLVMValue) -> list[list[State]]:
         vectors = self.layout.unroll if self.along else self.count
         first = [self._starts(walk) for _ in range(vectors)]
         states = self._nest(walk, 0, self.pointers, self.f.constant(0), first, start, stop)
@@ -279,7 +296,7 @@ class Unit:
             ]
         ]
 
-    def is_anywhere(self, condition: Expr) -> Value:
+    def is_anywhere(self, condition: FusedExpr) -> LLVMValue:
         """Whether a condition holds in the unit, which has one value of it for each column."""
         found = None
         for u in range(self.count):
@@ -291,17 +308,17 @@ class Unit:
         assert found is not None
         return found
 
-    def _starts(self, walk: Pass, lanes: int = 0) -> list[State]:
+    def _starts(self, walk: FusedPass, lanes: int = 0) -> list[State]:
         count = lanes or self.layout.lanes
         return [self.frame.monoids[x].start(self.f, count) for x in walk.folds]
 
-    def _merged(self, walk: Pass, a: list[State], b: list[State]) -> list[State]:
+    def _merged(self, walk: FusedPass, a: list[State], b: list[State]) -> list[State]:
         return [
             self.frame.monoids[fold].merge(self.f, x, y)
             for fold, x, y in zip(walk.folds, a, b, strict=True)
         ]
 
-    def _prepare(self, walk: Pass) -> None:
+    def _prepare(self, walk: FusedPass) -> None:
         """Compute what does not change within the unit before its loops begin."""
         for e in self.schedule.walk(walk.roots, self.kept_now):
             if not self.schedule.is_full(e):
@@ -310,10 +327,10 @@ class Unit:
                     if self.along and e not in self.spread:
                         self.spread[e] = self.frame.wide.splat(value)
             elif divides_by_sum_of_exponentials(e, self.schedule):
-                assert isinstance(e, Point)
+                assert isinstance(e, FusedOp)
                 self._prepare_reciprocal(e)
 
-    def _prepare_reciprocal(self, e: Point) -> None:
+    def _prepare_reciprocal(self, e: FusedOp) -> None:
         for u in range(self.count):
             if e not in self.rows[u]:
                 total = self.row_machine.to(self.row(e.args[1], u), e.types[1])
@@ -323,13 +340,13 @@ class Unit:
 
     def _nest(
         self,
-        walk: Pass,
+        walk: FusedPass,
         level: int,
-        pointers: list[Value],
-        position: Value,
+        pointers: list[LLVMValue],
+        position: LLVMValue,
         states: list[list[State]],
-        start: Value,
-        stop: Value,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> list[list[State]]:
         """The folded loops from `level` inwards."""
         last = level == len(self.fold_loops) - 1
@@ -347,7 +364,7 @@ class Unit:
             loop.next(*_flat(new))
         return _shaped(loop.results, states)
 
-    def _advanced(self, pointers: list[Value], level: int, index: Value) -> list[Value]:
+    def _advanced(self, pointers: list[LLVMValue], level: int, index: LLVMValue) -> list[LLVMValue]:
         steps = [self.frame.step(k, self.fold_loops[level]) for k in range(len(pointers))]
         return [
             p if isinstance(s, int) else self.f.at(p, index * s)
@@ -356,12 +373,12 @@ class Unit:
 
     def _vector_loop(
         self,
-        walk: Pass,
-        pointers: list[Value],
-        position: Value,
+        walk: FusedPass,
+        pointers: list[LLVMValue],
+        position: LLVMValue,
         states: list[list[State]],
-        start: Value,
-        stop: Value,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> list[list[State]]:
         """Lanes along the loop: whole rounds in blocks, then single vectors under a mask."""
         f, lanes, unroll = self.f, self.layout.lanes, self.layout.unroll
@@ -372,7 +389,7 @@ class Unit:
         if self.schedule.in_scratch:
             self.scratch_row = position * ((size + (lanes - 1)) & -lanes)
 
-        def round_(index: Value, inner: list[list[State]]) -> list[list[State]]:
+        def round_(index: LLVMValue, inner: list[list[State]]) -> list[list[State]]:
             self.pass_words = {}
             return [
                 self._visit(walk, pointers, index + u * lanes, base, 0, inner[u], None, u)
@@ -388,18 +405,18 @@ class Unit:
 
     def _row_loop(
         self,
-        walk: Pass,
-        pointers: list[Value],
-        position: Value,
+        walk: FusedPass,
+        pointers: list[LLVMValue],
+        position: LLVMValue,
         states: list[list[State]],
-        start: Value,
-        stop: Value,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> list[list[State]]:
         """Lanes across: the innermost folded loop, one element of every column at a time."""
         level = len(self.fold_loops) - 1
         base = position * self.frame_size(level)
 
-        def round_(index: Value, inner: list[list[State]]) -> list[list[State]]:
+        def round_(index: LLVMValue, inner: list[list[State]]) -> list[list[State]]:
             here = self._advanced(pointers, level, index)
             self._fetch_ahead(here)
             self.pass_words = {}
@@ -410,7 +427,7 @@ class Unit:
 
         return self._blocks(walk, states, start, stop, 1, round_)
 
-    def _fetch_ahead(self, pointers: list[Value]) -> None:
+    def _fetch_ahead(self, pointers: list[LLVMValue]) -> None:
         """Ask for rows to come: a strip is too narrow for the processor to foresee them."""
         lines = self.count * self.layout.lanes
         for k, memory in enumerate(self.layout.operands):
@@ -426,12 +443,12 @@ class Unit:
 
     def _blocks(
         self,
-        walk: Pass,
+        walk: FusedPass,
         states: list[list[State]],
-        start: Value,
-        stop: Value,
+        start: LLVMValue,
+        stop: LLVMValue,
         step: int,
-        round_: Callable[[Value, list[list[State]]], list[list[State]]],
+        round_: Callable[[LLVMValue, list[list[State]]], list[list[State]]],
     ) -> list[list[State]]:
         """A loop in blocks, each folded from nothing: long sums stay accurate."""
         f = self.f
@@ -454,13 +471,13 @@ class Unit:
 
     def _visit(
         self,
-        walk: Pass,
-        pointers: list[Value],
-        index: Value | None,
-        base: Value,
+        walk: FusedPass,
+        pointers: list[LLVMValue],
+        index: LLVMValue | None,
+        base: LLVMValue,
         u: int,
         states: list[State],
-        mask: Value | None,
+        mask: LLVMValue | None,
         part: int = 0,
     ) -> list[State]:
         """Compute, keep, write and fold one vector of elements: number `part` of a round."""
@@ -478,7 +495,7 @@ class Unit:
         found = []
         for fold, source, state in zip(walk.folds, sources, states, strict=True):
             m = self.frame.monoids[fold]
-            place = spot.position(m.index) if isinstance(m, Position) else None
+            place = spot.position(m.index) if isinstance(m, PositionFold) else None
             new = m.lift(self.f, source, place)
             if mask is not None and self.along:
                 new = chosen(self.f, mask, new, m.start(self.f, self.layout.lanes))
@@ -539,24 +556,24 @@ class _Spot:
     def __init__(
         self,
         unit: Unit,
-        pointers: list[Value],
-        index: Value | None,
-        base: Value,
+        pointers: list[LLVMValue],
+        index: LLVMValue | None,
+        base: LLVMValue,
         u: int,
-        mask: Value | None,
+        mask: LLVMValue | None,
     ) -> None:
         self.unit, self.pointers, self.index, self.base = unit, pointers, index, base
         self.u, self.mask = u, mask
-        self.known: dict[Expr, Num] = {}
+        self.known: dict[FusedExpr, Num] = {}
 
-    def value(self, e: Expr) -> Num:
+    def value(self, e: FusedExpr) -> Num:
         """The value of an expression in every lane, as its dtype holds it."""
         unit = self.unit
         if not unit.schedule.is_full(e):
             return unit.spread[e] if unit.along else unit.row(e, self.u)
         return rounded_to(unit.frame.wide, self.raw(e), e.dtype)
 
-    def raw(self, e: Expr) -> Num:
+    def raw(self, e: FusedExpr) -> Num:
         unit, wide = self.unit, self.unit.frame.wide
         if not unit.schedule.is_full(e):
             return self.value(e)
@@ -565,7 +582,7 @@ class _Spot:
         if e in unit.kept_now:
             found = self._kept(e)
         elif divides_by_sum_of_exponentials(e, unit.schedule):
-            assert isinstance(e, Point)
+            assert isinstance(e, FusedOp)
             scale = unit.spread[e] if unit.along else unit.rows[self.u][e]
             found = self._divided(e, scale)
         elif unit._is_paired(e):
@@ -577,7 +594,7 @@ class _Spot:
         self.known[e] = found
         return found
 
-    def _divided(self, e: Point, scale: Num) -> Num:
+    def _divided(self, e: FusedOp, scale: Num) -> Num:
         """A quotient from the reciprocal of its divisor, corrected once: as exact as a division."""
         wide, f = self.unit.frame.wide, self.unit.f
         above = wide.to(self.value(e.args[0]), e.types[0])
@@ -586,7 +603,7 @@ class _Spot:
         left = f.fma(f.neg(near.re), below.re, above.re)
         return Num(near.dtype, f.fma(left, scale.re, near.re))
 
-    def position(self, type: Any) -> Value:
+    def position(self, type: Any) -> LLVMValue:
         """Where in the folded axes each lane is."""
         f, lanes = self.unit.f, self.unit.layout.lanes
         at = self.base if self.index is None else self.base + self.index
@@ -595,7 +612,7 @@ class _Spot:
 
     # ---- kept values ---------------------------------------------------------------------------
 
-    def keep(self, e: Expr) -> None:
+    def keep(self, e: FusedExpr) -> None:
         unit, x = self.unit, self.raw(e)
         result = unit.schedule.in_result.get(e)
         if result is not None:
@@ -604,7 +621,7 @@ class _Spot:
             return
         unit.f.store(x.re, self._scratch(e))
 
-    def _kept(self, e: Expr) -> Num:
+    def _kept(self, e: FusedExpr) -> Num:
         unit = self.unit
         result = unit.schedule.in_result.get(e)
         if result is not None:
@@ -615,7 +632,7 @@ class _Spot:
         from_memory = unit.frame.wide
         return from_memory.load(e.dtype.compute, self._scratch(e))
 
-    def _scratch(self, e: Expr) -> Value:
+    def _scratch(self, e: FusedExpr) -> LLVMValue:
         """The place of this vector among the kept values of the unit."""
         unit, f = self.unit, self.unit.f
         assert unit.frame.scratch is not None
@@ -629,10 +646,10 @@ class _Spot:
         return f.at(unit.frame.scratch, at * e.dtype.compute.itemsize)
 
 
-def _flat(states: list[list[State]]) -> list[Value]:
+def _flat(states: list[list[State]]) -> list[LLVMValue]:
     return [v for per_fold in states for state in per_fold for v in state]
 
 
-def _shaped(values: list[Value], like: list[list[State]]) -> list[list[State]]:
+def _shaped(values: list[LLVMValue], like: list[list[State]]) -> list[list[State]]:
     feed = iter(values)
     return [[[next(feed) for _ in state] for state in per_fold] for per_fold in like]

@@ -7,7 +7,7 @@ elements unless a name says bytes.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import F64, I64, PTR, Type
 
 MAX_BATCH_DIMS = 6
@@ -62,25 +62,25 @@ def _type(name: str) -> Type:
 class Args:
     """Reads and writes of the struct at a pointer: `args.N`, `args.set("N", value)`."""
 
-    def __init__(self, f: Function, place: Value) -> None:
+    def __init__(self, f: LLVMFunction, place: LLVMValue) -> None:
         self.f, self.place = f, place
 
-    def __getattr__(self, name: str) -> Value:
+    def __getattr__(self, name: str) -> LLVMValue:
         return self.f.word(self.place, INDEX[name], _type(name))
 
-    def get(self, names: str) -> list[Value]:
+    def get(self, names: str) -> list[LLVMValue]:
         return [getattr(self, n) for n in names.split()]
 
-    def is_set(self, name: str) -> Value:
+    def is_set(self, name: str) -> LLVMValue:
         return self.f.compare("ne", getattr(self, name), 0)
 
-    def is_unset(self, name: str) -> Value:
+    def is_unset(self, name: str) -> LLVMValue:
         return self.f.compare("eq", getattr(self, name), 0)
 
-    def at(self, name: str) -> Value:
+    def at(self, name: str) -> LLVMValue:
         """Where a word stands."""
         return self.f.at(self.place, INDEX[name] * 8)
 
-    def set(self, name: str, value: Value | int) -> None:
+    def set(self, name: str, value: LLVMValue | int) -> None:
         v = self.f.constant(value, _type(name))
         self.f.store(v, self.f.at(self.place, INDEX[name] * 8), align=8)

@@ -16,14 +16,14 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
 from lucerne._src.backends.cpu.gemm.args import PLANNED
 from lucerne._src.backends.cpu.gemm.driver import driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, Kind
-from lucerne._src.backends.cpu.gemm.micro import Form, micro_kernel
-from lucerne._src.backends.cpu.gemm.plan import Batch, Planned, Product, batch_words, plan
+from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, GemmKind
+from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_kernel
+from lucerne._src.backends.cpu.gemm.plan import GemmBatch, GemmProduct, Planned, batch_words, plan
 from lucerne._src.backends.cpu.gemm.small import direct, dots, dots_form
 from lucerne._src.backends.cpu.gemm.split import split_plan, suits_split
 from lucerne._src.backends.cpu.gemm.vector import PIECE, vector_matrix
 from lucerne._src.backends.cpu.runtime.code import Code
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 _FLOAT32 = KINDS["float32"].key
 _FEW_ROWS = 4
@@ -43,20 +43,24 @@ _MOST_WIDE = 16
 
 
 def product_kernel(
-    kind: Kind, p: Product, epilogue: Epilogue = PLAIN, entry: str = "product", numbers: str = ""
-) -> Kernel:
+    kind: GemmKind,
+    p: GemmProduct,
+    epilogue: Epilogue = PLAIN,
+    entry: str = "product",
+    numbers: str = "",
+) -> NativeKernel:
     """The kernel of a product; `entry` says how the block's words are laid out."""
     if p.n == 1 and p.c_row == 1 and entry == "product" and p.m > 1:
         p, entry = swapped(p), "product_swapped"
     tensors = 2 if entry in ("product", "product_swapped") else 3
     code, planned = choose(kind, p, epilogue)
-    return Kernel(
+    return NativeKernel(
         code[entry], 1, tensors, numbers, planned.words, planned.workspace, work=duration(kind, p)
     )
 
 
 def choose(
-    kind: Kind, p: Product, epilogue: Epilogue = PLAIN, wide: Wide = NARROW
+    kind: GemmKind, p: GemmProduct, epilogue: Epilogue = PLAIN, wide: Wide = NARROW
 ) -> tuple[Code, Planned]:
     """The code whose entries run a product, and its words. `wide`: only where tiles take it."""
     if epilogue is PLAIN and suits_split(p):
@@ -82,22 +86,22 @@ def choose(
     return driver(kind), planned
 
 
-def swapped(p: Product) -> Product:
+def swapped(p: GemmProduct) -> GemmProduct:
     """The product of the transposed matrices in the other order: m and n change places."""
     return replace(
         p, m=p.n, n=p.m, a_row=p.b_col, a_k=p.b_k, b_k=p.a_k, b_col=p.a_row, c_row=1,
-        batch=tuple(Batch(d.size, d.b, d.a, d.c, d.e) for d in p.batch),
+        batch=tuple(GemmBatch(d.size, d.b, d.a, d.c, d.e) for d in p.batch),
     )  # fmt: skip
 
 
-def duration(kind: Kind, p: Product) -> float:
+def duration(kind: GemmKind, p: GemmProduct) -> float:
     """About how many nanoseconds one thread needs."""
     size = kind.source.size
     touched = (p.m * p.k + p.k * p.n) * size + p.m * p.n * kind.result.size
     return p.batches * (_CALL_NS + max(p.flops / _FLOPS_PER_NS, touched / _BYTES_PER_NS))
 
 
-def _suits_dots(p: Product) -> bool:
+def _suits_dots(p: GemmProduct) -> bool:
     """Both operands along k, and too few rows or columns to be worth packing B."""
     turned = p.b_col != 1 or p.n == 1
     if not (p.a_k == 1 and p.b_k == 1 and turned and p.k > 1):
@@ -106,7 +110,7 @@ def _suits_dots(p: Product) -> bool:
     return p.m <= few or (p.n <= 16 and p.k >= 128)
 
 
-def _far_rows(kind: Kind, p: Product) -> bool:
+def _far_rows(kind: GemmKind, p: GemmProduct) -> bool:
     """Rows of A that fall onto each other in the cache when they are read side by side."""
     return p.a_row * kind.source.size % _PAGE == 0 and p.a_row > 0 and p.m > 8
 
@@ -114,13 +118,13 @@ def _far_rows(kind: Kind, p: Product) -> bool:
 # ---- words of the small forms -----------------------------------------------------------------
 
 
-def _direct_plan(kind: Kind, p: Product, epilogue: Epilogue) -> Planned:
+def _direct_plan(kind: GemmKind, p: GemmProduct, epilogue: Epilogue) -> Planned:
     vectors = _direct_vectors(kind, p)
     most = max(1, min(TILE_ROWS, TILE_ROWS * TILE_VECTORS // vectors))
     panels = max(1, -(-p.m // most))
     height, taller = divmod(p.m, panels)
     kernels = [
-        micro_kernel(Form(kind, h, vectors, a_packed=False, b_packed=False), epilogue)
+        micro_kernel(GemmTile(kind, h, vectors, a_packed=False, b_packed=False), epilogue)
         for h in (height, height + 1 if taller else height)
     ]
     near = p.k * p.n * kind.source.size <= _NEAR_BYTES
@@ -131,7 +135,7 @@ def _direct_plan(kind: Kind, p: Product, epilogue: Epilogue) -> Planned:
     return _planned(kind, p, panels, vectors * kind.lanes, words)
 
 
-def _direct_vectors(kind: Kind, p: Product) -> int:
+def _direct_vectors(kind: GemmKind, p: GemmProduct) -> int:
     """Vectors across a tile: all there are, or many when rows are few or the loop over k short."""
     needed = -(-p.n // kind.lanes)
     if needed <= TILE_VECTORS or (p.m > _FEW_ROWS and p.k > _SHORT_K):
@@ -139,11 +143,13 @@ def _direct_vectors(kind: Kind, p: Product) -> int:
     return min(_MOST_WIDE, TILE_ROWS * TILE_VECTORS // min(p.m, _FEW_ROWS) // 2 * 2)
 
 
-def _vector_plan(kind: Kind, p: Product) -> Planned:
+def _vector_plan(kind: GemmKind, p: GemmProduct) -> Planned:
     return _planned(kind, p, 1, PIECE, {})
 
 
-def _planned(kind: Kind, p: Product, panels: int, width: int, more: dict[str, int]) -> Planned:
+def _planned(
+    kind: GemmKind, p: GemmProduct, panels: int, width: int, more: dict[str, int]
+) -> Planned:
     """Cut into tasks: groups of matrices when they are small, else parts of each matrix."""
     column_panels = -(-p.n // width)
     whole = duration(kind, p)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID, Type
 from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, PLANNED
 from lucerne._src.backends.cpu.gemm.driver import driver
-from lucerne._src.backends.cpu.gemm.kinds import KINDS, Kind
-from lucerne._src.backends.cpu.gemm.plan import Batch, Product, plan
+from lucerne._src.backends.cpu.gemm.kinds import KINDS, GemmKind
+from lucerne._src.backends.cpu.gemm.plan import GemmBatch, GemmProduct, plan
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 REAL_KINDS = {"complex64": KINDS["float32"], "complex128": KINDS["float64"]}
 _MAX_DIMS = MAX_BATCH_DIMS + 1
@@ -47,7 +47,7 @@ class Rearranged:
         return [*head, *dims, *([0] * (2 * _MAX_DIMS - len(dims)))]
 
 
-def complex_product(name: str, p: Product) -> Kernel:
+def complex_product(name: str, p: GemmProduct) -> NativeKernel:
     """The kernel of a product of complex matrices; `p` counts complex elements."""
     kind = REAL_KINDS[name]
     size = kind.sums.size
@@ -76,20 +76,20 @@ def complex_product(name: str, p: Product) -> Kernel:
     code = compiled(("gemm.complex", *kind.key), lambda m: _write(m, kind))
     workspace = a_bytes + b_bytes + planned.workspace
     work = 4 * p.flops * p.batches / 100.0
-    return Kernel(code["complex_product"], 1, 2, extra=extra, workspace=workspace, work=work)
+    return NativeKernel(code["complex_product"], 1, 2, extra=extra, workspace=workspace, work=work)
 
 
 def _rounded(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def _real_product(p: Product, dense: bool) -> Product:
+def _real_product(p: GemmProduct, dense: bool) -> GemmProduct:
     """Strides of the real product: A as it lies or copied, B spread, both in real elements."""
-    batch: list[Batch] = []
+    batch: list[GemmBatch] = []
     a_step, b_step = p.m * 2 * p.k, 4 * p.k * p.n
     for d in reversed(p.batch):
         a = 2 * d.a if dense else (a_step if d.a else 0)
-        batch.insert(0, Batch(d.size, a, b_step if d.b else 0, 2 * d.c))
+        batch.insert(0, GemmBatch(d.size, a, b_step if d.b else 0, 2 * d.c))
         a_step *= d.size if d.a else 1
         b_step *= d.size if d.b else 1
     return replace(
@@ -108,7 +108,7 @@ def _real_product(p: Product, dense: bool) -> Product:
 # ---- code -------------------------------------------------------------------------------------
 
 
-def _write(m: Module, kind: Kind) -> None:
+def _write(m: Module, kind: GemmKind) -> None:
     _write_task(m, kind.sums, "copy_task", spread=False)
     _write_task(m, kind.sums, "spread_task", spread=True)
     with m.function("complex_product", [("block", PTR)], I64) as f:
@@ -129,7 +129,9 @@ def _write(m: Module, kind: Kind) -> None:
         f.ret(f.call_at(f.word(extra, _ENTRY, PTR), I64, [inner]))
 
 
-def _rearrange(f: Function, task: str, source: Value, target: Value, words: Value) -> None:
+def _rearrange(
+    f: LLVMFunction, task: str, source: LLVMValue, target: LLVMValue, words: LLVMValue
+) -> None:
     shared = f.stack(24)
     f.store(source, shared)
     f.store(target, f.at(shared, 8))
@@ -159,7 +161,7 @@ def _write_task(m: Module, real: Type, name: str, spread: bool) -> None:
                 loop.next(f.at(at, step), f.at(to, pair.nbytes))
 
 
-def _offset(f: Function, words: Value, row: Value) -> Value:
+def _offset(f: LLVMFunction, words: LLVMValue, row: LLVMValue) -> LLVMValue:
     """Where row number `row` of all rows starts, in elements."""
     dims = f.word(words, _DIMS)
     with f.loop(0, dims, 1, [row, f.constant(0)], at_least_once=True) as loop:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F64, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.args import PLANNED, SIZE, Args
-from lucerne._src.backends.cpu.gemm.kinds import Kind
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.gemm.micro import ADD_TO_SUMS, LAST
 from lucerne._src.backends.cpu.gemm.pack import COPY, GATHER, TURN, pack, write_packing
 from lucerne._src.backends.cpu.runtime.code import Code, Job, compiled
@@ -43,16 +43,16 @@ and E among the tensors and their byte offsets, then the words of the tail (tail
 SLOTS = "ABCE"
 
 
-def driver_job(kind: Kind) -> Job:
+def driver_job(kind: GemmKind) -> Job:
     """The driver's key and writer: to be compiled beside others."""
     return ("gemm.driver", *kind.key), lambda m: write_driver(m, kind)
 
 
-def driver(kind: Kind) -> Code:
+def driver(kind: GemmKind) -> Code:
     return compiled(*driver_job(kind))
 
 
-def write_driver(m: Module, kind: Kind) -> None:
+def write_driver(m: Module, kind: GemmKind) -> None:
     write_packing(m, kind)
     _write_pack_task(m, kind)
     _write_compute_task(m, kind)
@@ -67,23 +67,23 @@ def write_driver(m: Module, kind: Kind) -> None:
 # ---- geometry ---------------------------------------------------------------------------------
 
 
-def _rounded_k(f: Function, kind: Kind, k: Value) -> Value:
+def _rounded_k(f: LLVMFunction, kind: GemmKind, k: LLVMValue) -> LLVMValue:
     return (k + (kind.lanes - 1)) & -kind.lanes
 
 
-def _first_row(f: Function, args: Args, panel: Value) -> Value:
+def _first_row(f: LLVMFunction, args: Args, panel: LLVMValue) -> LLVMValue:
     """The first TALLER panels have one row more."""
     return panel * args.HEIGHT + f.minimum(panel, args.TALLER)
 
 
-def _rows_of(f: Function, args: Args, panel: Value) -> Value:
+def _rows_of(f: LLVMFunction, args: Args, panel: LLVMValue) -> LLVMValue:
     return args.HEIGHT + f.convert("zext", f.compare("lt", panel, args.TALLER), I64)
 
 
 # ---- tasks ------------------------------------------------------------------------------------
 
 
-def _write_pack_task(m: Module, kind: Kind) -> None:
+def _write_pack_task(m: Module, kind: GemmKind) -> None:
     """Pack some column panels of the current block of B."""
     with m.function("pack_task", _TASK, internal=True) as f:
         args = Args(f, f.args[0])
@@ -95,7 +95,7 @@ def _write_pack_task(m: Module, kind: Kind) -> None:
         stride = _rounded_k(f, kind, k_count) * (kind.columns * kind.sums.size)
         size = kind.source.size
 
-        def place(panel: Value) -> tuple[Value, Value]:
+        def place(panel: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
             start = panel * kind.columns
             valid = f.minimum(columns - start, kind.columns)
             return f.at(target, (panel - origin) * stride), valid
@@ -118,14 +118,14 @@ def _write_pack_task(m: Module, kind: Kind) -> None:
             _turn_or_gather(f, args.B_HOW, given)
 
 
-def _turn_or_gather(f: Function, how: Value, given: tuple[Any, ...]) -> None:
+def _turn_or_gather(f: LLVMFunction, how: LLVMValue, given: tuple[Any, ...]) -> None:
     with f.if_(f.compare("eq", how, TURN)) as turned:
         pack(f, TURN, *given)
     with turned.else_():
         pack(f, GATHER, *given)
 
 
-def _write_compute_task(m: Module, kind: Kind) -> None:
+def _write_compute_task(m: Module, kind: GemmKind) -> None:
     """One block of rows times one block of columns, for the current block of k."""
     with m.function("compute_task", _TASK, internal=True) as f:
         args = Args(f, f.args[0])
@@ -142,14 +142,14 @@ def _write_compute_task(m: Module, kind: Kind) -> None:
 
 
 def _pack_rows(
-    f: Function, kind: Kind, args: Args, space: Value, first: Value, stop: Value
+    f: LLVMFunction, kind: GemmKind, args: Args, space: LLVMValue, first: LLVMValue, stop: LLVMValue
 ) -> None:
     """Row panels `first` to `stop` of the current block of A, into the thread's buffer."""
     a, a_row, a_k, k_start, k_count = args.get("A A_ROW A_K K_START K_COUNT")
     size, rounded = kind.source.size, _rounded_k(f, kind, k_count)
     origin = _first_row(f, args, first)
 
-    def place(panel: Value) -> tuple[Value, Value, Value]:
+    def place(panel: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
         row = _first_row(f, args, panel)
         to = f.at(space, (row - origin) * rounded * kind.sums.size)
         return row, _rows_of(f, args, panel), to
@@ -173,12 +173,12 @@ def _pack_rows(
 
 
 def _multiply_block(
-    f: Function,
-    kind: Kind,
+    f: LLVMFunction,
+    kind: GemmKind,
     args: Args,
-    space: Value,
-    rows: tuple[Value, Value],
-    columns: tuple[Value, Value],
+    space: LLVMValue,
+    rows: tuple[LLVMValue, LLVMValue],
+    columns: tuple[LLVMValue, LLVMValue],
 ) -> None:
     """Micro-kernels over a block: a panel of B stays in the first cache, A in the second."""
     a, b, packed_b, k_start, k_count = args.get("A B PACKED_B K_START K_COUNT")
@@ -216,12 +216,12 @@ def _multiply_block(
 # ---- one product ------------------------------------------------------------------------------
 
 
-def _write_product(m: Module, kind: Kind, parallel: bool) -> None:
+def _write_product(m: Module, kind: GemmKind, parallel: bool) -> None:
     name = "product_parallel" if parallel else "product_serial"
     with m.function(name, [("args", PTR)], internal=True) as f:
         args = Args(f, f.args[0])
 
-        def run(task: str, count: Value) -> None:
+        def run(task: str, count: LLVMValue) -> None:
             if parallel:
                 f.call("lucerne_pfor", VOID, [f.symbol(task), args.place, count])
                 return
@@ -238,7 +238,9 @@ def _write_product(m: Module, kind: Kind, parallel: bool) -> None:
         args.set("PACKED_B", base)
 
 
-def _ready_place(f: Function, kind: Kind, args: Args, base: Value, k_start: Value) -> Value:
+def _ready_place(
+    f: LLVMFunction, kind: GemmKind, args: Args, base: LLVMValue, k_start: LLVMValue
+) -> LLVMValue:
     """Where a block of a B that was packed whole stands: blocks of columns, in them blocks of k."""
     start, stop = args.get("PANEL_START PANEL_STOP")
     before = start * _rounded_k(f, kind, args.K) + (stop - start) * k_start
@@ -248,10 +250,10 @@ def _ready_place(f: Function, kind: Kind, args: Args, base: Value, k_start: Valu
 class _blocks:
     """`with _blocks(f, args) as (panels, k_start)`: loops over column blocks and blocks of k."""
 
-    def __init__(self, f: Function, args: Args) -> None:
+    def __init__(self, f: LLVMFunction, args: Args) -> None:
         self.f, self.args = f, args
 
-    def __enter__(self) -> tuple[Value, Value]:
+    def __enter__(self) -> tuple[LLVMValue, LLVMValue]:
         f, args = self.f, self.args
         self.across = f.loop(0, args.COLUMN_PANELS, args.COLUMN_BLOCK)
         start = self.across.__enter__().index
@@ -276,7 +278,7 @@ class _blocks:
 
 
 def write_select_batch(
-    m: Module, kind: Kind, a_size: int = 0, b_size: int = 0, *, turned: bool = False
+    m: Module, kind: GemmKind, a_size: int = 0, b_size: int = 0, *, turned: bool = False
 ) -> None:
     """Set the pointers of matrix number `batch`, for work on thread `thread`.
 
@@ -357,7 +359,7 @@ def _write_fused(m: Module) -> None:
         f.call("run", VOID, [args.place])
 
 
-def pointer_of(f: Function, block: Value, slots: Value, i: int) -> Value:
+def pointer_of(f: LLVMFunction, block: LLVMValue, slots: LLVMValue, i: int) -> LLVMValue:
     """Where the first element of A, B, C or E is, by the words of a fused graph."""
     start = f.word(f.at(block, f.word(slots, i) * 8), 0, PTR)
     return f.at(start, f.word(slots, len(SLOTS) + i))
@@ -377,7 +379,7 @@ def _write_run(m: Module) -> None:
                 f.call("product_serial", VOID, [args.place])
 
 
-def filled_args(f: Function, block: Value, words: dict[str, int]) -> Args:
+def filled_args(f: LLVMFunction, block: LLVMValue, words: dict[str, int]) -> Args:
     """The argument struct on this call's stack."""
     args = Args(f, f.stack(SIZE))
     f.copy_bytes(args.place, f.at(block, words["extra"] * 8), len(PLANNED) * 8)
@@ -392,7 +394,7 @@ def filled_args(f: Function, block: Value, words: dict[str, int]) -> Args:
     return args
 
 
-def _write_prepack(m: Module, kind: Kind) -> None:
+def _write_prepack(m: Module, kind: GemmKind) -> None:
     """Pack all of B into the buffer that is the output: [packed] [B] [workspace] [extra]."""
     with m.function("prepack", [("block", PTR)], I64) as f:
         args = filled_args(f, f.args[0], {"B": 1, "space": 2, "extra": 3})

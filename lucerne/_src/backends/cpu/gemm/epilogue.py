@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import F32
 from lucerne._src.backends.cpu.gemm.args import Args
-from lucerne._src.backends.cpu.gemm.kinds import Kind, masked
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind, masked
 from lucerne._src.backends.cpu.math import storage
 from lucerne._src.base import dtype as dt
 
@@ -25,12 +25,12 @@ from lucerne._src.base import dtype as dt
 class Tile:
     """Where a tile lies in the result, for epilogues."""
 
-    f: Function
-    kind: Kind
+    f: LLVMFunction
+    kind: GemmKind
     args: Args
-    row: Value
-    column: Value
-    masks: Sequence[Value | None]
+    row: LLVMValue
+    column: LLVMValue
+    masks: Sequence[LLVMValue | None]
     lanes: int
 
 
@@ -38,8 +38,8 @@ class Tile:
 class Ahead:
     """A tensor under a tile: where it starts, bytes from row to row, bytes of one column."""
 
-    start: Value
-    step: Value
+    start: LLVMValue
+    step: LLVMValue
     size: int
 
 
@@ -55,7 +55,9 @@ class Epilogue:
     ends_panels = False
     """Whether there is something to do when 32 rows of a block are done (products of tiles)."""
 
-    def end_panel(self, f: Function, args: Args, row: Value, columns: tuple[Value, Value]) -> None:
+    def end_panel(
+        self, f: LLVMFunction, args: Args, row: LLVMValue, columns: tuple[LLVMValue, LLVMValue]
+    ) -> None:
         """What follows when all columns (first, stop) of the rows from `row` on are stored."""
 
     def ahead(self, tile: Tile) -> list[Ahead]:
@@ -65,12 +67,12 @@ class Epilogue:
     def prepare(self, tile: Tile) -> Any:
         return None
 
-    def apply(self, tile: Tile, ready: Any, v: Value, row: Value, j: int) -> Value:
+    def apply(self, tile: Tile, ready: Any, v: LLVMValue, row: LLVMValue, j: int) -> LLVMValue:
         return v
 
     def apply_all(
-        self, tile: Tile, ready: Any, vectors: Sequence[tuple[Value, Value, int]]
-    ) -> list[Value]:
+        self, tile: Tile, ready: Any, vectors: Sequence[tuple[LLVMValue, LLVMValue, int]]
+    ) -> list[LLVMValue]:
         """Several vectors (sums, row, j) at once: long code may go through them side by side."""
         return [self.apply(tile, ready, v, row, j) for v, row, j in vectors]
 
@@ -92,7 +94,7 @@ class Combine(Epilogue):
         spread: str,
         *,
         scaled: bool = False,
-        activation: Callable[[Function, Value], Value] | None = None,
+        activation: Callable[[LLVMFunction, LLVMValue], LLVMValue] | None = None,
         name: str = "",
         rounded: bool = False,
     ) -> None:
@@ -113,7 +115,7 @@ class Combine(Epilogue):
             ]
         return numbers, across
 
-    def apply(self, tile: Tile, ready: Any, v: Value, row: Value, j: int) -> Value:
+    def apply(self, tile: Tile, ready: Any, v: LLVMValue, row: LLVMValue, j: int) -> LLVMValue:
         numbers, across = ready
         extra = across[j] if across else self._scaled(self._load(tile, row, j), numbers)
         if numbers is not None:
@@ -121,10 +123,10 @@ class Combine(Epilogue):
         v = v + extra
         return v if self.activation is None else self.activation(tile.f, v)
 
-    def _scaled(self, v: Value, numbers: list[Value] | None) -> Value:
+    def _scaled(self, v: LLVMValue, numbers: list[LLVMValue] | None) -> LLVMValue:
         return v if numbers is None else v * numbers[1]
 
-    def _number(self, tile: Tile, name: str) -> Value:
+    def _number(self, tile: Tile, name: str) -> LLVMValue:
         f, sums = tile.f, tile.kind.sums
         x = getattr(tile.args, name)
         if sums.is_int:
@@ -133,7 +135,7 @@ class Combine(Epilogue):
             x = f.convert("fptrunc", x, sums)
         return f.splat(x, tile.lanes)
 
-    def _load(self, tile: Tile, row: Value | None, j: int) -> Value:
+    def _load(self, tile: Tile, row: LLVMValue | None, j: int) -> LLVMValue:
         f, kind = tile.f, tile.kind
         base = tile.args.E
         if self.rounded:
@@ -153,9 +155,11 @@ class Activation(Epilogue):
 
     inline = False
 
-    def __init__(self, activation: Callable[[Function, Value], Value], name: str) -> None:
+    def __init__(
+        self, activation: Callable[[LLVMFunction, LLVMValue], LLVMValue], name: str
+    ) -> None:
         self.activation = activation
         self.key = ("activation", name)
 
-    def apply(self, tile: Tile, ready: Any, v: Value, row: Value, j: int) -> Value:
+    def apply(self, tile: Tile, ready: Any, v: LLVMValue, row: LLVMValue, j: int) -> LLVMValue:
         return self.activation(tile.f, v)

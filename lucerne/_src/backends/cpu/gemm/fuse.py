@@ -9,25 +9,33 @@ from typing import Any
 from lucerne._src.backends.cpu.emit.types import BF16
 from lucerne._src.backends.cpu.fused.account import Account
 from lucerne._src.backends.cpu.fused.layout import is_heavy
-from lucerne._src.backends.cpu.fused.program import Axis, Expr, Load, Memory, Point, Program, Result
+from lucerne._src.backends.cpu.fused.program import (
+    Axis,
+    FusedExpr,
+    FusedOp,
+    FusedOperand,
+    FusedProgram,
+    Load,
+    Result,
+)
 from lucerne._src.backends.cpu.gemm.amx.pack import NARROW, Wide
 from lucerne._src.backends.cpu.gemm.amx.products import amx_takes
 from lucerne._src.backends.cpu.gemm.choose import choose, duration
 from lucerne._src.backends.cpu.gemm.driver import MOST_TENSORS
 from lucerne._src.backends.cpu.gemm.epilogue import ACROSS, DOWN, FULL, PLAIN, Combine, Epilogue
-from lucerne._src.backends.cpu.gemm.kinds import KINDS, Kind
-from lucerne._src.backends.cpu.gemm.plan import Planned, Product
+from lucerne._src.backends.cpu.gemm.kinds import KINDS, GemmKind
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct, Planned
 from lucerne._src.backends.cpu.gemm.prepack import planned_for_packed, suits_packed
 from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.gemm.split import suits_split
-from lucerne._src.backends.cpu.gemm.tail import STILL, UNIT, Operand, Tail
+from lucerne._src.backends.cpu.gemm.tail import STILL, UNIT, Tail, TailOperand
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.backends.cpu.rules.casts import is_rounding
 from lucerne._src.backends.cpu.runtime.code import Code
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node, Value, geometries
 from lucerne._src.ir.meta import TensorMeta, make_meta
 
@@ -39,7 +47,7 @@ _ROUNDED_COLUMNS = 384
 """With more columns A is packed several times: rounding it once, before, costs less."""
 
 
-def fused_product(graph: Graph) -> Kernel | None:
+def fused_product(graph: Graph) -> NativeKernel | None:
     """The kernel of a graph with one product and element-wise ops on its result.
 
     None: it does not have that form. Results must not share memory with operands: sums of a part
@@ -66,7 +74,7 @@ def right_operand(graph: Graph) -> tuple[int, int, TensorMeta] | None:
     return b.slot - len(graph.outputs), b.offset, b.meta
 
 
-def packed_fused_product(graph: Graph) -> Kernel | None:
+def packed_fused_product(graph: Graph) -> NativeKernel | None:
     """The same kernel, reading a packed copy in the place of the right operand."""
     try:
         return FusedGraph(graph).kernel(packed=True)
@@ -74,13 +82,13 @@ def packed_fused_product(graph: Graph) -> Kernel | None:
         return None
 
 
-def walk_behind(graph: Graph) -> tuple[Graph, Walk]:
+def walk_behind(graph: Graph) -> tuple[Graph, LoopWalk]:
     """What the kernel of such a graph goes through behind the product."""
     return FusedGraph(graph).walk()
 
 
 @dataclass(frozen=True)
-class Source:
+class GemmSource:
     """An operand in memory: its place among the call's tensors, its meta, a byte offset."""
 
     slot: int
@@ -90,22 +98,22 @@ class Source:
     """Whether it is float32 in memory and counts as bfloat16."""
 
     @property
-    def turned(self) -> Source:
+    def turned(self) -> GemmSource:
         meta = self.meta.like(shape=self.meta.shape[::-1], strides=self.meta.strides[::-1])
         return replace(self, meta=meta)
 
 
 @dataclass(frozen=True)
-class Factors:
+class GemmOperands:
     """The product of a graph: its operands as matrices, what is added to it, and the result."""
 
-    a: Source
-    b: Source
-    added: Source | None
+    a: GemmSource
+    b: GemmSource
+    added: GemmSource | None
     out: Value
 
 
-def read_views(sources: dict[int, Source], nodes: list[Node]) -> None:
+def read_views(sources: dict[int, GemmSource], nodes: list[Node]) -> None:
     """Views of the inputs are operands in memory too, and so are roundings to bfloat16."""
     for node in nodes:
         if len(node.outputs) != 1 or not node.args or type(node.args[0]) is not Value:
@@ -119,10 +127,10 @@ def read_views(sources: dict[int, Source], nodes: list[Node]) -> None:
             sources[out.index] = replace(before, rounded=True)
 
 
-def factors_of(node: Node, sources: dict[int, Source]) -> Factors:
+def factors_of(node: Node, sources: dict[int, GemmSource]) -> GemmOperands:
     """The operands of a product, by the number of the value."""
 
-    def source(v: Value) -> Source:
+    def source(v: Value) -> GemmSource:
         found = sources.get(v.index)
         if found is None:
             raise NotTaken("an operand that is computed in the graph")
@@ -131,18 +139,18 @@ def factors_of(node: Node, sources: dict[int, Source]) -> Factors:
     out = node.outputs[0]
     if node.op.qualified == "batch_matmul":
         left, right = node.args
-        return Factors(source(left), source(right), None, out)
+        return GemmOperands(source(left), source(right), None, out)
     if node.op.qualified == "add_product":
         added, left, right = node.args
-        return Factors(source(left), source(right), source(added), out)
+        return GemmOperands(source(left), source(right), source(added), out)
     left, weight, bias = node.args
     if weight.meta.ndim != 2 or left.meta.ndim < 2:
         raise NotTaken("a vector")
     added = None if bias is None else source(bias)
-    return Factors(source(left), source(weight).turned, added, out)
+    return GemmOperands(source(left), source(weight).turned, added, out)
 
 
-def _viewed(before: Source, node: Node) -> Source:
+def _viewed(before: GemmSource, node: Node) -> GemmSource:
     if node.outputs[0].meta.dtype not in (before.meta.dtype, dt.bfloat16):
         raise NotTaken("an operand seen as another type")
     try:
@@ -164,7 +172,7 @@ class Planning:
     work: float
 
 
-class _After(Program):
+class _After(FusedProgram):
     """The ops after a product: its result is the first input, and may be a result as it is."""
 
     def __init__(self, graph: Graph) -> None:
@@ -177,7 +185,7 @@ class _After(Program):
     def _result(self, slot: int, v: Value) -> Result:
         seen = self._value(v)
         if self.is_product(seen.expr):
-            return Result(seen.expr, Memory(slot, v.meta, 0, seen.dims))
+            return Result(seen.expr, FusedOperand(slot, v.meta, 0, seen.dims))
         return super()._result(slot, v)
 
 
@@ -194,7 +202,7 @@ class FusedGraph:
         if len(graph.outputs) + len(graph.inputs) > MOST_TENSORS:
             raise NotTaken("more tensors than an entry has room for")
         self.sources = {
-            v.index: Source(k + first, v.meta)
+            v.index: GemmSource(k + first, v.meta)
             for k, v in enumerate(graph.inputs)
             if isinstance(v.meta, TensorMeta)
         }
@@ -204,7 +212,7 @@ class FusedGraph:
         out: TensorMeta = self.factors.out.meta
         if out.dtype.name not in _FLOATS or not out.numel or not out.contiguous:
             raise NotTaken("a product of another kind")
-        self.kind: Kind = KINDS[out.dtype.name]
+        self.kind: GemmKind = KINDS[out.dtype.name]
         self.out = out
         self.program = self._after(rest)
         self.orders = self._orders()
@@ -253,7 +261,7 @@ class FusedGraph:
             raise NotTaken("a product that is not used")
         return found
 
-    def _steps(self, memory: Memory) -> list[int]:
+    def _steps(self, memory: FusedOperand) -> list[int]:
         """Byte steps of a tensor along the dimensions of the product."""
         by_axis = memory.by_axis()
         for axes in self.orders:
@@ -296,13 +304,13 @@ class FusedGraph:
 
     # ---- the kernel ------------------------------------------------------------------------------
 
-    def kernel(self, packed: bool = False) -> Kernel | None:
+    def kernel(self, packed: bool = False) -> NativeKernel | None:
         """`packed`: the right operand comes packed (see `prepack`), in the place of its tensor."""
         made = self.planned(packed)
         if made is None:
             return None
         tensors = len(self.graph.inputs)
-        return Kernel(
+        return NativeKernel(
             made.code[f"fused{tensors + len(self.graph.outputs)}"],
             len(self.graph.outputs), tensors, extra=[*made.plan.words, *made.words],
             workspace=made.plan.workspace, work=made.work,
@@ -326,7 +334,7 @@ class FusedGraph:
         if wide.a and p.n > _ROUNDED_COLUMNS:
             return None
         if (
-            sum(isinstance(e, Point) and e.dtype.itemsize == 2 for e in self.program.exprs)
+            sum(isinstance(e, FusedOp) and e.dtype.itemsize == 2 for e in self.program.exprs)
             > _ROUNDED
         ):
             return None
@@ -339,10 +347,10 @@ class FusedGraph:
             if wide != NARROW or not suits_packed(self.kind, p):
                 return None
             code, planned = planned_for_packed(self.kind, p, epilogue)
-            b = Source(b.slot, b.meta)
+            b = GemmSource(b.slot, b.meta)
         else:
             code, planned = choose(self.kind, p, epilogue, wide)
-        given = [self.factors.a, b, Source(holder or 0, c), self.factors.added]
+        given = [self.factors.a, b, GemmSource(holder or 0, c), self.factors.added]
         slots = [0 if x is None else x.slot for x in given]
         slots += [0 if x is None else x.offset for x in given]
         return Planning(code, planned, [*slots, *words], duration(self.kind, p) + self._tail_work())
@@ -353,11 +361,11 @@ class FusedGraph:
         e_strides: list[int] | None,
         results: list[list[int]],
         loads: dict[Load, list[int] | None],
-    ) -> Product | None:
+    ) -> GemmProduct | None:
         more = [*results, *(s for s in loads.values() if s is not None)]
         return describe(self.factors.a.meta, self.factors.b.meta, c, e_strides, more)
 
-    def walk(self) -> tuple[Graph, Walk]:
+    def walk(self) -> tuple[Graph, LoopWalk]:
         """The ops behind the product, and what their loops go through: the matrices of the batch,
         rows and columns. The element of the product that is at hand is counted in this order."""
         results, loads = self._results(), self._loads()
@@ -419,7 +427,7 @@ class FusedGraph:
 
     def _tail(
         self,
-        p: Product,
+        p: GemmProduct,
         first: Epilogue,
         results: list[list[int]],
         loads: dict[Load, list[int] | None],
@@ -427,16 +435,16 @@ class FusedGraph:
     ) -> Tail:
         at = iter(range(len(p.more_rows)))
 
-        def operand(memory: Memory, slot: int, steps: list[int], along: str) -> Operand:
+        def operand(memory: FusedOperand, slot: int, steps: list[int], along: str) -> TailOperand:
             k = next(at)
             batch = tuple(d.more[k] for d in p.batch)
-            return Operand(memory.dtype, slot, memory.offset, p.more_rows[k], batch, along)
+            return TailOperand(memory.dtype, slot, memory.offset, p.more_rows[k], batch, along)
 
         made = [
             operand(r.memory, k, s, UNIT)
             for k, (r, s) in enumerate(zip(self.program.results, results, strict=True))
         ]
-        given: dict[Expr, Operand | None] = {}
+        given: dict[FusedExpr, TailOperand | None] = {}
         for e, steps in loads.items():
             given[e] = None
             if steps is not None:
@@ -459,7 +467,7 @@ def spread_of(strides: Sequence[int], columns: int) -> str | None:
     return FULL if any(strides[:-1]) else ACROSS
 
 
-def same_sums(p: Product, first: Epilogue) -> bool:
+def same_sums(p: GemmProduct, first: Epilogue) -> bool:
     """Whether the fused kernel adds up as the product's own would."""
     if first is not PLAIN:
         return True

@@ -7,13 +7,13 @@ from lucerne._src.backends.cpu.gemm.choose import duration, product_kernel
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import INT8_TO_INT32
 from lucerne._src.backends.cpu.gemm.shape import describe
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.meta import TensorMeta
 
 
 def int8_product(
     a: TensorMeta, b: TensorMeta, c: TensorMeta, epilogue: Epilogue = PLAIN
-) -> Kernel | None:
+) -> NativeKernel | None:
     """The kernel int8 @ int8 -> int32: tiles where the processor has them, else widened blocks."""
     p = describe(a, b, c)
     if p is None or c.numel == 0:
@@ -21,7 +21,7 @@ def int8_product(
     if not amx_takes(p):
         return product_kernel(INT8_TO_INT32, p, epilogue)
     planned = amx_plan(INT8_TO_INT32, p, epilogue)
-    return Kernel(
+    return NativeKernel(
         amx_driver(INT8_TO_INT32)["product"], 1, 2, extra=planned.words,
         workspace=planned.workspace, work=duration(INT8_TO_INT32, p),
     )  # fmt: skip

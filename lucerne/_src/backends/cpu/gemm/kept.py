@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne._src.backends.cpu.gemm.prepack import Packed, packed_product, prepack
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.gemm.prepack import PackedOperand, packed_product, prepack
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.meta import TensorMeta
 
 WORTH_NS = 150_000
@@ -26,7 +26,9 @@ MOST_BYTES = 1 << 30
 """All copies together."""
 
 Token = tuple[int, int, int, TensorMeta]
-_known: weakref.WeakKeyDictionary[Any, tuple[Token, Packed | None]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Any, tuple[Token, PackedOperand | None]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class _Turned:
@@ -38,7 +40,7 @@ class _Turned:
         self._storage, self._offset = weight._storage, weight._offset
 
 
-def kept_copy(weight: Any) -> Packed | None:
+def kept_copy(weight: Any) -> PackedOperand | None:
     """The packed copy of a weight, made when it comes a second time unchanged."""
     memory = weight._storage.buffer
     if getattr(memory, "exported", 1):
@@ -63,12 +65,17 @@ class Linear:
     """`input @ weight.T + bias`, with the weight packed at the call or before it."""
 
     def __init__(
-        self, kernel: Kernel, a: TensorMeta, c: TensorMeta, e: TensorMeta | None, epilogue: Epilogue
+        self,
+        kernel: NativeKernel,
+        a: TensorMeta,
+        c: TensorMeta,
+        e: TensorMeta | None,
+        epilogue: Epilogue,
     ) -> None:
         self.kernel = kernel
         self.when_recorded = kernel  # a weight in training changes between its uses
         self._shape = (a, c, e, epilogue)
-        self._packed_kernel: Kernel | None = None
+        self._packed_kernel: NativeKernel | None = None
         self._refused = False
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
@@ -78,7 +85,7 @@ class Linear:
             return self.kernel(inputs, outputs)
         return kernel([inputs[0], packed, *inputs[2:]], outputs)
 
-    def packed_kernel(self, weight: TensorMeta) -> Kernel | None:
+    def packed_kernel(self, weight: TensorMeta) -> NativeKernel | None:
         """The kernel that reads a packed copy in the place of the weight, given as (k, n)."""
         if self._packed_kernel is None and not self._refused:
             a, c, e, epilogue = self._shape
@@ -101,4 +108,4 @@ def is_worth_it(kernel: Any, a: TensorMeta) -> bool:
     """Whether a product with the left operand `a` should have its right operand packed before."""
     plain_rows = a.ndim == 2 or a.contiguous
     several = a.numel >= FEWEST_ROWS * a.shape[-1]
-    return type(kernel) is Kernel and kernel.work > WORTH_NS and plain_rows and several
+    return type(kernel) is NativeKernel and kernel.work > WORTH_NS and plain_rows and several

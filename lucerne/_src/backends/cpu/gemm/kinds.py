@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import (
     BF16,
@@ -37,7 +37,7 @@ TILE_ROWS, TILE_VECTORS = _TILES[VECTOR_BYTES]
 
 
 @dataclass(frozen=True)
-class Kind:
+class GemmKind:
     """Types of one product. `unsigned`: integer elements widen with zeros."""
 
     source: Type
@@ -70,7 +70,7 @@ class Kind:
 
     # ---- values ------------------------------------------------------------------------------
 
-    def widen(self, f: Function, v: Value) -> Value:
+    def widen(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """Source elements as sums."""
         if self.source is self.sums:
             return v
@@ -78,7 +78,7 @@ class Kind:
             return f.convert("fpext", v, self.sums)
         return f.convert("zext" if self.unsigned else "sext", v, self.sums)
 
-    def narrow(self, f: Function, v: Value) -> Value:
+    def narrow(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """Sums as result elements, rounded once or wrapped."""
         if self.sums is self.result:
             return v
@@ -86,25 +86,27 @@ class Kind:
             return narrowed(f, v, self.result)
         return f.convert("trunc", v, self.result)
 
-    def multiply_add(self, f: Function, a: Value, b: Value, c: Value) -> Value:
+    def multiply_add(self, f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
         return f.fma(a, b, c) if self.sums.is_float else a * b + c
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def load(self, f: Function, place: Value, mask: Value | None = None) -> Value:
+    def load(self, f: LLVMFunction, place: LLVMValue, mask: LLVMValue | None = None) -> LLVMValue:
         """One vector of source elements, widened; lanes off in `mask` are not read."""
         return self.widen(f, masked(f, self.source.vector(self.lanes), place, mask))
 
-    def broadcast(self, f: Function, place: Value) -> Value:
+    def broadcast(self, f: LLVMFunction, place: LLVMValue) -> LLVMValue:
         """One source element in every lane."""
         return f.splat(self.widen(f, f.load(self.source, place)), self.lanes)
 
-    def store(self, f: Function, v: Value, place: Value, mask: Value | None) -> None:
+    def store(
+        self, f: LLVMFunction, v: LLVMValue, place: LLVMValue, mask: LLVMValue | None
+    ) -> None:
         """One vector of sums as results."""
         store_masked(f, self.narrow(f, v), place, mask)
 
 
-def masked(f: Function, type: Type, place: Value, mask: Value | None) -> Value:
+def masked(f: LLVMFunction, type: Type, place: LLVMValue, mask: LLVMValue | None) -> LLVMValue:
     """A load under a mask; 16-bit floats travel as integers, which every target can mask."""
     if mask is None:
         return f.load(type, place)
@@ -113,7 +115,7 @@ def masked(f: Function, type: Type, place: Value, mask: Value | None) -> Value:
     return f.masked_load(type, place, mask)
 
 
-def store_masked(f: Function, v: Value, place: Value, mask: Value | None) -> None:
+def store_masked(f: LLVMFunction, v: LLVMValue, place: LLVMValue, mask: LLVMValue | None) -> None:
     if mask is None:
         f.store(v, place)
         return
@@ -122,17 +124,17 @@ def store_masked(f: Function, v: Value, place: Value, mask: Value | None) -> Non
     f.masked_store(v, place, mask)
 
 
-KINDS: dict[str, Kind] = {
-    "float32": Kind(F32, F32, F32),
-    "float64": Kind(F64, F64, F64),
-    "float16": Kind(F16, F32, F16),
-    "bfloat16": Kind(BF16, F32, BF16),
-    "int8": Kind(I8, I32, I8),
-    "uint8": Kind(I8, I32, I8, unsigned=True),
-    "int16": Kind(I16, I32, I16),
-    "int32": Kind(I32, I32, I32),
-    "int64": Kind(I64, I64, I64),
+KINDS: dict[str, GemmKind] = {
+    "float32": GemmKind(F32, F32, F32),
+    "float64": GemmKind(F64, F64, F64),
+    "float16": GemmKind(F16, F32, F16),
+    "bfloat16": GemmKind(BF16, F32, BF16),
+    "int8": GemmKind(I8, I32, I8),
+    "uint8": GemmKind(I8, I32, I8, unsigned=True),
+    "int16": GemmKind(I16, I32, I16),
+    "int32": GemmKind(I32, I32, I32),
+    "int64": GemmKind(I64, I64, I64),
 }
 """The product of each dtype with itself."""
 
-INT8_TO_INT32 = Kind(I8, I32, I32)
+INT8_TO_INT32 = GemmKind(I8, I32, I32)

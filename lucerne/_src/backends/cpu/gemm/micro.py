@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I64, PTR
 from lucerne._src.backends.cpu.gemm.args import Args
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue, Tile
-from lucerne._src.backends.cpu.gemm.kinds import TILE_VECTORS, Kind, masked, store_masked
+from lucerne._src.backends.cpu.gemm.kinds import TILE_VECTORS, GemmKind, masked, store_masked
 from lucerne._src.backends.cpu.runtime.code import Job, compiled
 
 ADD_TO_SUMS, LAST = 1, 2
@@ -32,10 +32,10 @@ _PARAMS: list[Any] = [
 
 
 @dataclass(frozen=True)
-class Form:
+class GemmTile:
     """Which micro-kernel: its height, its width in vectors, and where the operands come from."""
 
-    kind: Kind
+    kind: GemmKind
     height: int
     vectors: int = TILE_VECTORS
     a_packed: bool = True
@@ -46,24 +46,24 @@ class Form:
         return (*self.kind.key, self.height, self.vectors, self.a_packed, self.b_packed)
 
 
-def micro_job(form: Form, epilogue: Epilogue = PLAIN) -> Job:
+def micro_job(form: GemmTile, epilogue: Epilogue = PLAIN) -> Job:
     """A micro-kernel's key and writer: to be compiled beside others."""
     key = ("gemm.micro", *form.key, epilogue.key)
     return key, lambda m: write_micro_kernel(m, form, epilogue)
 
 
-def micro_kernel(form: Form, epilogue: Epilogue = PLAIN) -> int:
+def micro_kernel(form: GemmTile, epilogue: Epilogue = PLAIN) -> int:
     """The address of a micro-kernel."""
     return compiled(*micro_job(form, epilogue))["kernel"]
 
 
-def write_micro_kernel(m: Module, form: Form, epilogue: Epilogue) -> None:
+def write_micro_kernel(m: Module, form: GemmTile, epilogue: Epilogue) -> None:
     with m.function("kernel", _PARAMS) as f:
         _Writer(f, form, epilogue).write()
 
 
 class _Writer:
-    def __init__(self, f: Function, form: Form, epilogue: Epilogue) -> None:
+    def __init__(self, f: LLVMFunction, form: GemmTile, epilogue: Epilogue) -> None:
         self.f, self.form, self.kind, self.epilogue = f, form, form.kind, epilogue
         self.k, self.a, self.b, self.columns, self.flags, place, row, column, self.next = f.args
         self.args = Args(f, place)
@@ -100,7 +100,7 @@ class _Writer:
     def _spill_bytes(self) -> int:
         return self.form.height * self.form.vectors * self.kind.vector.nbytes
 
-    def _prefetch_rows(self, place: Value, step: Value, size: int, level: int) -> None:
+    def _prefetch_rows(self, place: LLVMValue, step: LLVMValue, size: int, level: int) -> None:
         """The rows of a tensor under the tile, with elements of `size` bytes."""
         width = self.form.vectors * self.kind.lanes * size
         for i in range(self.form.height):
@@ -110,7 +110,7 @@ class _Writer:
 
     # ---- the loop over k ---------------------------------------------------------------------
 
-    def _accumulate(self) -> list[Value]:
+    def _accumulate(self) -> list[LLVMValue]:
         f, form = self.f, self.form
         start = [f.zero(self.kind.vector)] * (form.height * form.vectors)
         if not form.a_packed:
@@ -127,7 +127,7 @@ class _Writer:
             rest.next(*self._packed_step(rest.carried))
         return rest.results[2:]
 
-    def _packed_step(self, state: list[Value]) -> list[Value]:
+    def _packed_step(self, state: list[LLVMValue]) -> list[LLVMValue]:
         f, form, size = self.f, self.form, self.kind.sums.size
         a, b, sums = state[0], state[1], state[2:]
         columns = self._packed_columns(b)
@@ -141,15 +141,17 @@ class _Writer:
             *made,
         ]
 
-    def _packed_columns(self, b: Value) -> list[Value]:
+    def _packed_columns(self, b: LLVMValue) -> list[LLVMValue]:
         f, wide = self.f, self.kind.vector
         return [f.load(wide, f.at(b, j * wide.nbytes)) for j in range(self.form.vectors)]
 
-    def _row(self, left: Value, columns: list[Value], sums: list[Value], i: int) -> list[Value]:
+    def _row(
+        self, left: LLVMValue, columns: list[LLVMValue], sums: list[LLVMValue], i: int
+    ) -> list[LLVMValue]:
         n = self.form.vectors
         return [self.kind.multiply_add(self.f, left, columns[j], sums[i * n + j]) for j in range(n)]
 
-    def _accumulate_in_place(self, start: list[Value]) -> list[Value]:
+    def _accumulate_in_place(self, start: list[LLVMValue]) -> list[LLVMValue]:
         """A through its strides. One pointer serves three rows: [p], [p + step], [p + 2 step]."""
         f, form, size = self.f, self.form, self.kind.source.size
         row_step, k_step = self.args.A_ROW * size, self.args.A_K * size
@@ -171,7 +173,7 @@ class _Writer:
             branch.give(*self._in_place_loop(state, whole=False))
         return branch.results
 
-    def _in_place_loop(self, state: list[Value], whole: bool) -> list[Value]:
+    def _in_place_loop(self, state: list[LLVMValue], whole: bool) -> list[LLVMValue]:
         f, form = self.f, self.form
         row_step, k_step, b_step = self.steps
         groups = -(-form.height // 3)
@@ -188,14 +190,14 @@ class _Writer:
             loop.next(*[f.at(p, k_step) for p in rows], f.at(b, b_step), *made)
         return loop.results[groups + 1 :]
 
-    def _columns(self, b: Value, whole: bool) -> list[Value]:
+    def _columns(self, b: LLVMValue, whole: bool) -> list[LLVMValue]:
         nbytes = self.kind.lanes * self.kind.source.size
         masks = [None] * self.form.vectors if whole else self.tile.masks
         return [
             self.kind.load(self.f, self.f.at(b, j * nbytes), mask) for j, mask in enumerate(masks)
         ]
 
-    def _prefetch_ahead(self, b: Value, step: Value) -> None:
+    def _prefetch_ahead(self, b: LLVMValue, step: LLVMValue) -> None:
         """Wide forms read B once: its rows are asked for some steps early."""
         later = self.f.at(b, step * _STEPS_AHEAD)
         width = self.form.vectors * self.kind.lanes * self.kind.source.size
@@ -204,32 +206,34 @@ class _Writer:
 
     # ---- after k -----------------------------------------------------------------------------
 
-    def _sums_place(self) -> tuple[Value, Value]:
+    def _sums_place(self) -> tuple[LLVMValue, LLVMValue]:
         row = self.args.SUMS_ROW
         size = self.kind.sums.size
         start = (self.tile.row * row + self.tile.column) * size
         return self.f.at(self.args.SUMS, start), row * size
 
-    def _tiles(self, place: Value, step: Value, nbytes: int) -> list[tuple[int, int, Value]]:
+    def _tiles(
+        self, place: LLVMValue, step: LLVMValue, nbytes: int
+    ) -> list[tuple[int, int, LLVMValue]]:
         return [
             (i, j, self.f.at(self.f.at(place, step * i), j * nbytes))
             for i in range(self.form.height)
             for j in range(self.form.vectors)
         ]
 
-    def _plus_stored(self, sums: list[Value]) -> list[Value]:
+    def _plus_stored(self, sums: list[LLVMValue]) -> list[LLVMValue]:
         f, wide, n = self.f, self.kind.vector, self.form.vectors
         return [
             sums[i * n + j] + masked(f, wide, at, self.tile.masks[j])
             for i, j, at in self._tiles(*self._sums_place(), wide.nbytes)
         ]
 
-    def _store_sums(self, sums: list[Value]) -> None:
+    def _store_sums(self, sums: list[LLVMValue]) -> None:
         n = self.form.vectors
         for i, j, at in self._tiles(*self._sums_place(), self.kind.vector.nbytes):
             store_masked(self.f, sums[i * n + j], at, self.tile.masks[j])
 
-    def _store_results(self, sums: list[Value], place: Value, step: Value) -> None:
+    def _store_results(self, sums: list[LLVMValue], place: LLVMValue, step: LLVMValue) -> None:
         f, n, tile = self.f, self.form.vectors, self.tile
         nbytes = self.kind.lanes * self.kind.result.size
         if self.epilogue.stores:
@@ -252,7 +256,7 @@ class _Writer:
                 self.kind.store(f, done, f.at(at, j * nbytes), tile.masks[j])
             loop.next(f.at(at, step), f.at(kept, n * wide))
 
-    def _run_tail(self, sums: list[Value]) -> None:
+    def _run_tail(self, sums: list[LLVMValue]) -> None:
         """An epilogue that stores: over the rows of spilled sums, wide forms vector by vector."""
         f, n, tile = self.f, self.form.vectors, self.tile
         wide, lanes = self.kind.vector.nbytes, self.kind.lanes

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
-from lucerne._src.backends.cpu.gemm.kinds import TILE_VECTORS, Kind, store_masked
+from lucerne._src.backends.cpu.gemm.kinds import TILE_VECTORS, GemmKind, store_masked
 
 TURN, COPY, GATHER = 0, 1, 2
 _NAMES = {TURN: "pack_turn", COPY: "pack_copy", GATHER: "pack_gather"}
@@ -30,7 +30,7 @@ def how_to_pack(step: int, k_step: int, width: int, k: int) -> int:
     return TURN if k_step == 1 or k == 1 else GATHER
 
 
-def write_packing(m: Module, kind: Kind) -> None:
+def write_packing(m: Module, kind: GemmKind) -> None:
     """The functions: void pack(source, step, k_step, target, width, valid, k).
 
     Steps are in bytes, to the next row or column and to the next k. Lanes from `valid` to `width`
@@ -41,11 +41,11 @@ def write_packing(m: Module, kind: Kind) -> None:
     _write_gather(m, kind)
 
 
-def pack(f: Function, how: int, *arguments: Value | int) -> None:
+def pack(f: LLVMFunction, how: int, *arguments: LLVMValue | int) -> None:
     f.call(_NAMES[how], VOID, list(arguments))
 
 
-def _write_copy(m: Module, kind: Kind) -> None:
+def _write_copy(m: Module, kind: GemmKind) -> None:
     """source[w + k * k_step] -> target[k][w]."""
     with m.function(_NAMES[COPY], _PARAMS, internal=True) as f:
         source, _, step, target, width, valid, k = f.args
@@ -67,7 +67,7 @@ def _write_copy(m: Module, kind: Kind) -> None:
                 loop.next(f.at(read, step), f.at(write, width * kind.sums.size))
 
 
-def _write_turn(m: Module, kind: Kind) -> None:
+def _write_turn(m: Module, kind: GemmKind) -> None:
     """source[w * step + k] -> target[k][w], in squares of lanes x lanes."""
     lanes, size = kind.lanes, kind.sums.size
     with m.function(_NAMES[TURN], _PARAMS, internal=True) as f:
@@ -86,7 +86,7 @@ def _write_turn(m: Module, kind: Kind) -> None:
                     store_masked(f, v, f.at(write, width * (i * size)), writes)
 
 
-def _write_gather(m: Module, kind: Kind) -> None:
+def _write_gather(m: Module, kind: GemmKind) -> None:
     """source[w * step + k * k_step] -> target[k][w]."""
     with m.function(_NAMES[GATHER], _PARAMS, internal=True) as f:
         source, step, k_step, target, width, valid, k = f.args
@@ -99,7 +99,7 @@ def _write_gather(m: Module, kind: Kind) -> None:
             along.next(f.at(first, k_step), f.at(write, width, kind.sums))
 
 
-def transposed(f: Function, rows: list[Value]) -> list[Value]:
+def transposed(f: LLVMFunction, rows: list[LLVMValue]) -> list[LLVMValue]:
     """A square of vectors transposed: blocks of half the size change places, then within them."""
     n = len(rows)
     distance = n // 2

@@ -17,8 +17,8 @@ from lucerne._src.backends.cpu.gemm.driver import (
     driver_job,
 )
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne._src.backends.cpu.gemm.kinds import TILE_ROWS, Kind
-from lucerne._src.backends.cpu.gemm.micro import Form, micro_job, micro_kernel
+from lucerne._src.backends.cpu.gemm.kinds import TILE_ROWS, GemmKind
+from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_job, micro_kernel
 from lucerne._src.backends.cpu.gemm.pack import how_to_pack
 from lucerne._src.backends.cpu.runtime.code import compile_all
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS, threads
@@ -34,7 +34,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Batch:
+class GemmBatch:
     """One leading dimension: its size and the steps of A, B, C and the epilogue's tensor.
 
     `more`: byte steps of the tensors of a fused graph.
@@ -49,7 +49,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Product:
+class GemmProduct:
     """C[m, n] = A[m, k] B[k, n]: sizes and element strides."""
 
     m: int
@@ -61,7 +61,7 @@ class Product:
     b_col: int
     c_row: int
     e_row: int = 0
-    batch: tuple[Batch, ...] = field(default=())
+    batch: tuple[GemmBatch, ...] = field(default=())
     more_rows: tuple[int, ...] = ()
     """Byte steps from row to row of the tensors of a fused graph."""
 
@@ -88,14 +88,16 @@ class Planned:
     """Bytes of a whole packed B."""
 
 
-def plan(kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = False) -> Planned:
+def plan(
+    kind: GemmKind, p: GemmProduct, epilogue: Epilogue = PLAIN, *, b_ready: bool = False
+) -> Planned:
     """Cut a product. `b_ready`: B comes packed by the entry "prepack" of the same plan."""
     assert len(p.batch) <= MAX_BATCH_DIMS, p.batch
     cut = _Cut(kind, p, b_ready, epilogue.sums_apart)
     words = cut.words()
     low, tall = cut.height, min(cut.height + 1, TILE_ROWS)
     forms = [
-        Form(kind, h, a_packed=not cut.a_in_place, b_packed=not cut.b_in_place)
+        GemmTile(kind, h, a_packed=not cut.a_in_place, b_packed=not cut.b_in_place)
         for h in (low, tall if cut.taller else low)
     ]
     # On all cores at once: a first product needs the driver and one or two micro-kernels.
@@ -107,7 +109,7 @@ def plan(kind: Kind, p: Product, epilogue: Epilogue = PLAIN, *, b_ready: bool = 
     return Planned(listed, cut.workspace, cut.packed_bytes)
 
 
-def batch_words(p: Product) -> dict[str, int]:
+def batch_words(p: GemmProduct) -> dict[str, int]:
     found: dict[str, int] = {}
     for i, d in enumerate(p.batch):
         found |= {f"SIZE{i}": d.size, f"STEP_A{i}": d.a, f"STEP_B{i}": d.b}
@@ -118,7 +120,7 @@ def batch_words(p: Product) -> dict[str, int]:
 class _Cut:
     """The numbers of one plan."""
 
-    def __init__(self, kind: Kind, p: Product, b_ready: bool, apart: bool) -> None:
+    def __init__(self, kind: GemmKind, p: GemmProduct, b_ready: bool, apart: bool) -> None:
         self.kind, self.p, self.b_ready = kind, p, b_ready
         self.apart = kind.narrows or apart
         self.parallel = _parallel(p)
@@ -214,7 +216,7 @@ class _Cut:
         }  # fmt: skip
 
 
-def _parallel(p: Product) -> int:
+def _parallel(p: GemmProduct) -> int:
     if p.flops * p.batches < _SERIAL_FLOPS or threads() == 1:
         return SERIAL
     if p.batches == 1 or p.flops >= _LARGE_FLOPS:
@@ -226,4 +228,4 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-__all__ = ["Batch", "Planned", "Product", "driver", "plan"]
+__all__ = ["GemmBatch", "GemmProduct", "Planned", "driver", "plan"]

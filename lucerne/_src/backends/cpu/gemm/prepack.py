@@ -25,12 +25,12 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
 from lucerne._src.backends.cpu.gemm.choose import duration
 from lucerne._src.backends.cpu.gemm.driver import driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne._src.backends.cpu.gemm.kinds import KINDS, Kind
-from lucerne._src.backends.cpu.gemm.plan import Planned, Product, plan
+from lucerne._src.backends.cpu.gemm.kinds import KINDS, GemmKind
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct, Planned, plan
 from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.runtime.code import Code
-from lucerne._src.backends.cpu.runtime.kernel import Kernel, address_of
-from lucerne._src.backends.cpu.runtime.memory import Block
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of
+from lucerne._src.backends.cpu.runtime.memory import HostBlock
 from lucerne._src.ir.meta import TensorMeta
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -40,15 +40,15 @@ _MANY_ROWS = 1 << 20
 _FLOAT32 = KINDS["float32"].key
 
 
-class Packed:
+class PackedOperand:
     """A packed matrix; kernels read it in the place of a tensor."""
 
     def __init__(self, meta: TensorMeta, nbytes: int) -> None:
         self._meta, self._offset = meta, 0
-        self.block = Block(nbytes)
+        self.block = HostBlock(nbytes)
 
     @property
-    def _storage(self) -> Packed:
+    def _storage(self) -> PackedOperand:
         return self
 
     def data_ptr(self) -> int:
@@ -61,7 +61,7 @@ class Packed:
         e: TensorMeta | None = None,
         epilogue: Epilogue = PLAIN,
         entry: str = "product",
-    ) -> Kernel:
+    ) -> NativeKernel:
         """The kernel a @ packed -> c; with an epilogue's tensor e the entry says its place."""
         return packed_product(a, self._meta, c, e, epilogue, entry)
 
@@ -73,7 +73,7 @@ def packed_product(
     e: TensorMeta | None = None,
     epilogue: Epilogue = PLAIN,
     entry: str = "product",
-) -> Kernel:
+) -> NativeKernel:
     """The kernel a @ b -> c that reads a packed copy in the place of b."""
     strides = None if e is None else expanded_strides(e, c.shape)
     p = describe(a, b, c, strides)
@@ -82,26 +82,26 @@ def packed_product(
         raise ValueError(f"a packed matrix multiplies many dense rows, not {a!r}")
     code, planned = planned_for_packed(kind, p, epilogue)
     tensors = 2 if e is None else 3
-    return Kernel(
+    return NativeKernel(
         code[entry], 1, tensors, extra=planned.words, workspace=planned.workspace,
         work=duration(kind, p),
     )  # fmt: skip
 
 
-def prepack(t: Any) -> Packed:
+def prepack(t: Any) -> PackedOperand:
     """A packed copy of a matrix (k, n), transposed views included."""
     packed = packed_operand(t._meta)
     prepack_into(packed, address_of(t))
     return packed
 
 
-def packed_operand(meta: TensorMeta) -> Packed:
+def packed_operand(meta: TensorMeta) -> PackedOperand:
     """Room for a packed copy of such a matrix."""
     _, _, planned = _packing(meta)
-    return Packed(meta, planned.packed_bytes)
+    return PackedOperand(meta, planned.packed_bytes)
 
 
-def prepack_into(packed: Packed, address: int) -> None:
+def prepack_into(packed: PackedOperand, address: int) -> None:
     """Pack the matrix that lies at `address`."""
     _, code, planned = _packing(packed._meta)
     words = (ctypes.c_int64 * (3 + len(planned.words)))()
@@ -110,13 +110,13 @@ def prepack_into(packed: Packed, address: int) -> None:
     _CALL(code["prepack"])(ctypes.addressof(words))
 
 
-def _packing(meta: TensorMeta) -> tuple[Product, Code, Planned]:
+def _packing(meta: TensorMeta) -> tuple[GemmProduct, Code, Planned]:
     k, n = meta.shape
-    p = Product(_SOME_ROWS, n, k, k, 1, meta.strides[0], meta.strides[1], n)
+    p = GemmProduct(_SOME_ROWS, n, k, k, 1, meta.strides[0], meta.strides[1], n)
     return p, *planned_for_packed(KINDS[meta.dtype.name], p, PLAIN)
 
 
-def planned_for_packed(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code, Planned]:
+def planned_for_packed(kind: GemmKind, p: GemmProduct, epilogue: Epilogue) -> tuple[Code, Planned]:
     """Chosen by the packed operand alone: both sides must agree."""
     if kind.source is BF16 and 1 in (p.b_k, p.b_col) and has_amx():
         return amx_driver(kind), amx_plan(kind, p, epilogue, b_ready=True)
@@ -126,18 +126,18 @@ def planned_for_packed(kind: Kind, p: Product, epilogue: Epilogue) -> tuple[Code
     return driver(kind), plan(kind, p, epilogue, b_ready=True)
 
 
-def suits_packed(kind: Kind, p: Product) -> bool:
+def suits_packed(kind: GemmKind, p: GemmProduct) -> bool:
     """Whether a packed right operand suits the rows, and sums are as without packing."""
     return _can_be_packed(kind, p) and (
         kind.key != _FLOAT32 or _lies_in_parts(kind, p) == (parts_take(p) or turned_takes(p))
     )
 
 
-def _can_be_packed(kind: Kind, p: Product) -> bool:
+def _can_be_packed(kind: GemmKind, p: GemmProduct) -> bool:
     return not p.batch and (kind.source is not BF16 or 1 in (p.a_row, p.a_k))
 
 
-def _lies_in_parts(kind: Kind, p: Product) -> bool:
+def _lies_in_parts(kind: GemmKind, p: GemmProduct) -> bool:
     """Whether a float32 operand is packed as the tiles read it; see `parts_take`."""
     dense = 1 in (p.b_k, p.b_col)
     return kind.key == _FLOAT32 and parts_take(replace(p, m=_MANY_ROWS, a_k=1)) and dense

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS
-from lucerne._src.backends.cpu.gemm.plan import Batch, Product
+from lucerne._src.backends.cpu.gemm.plan import GemmBatch, GemmProduct
 from lucerne._src.ir.meta import TensorMeta
 
 
@@ -17,7 +17,7 @@ def describe(
     c: TensorMeta,
     e_strides: Sequence[int] | None = None,
     more: Sequence[Sequence[int]] = (),
-) -> Product | None:
+) -> GemmProduct | None:
     """The product a @ b -> c of metas with two dimensions or more; None if it is too crooked.
 
     `e_strides`: strides of the epilogue's tensor expanded to c's shape. `more`: byte steps of other
@@ -28,7 +28,9 @@ def describe(
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     e = e_strides or (0,) * c.ndim
     batch = merged(
-        Batch(size, _step(a, c, d), _step(b, c, d), c.strides[d], e[d], tuple(s[d] for s in more))
+        GemmBatch(
+            size, _step(a, c, d), _step(b, c, d), c.strides[d], e[d], tuple(s[d] for s in more)
+        )
         for d, size in enumerate(c.shape[:-2])
     )
     a_row, c_row, e_row = a.strides[-2], c.strides[-2], e[-2]
@@ -43,7 +45,7 @@ def describe(
             m, batch = m * d.size, []
     if len(batch) > MAX_BATCH_DIMS:
         return None
-    return Product(
+    return GemmProduct(
         m,
         n,
         k,
@@ -71,9 +73,9 @@ def expanded_strides(meta: TensorMeta, shape: Sequence[int]) -> list[int]:
     return [0] * missing + [0 if n == 1 and want > 1 else s for n, s, want in own]
 
 
-def merged(dims: Any) -> list[Batch]:
+def merged(dims: Any) -> list[GemmBatch]:
     """Dimensions of size one dropped, neighbours that step alike made one."""
-    found: list[Batch] = []
+    found: list[GemmBatch] = []
     for d in dims:
         if d.size == 1:
             continue
@@ -84,7 +86,7 @@ def merged(dims: Any) -> list[Batch]:
     return found
 
 
-def _follows(outer: Batch, inner: Batch) -> bool:
+def _follows(outer: GemmBatch, inner: GemmBatch) -> bool:
     n = inner.size
     steps = (inner.a, inner.b, inner.c, inner.e, *inner.more)
     return (outer.a, outer.b, outer.c, outer.e, *outer.more) == tuple(s * n for s in steps)

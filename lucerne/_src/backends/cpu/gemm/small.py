@@ -15,16 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F64, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.args import PLANNED, SIZE, Args
 from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, SLOTS, pointer_of
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue, Tile
-from lucerne._src.backends.cpu.gemm.kinds import Kind
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.gemm.micro import LAST
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 
-Range = tuple[Value, Value]
+Range = tuple[LLVMValue, LLVMValue]
 Matrix = Callable[..., None]
 _C, _A, _B, _E, _EXTRA, _BETA, _ALPHA, _BLOCK, _TAIL = range(9)
 _SHARED = 9 * 8
@@ -33,7 +33,7 @@ _NEEDED = "A_ROW A_K B_K C_ROW E_ROW"
 """Words of the plan that micro-kernels and epilogues read."""
 
 
-def direct(kind: Kind) -> Code:
+def direct(kind: GemmKind) -> Code:
     """Entries that run micro-kernels in place; one code for all shapes of a kind."""
     return compiled(("gemm.direct", *kind.key), lambda m: write_small(m, kind, _direct_matrix))
 
@@ -50,7 +50,7 @@ class Dots:
     width: int
 
 
-def dots_form(kind: Kind, rows: int, columns: int, epilogue: Epilogue = PLAIN) -> Dots:
+def dots_form(kind: GemmKind, rows: int, columns: int, epilogue: Epilogue = PLAIN) -> Dots:
     """The tile for so many rows and columns: eight sums in flight at least, up to 24 where that
     leaves little of a tile unused. Rows of A come from a farther cache than the few of B at hand,
     so a tile is wide rather than high."""
@@ -64,7 +64,7 @@ def dots_form(kind: Kind, rows: int, columns: int, epilogue: Epilogue = PLAIN) -
     return Dots(high, across, kind.lanes if epilogue.stores else across)
 
 
-def dots(kind: Kind, form: Dots, epilogue: Epilogue = PLAIN) -> Code:
+def dots(kind: GemmKind, form: Dots, epilogue: Epilogue = PLAIN) -> Code:
     """Entries of the dot-product form."""
     key = ("gemm.dots", *kind.key, form.rows, form.columns, epilogue.key)
 
@@ -75,7 +75,7 @@ def dots(kind: Kind, form: Dots, epilogue: Epilogue = PLAIN) -> Code:
     return compiled(key, write)
 
 
-def write_small(m: Module, kind: Kind, matrix: Matrix) -> None:
+def write_small(m: Module, kind: GemmKind, matrix: Matrix) -> None:
     """Entries around `matrix`, which writes the product of one matrix, or of a part of it."""
     _write_task(m, kind, matrix)
     for name, words in ENTRIES.items():
@@ -130,7 +130,7 @@ def _write_entry(m: Module, name: str, words: dict[str, int]) -> None:
         f.ret(0)
 
 
-def _write_task(m: Module, kind: Kind, matrix: Matrix) -> None:
+def _write_task(m: Module, kind: GemmKind, matrix: Matrix) -> None:
     """A group of matrices, and of each some panels of rows and columns."""
     with m.function("task", _TASK, internal=True) as f:
         shared, chunk, _ = f.args
@@ -157,22 +157,22 @@ def _write_task(m: Module, kind: Kind, matrix: Matrix) -> None:
                 args.set(name, f.at(f.word(shared, at, PTR), offset * size))
             args.set("BATCH", loop.index)
             args.set("SUMS", args.C)  # read by micro-kernels whose sums are the results
-            matrix(f, kind, Pair(plan, args), rows, columns)
+            matrix(f, kind, TaskWords(plan, args), rows, columns)
 
 
-def _part(f: Function, index: Value, size: Value, whole: Value) -> Range:
+def _part(f: LLVMFunction, index: LLVMValue, size: LLVMValue, whole: LLVMValue) -> Range:
     return index * size, f.minimum((index + 1) * size, whole)
 
 
 @dataclass(frozen=True)
-class Pair:
+class TaskWords:
     """The plan's words (shared) and a task's own argument struct."""
 
     plan: Args
     own: Args
 
 
-def _batch_offsets(f: Function, plan: Args, batch: Value) -> list[Value]:
+def _batch_offsets(f: LLVMFunction, plan: Args, batch: LLVMValue) -> list[LLVMValue]:
     """Elements to go from the first matrix to number `batch`, of A, B, C and E."""
     dims = plan.BATCH_DIMS
     last = f.at(plan.at("SIZE0"), (dims - 1) * 40)
@@ -193,7 +193,9 @@ def _batch_offsets(f: Function, plan: Args, batch: Value) -> list[Value]:
 # ---- direct -----------------------------------------------------------------------------------
 
 
-def _direct_matrix(f: Function, kind: Kind, pair: Pair, rows: Range, columns: Range) -> None:
+def _direct_matrix(
+    f: LLVMFunction, kind: GemmKind, pair: TaskWords, rows: Range, columns: Range
+) -> None:
     """Tiles of one matrix, in the order in which what is used again is the smaller operand."""
 
     def both(outer: Range, inner: Range, swap: bool) -> None:
@@ -207,7 +209,9 @@ def _direct_matrix(f: Function, kind: Kind, pair: Pair, rows: Range, columns: Ra
         both(columns, rows, swap=False)
 
 
-def _direct_tile(f: Function, kind: Kind, pair: Pair, i: Value, j: Value) -> None:
+def _direct_tile(
+    f: LLVMFunction, kind: GemmKind, pair: TaskWords, i: LLVMValue, j: LLVMValue
+) -> None:
     plan, args = pair.plan, pair.own
     k, n, a_row, width, height, taller = plan.get("K N A_ROW TILE_COLUMNS HEIGHT TALLER")
     size = kind.source.size
@@ -222,7 +226,7 @@ def _direct_tile(f: Function, kind: Kind, pair: Pair, i: Value, j: Value) -> Non
 
 
 def _dots_matrix(
-    f: Function, kind: Kind, form: Dots, pair: Pair, rows: Range, columns: Range
+    f: LLVMFunction, kind: GemmKind, form: Dots, pair: TaskWords, rows: Range, columns: Range
 ) -> None:
     plan, args = pair.plan, pair.own
     k, m, n, a_row, b_col = plan.get("K M N A_ROW B_COL")
@@ -237,7 +241,7 @@ def _dots_matrix(
             f.call("dot_tile", VOID, [*given, m, n, args.place, row, column])
 
 
-def _write_dot_tile(m: Module, kind: Kind, form: Dots, epilogue: Epilogue) -> None:
+def _write_dot_tile(m: Module, kind: GemmKind, form: Dots, epilogue: Epilogue) -> None:
     """One tile: rows and columns beyond the matrix repeat its last ones and are not stored."""
     params: list[Any] = [
         ("K", I64), ("A", PTR), ("a_step", I64), ("B", PTR), ("b_step", I64), ("M", I64),
@@ -266,14 +270,14 @@ def _write_dot_tile(m: Module, kind: Kind, form: Dots, epilogue: Epilogue) -> No
 
 
 def _finish_dots(
-    f: Function,
-    kind: Kind,
+    f: LLVMFunction,
+    kind: GemmKind,
     form: Dots,
     epilogue: Epilogue,
-    kept: Value,
+    kept: LLVMValue,
     args: Args,
-    ends: tuple[Value, Value],
-    start: tuple[Value, Value],
+    ends: tuple[LLVMValue, LLVMValue],
+    start: tuple[LLVMValue, LLVMValue],
 ) -> None:
     """Rows of whole vectors of sums through an epilogue that stores."""
     row, column = start
@@ -286,17 +290,24 @@ def _finish_dots(
         epilogue.apply(tile, ready, v, row + loop.index, 0)
 
 
-def _edges(f: Function, start: Value, step: Value, count: int, valid: Value) -> list[Value]:
+def _edges(
+    f: LLVMFunction, start: LLVMValue, step: LLVMValue, count: int, valid: LLVMValue
+) -> list[LLVMValue]:
     return [f.at(start, f.minimum(f.constant(i), valid - 1) * step) if i else start
             for i in range(count)]  # fmt: skip
 
 
 def _dot_loops(
-    f: Function, kind: Kind, form: Dots, k: Value, left: list[Value], right: list[Value]
-) -> list[Value]:
+    f: LLVMFunction,
+    kind: GemmKind,
+    form: Dots,
+    k: LLVMValue,
+    left: list[LLVMValue],
+    right: list[LLVMValue],
+) -> list[LLVMValue]:
     lanes, size = kind.lanes, kind.source.size
 
-    def step(at: Value, sums: list[Value], mask: Value | None) -> list[Value]:
+    def step(at: LLVMValue, sums: list[LLVMValue], mask: LLVMValue | None) -> list[LLVMValue]:
         along = at * size
         rows = [kind.load(f, f.at(p, along), mask) for p in left]
         made = list(sums)
@@ -319,14 +330,14 @@ def _dot_loops(
 
 
 def _store_dots(
-    f: Function,
-    kind: Kind,
+    f: LLVMFunction,
+    kind: GemmKind,
     form: Dots,
     epilogue: Epilogue,
-    sums: list[Value],
+    sums: list[LLVMValue],
     args: Args,
-    ends: tuple[Value, Value],
-    start: tuple[Value, Value],
+    ends: tuple[LLVMValue, LLVMValue],
+    start: tuple[LLVMValue, LLVMValue],
 ) -> None:
     row, column = start
     valid = f.low_mask(ends[1] - column, form.columns)
@@ -342,7 +353,7 @@ def _store_dots(
         kind.store(f, v, place, f.low_mask(left, form.columns))
 
 
-def lane_sums(f: Function, vectors: list[Value]) -> Value:
+def lane_sums(f: LLVMFunction, vectors: list[LLVMValue]) -> LLVMValue:
     """A vector of the sums of each vector's lanes, by a fixed tree."""
     lanes = vectors[0].type.lanes
     while lanes > len(vectors):

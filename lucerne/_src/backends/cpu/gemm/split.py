@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I64, PTR
 from lucerne._src.backends.cpu.gemm.args import PLANNED
-from lucerne._src.backends.cpu.gemm.kinds import Kind, masked, store_masked
-from lucerne._src.backends.cpu.gemm.plan import Batch, Planned, Product
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind, masked, store_masked
+from lucerne._src.backends.cpu.gemm.plan import GemmBatch, GemmProduct, Planned
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 
 _PART = 8192
@@ -22,19 +22,19 @@ _FEW_RESULTS = 2048
 _PLAN_WORDS = 1 + len(PLANNED)
 _REST, _RESULTS = _PLAN_WORDS, 2 * _PLAN_WORDS
 _PARTS, _SPACE = _RESULTS + 1, _RESULTS + 2
-Chooser = Callable[[Kind, Product], tuple[Code, Planned]]
+Chooser = Callable[[GemmKind, GemmProduct], tuple[Code, Planned]]
 
 
-def suits_split(p: Product) -> bool:
+def suits_split(p: GemmProduct) -> bool:
     return p.m * p.n <= _FEW_RESULTS and p.k >= 2 * _PART and not p.batch and p.c_row == p.n
 
 
-def split_plan(kind: Kind, p: Product, choose: Chooser) -> tuple[Code, Planned]:
+def split_plan(kind: GemmKind, p: GemmProduct, choose: Chooser) -> tuple[Code, Planned]:
     """`choose` gives code and plan of the parts."""
-    inner = Kind(kind.source, kind.sums, kind.sums, kind.unsigned)
+    inner = GemmKind(kind.source, kind.sums, kind.sums, kind.unsigned)
     parts, rest = divmod(p.k, _PART)
     results = p.m * p.n
-    batch = (Batch(parts, _PART * p.a_k, _PART * p.b_k, results),)
+    batch = (GemmBatch(parts, _PART * p.a_k, _PART * p.b_k, results),)
     plans = [choose(inner, replace(p, k=_PART, batch=batch))]
     if rest:
         plans.append(choose(inner, replace(p, k=rest)))
@@ -49,7 +49,7 @@ def split_plan(kind: Kind, p: Product, choose: Chooser) -> tuple[Code, Planned]:
     return code, Planned(tuple(words), workspace, 0)
 
 
-def _write(m: Module, kind: Kind) -> None:
+def _write(m: Module, kind: GemmKind) -> None:
     for name, a, b in (("product", 1, 2), ("product_swapped", 2, 1)):
         with m.function(name, [("block", PTR)], I64) as f:
             block = f.args[0]
@@ -57,7 +57,7 @@ def _write(m: Module, kind: Kind) -> None:
             _split(f, kind, f.at(block, 32), (c, left, right, space))
 
 
-def _split(f: Function, kind: Kind, extra: Value, given: tuple[Value, ...]) -> None:
+def _split(f: LLVMFunction, kind: GemmKind, extra: LLVMValue, given: tuple[LLVMValue, ...]) -> None:
     c, left, right, space = given
     results, parts, size = (f.word(extra, i) for i in (_RESULTS, _PARTS, _SPACE))
     inner = f.stack((4 + len(PLANNED)) * 8)
@@ -77,14 +77,16 @@ def _split(f: Function, kind: Kind, extra: Value, given: tuple[Value, ...]) -> N
 class _Words:
     """Words of an inner plan by name."""
 
-    def __init__(self, f: Function, plan: Value) -> None:
+    def __init__(self, f: LLVMFunction, plan: LLVMValue) -> None:
         self.f, self.plan = f, plan
 
-    def __call__(self, name: str) -> Value:
+    def __call__(self, name: str) -> LLVMValue:
         return self.f.word(self.plan, 1 + PLANNED.index(name))
 
 
-def _run(f: Function, inner: Value, plan: Value, pointers: tuple[Value, ...]) -> None:
+def _run(
+    f: LLVMFunction, inner: LLVMValue, plan: LLVMValue, pointers: tuple[LLVMValue, ...]
+) -> None:
     for i, p in enumerate(pointers):
         f.store(p, f.at(inner, i * 8))
     f.copy_bytes(f.at(inner, 32), f.at(plan, 8), len(PLANNED) * 8)
@@ -92,7 +94,12 @@ def _run(f: Function, inner: Value, plan: Value, pointers: tuple[Value, ...]) ->
 
 
 def _add_parts(
-    f: Function, kind: Kind, c: Value, space: Value, results: Value, parts: Value
+    f: LLVMFunction,
+    kind: GemmKind,
+    c: LLVMValue,
+    space: LLVMValue,
+    results: LLVMValue,
+    parts: LLVMValue,
 ) -> None:
     step = results * kind.sums.size
     with f.loop(0, results, kind.lanes) as loop:

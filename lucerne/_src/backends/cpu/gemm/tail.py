@@ -17,13 +17,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.apply import apply_point, rounded_to
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import F64, I64, PTR
 from lucerne._src.backends.cpu.fused.layout import is_heavy
 from lucerne._src.backends.cpu.fused.passes import describe
-from lucerne._src.backends.cpu.fused.program import Convert, Expr, Load, Number, Point, Program
+from lucerne._src.backends.cpu.fused.program import (
+    Convert,
+    FusedExpr,
+    FusedNumber,
+    FusedOp,
+    FusedProgram,
+    Load,
+)
 from lucerne._src.backends.cpu.gemm.epilogue import Ahead, Epilogue, Tile
-from lucerne._src.backends.cpu.gemm.kinds import Kind
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import NotTaken, Num
 from lucerne._src.backends.cpu.math.storage import STORED
@@ -35,7 +42,7 @@ _SHORT = 4
 
 
 @dataclass(frozen=True)
-class Operand:
+class TailOperand:
     """How a tensor lies over the result: byte steps, and whether it moves along a row."""
 
     dtype: dt.dtype
@@ -65,11 +72,11 @@ class Tail(Epilogue):
 
     def __init__(
         self,
-        program: Program,
+        program: FusedProgram,
         first: Epilogue,
         dtype: dt.dtype,
-        results: Sequence[Operand],
-        loads: dict[Expr, Operand | None],
+        results: Sequence[TailOperand],
+        loads: dict[FusedExpr, TailOperand | None],
         batch_sizes: Sequence[int],
         main: int,
     ) -> None:
@@ -79,12 +86,12 @@ class Tail(Epilogue):
         self.program, self.first, self.dtype = program, first, dtype
         self.results, self.loads, self.main = results, loads, main
         self.dims = len(batch_sizes)
-        self.numbers = [e for e in program.exprs if isinstance(e, Number) and not e.baked]
+        self.numbers = [e for e in program.exprs if isinstance(e, FusedNumber) and not e.baked]
         self.operands = [*results, *(x for x in loads.values() if x is not None)]
         places = tuple(x.key for x in self.operands)
         own = tuple(x is None for x in loads.values())
         self.key = ("tail", first.key, dtype.name, self.dims, describe(program), places, own, main)
-        points = [e for e in program.exprs if isinstance(e, Point)]
+        points = [e for e in program.exprs if isinstance(e, FusedOp)]
         heavy = sum(map(is_heavy, points))
         self.inline = len(points) + len(results) <= _SHORT and heavy <= 1
         self.words = [*batch_sizes, *(w for x in self.operands for w in x.words())]
@@ -105,12 +112,12 @@ class Tail(Epilogue):
     def prepare(self, tile: Tile) -> _Ready:
         return _Ready(self, tile)
 
-    def apply(self, tile: Tile, ready: _Ready, v: Value, row: Value, j: int) -> Value:
+    def apply(self, tile: Tile, ready: _Ready, v: LLVMValue, row: LLVMValue, j: int) -> LLVMValue:
         return self.apply_all(tile, ready, [(v, row, j)])[0]
 
     def apply_all(
-        self, tile: Tile, ready: _Ready, vectors: Sequence[tuple[Value, Value, int]]
-    ) -> list[Value]:
+        self, tile: Tile, ready: _Ready, vectors: Sequence[tuple[LLVMValue, LLVMValue, int]]
+    ) -> list[LLVMValue]:
         """Op after op, each for all vectors: their long chains then run beside each other."""
         sums = [self.first.apply(tile, ready.first, v, row, j) for v, row, j in vectors]
         spots = [
@@ -124,7 +131,7 @@ class Tail(Epilogue):
             self._store(tile, ready, spot, v)
         return sums
 
-    def _store(self, tile: Tile, ready: _Ready, spot: _Spot, v: Value) -> None:
+    def _store(self, tile: Tile, ready: _Ready, spot: _Spot, v: LLVMValue) -> None:
         j = spot.j
         for operand, pointer, result in zip(
             self.results, ready.pointers, self.program.results, strict=False
@@ -135,14 +142,14 @@ class Tail(Epilogue):
             else:
                 ready.machine.store(spot.raw(result.expr), operand.dtype, place, tile.masks[j])
 
-    def _product(self, kind: Kind, f: Function, v: Value) -> Num:
+    def _product(self, kind: GemmKind, f: LLVMFunction, v: LLVMValue) -> Num:
         """Sums as the product's kernel would have stored them."""
         if not kind.narrows:
             return Num(self.dtype, v)
         stored = f.bitcast(kind.narrow(f, v), STORED[self.dtype].vector(v.type.lanes))
         return LlvmScalar(f, v.type.lanes).from_storage(self.dtype, stored)
 
-    def is_still(self, e: Expr) -> bool:
+    def is_still(self, e: FusedExpr) -> bool:
         """Whether an expression is the same for all rows of a tile."""
         if isinstance(e, Load):
             operand = self.loads[e]
@@ -164,31 +171,33 @@ class _Places:
         self._at = 0
         self._words = tile.args.TAIL
         block, batch = tile.args.BLOCK, self._batch_indices(tile)
-        self.pointers: list[Value] = []
-        self.rows: list[Value] = []
+        self.pointers: list[LLVMValue] = []
+        self.rows: list[LLVMValue] = []
         for x in tail.operands:
             self._place(x, block, batch, tile.column)
 
-    def _word(self, type: Any = I64) -> Value:
+    def _word(self, type: Any = I64) -> LLVMValue:
         found = self.f.word(self._words, self._at, type)
         self._at += 1
         return found
 
-    def _batch_indices(self, tile: Tile) -> list[Value]:
+    def _batch_indices(self, tile: Tile) -> list[LLVMValue]:
         """The index along each dimension of the batch."""
         dims = self.tail.dims
         sizes = [self._word() for _ in range(dims)]
         if dims <= 1:
             return [tile.args.BATCH] * dims
         f, rest = self.f, tile.args.BATCH
-        found: list[Value] = []
+        found: list[LLVMValue] = []
         for d in reversed(range(dims)):
             size = sizes[d]
             found.insert(0, f.unsigned("rem", rest, size))
             rest = f.unsigned("div", rest, size)
         return found
 
-    def _place(self, x: Operand, block: Value, batch: list[Value], column: Value) -> None:
+    def _place(
+        self, x: TailOperand, block: LLVMValue, batch: list[LLVMValue], column: LLVMValue
+    ) -> None:
         """Where an operand's first element of the tile's columns is, in row 0 of the matrix."""
         f = self.f
         pointer = f.word(f.at(block, self._word() * 8), 0, PTR)
@@ -221,15 +230,15 @@ class _Ready(_Places):
             for n, e in enumerate(e for e, x in tail.loads.items() if x is not None)
         }
         self.numbers = {e: self._number(e) for e in tail.numbers}
-        self.still: list[dict[Expr, Num]] = []
+        self.still: list[dict[FusedExpr, Num]] = []
         for j in range(len(tile.masks)):
             self.still.append({})
             spot = _Spot(self, tile, None, j, None)
             for e in tail.program.exprs:
-                if tail.is_still(e) and not isinstance(e, Number):
+                if tail.is_still(e) and not isinstance(e, FusedNumber):
                     self.still[j][e] = spot.raw(e)
 
-    def _number(self, e: Number) -> Num:
+    def _number(self, e: FusedNumber) -> Num:
         is_float = isinstance(e.value, float)
         word = self._word(F64 if is_float else I64)
         kind = dt.float64 if is_float else dt.int64
@@ -240,16 +249,16 @@ class _Spot:
     """One vector of a row: values of expressions, each computed once."""
 
     def __init__(
-        self, ready: _Ready, tile: Tile, row: Value | None, j: int, product: Num | None
+        self, ready: _Ready, tile: Tile, row: LLVMValue | None, j: int, product: Num | None
     ) -> None:
         self.ready, self.tile, self.row, self.j, self.product = ready, tile, row, j, product
-        self.known: dict[Expr, Num] = {}
+        self.known: dict[FusedExpr, Num] = {}
 
-    def place(self, operand: Operand, pointer: Value) -> Value:
+    def place(self, operand: TailOperand, pointer: LLVMValue) -> LLVMValue:
         """Where this vector of a result stands."""
         return self._moved(operand, pointer, self.ready.rows[self.ready.pointers.index(pointer)])
 
-    def _moved(self, x: Operand, pointer: Value, step: Value) -> Value:
+    def _moved(self, x: TailOperand, pointer: LLVMValue, step: LLVMValue) -> LLVMValue:
         f, tile = self.ready.f, self.tile
         if x.row and self.row is not None:
             pointer = f.at(pointer, self.row * step)
@@ -257,25 +266,25 @@ class _Spot:
             pointer = f.at(pointer, self.j * tile.lanes * x.dtype.itemsize)
         return pointer
 
-    def value(self, e: Expr) -> Num:
+    def value(self, e: FusedExpr) -> Num:
         """As the dtype of the expression holds it."""
         return rounded_to(self.ready.machine, self.raw(e), e.dtype)
 
-    def raw(self, e: Expr) -> Num:
+    def raw(self, e: FusedExpr) -> Num:
         found = self.known.get(e) or self.ready.still[self.j].get(e)
         if found is None:
             found = self.known[e] = self._computed(e)
         return found
 
-    def _computed(self, e: Expr) -> Num:
+    def _computed(self, e: FusedExpr) -> Num:
         ready, machine = self.ready, self.ready.machine
         if isinstance(e, Load):
             return self._loaded(e)
-        if isinstance(e, Number):
+        if isinstance(e, FusedNumber):
             return machine.to(e.value, e.dtype.compute) if e.baked else ready.numbers[e]
         if isinstance(e, Convert):
             return machine.to(self.value(e.source), e.dtype.compute)
-        assert isinstance(e, Point), e
+        assert isinstance(e, FusedOp), e
         found = apply_point(e, machine, self.value)
         if machine.failed is not None:
             raise NotTaken("an op that may fail")

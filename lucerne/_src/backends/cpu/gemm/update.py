@@ -12,7 +12,7 @@ The values are those of the product's kernel followed by Adam's
 from __future__ import annotations
 
 from lucerne._src.backends.cpu.elementwise.optimizers import adam_factors, adam_values, tiny_as_zero
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F32, F64, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.amx.pack import PANEL
 from lucerne._src.backends.cpu.gemm.amx.products import parts_take, turned_takes
@@ -25,7 +25,7 @@ from lucerne._src.backends.cpu.gemm.shape import describe
 from lucerne._src.backends.cpu.gemm.split import suits_split
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import TensorMeta
@@ -39,7 +39,7 @@ _UPDATE_NS = 0.6
 _LANES, _UNROLL = 16, 2
 
 
-def fused_update(graph: Graph) -> Kernel | None:
+def fused_update(graph: Graph) -> NativeKernel | None:
     """The kernel of a graph with one product and the step of Adam that reads it; None: it does not
     have that form, or tiles do not suit the product."""
     try:
@@ -71,7 +71,9 @@ class Update(Epilogue):
         self.decoupled, self.maximize = decoupled, maximize
         self.key = ("adam", decoupled, maximize)
 
-    def end_panel(self, f: Function, args: Args, row: Value, columns: tuple[Value, Value]) -> None:
+    def end_panel(
+        self, f: LLVMFunction, args: Args, row: LLVMValue, columns: tuple[LLVMValue, LLVMValue]
+    ) -> None:
         """Rows from `row` on, between two columns. All columns of some rows are one long row."""
         first, stop = columns[0], f.minimum(columns[1], args.N)
         rows, width = f.minimum(args.M - row, PANEL), stop - first
@@ -94,7 +96,12 @@ class Update(Epilogue):
                 self._visit(f, factors, places, along.index, mask)
 
     def _visit(
-        self, f: Function, factors: list[Value], places: list[Value], at: Value, mask: Value | None
+        self,
+        f: LLVMFunction,
+        factors: list[LLVMValue],
+        places: list[LLVMValue],
+        at: LLVMValue,
+        mask: LLVMValue | None,
     ) -> None:
         here = [f.at(place, at * F32.size) for place in places]
         wide = F32.vector(_LANES)
@@ -135,7 +142,7 @@ def _write_entry(m: Module, tensors: int) -> None:
         f.ret(0)
 
 
-def _tensor(f: Function, block: Value, words: Value, k: int) -> Value:
+def _tensor(f: LLVMFunction, block: LLVMValue, words: LLVMValue, k: int) -> LLVMValue:
     """Where the tensor is whose place among the call's tensors is word `k`."""
     return f.word(f.at(block, f.word(words, k) * 8), 0, PTR)
 
@@ -143,7 +150,7 @@ def _tensor(f: Function, block: Value, words: Value, k: int) -> Value:
 # ---- the kernel -------------------------------------------------------------------------------
 
 
-def _kernel(graph: Graph) -> Kernel | None:
+def _kernel(graph: Graph) -> NativeKernel | None:
     update = graph.nodes[-1]
     product = next((n for n in graph.nodes if n.op.qualified in PRODUCTS), None)
     if update.op.qualified != UPDATE or product is None or not suits_update(product):
@@ -169,7 +176,7 @@ def _kernel(graph: Graph) -> Kernel | None:
     slot_of = {v.index: len(results) + k for k, v in enumerate(tensors)}
     own = [slot_of[step.index], *results.values(), *(slot_of[v.index] for v in old)]
     count = len(results) + len(tensors)
-    return Kernel(
+    return NativeKernel(
         compiled(("gemm.update", count), lambda m: _write_entry(m, count))["entry"],
         len(results),
         len(tensors),

@@ -6,9 +6,9 @@ added to a piece of the result that stays in the first cache; the next eight fol
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
-from lucerne._src.backends.cpu.gemm.kinds import Kind, masked, store_masked
-from lucerne._src.backends.cpu.gemm.small import Pair, Range, write_small
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind, masked, store_masked
+from lucerne._src.backends.cpu.gemm.small import Range, TaskWords, write_small
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 
 _ROWS = 8
@@ -16,13 +16,13 @@ PIECE = 128
 """Columns of a panel, the unit of tasks."""
 
 
-def vector_matrix(kind: Kind) -> Code:
+def vector_matrix(kind: GemmKind) -> Code:
     """Entries for products with one row whose sums can be kept in the result."""
     assert not kind.narrows, kind
     return compiled(("gemm.vector", *kind.key), lambda m: write_small(m, kind, _matrix))
 
 
-def _matrix(f: Function, kind: Kind, pair: Pair, rows: Range, columns: Range) -> None:
+def _matrix(f: LLVMFunction, kind: GemmKind, pair: TaskWords, rows: Range, columns: Range) -> None:
     plan, args = pair.plan, pair.own
     size = kind.source.size
     k, a_step, b_step = plan.K, plan.A_K * size, plan.B_K * size
@@ -44,12 +44,19 @@ class _Rows:
     """Adds scaled rows to the columns `start` to `stop` of the result."""
 
     def __init__(
-        self, f: Function, kind: Kind, b: Value, step: Value, c: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        kind: GemmKind,
+        b: LLVMValue,
+        step: LLVMValue,
+        c: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         self.f, self.kind, self.b, self.step, self.c = f, kind, b, step, c
         self.start, self.stop = start, stop
 
-    def add(self, k: Value, factors: list[Value]) -> None:
+    def add(self, k: LLVMValue, factors: list[LLVMValue]) -> None:
         f, lanes = self.f, self.kind.lanes
         first = f.compare("eq", k, 0)
         rows = [f.at(self.b, (k + i) * self.step) for i in range(len(factors))]
@@ -61,7 +68,12 @@ class _Rows:
             self._vector(whole, first, rows, factors, mask)
 
     def _vector(
-        self, j: Value, first: Value, rows: list[Value], factors: list[Value], mask: Value | None
+        self,
+        j: LLVMValue,
+        first: LLVMValue,
+        rows: list[LLVMValue],
+        factors: list[LLVMValue],
+        mask: LLVMValue | None,
     ) -> None:
         f, kind = self.f, self.kind
         place = f.at(self.c, j * kind.result.size)

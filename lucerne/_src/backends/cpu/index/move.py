@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I1, I8, I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I1,
+    I8,
+    I32,
+    I64,
+    PTR,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I16, Type
 from lucerne._src.backends.cpu.index.rows import RowCode
-from lucerne._src.backends.cpu.index.walk import Walk
+from lucerne._src.backends.cpu.index.walk import IndexWalk
 from lucerne._src.backends.cpu.math.storage import STORED, pack, unpack
 from lucerne._src.base import dtype as dt
 
@@ -24,7 +33,7 @@ READ, WRITE = "read", "write"
 
 
 @dataclass(frozen=True)
-class Form:
+class MoveForm:
     """Everything about a walk that changes its code."""
 
     rank: int
@@ -62,7 +71,7 @@ def _element(name: str, item: int) -> Type:
 
 
 @dataclass(frozen=True)
-class Places:
+class IndexPlaces:
     """In which words of the block a walk finds its operands and its numbers."""
 
     target: int
@@ -77,7 +86,7 @@ class Places:
 
 
 def form_of(
-    walk: Walk,
+    walk: IndexWalk,
     indices: Sequence[int],
     reach: Sequence[tuple[int, int]] = (),
     *,
@@ -87,7 +96,7 @@ def form_of(
     target: str = "",
     source: str = "",
     item: int = 0,
-) -> Form:
+) -> MoveForm:
     inner = walk.inner.strides
     sizes = [_element(name, item).size for name in (target, source)]
     steps = "".join(
@@ -95,7 +104,7 @@ def form_of(
         for s, size in zip(inner[:2], sizes, strict=True)
     )
     indexed = sizes[1] if through == READ else sizes[0]
-    return Form(
+    return MoveForm(
         len(walk.dims),
         steps,
         tuple(indices),
@@ -114,12 +123,18 @@ def form_of(
 class WalkCode(RowCode):
     """Writes the walk of one form."""
 
-    def __init__(self, m: Module, name: str, form: Form, at: Places) -> None:
+    def __init__(self, m: Module, name: str, form: MoveForm, at: IndexPlaces) -> None:
         super().__init__(m, name, form.rank, 2 + len(form.indices), at.numbers)
         self.form, self.at = form, at
 
     def rows(
-        self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        first: LLVMValue,
+        last: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         form = self.form
         places = (self.at.target, self.at.source, *self.at.indices)
@@ -148,13 +163,13 @@ class WalkCode(RowCode):
 
     def _lead(
         self,
-        f: Function,
-        ends: list[Value],
-        j: Value | None,
-        steps: list[Value],
-        limits: list[tuple[Value, Value]],
-        bad: Value,
-    ) -> tuple[Value, Value]:
+        f: LLVMFunction,
+        ends: list[LLVMValue],
+        j: LLVMValue | None,
+        steps: list[LLVMValue],
+        limits: list[tuple[LLVMValue, LLVMValue]],
+        bad: LLVMValue,
+    ) -> tuple[LLVMValue, LLVMValue]:
         """Where the indices lead, in bytes; an index out of bounds leads to the first place."""
         lead = f.constant(0)
         for k, size in enumerate(self.form.indices):
@@ -180,17 +195,17 @@ class WalkCode(RowCode):
 
     def _line_of_indices(
         self,
-        f: Function,
-        ends: list[Value],
-        steps: list[Value],
-        limits: list[tuple[Value, Value]],
-        start: Value,
-        stop: Value,
-        bad: Value,
-    ) -> Value:
+        f: LLVMFunction,
+        ends: list[LLVMValue],
+        steps: list[LLVMValue],
+        limits: list[tuple[LLVMValue, LLVMValue]],
+        start: LLVMValue,
+        stop: LLVMValue,
+        bad: LLVMValue,
+    ) -> LLVMValue:
         """One element at a time, each where its own indices lead."""
 
-        def one(j: Value, bad: Value) -> Value:
+        def one(j: LLVMValue, bad: LLVMValue) -> LLVMValue:
             lead, bad = self._lead(f, ends[2:], j, steps[2:], limits, bad)
             moved = [
                 f.at(e, self._step(j, s, how, t))
@@ -215,11 +230,16 @@ class WalkCode(RowCode):
         return rest.results[0]
 
     @staticmethod
-    def _step(j: Value, stride: Value, how: str, type: Type) -> Value:
+    def _step(j: LLVMValue, stride: LLVMValue, how: str, type: Type) -> LLVMValue:
         return j * (type.size if how == "u" else stride) if how != "0" else j.f.constant(0)
 
     def _line(
-        self, f: Function, ends: list[Value], steps: list[Value], start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        ends: list[LLVMValue],
+        steps: list[LLVMValue],
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         """A row that the indices lead to as a whole: vectors when it lies together in memory."""
         form = self.form
@@ -254,7 +274,12 @@ class WalkCode(RowCode):
         return max(form.target_type.size, form.source_type.size)
 
     def _vector(
-        self, f: Function, ends: list[Value], j: Value, lanes: int, mask: Value | None
+        self,
+        f: LLVMFunction,
+        ends: list[LLVMValue],
+        j: LLVMValue,
+        lanes: int,
+        mask: LLVMValue | None,
     ) -> None:
         form = self.form
         wide, source = form.target_type.vector(lanes), form.source_type
@@ -277,7 +302,7 @@ class WalkCode(RowCode):
         else:
             f.masked_store(v, to, mask)
 
-    def _one(self, f: Function, to: Value, source: Value) -> None:
+    def _one(self, f: LLVMFunction, to: LLVMValue, source: LLVMValue) -> None:
         form = self.form
         v = self._converted(f, f.load(form.source_type, source))
         if form.fold != "set":
@@ -286,7 +311,7 @@ class WalkCode(RowCode):
 
     # ---- values ------------------------------------------------------------------------------
 
-    def _converted(self, f: Function, v: Value) -> Value:
+    def _converted(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """The value as the target stores it: narrow floats and float32 in either direction."""
         form = self.form
         if form.source == form.target:
@@ -295,7 +320,7 @@ class WalkCode(RowCode):
             return unpack(f, dt.by_name(form.source), v)
         return pack(f, dt.by_name(form.target), v)
 
-    def _folded(self, f: Function, old: Value, new: Value) -> Value:
+    def _folded(self, f: LLVMFunction, old: LLVMValue, new: LLVMValue) -> LLVMValue:
         form = self.form
         dtype = dt.by_name(form.target)
         if dtype is dt.bool_:
@@ -346,7 +371,9 @@ class WalkCode(RowCode):
             f.ret(f.select(too_low, low, high))
 
 
-def write_failure(f: Function, block: Value, code: WalkCode, *, check: bool = False) -> None:
+def write_failure(
+    f: LLVMFunction, block: LLVMValue, code: WalkCode, *, check: bool = False
+) -> None:
     """Return 1 + k with the culprit in word 0 if some index of tensor `k` is out of bounds.
 
     Only looked for when the flag is set, or always (`check`).
@@ -361,4 +388,4 @@ def write_failure(f: Function, block: Value, code: WalkCode, *, check: bool = Fa
                 f.ret(1 + k)
 
 
-__all__ = ["READ", "WRITE", "Form", "Places", "WalkCode", "form_of", "write_failure"]
+__all__ = ["READ", "WRITE", "IndexPlaces", "MoveForm", "WalkCode", "form_of", "write_failure"]

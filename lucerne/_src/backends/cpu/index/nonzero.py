@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import INT, Type
 from lucerne._src.backends.cpu.math.storage import STORED, deinterleave, unpack
@@ -22,7 +22,7 @@ ROWS, SIZE, CHUNK_ROWS, PIECES, PIECE, CHUNKS, STEP, DIMS = range(4, 12)
 
 
 @dataclass(frozen=True)
-class Nonzero:
+class NonzeroKernel:
     """What changes the code. `ndim` is at least 1; `unit`: rows lie together in memory."""
 
     ndim: int
@@ -38,7 +38,7 @@ class NonzeroCode:
     stride) of each dimension but the last, outermost first; STEP is the byte stride of the last.
     """
 
-    def __init__(self, m: Module, form: Nonzero) -> None:
+    def __init__(self, m: Module, form: NonzeroKernel) -> None:
         self.m, self.form = m, form
         self.dtype = dt.by_name(form.dtype)
         self.parts = 2 if self.dtype.category == dt.COMPLEX else 1
@@ -62,7 +62,7 @@ class NonzeroCode:
             f.ret(0)
 
     @staticmethod
-    def _run(f: Function, block: Value, task: str) -> None:
+    def _run(f: LLVMFunction, block: LLVMValue, task: str) -> None:
         f.call("lucerne_pfor", VOID, [f.symbol(task), block, f.word(block, CHUNKS)])
 
     def _task(self, name: str, stack: int) -> None:
@@ -91,10 +91,12 @@ class NonzeroCode:
             if counting:
                 f.store(row.results[0], mine)
 
-    def _row(self, f: Function, block: Value, row: Value) -> tuple[Value, list[Value]]:
+    def _row(
+        self, f: LLVMFunction, block: LLVMValue, row: LLVMValue
+    ) -> tuple[LLVMValue, list[LLVMValue]]:
         """Where a row begins, and its coordinates."""
         place = f.word(block, INPUT, PTR)
-        where: list[Value] = []
+        where: list[LLVMValue] = []
         rest = row
         for d in reversed(range(self.form.ndim - 1)):
             size, stride = f.word(block, DIMS + 2 * d), f.word(block, DIMS + 2 * d + 1)
@@ -107,20 +109,20 @@ class NonzeroCode:
             place = f.at(place, at * stride)
         return place, where
 
-    def _truth(self, f: Function, v: Value) -> Value:
+    def _truth(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """Which lanes aren't zero (of a complex number: in either part)."""
         if self.parts == 2:
             re, im = deinterleave(f, v)
             return self._nonzero(f, re) | self._nonzero(f, im)
         return self._nonzero(f, v)
 
-    def _nonzero(self, f: Function, v: Value) -> Value:
+    def _nonzero(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         if self.dtype is dt.bool_ or self.dtype.category == dt.INTEGER:
             return f.compare("ne", v, f.zero(v.type))
         v = unpack(f, self.dtype, v)
         return f.compare("ne", v, 0.0)
 
-    def _one(self, f: Function, block: Value, source: Value, j: Value) -> Value:
+    def _one(self, f: LLVMFunction, block: LLVMValue, source: LLVMValue, j: LLVMValue) -> LLVMValue:
         """1 or 0 for the element `j` of a row."""
         size = self.dtype.itemsize
         place = f.at(source, j * (size if self.form.unit else f.word(block, STEP)))
@@ -128,8 +130,14 @@ class NonzeroCode:
         return f.convert("zext", self._truth(f, v), I64)
 
     def _count_row(
-        self, f: Function, block: Value, source: Value, start: Value, stop: Value, count: Value
-    ) -> Value:
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        source: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
+        count: LLVMValue,
+    ) -> LLVMValue:
         lanes = VECTOR_BYTES // self.dtype.itemsize
         if self.form.unit and lanes >= 8:
             whole = start + ((stop - start) // lanes) * lanes
@@ -140,7 +148,7 @@ class NonzeroCode:
                 truth = f.bitcast(self._truth(f, f.load(wide, place, self.stored.size)), mask)
                 ones = f.intrinsic("llvm.ctpop", mask, [truth])
                 wider = ones if lanes == 64 else f.convert("zext", ones, I64)
-                loop.next(loop.carried[0] + Value(f, I64, wider.text))
+                loop.next(loop.carried[0] + LLVMValue(f, I64, wider.text))
             start, count = whole, loop.results[0]
         with f.loop(start, stop, carry=[count]) as rest:
             rest.next(rest.carried[0] + self._one(f, block, source, rest.index))
@@ -148,15 +156,15 @@ class NonzeroCode:
 
     def _write_row(
         self,
-        f: Function,
-        block: Value,
-        source: Value,
-        where: list[Value],
-        start: Value,
-        stop: Value,
-        count: Value,
-        buffer: Value,
-    ) -> Value:
+        f: LLVMFunction,
+        block: LLVMValue,
+        source: LLVMValue,
+        where: list[LLVMValue],
+        start: LLVMValue,
+        stop: LLVMValue,
+        count: LLVMValue,
+        buffer: LLVMValue,
+    ) -> LLVMValue:
         """The positions of a row's hits, from place `count` of each column of the result on."""
         total = f.word(block, TOTAL)
         results = [f.word(block, RESULT, PTR)]

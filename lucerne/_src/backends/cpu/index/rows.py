@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 
 _HEAD_WORDS = 6
-Loops = list[tuple[Value, list[Value]]]
+Loops = list[tuple[LLVMValue, list[LLVMValue]]]
 """Size and strides of each loop, outermost first."""
 
 
@@ -20,11 +20,11 @@ class RowCode:
         self.m, self.name = m, name
         self.rank, self.operands, self.numbers = rank, operands, numbers
 
-    def number(self, f: Function, block: Value, k: int) -> Value:
+    def number(self, f: LLVMFunction, block: LLVMValue, k: int) -> LLVMValue:
         """rows, size of a row, rows of a chunk, pieces of a row, size of a piece, chunks."""
         return f.word(block, self.numbers + k)
 
-    def loops(self, f: Function, block: Value) -> Loops:
+    def loops(self, f: LLVMFunction, block: LLVMValue) -> Loops:
         """Size and strides of each loop."""
         each = 1 + self.operands
         found: Loops = []
@@ -56,15 +56,21 @@ class RowCode:
                 f.call("lucerne_pfor", VOID, [f.symbol(self.name), block, chunks])
 
     def rows(
-        self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        first: LLVMValue,
+        last: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         """Rows [first, last), of each the elements [start, stop)."""
         raise NotImplementedError
 
     @staticmethod
-    def offsets(f: Function, row: Value, dims: Loops, operands: int) -> list[Value]:
+    def offsets(f: LLVMFunction, row: LLVMValue, dims: Loops, operands: int) -> list[LLVMValue]:
         """Byte offsets of a row: its number taken apart into coordinates."""
-        offsets: list[Value] = [f.constant(0)] * operands
+        offsets: list[LLVMValue] = [f.constant(0)] * operands
         rest = row
         for d in reversed(range(len(dims))):
             size, strides = dims[d]

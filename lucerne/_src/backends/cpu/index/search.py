@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I1, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I1, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.index.rows import RowCode
 from lucerne._src.backends.cpu.math.storage import STORED, unpack
 from lucerne._src.base import dtype as dt
@@ -35,7 +35,13 @@ class SearchCode(RowCode):
         self.dtype = dt.by_name(form.dtype)
 
     def rows(
-        self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        first: LLVMValue,
+        last: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         bases = [f.word(block, w, PTR) for w in (0, 2, 1)]
         size, step = f.word(block, self.sequence), f.word(block, self.sequence + 1)
@@ -54,13 +60,18 @@ class SearchCode(RowCode):
                     for j, at in zip(places, found, strict=True):
                         f.store(at, f.at(out, j * inner[0]))
 
-    def _load(self, f: Function, place: Value) -> Value:
+    def _load(self, f: LLVMFunction, place: LLVMValue) -> LLVMValue:
         v = f.load(STORED[self.dtype], place)
         return v if self.dtype is dt.bool_ else unpack(f, self.dtype, v)
 
     def _search(
-        self, f: Function, rows: list[Value], size: Value, step: Value, wanted: list[Value]
-    ) -> list[Value]:
+        self,
+        f: LLVMFunction,
+        rows: list[LLVMValue],
+        size: LLVMValue,
+        step: LLVMValue,
+        wanted: list[LLVMValue],
+    ) -> list[LLVMValue]:
         """How many elements of the sequence stand before each wanted value."""
         zeros = [f.constant(0)] * len(wanted)
         with f.if_(size > 0) as some:
@@ -84,14 +95,21 @@ class SearchCode(RowCode):
             some.give(*zeros)
         return some.results
 
-    def _before(self, f: Function, sequence: Value, step: Value, at: Value, wanted: Value) -> Value:
+    def _before(
+        self,
+        f: LLVMFunction,
+        sequence: LLVMValue,
+        step: LLVMValue,
+        at: LLVMValue,
+        wanted: LLVMValue,
+    ) -> LLVMValue:
         """Whether the element at a place of the sequence stands before the wanted value."""
         have = self._load(f, f.at(sequence, at * step))
         if not self.form.right:
             return self._less(f, have, wanted)
         return self._less(f, wanted, have) ^ f.constant(True, I1)
 
-    def _less(self, f: Function, a: Value, b: Value) -> Value:
+    def _less(self, f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         """nan comes after every number."""
         if self.dtype.category != dt.FLOAT:
             return f.compare("lt" if self.dtype.is_signed else "ult", a, b)

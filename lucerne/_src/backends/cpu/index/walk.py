@@ -23,7 +23,7 @@ _NARROWEST_PIECE = 256
 
 
 @dataclass(frozen=True)
-class Dim:
+class IndexDim:
     """One loop: its size, the byte stride of every operand, and whether it may be split."""
 
     size: int
@@ -32,16 +32,16 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class Walk:
+class IndexWalk:
     """Loops, outermost first, and how they are cut into chunks: (row range) x (piece of a row)."""
 
-    dims: tuple[Dim, ...]
+    dims: tuple[IndexDim, ...]
     chunk_rows: int
     pieces: int
     piece: int
 
     @property
-    def inner(self) -> Dim:
+    def inner(self) -> IndexDim:
         return self.dims[-1]
 
     @property
@@ -62,7 +62,7 @@ class Walk:
         return head + [w for d in self.dims for w in (d.size, *d.strides)]
 
 
-def plan_walk(dims: Sequence[Dim], item: int) -> Walk:
+def plan_walk(dims: Sequence[IndexDim], item: int) -> IndexWalk:
     """The walk over `dims`, given in the order that repeated places must be visited in.
 
     `item` is the size in bytes of a target element.
@@ -70,12 +70,12 @@ def plan_walk(dims: Sequence[Dim], item: int) -> Walk:
     operands = len(dims[0].strides) if dims else 2
     kept = [d for d in dims if d.size != 1]
     if not kept:
-        kept = [Dim(1, (0,) * operands, bool(all(d.free for d in dims)))]
+        kept = [IndexDim(1, (0,) * operands, bool(all(d.free for d in dims)))]
     kept = _merge(_order(kept))
     return _cut(tuple(kept), item)
 
 
-def _order(dims: list[Dim]) -> list[Dim]:
+def _order(dims: list[IndexDim]) -> list[IndexDim]:
     """Free loops outside by decreasing stride, then the others as they are.
 
     The free loop that runs along memory comes last if it is the closest one.
@@ -90,7 +90,7 @@ def _order(dims: list[Dim]) -> list[Dim]:
     return [*free, *bound]
 
 
-def _merge(dims: list[Dim]) -> list[Dim]:
+def _merge(dims: list[IndexDim]) -> list[IndexDim]:
     """Neighbours that every operand walks in one stride become one loop."""
     merged = [dims[0]]
     for d in dims[1:]:
@@ -103,7 +103,7 @@ def _merge(dims: list[Dim]) -> list[Dim]:
     return merged
 
 
-def _cut(dims: tuple[Dim, ...], item: int) -> Walk:
+def _cut(dims: tuple[IndexDim, ...], item: int) -> IndexWalk:
     """Chunks of about GRAIN elements, cut along free loops only."""
     n = dims[-1].size
     outer = dims[:-1]
@@ -115,17 +115,17 @@ def _cut(dims: tuple[Dim, ...], item: int) -> Walk:
             break
     unit = together * max(n, 1)
     if unit <= GRAIN or not dims[-1].free:
-        return Walk(dims, together * max(1, GRAIN // max(unit, 1)), 1, max(n, 1))
+        return IndexWalk(dims, together * max(1, GRAIN // max(unit, 1)), 1, max(n, 1))
     widest = max(1, n * item // _NARROWEST_PIECE)
     pieces = min(-(-unit // GRAIN), widest)
     line = max(1, 64 // item)
     piece = -(-n // (pieces * line)) * line
-    return Walk(dims, together, -(-n // piece), piece)
+    return IndexWalk(dims, together, -(-n // piece), piece)
 
 
-def plan_rows(outer: Sequence[Dim], row: Dim, grain: int = GRAIN) -> Walk:
+def plan_rows(outer: Sequence[IndexDim], row: IndexDim, grain: int = GRAIN) -> IndexWalk:
     """A walk whose rows are worked on as a whole: `row` stays the innermost loop, uncut."""
     kept = [d for d in outer if d.size != 1]
     kept.sort(key=lambda d: [-abs(s) for s in d.strides])
     dims = (*(_merge(kept) if kept else ()), row)
-    return Walk(dims, max(1, grain // max(1, row.size)), 1, max(1, row.size))
+    return IndexWalk(dims, max(1, grain // max(1, row.size)), 1, max(1, row.size))

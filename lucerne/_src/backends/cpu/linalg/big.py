@@ -10,9 +10,17 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import Type
-from lucerne._src.backends.cpu.linalg.element import LETTERS, Element
+from lucerne._src.backends.cpu.linalg.element import LETTERS, MatrixElement
 from lucerne._src.backends.cpu.linalg.lapack import routine
 from lucerne._src.backends.cpu.runtime import symbols
 from lucerne._src.base import dtype as dt
@@ -63,18 +71,18 @@ def space_asked_for(dtype: dt.dtype, name: str, *args: Any) -> int:
     return int(answer[0])
 
 
-def call_routine(f: Function, name: str, args: Sequence[Any]) -> None:
+def call_routine(f: LLVMFunction, name: str, args: Sequence[Any]) -> None:
     """Call a Fortran routine. Arguments: pointers, i64 values (put on the stack), one letter. The
     lengths of letters follow at the end, as compilers of Fortran pass them. Only in straight code:
     the stack grows."""
-    given: list[Value] = []
+    given: list[LLVMValue] = []
     letters = 0
     for a in args:
         if isinstance(a, str):
             f.module.constant(f"letter_{a}", "[2 x i8]", f'c"{a}\\00"', 1)
             given.append(f.symbol(f"letter_{a}"))
             letters += 1
-        elif isinstance(a, Value) and a.type is PTR:
+        elif isinstance(a, LLVMValue) and a.type is PTR:
             given.append(a)
         else:
             slot = f.stack(8, 8)
@@ -83,7 +91,7 @@ def call_routine(f: Function, name: str, args: Sequence[Any]) -> None:
     f.call(f"lapack_{name}", VOID, [*given, *[f.constant(1)] * letters])
 
 
-def read_info(f: Function, slot: Value, wide: bool) -> Value:
+def read_info(f: LLVMFunction, slot: LLVMValue, wide: bool) -> LLVMValue:
     """An integer that a routine left."""
     return f.load(I64, slot) if wide else f.convert("sext", f.load(I32, slot), I64)
 
@@ -91,12 +99,12 @@ def read_info(f: Function, slot: Value, wide: bool) -> Value:
 class Big:
     """Wrappers of LAPACK for one element type. `wide`: its integers have 64 bits."""
 
-    def __init__(self, m: Module, element: Element, wide: bool) -> None:
+    def __init__(self, m: Module, element: MatrixElement, wide: bool) -> None:
         self.m, self.e, self.wide = m, element, wide
         self.letter = LETTERS[element.dtype]
         self.integer: Type = I64 if wide else I32
 
-    def _info(self, f: Function) -> Value:
+    def _info(self, f: LLVMFunction) -> LLVMValue:
         slot = f.stack(8, 8)
         f.store(f.constant(0), slot)
         return slot

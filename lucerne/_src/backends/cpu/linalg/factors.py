@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.linalg.big import call_routine, read_info
-from lucerne._src.backends.cpu.linalg.element import LETTERS, Element
+from lucerne._src.backends.cpu.linalg.element import LETTERS, MatrixElement
 
 Params = list[tuple[str, Any]]
 
@@ -26,7 +26,7 @@ def _sizes(*names: str) -> Params:
 class Factors:
     """Writes the functions for one element type. `wide`: LAPACK's integers have 64 bits."""
 
-    def __init__(self, m: Module, e: Element, wide: bool) -> None:
+    def __init__(self, m: Module, e: MatrixElement, wide: bool) -> None:
         self.m, self.e, self.wide = m, e, wide
         self.letter, self.complex = LETTERS[e.dtype], e.parts == 2
 
@@ -65,7 +65,7 @@ class Factors:
             params += [*_pointers(name), *_sizes(f"l{name}")]
         letters = "V" if vectors else "N", "U" if upper else "L"
 
-        def args(**p: Value) -> list[Any]:
+        def args(**p: LLVMValue) -> list[Any]:
             real = [p["rwork"], p["lrwork"]] if self.complex else []
             scratch = [p["work"], p["lwork"], *real, p["iwork"], p["liwork"]]
             return [*letters, p["n"], p["a"], p["n"], p["w"], *scratch]
@@ -79,7 +79,7 @@ class Factors:
             *_pointers("work"), *_sizes("lwork"), *_pointers("rwork", "iwork"),
         ]  # fmt: skip
 
-        def args(**p: Value) -> list[Any]:
+        def args(**p: LLVMValue) -> list[Any]:
             real = [p["rwork"]] if self.complex else []
             tail = [p["vh"], p["ldv"], p["work"], p["lwork"], *real, p["iwork"]]
             return [job, p["m"], p["n"], p["a"], p["m"], p["s"], p["u"], p["m"], *tail]
@@ -94,7 +94,7 @@ class Factors:
             *_pointers("rwork"),
         ]  # fmt: skip
 
-        def args(**p: Value) -> list[Any]:
+        def args(**p: LLVMValue) -> list[Any]:
             values = [p["w"]] if self.complex else [p["w"], p["wi"]]
             real = [p["rwork"]] if self.complex else []
             sides = [p["v"], p["n"], p["v"], p["n"]]
@@ -127,7 +127,7 @@ class Factors:
             *_pointers("pivots", "rcond", "rank", "work"), *_sizes("lwork"), *_pointers("rwork"),
         ]  # fmt: skip
 
-        def args(**p: Value) -> list[Any]:
+        def args(**p: LLVMValue) -> list[Any]:
             real = [p["rwork"]] if self.complex else []
             head = [p["m"], p["n"], p["count"], p["a"], p["m"], p["b"], p["ldb"], p["pivots"]]
             return [*head, p["rcond"], p["rank"], p["work"], p["lwork"], *real]
@@ -139,7 +139,9 @@ class Factors:
 
     # ---- around the calls --------------------------------------------------------------------
 
-    def integers(self, f: Function, source: Value, target: Value, count: Value, out: bool) -> None:
+    def integers(
+        self, f: LLVMFunction, source: LLVMValue, target: LLVMValue, count: LLVMValue, out: bool
+    ) -> None:
         """From LAPACK's integers to i32 (`out`), or back."""
         own = I64 if self.wide else I32
         with f.loop(0, count) as k:

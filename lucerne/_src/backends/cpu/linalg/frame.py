@@ -11,12 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.turn import turn_address
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
-from lucerne._src.backends.cpu.linalg.element import Element
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
+from lucerne._src.backends.cpu.linalg.element import MatrixElement
 from lucerne._src.backends.cpu.linalg.lapack import thread_setting
 from lucerne._src.backends.cpu.runtime import symbols
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.ir.meta import TensorMeta
 
@@ -26,7 +34,7 @@ _TASK_NS = 20000.0
 _WORTH_THREADS_NS = 2e6
 """LAPACK works with one thread on a matrix that takes less."""
 
-One = Callable[["Batch", Function, Value, Value], "Value | None"]
+One = Callable[["MatrixBatch", LLVMFunction, LLVMValue, LLVMValue], "LLVMValue | None"]
 """Work on one matrix: from its number and its scratch to its info number (or None)."""
 
 
@@ -54,11 +62,11 @@ def batch_step(meta: TensorMeta, batch: Sequence[int], tail: int = 2) -> int | N
     return step
 
 
-class Batch:
+class MatrixBatch:
     """Writes the kernel. `names`: words of its own, behind the shared ones."""
 
     def __init__(
-        self, m: Module, element: Element, outputs: int, pointers: int, names: Sequence[str],
+        self, m: Module, element: MatrixElement, outputs: int, pointers: int, names: Sequence[str],
         checks: bool, calls_lapack: bool,
     ) -> None:  # fmt: skip
         self.m, self.e, self.pointers, self.checks = m, element, pointers, checks
@@ -68,10 +76,10 @@ class Batch:
         self.names = (*_SHARED, *names)
         assert len(set(self.names)) == len(self.names), "a word's name is taken"
 
-    def word(self, f: Function, name: str) -> Value:
+    def word(self, f: LLVMFunction, name: str) -> LLVMValue:
         return f.word(f.args[0], self.pointers + 1 + self.names.index(name))
 
-    def pointer(self, f: Function, k: int) -> Value:
+    def pointer(self, f: LLVMFunction, k: int) -> LLVMValue:
         return f.word(f.args[0], k, PTR)
 
     def write(self, one: One) -> None:
@@ -95,7 +103,7 @@ class Batch:
                 self._with_threads(f)
             f.ret(self._first_failure(f) if self.checks else f.constant(0))
 
-    def _with_threads(self, f: Function) -> None:
+    def _with_threads(self, f: LLVMFunction) -> None:
         """The one task, while LAPACK uses no more threads than it should: one where matrices are
         small (more would cost more than they bring), else as many as the engine. What the user
         has set for NumPy is set again afterwards."""
@@ -109,7 +117,7 @@ class Batch:
         with f.if_(f.compare("gt", had, wanted)):
             f.call("lapack_set_threads", VOID, [f.convert("trunc", had, I32)])
 
-    def _first_failure(self, f: Function) -> Value:
+    def _first_failure(self, f: LLVMFunction) -> LLVMValue:
         """1 if a matrix failed; word 0 then is its number and, above 32 bits, its info."""
         space = f.word(f.args[0], self.pointers, PTR)
         count = self.word(f, "count")
@@ -123,19 +131,35 @@ class Batch:
             f.store((info << 32) | at, f.args[0])
         return f.convert("zext", at >= 0, I64)
 
-    def copy_in(self, f: Function, source: Value, steps: Sequence[Value], target: Value,
-                ld: Value, rows: Value, columns: Value) -> None:  # fmt: skip
+    def copy_in(
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        steps: Sequence[LLVMValue],
+        target: LLVMValue,
+        ld: LLVMValue,
+        rows: LLVMValue,
+        columns: LLVMValue,
+    ) -> None:
         """A matrix with any steps (bytes from row to row, from column to column) by columns."""
         turn = f.convert("inttoptr", self.word(f, "turn"), PTR)
         f.call("copy_in", VOID, [source, *steps, target, ld, rows, columns, turn])
 
-    def copy_out(self, f: Function, source: Value, ld: Value, target: Value,
-                 steps: Sequence[Value], rows: Value, columns: Value) -> None:  # fmt: skip
+    def copy_out(
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        ld: LLVMValue,
+        target: LLVMValue,
+        steps: Sequence[LLVMValue],
+        rows: LLVMValue,
+        columns: LLVMValue,
+    ) -> None:
         """The opposite."""
         f.call("copy_out", VOID, [source, ld, target, *steps, rows, columns])
 
 
-def write_copies(m: Module, e: Element) -> None:
+def write_copies(m: Module, e: MatrixElement) -> None:
     """`copy_in` and `copy_out`, for any steps; what lies by columns goes fast, and so does what
     lies by rows and comes in."""
     many = [("rs", I64), ("cs", I64)]
@@ -163,11 +187,11 @@ def write_copies(m: Module, e: Element) -> None:
             e.store(f, here, f.at(target, r.index * rs + c.index * cs))
 
 
-class Form:
+class MatrixForm:
     """One kind of kernel: the key of its code, its words, and what it does with one matrix."""
 
     def __init__(
-        self, key: tuple[Any, ...], element: Element, outputs: int, tensors: int,
+        self, key: tuple[Any, ...], element: MatrixElement, outputs: int, tensors: int,
         names: Sequence[str], one: Callable[[Module], One], *, checks: bool = False,
     ) -> None:  # fmt: skip
         self.key, self.element, self.outputs, self.tensors = key, element, outputs, tensors
@@ -177,7 +201,7 @@ class Form:
     def kernel(
         self, count: int, words: Sequence[int], room: int, work: float, *, alone: bool = False,
         fail: Callable[[int, int], None] | None = None,
-    ) -> Kernel:  # fmt: skip
+    ) -> NativeKernel:  # fmt: skip
         """For `count` matrices of about `work` nanoseconds each. `alone`: by one task, which calls
         LAPACK."""
         assert len(words) == len(self.names), (words, self.names)
@@ -191,14 +215,14 @@ class Form:
         turn = turn_address(self.element.size)
         extra = [count, per_task, tasks, room, infos, turn, threads, *words]
         space = infos + room * (1 if tasks == 1 else MAX_THREADS)
-        return Kernel(
+        return NativeKernel(
             code["entry"], self.outputs, self.tensors, extra=extra, workspace=space,
             work=count * work, fail=fail,
         )  # fmt: skip
 
     def _write(self, m: Module) -> None:
         pointers = self.outputs + self.tensors
-        batch = Batch(
+        batch = MatrixBatch(
             m, self.element, self.outputs, pointers, self.names, self.checks, self.calls_lapack
         )
         batch.write(self.one(m))

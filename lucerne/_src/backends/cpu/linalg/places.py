@@ -10,7 +10,7 @@ from lucerne._src.backends.cpu.linalg.frame import batch_step
 from lucerne._src.ir.meta import TensorMeta
 
 
-class Place(NamedTuple):
+class MatrixPlace(NamedTuple):
     """Bytes from matrix to matrix, from row to row, from column to column."""
 
     step: int
@@ -18,17 +18,17 @@ class Place(NamedTuple):
     cs: int
 
 
-def place_of(meta: TensorMeta, batch: Sequence[int]) -> Place | None:
+def place_of(meta: TensorMeta, batch: Sequence[int]) -> MatrixPlace | None:
     """Where the matrices of a tensor are when its leading dimensions spread to `batch`; None: not
     evenly apart."""
     step = batch_step(meta, batch)
-    return None if step is None else Place(step, *meta.byte_strides[-2:])
+    return None if step is None else MatrixPlace(step, *meta.byte_strides[-2:])
 
 
-def column_place(meta: TensorMeta, batch: Sequence[int]) -> Place | None:
+def column_place(meta: TensorMeta, batch: Sequence[int]) -> MatrixPlace | None:
     """The same for vectors, as matrices of one column."""
     step = batch_step(meta, batch, 1)
-    return None if step is None else Place(step, meta.byte_strides[-1], 0)
+    return None if step is None else MatrixPlace(step, meta.byte_strides[-1], 0)
 
 
 def is_taken(*metas: TensorMeta) -> bool:

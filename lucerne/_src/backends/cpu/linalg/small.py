@@ -7,8 +7,8 @@ all sizes; `rules/linalg.py` says up to which size it is faster than LAPACK.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
-from lucerne._src.backends.cpu.linalg.element import Element, Parts
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.linalg.element import MatrixElement, Parts
 
 _MATRIX = [("a", PTR), ("ld", I64)]
 
@@ -16,14 +16,16 @@ _MATRIX = [("a", PTR), ("ld", I64)]
 class Small:
     """Writes functions on matrices of one element type into a module."""
 
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: MatrixElement) -> None:
         self.m, self.e = m, element
 
-    def _cell(self, f: Function, a: Value, ld: Value, i: Value, j: Value) -> Value:
+    def _cell(
+        self, f: LLVMFunction, a: LLVMValue, ld: LLVMValue, i: LLVMValue, j: LLVMValue
+    ) -> LLVMValue:
         return self.e.at(f, a, i + j * ld)
 
     def _minus(
-        self, f: Function, target: Value, source: Value, count: Value, factor: Parts
+        self, f: LLVMFunction, target: LLVMValue, source: LLVMValue, count: LLVMValue, factor: Parts
     ) -> None:
         """`target -= factor * source` for a stretch of `count` elements."""
         e = self.e
@@ -34,7 +36,7 @@ class Small:
             left, right = e.load_part(f, to, mask), e.load_part(f, at, mask)
             e.store_part(f, e.minus_product(f, left, right, spread), to, mask)
 
-    def _divide(self, f: Function, target: Value, count: Value, by: Parts) -> None:
+    def _divide(self, f: LLVMFunction, target: LLVMValue, count: LLVMValue, by: Parts) -> None:
         """`target /= by` for a stretch of `count` elements."""
         e = self.e
         spread = e.spread(f, by)
@@ -43,7 +45,7 @@ class Small:
             place = e.at(f, target, loop.index)
             e.store_part(f, e.div(f, e.load_part(f, place, mask), spread), place, mask)
 
-    def _exchange(self, f: Function, one: Value, other: Value) -> None:
+    def _exchange(self, f: LLVMFunction, one: LLVMValue, other: LLVMValue) -> None:
         e = self.e
         a, b = e.load(f, one), e.load(f, other)
         e.store(f, b, one)
@@ -70,7 +72,9 @@ class Small:
                 f.ret(steps.results[0])
         return name
 
-    def _largest(self, f: Function, column: Value, first: Value, stop: Value) -> Value:
+    def _largest(
+        self, f: LLVMFunction, column: LLVMValue, first: LLVMValue, stop: LLVMValue
+    ) -> LLVMValue:
         """The row of the largest element of a column from `first` on."""
         e = self.e
         start = e.size_of(f, e.load(f, e.at(f, column, first)))
@@ -81,7 +85,7 @@ class Small:
             rows.next(f.select(better, size, best), f.select(better, rows.index, row))
         return rows.results[1]
 
-    def _eliminate(self, f: Function, j: Value, info: Value) -> Value:
+    def _eliminate(self, f: LLVMFunction, j: LLVMValue, info: LLVMValue) -> LLVMValue:
         """Column j below the pivot, and the columns to the right of it; the new info number."""
         a, ld, m, n, _ = f.args
         e = self.e
@@ -135,7 +139,7 @@ class Small:
                 f.ret(steps.results[0])
         return name
 
-    def _pivot(self, f: Function, a: Value, ld: Value, j: Value) -> Value:
+    def _pivot(self, f: LLVMFunction, a: LLVMValue, ld: LLVMValue, j: LLVMValue) -> LLVMValue:
         """The diagonal element less the squares to its left."""
         e = self.e
         start = e.load(f, self._cell(f, a, ld, j, j))[0]
@@ -161,7 +165,7 @@ class Small:
                     self._solve_right(f, upper, unit)
         return name
 
-    def _solve_left(self, f: Function, upper: bool, unit: bool) -> None:
+    def _solve_left(self, f: LLVMFunction, upper: bool, unit: bool) -> None:
         a, ld, n, x, ldx, count = f.args
         e = self.e
         with f.loop(0, count) as c:
@@ -179,7 +183,7 @@ class Small:
                     rest = e.at(f, column, j + 1)
                     self._minus(f, rest, self._cell(f, a, ld, j + 1, j), n - j - 1, value)
 
-    def _solve_right(self, f: Function, upper: bool, unit: bool) -> None:
+    def _solve_right(self, f: LLVMFunction, upper: bool, unit: bool) -> None:
         a, ld, n, x, ldx, count = f.args
         e = self.e
         with f.loop(0, n) as step:

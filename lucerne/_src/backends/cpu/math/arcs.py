@@ -5,7 +5,7 @@ Coefficients: minimax fits of the relative error (2 ** -27), rounded to float32 
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.vector import absolute, copysign, polynomial, reciprocal
 
 _ASIN = (
@@ -21,7 +21,7 @@ _HALF_PI = (1.5707963705062866, -4.371138828673793e-08)
 """pi / 2 as two float32 numbers."""
 
 
-def _near(f: Function, x: Value) -> tuple[Value, Value]:
+def _near(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(whether |x| > 1/2, asin of |x|, or of sqrt((1 - |x|) / 2) where it is)."""
     size = absolute(f, x)
     large = f.compare("gt", size, 0.5)
@@ -30,14 +30,14 @@ def _near(f: Function, x: Value) -> tuple[Value, Value]:
     return large, f.fma(polynomial(f, squared, _ASIN), squared * root, root)
 
 
-def asin(f: Function, x: Value) -> Value:
+def asin(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """Above 1/2: pi / 2 - 2 asin(sqrt((1 - x) / 2))."""
     large, angle = _near(f, x)
     far = f.fma(angle, -2.0, _HALF_PI[1]) + _HALF_PI[0]
     return copysign(f, f.select(large, far, angle), x)
 
 
-def acos(f: Function, x: Value) -> Value:
+def acos(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     large, angle = _near(f, x)
     doubled = angle + angle
     low, high = 2 * _HALF_PI[1], 2 * _HALF_PI[0]
@@ -46,7 +46,7 @@ def acos(f: Function, x: Value) -> Value:
     return f.select(large, outer, inner)
 
 
-def atan(f: Function, x: Value) -> Value:
+def atan(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """Above 1: pi / 2 - atan(1 / x)."""
     size = absolute(f, x)
     steep = f.compare("gt", size, 1.0)

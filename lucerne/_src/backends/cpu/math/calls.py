@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import F64, Function, Type, Value
+from lucerne._src.backends.cpu.emit.builder import F64, LLVMFunction, LLVMValue, Type
 
-Scalars = Callable[..., Sequence[Value]]
+Scalars = Callable[..., Sequence[LLVMValue]]
 
 
 def per_lane(
-    f: Function, name: str, args: Sequence[Value], returns: Sequence[Type], one: Scalars
-) -> list[Value]:
+    f: LLVMFunction, name: str, args: Sequence[LLVMValue], returns: Sequence[Type], one: Scalars
+) -> list[LLVMValue]:
     """`one(function, *scalars)` for each lane of `args`: one result for each type in `returns`.
 
     `name` must say everything that `one` does: the helper is shared within the module.
@@ -35,7 +35,9 @@ def per_lane(
     return [f.value(t, f"extractvalue {struct.text} {pair.text}, {k}") for k, t in enumerate(types)]
 
 
-def _write(f: Function, label: str, params: list[Type], returns: list[Type], one: Scalars) -> None:
+def _write(
+    f: LLVMFunction, label: str, params: list[Type], returns: list[Type], one: Scalars
+) -> None:
     struct = (
         returns[0]
         if len(returns) == 1
@@ -68,11 +70,11 @@ def _write(f: Function, label: str, params: list[Type], returns: list[Type], one
         g.ret(whole)
 
 
-def libm(f: Function, name: str, *args: Value) -> Value:
+def libm(f: LLVMFunction, name: str, *args: LLVMValue) -> LLVMValue:
     """A C function of doubles; floats are widened and the result rounded once."""
     type = args[0].type.element
 
-    def one(g: Function, *xs: Value) -> list[Value]:
+    def one(g: LLVMFunction, *xs: LLVMValue) -> list[LLVMValue]:
         wide = [g.convert("fpext", x, F64) for x in xs]
         found = g.call(name, F64, wide)
         return [g.convert("fptrunc", found, type)]
@@ -80,11 +82,11 @@ def libm(f: Function, name: str, *args: Value) -> Value:
     return per_lane(f, name, args, [type], one)[0]
 
 
-def libm_complex(f: Function, name: str, *parts: Value) -> tuple[Value, Value]:
+def libm_complex(f: LLVMFunction, name: str, *parts: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """A C function of complex doubles (re, im, re, im, ...) to one complex number."""
     type = parts[0].type.element
 
-    def one(g: Function, *xs: Value) -> list[Value]:
+    def one(g: LLVMFunction, *xs: LLVMValue) -> list[LLVMValue]:
         wide = [g.convert("fpext", x, F64) for x in xs]
         pair = Type("{ double, double }", "nothing", 0)
         found = g.call(name, pair, wide)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from lucerne._src.backends.cpu.emit.builder import I32, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I32, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.math import wide
 from lucerne._src.backends.cpu.math.integer import any_lane
@@ -31,15 +31,15 @@ def _sine(quarters: int) -> list[float]:
     return [*turn[8 * quarters :], *turn[: 8 * quarters]]
 
 
-def sin(f: Function, x: Value) -> Value:
+def sin(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return _shifted(f, x, 0, wide.FUNCTIONS["sin"])
 
 
-def cos(f: Function, x: Value) -> Value:
+def cos(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return _shifted(f, x, 1, wide.FUNCTIONS["cos"])
 
 
-def _shifted(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value:
+def _shifted(f: LLVMFunction, x: LLVMValue, quarters: int, anywhere: wide.Wide) -> LLVMValue:
     """The sine of x and so many quarters of a turn: far out, and where there is no lookup, by
     `anywhere`. A lane does not depend on its neighbours."""
     if not HOST.has_avx512:
@@ -47,7 +47,7 @@ def _shifted(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value
     return by_sixteen(f, x, lambda wide: _near_or(f, wide, quarters, anywhere))
 
 
-def _near_or(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value:
+def _near_or(f: LLVMFunction, x: LLVMValue, quarters: int, anywhere: wide.Wide) -> LLVMValue:
     near = _near(f, x, quarters)
     far = f.compare("ge", absolute(f, x), _FAR)
     with f.if_(any_lane(f, far)) as branch:
@@ -57,7 +57,7 @@ def _near_or(f: Function, x: Value, quarters: int, anywhere: wide.Wide) -> Value
     return branch.results[0]
 
 
-def _near(f: Function, x: Value, quarters: int) -> Value:
+def _near(f: LLVMFunction, x: LLVMValue, quarters: int) -> LLVMValue:
     placed = f.fma(x, 1 / _STEP, _ROUNDER)
     n = placed - _ROUNDER
     exact = f.fma(n, -_STEP_HIGH, x)
@@ -87,7 +87,7 @@ _HALF_TURNS = (
 _PI_REST = math.pi - rounded(math.pi)
 
 
-def sin_pi(f: Function, x: Value) -> Value:
+def sin_pi(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """sin(pi x) = sin(pi r), turned over for odd n, with n the nearest whole number and r = x - n:
     the difference is exact, however large x is."""
     n = nearest(f, x)

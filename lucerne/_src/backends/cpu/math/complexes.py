@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.calls import libm_complex
 from lucerne._src.backends.cpu.math.table import real_function
 
-Pair = tuple[Value, Value]
+Pair = tuple[LLVMValue, LLVMValue]
 
 LIBRARY = {
     "exp": "cexp", "log": "clog", "sqrt": "csqrt", "sin": "csin", "cos": "ccos", "tan": "ctan",
@@ -16,12 +16,12 @@ LIBRARY = {
 """Instruction to the C function of complex doubles."""
 
 
-def multiply(f: Function, a: Pair, b: Pair) -> Pair:
+def multiply(f: LLVMFunction, a: Pair, b: Pair) -> Pair:
     (ar, ai), (br, bi) = a, b
     return ar * br - ai * bi, ar * bi + ai * br
 
 
-def divide(f: Function, a: Pair, b: Pair) -> Pair:
+def divide(f: LLVMFunction, a: Pair, b: Pair) -> Pair:
     """By the ratio of the divisor's parts (Smith), so that squares can't overflow."""
     (ar, ai), (br, bi) = a, b
     size_r, size_i = (f.intrinsic("llvm.fabs", v.type, [v]) for v in b)
@@ -35,12 +35,12 @@ def divide(f: Function, a: Pair, b: Pair) -> Pair:
     return f.select(none, ar / size_r, re), f.select(none, ai / size_r, im)
 
 
-def library(f: Function, name: str, x: Pair) -> Pair:
+def library(f: LLVMFunction, name: str, x: Pair) -> Pair:
     """A function of one complex number."""
     return COMPOSED[name](f, x) if name in COMPOSED else libm_complex(f, LIBRARY[name], *x)
 
 
-def expm1(f: Function, x: Pair) -> Pair:
+def expm1(f: LLVMFunction, x: Pair) -> Pair:
     """exp(x) - 1 from real functions that are exact for small numbers."""
     re, im = x
     grown = real_function(f, "expm1", re)
@@ -49,7 +49,7 @@ def expm1(f: Function, x: Pair) -> Pair:
     return grown * cosine - half * half * 2.0, real_function(f, "exp", re) * sine
 
 
-def log1p(f: Function, z: Pair) -> Pair:
+def log1p(f: LLVMFunction, z: Pair) -> Pair:
     """log(1 + z): the size of 1 + z by log1p of its square less 1, unless that overflows."""
     re, im = z
     angle = real_function(f, "atan2", im, re + 1.0)
@@ -65,7 +65,7 @@ COMPOSED = {"expm1": expm1, "log1p": log1p}
 """Functions the C library lacks."""
 
 
-def power(f: Function, a: Pair, b: Pair) -> Pair:
+def power(f: LLVMFunction, a: Pair, b: Pair) -> Pair:
     """`a ** b`; anything to the power 0 is 1, and zero to a power with positive real part is 0."""
     re, im = libm_complex(f, "cpow", *a, *b)
     origin = f.compare("eq", a[0], 0.0) & f.compare("eq", a[1], 0.0)

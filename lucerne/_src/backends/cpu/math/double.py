@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.vector import (
     absolute,
     at_least,
@@ -35,25 +35,25 @@ _LOWEST, _HIGHEST = -745.2, 710.0
 """Where exp(x) rounds to zero, and where it has overflowed."""
 
 
-def _expm1_near(f: Function, r: Value) -> Value:
+def _expm1_near(f: LLVMFunction, r: LLVMValue) -> LLVMValue:
     """e ** r - 1 for |r| up to ln 2 / 2."""
     square = r * r
     return f.fma(polynomial_pairs(f, r, square, _EXP), square, r)
 
 
-def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+def _reduced(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(r, n) with x = r + n ln 2."""
     n = nearest(f, x * _LOG2E)
     return f.fma(n, -_LN2_REST, f.fma(n, -_LN2, x)), n
 
 
-def exp(f: Function, x: Value) -> Value:
+def exp(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     keep = f.compare("uge", x, _LOWEST)
     r, n = _reduced(f, at_most(f, x, _HIGHEST))
     return scale(f, _expm1_near(f, r) + 1.0, n, keep)
 
 
-def exp2(f: Function, x: Value) -> Value:
+def exp2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """2 ** x: the whole part is exact."""
     keep = f.compare("uge", x, -1076.0)
     bounded = at_most(f, x, 1025.0)
@@ -61,7 +61,7 @@ def exp2(f: Function, x: Value) -> Value:
     return scale(f, _expm1_near(f, (bounded - n) * _LN2) + 1.0, n, keep)
 
 
-def expm1(f: Function, x: Value) -> Value:
+def expm1(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """2 ** n ((e ** r - 1) + (1 - 2 ** -n))."""
     r, n = _reduced(f, at_least(f, at_most(f, x, _HIGHEST), -40.0))
     rest = 1.0 - power_of_two(f, f.neg(at_most(f, n, 1000.0)))
@@ -69,14 +69,14 @@ def expm1(f: Function, x: Value) -> Value:
     return f.select(f.compare("eq", x, 0.0), x, found)
 
 
-def sigmoid(f: Function, x: Value) -> Value:
+def sigmoid(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """By the exponential that does not overflow."""
     small = exp(f, f.neg(absolute(f, x)))
     over = f.select(f.compare("lt", x, 0.0), small, f.constant(1.0, x.type))
     return over / (small + 1.0)
 
 
-def tanh(f: Function, x: Value) -> Value:
+def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     grown = expm1(f, at_most(f, absolute(f, x), 22.0) * 2.0)
     return copysign(f, grown / (grown + 2.0), x)
 
@@ -84,14 +84,14 @@ def tanh(f: Function, x: Value) -> Value:
 class _Parts(NamedTuple):
     """x = (1 + f) 2 ** exponent: what logarithms are put together from."""
 
-    f: Value
-    exponent: Value
-    half_square: Value
-    tail: Value
+    f: LLVMValue
+    exponent: LLVMValue
+    half_square: LLVMValue
+    tail: LLVMValue
     """log(1 + f) = f - (half_square - tail)."""
 
 
-def _parts(f: Function, x: Value) -> _Parts:
+def _parts(f: LLVMFunction, x: LLVMValue) -> _Parts:
     mantissa, exponent = split_exponent(f, x)
     large = f.compare("ge", mantissa, math.sqrt(2.0))
     t = f.select(large, mantissa * 0.5, mantissa) - 1.0
@@ -103,16 +103,16 @@ def _parts(f: Function, x: Value) -> _Parts:
     return _Parts(t, exponent, half_square, s * (half_square + series))
 
 
-def _put_together(f: Function, p: _Parts, lost: Value | None = None) -> Value:
+def _put_together(f: LLVMFunction, p: _Parts, lost: LLVMValue | None = None) -> LLVMValue:
     low = f.fma(p.exponent, _LN2_LOW, p.tail if lost is None else p.tail + lost)
     return f.fma(p.exponent, _LN2_HIGH, p.f - (p.half_square - low))
 
 
-def log(f: Function, x: Value) -> Value:
+def log(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return _put_together(f, _parts(f, x))
 
 
-def log1p(f: Function, x: Value) -> Value:
+def log1p(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """As log(u) with u = 1 + x; what u lost in rounding, divided by u, goes into the tail."""
     u = x + 1.0
     p = _parts(f, u)
@@ -122,7 +122,7 @@ def log1p(f: Function, x: Value) -> Value:
     return f.select(f.compare("eq", x, 0.0), x, found)
 
 
-def log2(f: Function, x: Value) -> Value:
+def log2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """The exponent is exact: powers of two have exact logarithms."""
     p = _parts(f, x)
     near = p.f - (p.half_square - p.tail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.piecewise import gated, piecewise
 from lucerne._src.backends.cpu.math.tables import LOGISTIC_GATE, TANH, TANH_OFFSET
 from lucerne._src.backends.cpu.math.vector import (
@@ -33,14 +33,16 @@ _LOWEST = -103.97208
 """Below it exp(x) rounds to zero."""
 
 
-def exp(f: Function, x: Value) -> Value:
+def exp(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """e ** x with denormal results; nothing is computed where the result is zero."""
     keep = f.compare("uge", x, _LOWEST)
     r, n = reduced(f, at_most(f, x, 89.0))
     return scale(f, polynomial(f, r, (*_EXP, 1.0, 1.0)), n, keep)
 
 
-def reduced(f: Function, x: Value, low: Value | None = None) -> tuple[Value, Value]:
+def reduced(
+    f: LLVMFunction, x: LLVMValue, low: LLVMValue | None = None
+) -> tuple[LLVMValue, LLVMValue]:
     """(r, n) with x + low = r + n ln 2: `low` is what x lost in rounding, if it is known."""
     n = nearest(f, x * math.log2(math.e))
     r = f.fma(n, -_LN2_HIGH, x)
@@ -48,12 +50,12 @@ def reduced(f: Function, x: Value, low: Value | None = None) -> tuple[Value, Val
     return (r if low is None else r + low), n
 
 
-def expm1_near(f: Function, r: Value) -> Value:
+def expm1_near(f: LLVMFunction, r: LLVMValue) -> LLVMValue:
     """e ** r - 1 for |r| up to ln 2 / 2."""
     return f.fma(polynomial(f, r, _EXP), r * r, r)
 
 
-def reduced_parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
+def reduced_parts(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(r, low, n) with x = r + low + n ln 2: as `reduced`, with what r lost in rounding."""
     n = nearest(f, x * math.log2(math.e))
     exact = f.fma(n, -_LN2_HIGH, x)
@@ -61,7 +63,7 @@ def reduced_parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
     return r, f.fma(n, -_LN2_LOW, exact - r), n
 
 
-def expm1_parts(f: Function, r: Value, low: Value) -> tuple[Value, Value]:
+def expm1_parts(f: LLVMFunction, r: LLVMValue, low: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """e ** (r + low) - 1 and what it lost in rounding."""
     rest = polynomial(f, r, _EXP) * (r * r)
     rest = rest + f.fma(low, r + rest, low)
@@ -69,7 +71,7 @@ def expm1_parts(f: Function, r: Value, low: Value) -> tuple[Value, Value]:
     return found, rest - (found - r)
 
 
-def exp2(f: Function, x: Value) -> Value:
+def exp2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """2 ** x: the whole part is exact, the fraction goes by e ** (r ln 2)."""
     keep = f.compare("uge", x, -150.0)
     bounded = at_most(f, x, 129.0)
@@ -81,7 +83,9 @@ def exp2(f: Function, x: Value) -> Value:
 # ---- the logistic function ----------------------------------------------------------------------
 
 
-def logistic(f: Function, x: Value, low: Value | None = None, times: Value | None = None) -> Value:
+def logistic(
+    f: LLVMFunction, x: LLVMValue, low: LLVMValue | None = None, times: LLVMValue | None = None
+) -> LLVMValue:
     """times / (1 + exp(-x)), by the exponential that does not overflow: t = exp(-|x|).
 
     For x < 0 it is t / (1 + t), where t enters as (1 + q) * 2 ** n: rounding it would cost half a
@@ -113,11 +117,11 @@ _NOTHING = -110.0
 """Below it even x * exp(x) is less than the least denormal number."""
 
 
-def sigmoid(f: Function, x: Value) -> Value:
+def sigmoid(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return logistic(f, x)
 
 
-def silu(f: Function, x: Value) -> Value:
+def silu(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """x * sigmoid(x); nan at minus infinity, as inf * 0 is."""
     return logistic(f, x, times=x)
 
@@ -128,11 +132,11 @@ _LINEAR_REST = _GELU_LINEAR - rounded(_GELU_LINEAR)
 _CUBIC_REST = _GELU_CUBIC - rounded(_GELU_CUBIC)
 
 
-def gelu_tanh(f: Function, x: Value) -> Value:
+def gelu_tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return gated(f, x, LOGISTIC_GATE, _gelu_tanh_anywhere)
 
 
-def _gelu_tanh_anywhere(f: Function, x: Value) -> Value:
+def _gelu_tanh_anywhere(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """x * (1 + tanh(z / 2)) / 2 = x * sigmoid(z), z = x * (a + b x x) with the part z loses.
 
     z is large where the result is small, and an error in it counts as a whole.
@@ -155,6 +159,6 @@ def _gelu_tanh_anywhere(f: Function, x: Value) -> Value:
 # ---- tanh ---------------------------------------------------------------------------------------
 
 
-def tanh(f: Function, x: Value) -> Value:
+def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     size = at_most(f, absolute(f, x), 9.0)
     return copysign(f, piecewise(f, size, size + TANH_OFFSET, TANH, "tanh"), x)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F64, LLVMFunction, LLVMValue
 
 
-def any_lane(f: Function, mask: Value) -> Value:
+def any_lane(f: LLVMFunction, mask: LLVMValue) -> LLVMValue:
     """Whether any lane is on."""
     return f.fold("or", mask) if mask.type.lanes else mask
 
 
-def safe_divisor(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def safe_divisor(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """The divisor, or 1 where dividing would trap: by zero, and the least integer by -1."""
     trap = f.compare("eq", b, f.zero(b.type))
     if signed:
@@ -19,7 +19,7 @@ def safe_divisor(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return f.select(trap, f.constant(1, b.type), b)
 
 
-def divide(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def divide(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """Quotient towards zero by a divisor that is safe. Up to 32 bits in doubles, which is exact."""
     if a.type.lanes and a.type.bits <= 32:
         up, down = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
@@ -28,13 +28,13 @@ def divide(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return a / b if signed else f.unsigned("div", a, b)
 
 
-def remainder(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def remainder(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """C's remainder: 0 where the divisor is -1 and the quotient would not fit."""
     divisor = safe_divisor(f, a, b, signed)
     return a - divide(f, a, divisor, signed) * divisor
 
 
-def floor_divide(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def floor_divide(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """Quotient rounded down; the least integer divided by -1 is itself."""
     divisor = safe_divisor(f, a, b, signed)
     quotient = divide(f, a, divisor, signed)
@@ -46,7 +46,7 @@ def floor_divide(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return quotient - f.convert("zext", down, a.type)
 
 
-def power(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def power(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """`a ** b` modulo 2 ** bits; of a negative power only the bases 1 and -1 leave anything."""
     name = f"int_power_{a.type.suffix}_{'s' if signed else 'u'}"
     if not f.module.has(name):
@@ -57,7 +57,7 @@ def power(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return f.call(name, a.type, [a, b])
 
 
-def _power_loop(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def _power_loop(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     zero, one = f.zero(a.type), f.constant(1, a.type)
     left = f.select(f.compare("lt", b, zero), zero, b) if signed else b
     with f.while_([one, a, left]) as loop:
@@ -76,7 +76,7 @@ def _power_loop(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return f.select(f.compare("lt", b, zero), unit, found)
 
 
-def gcd(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def gcd(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """The greatest common divisor, by Euclid."""
     name = f"int_gcd_{a.type.suffix}_{'s' if signed else 'u'}"
     if not f.module.has(name):
@@ -94,19 +94,19 @@ def gcd(f: Function, a: Value, b: Value, signed: bool) -> Value:
     return f.call(name, a.type, [a, b])
 
 
-def lcm(f: Function, a: Value, b: Value, signed: bool) -> Value:
+def lcm(f: LLVMFunction, a: LLVMValue, b: LLVMValue, signed: bool) -> LLVMValue:
     """The least common multiple; 0 when either is 0."""
     shared = gcd(f, a, b, signed)
     a, b = absolute(f, a, signed), absolute(f, b, signed)
     return divide(f, a, safe_divisor(f, a, shared, signed), signed) * b
 
 
-def absolute(f: Function, v: Value, signed: bool) -> Value:
+def absolute(f: LLVMFunction, v: LLVMValue, signed: bool) -> LLVMValue:
     """The size; the least integer stays as it is."""
     return f.select(v < f.zero(v.type), -v, v) if signed else v
 
 
-def shift(f: Function, op: str, a: Value, b: Value) -> Value:
+def shift(f: LLVMFunction, op: str, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     """shl, ashr or lshr; moving by all the bits or more leaves 0, or the sign."""
     bits = a.type.bits
     inside = f.compare("ult", b, bits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.number import NotTaken, Num, cast, constant
 from lucerne._src.backends.cpu.math.storage import STORED, deinterleave, interleave, pack, unpack
 from lucerne._src.base import dtype as dt
@@ -13,11 +13,11 @@ from lucerne._src.base import dtype as dt
 class Lanes:
     """Vectors of `lanes` lanes (1: scalars) inside the function `f` that is being written."""
 
-    def __init__(self, f: Function, lanes: int = 1) -> None:
+    def __init__(self, f: LLVMFunction, lanes: int = 1) -> None:
         self.f, self.lanes = f, lanes
-        self.failed: Value | None = None
+        self.failed: LLVMValue | None = None
         """An i1 once an instruction may have failed: whether it did, in a lane that counts."""
-        self.active: Value | None = None
+        self.active: LLVMValue | None = None
         """The mask of lanes that count, where some don't (set it before the body runs)."""
 
     def to(self, x: Any, dtype: dt.dtype) -> Num:
@@ -28,7 +28,7 @@ class Lanes:
 
     # ---- memory --------------------------------------------------------------------------------
 
-    def load(self, dtype: dt.dtype, pointer: Value, mask: Value | None = None) -> Num:
+    def load(self, dtype: dt.dtype, pointer: LLVMValue, mask: LLVMValue | None = None) -> Num:
         """Consecutive elements of a stored dtype, in its compute form. Lanes off read as zero."""
         element = _stored(dtype)
         if dtype.category != dt.COMPLEX:
@@ -45,8 +45,8 @@ class Lanes:
         self,
         x: Any,
         dtype: dt.dtype,
-        pointer: Value,
-        mask: Value | None = None,
+        pointer: LLVMValue,
+        mask: LLVMValue | None = None,
         *,
         stream: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class Lanes:
             self.f.masked_store(v, pointer, self._twice(mask) if _is_complex(dtype) else mask)
 
     def load_strided(
-        self, dtype: dt.dtype, pointer: Value, stride: Any, mask: Value | None = None
+        self, dtype: dt.dtype, pointer: LLVMValue, stride: Any, mask: LLVMValue | None = None
     ) -> Num:
         """Elements `stride` bytes apart. With a mask, lanes that are off read nothing."""
         f = self.f
@@ -82,7 +82,12 @@ class Lanes:
         return Num(dtype.compute, *made)
 
     def store_strided(
-        self, x: Any, dtype: dt.dtype, pointer: Value, stride: Any, mask: Value | None = None
+        self,
+        x: Any,
+        dtype: dt.dtype,
+        pointer: LLVMValue,
+        stride: Any,
+        mask: LLVMValue | None = None,
     ) -> None:
         """Write elements `stride` bytes apart."""
         f = self.f
@@ -99,7 +104,7 @@ class Lanes:
             for k in range(self.lanes):
                 f.store(f.extract(packed, k), f.at(start, f.constant(stride) * k))
 
-    def load_splat(self, dtype: dt.dtype, pointer: Value) -> Num:
+    def load_splat(self, dtype: dt.dtype, pointer: LLVMValue) -> Num:
         """One element in every lane."""
         one = Lanes(self.f, 1).load(dtype, pointer)
         return self.splat(one)
@@ -109,27 +114,27 @@ class Lanes:
         im = None if x.im is None else self.f.splat(x.im, self.lanes)
         return Num(x.dtype, self.f.splat(x.re, self.lanes), im, weak=x.weak, uniform=True)
 
-    def from_storage(self, dtype: dt.dtype, v: Value) -> Num:
+    def from_storage(self, dtype: dt.dtype, v: LLVMValue) -> Num:
         """Stored lanes (complex: interleaved) in the compute form."""
         if not _is_complex(dtype):
             return Num(dtype.compute, unpack(self.f, dtype, v))
         re, im = deinterleave(self.f, v)
         return Num(dtype.compute, unpack(self.f, dtype, re), unpack(self.f, dtype, im))
 
-    def to_storage(self, dtype: dt.dtype, x: Any) -> Value:
+    def to_storage(self, dtype: dt.dtype, x: Any) -> LLVMValue:
         """Lanes as they are stored, rounded to `dtype`."""
         _stored(dtype)
         num = self.to(x, dtype.compute)
         re = pack(self.f, dtype, num.re)
         return re if num.im is None else interleave(self.f, re, pack(self.f, dtype, num.im))
 
-    def _twice(self, mask: Value) -> Value:
+    def _twice(self, mask: LLVMValue) -> LLVMValue:
         """A mask of complex elements as one of their parts."""
         if self.lanes == 1:
             return self.f.splat(mask, 2)
         return self.f.shuffle(mask, None, [k // 2 for k in range(2 * self.lanes)])
 
-    def _places(self, pointer: Value, stride: Any) -> Value:
+    def _places(self, pointer: LLVMValue, stride: Any) -> LLVMValue:
         f = self.f
         wide = I64.vector(self.lanes)
         offsets = f.lanes(wide) * f.splat(f.constant(stride), self.lanes)
@@ -138,13 +143,13 @@ class Lanes:
             f"getelementptr i8, ptr {pointer.text}, {offsets.type.text} {offsets.text}",
         )
 
-    def _gather(self, element: Any, pointer: Value, stride: Any, mask: Value) -> Value:
+    def _gather(self, element: Any, pointer: LLVMValue, stride: Any, mask: LLVMValue) -> LLVMValue:
         type = element.vector(self.lanes)
         args = [self._places(pointer, stride), self.f.constant(element.size, I32), mask]
         name = f"llvm.masked.gather.{type.suffix}.v{self.lanes}p0"
         return self.f.call(name, type, [*args, self.f.zero(type)])
 
-    def _scatter(self, v: Value, pointer: Value, stride: Any, mask: Value) -> None:
+    def _scatter(self, v: LLVMValue, pointer: LLVMValue, stride: Any, mask: LLVMValue) -> None:
         places = self._places(pointer, stride)
         name = f"llvm.masked.scatter.{v.type.suffix}.v{self.lanes}p0"
         self.f.call(name, VOID, [v, places, self.f.constant(v.type.size, I32), mask])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.exponential import expm1_parts, reduced_parts
 from lucerne._src.backends.cpu.math.vector import (
     absolute,
@@ -38,7 +38,7 @@ _LOG2_E = (1.4426950216293335, 1.925963033500011e-08)
 _LOG10_E = (0.4342944920063019, -1.0103049952192578e-08)
 
 
-def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
+def _reduced(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(t, e): x = (1 + t) * 2 ** e with t in [-1/3, 1/3]."""
     mantissa, exponent = split_exponent(f, x)
     large = f.compare("ge", mantissa, 4.0 / 3.0)
@@ -46,13 +46,13 @@ def _reduced(f: Function, x: Value) -> tuple[Value, Value]:
     return mantissa - 1.0, f.select(large, exponent + 1.0, exponent)
 
 
-def log(f: Function, x: Value) -> Value:
+def log(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     t, exponent = _reduced(f, x)
     found = f.fma(polynomial(f, t, _LOG), t * t, t)
     return f.fma(exponent, math.log(2.0), found)
 
 
-def log1p(f: Function, x: Value) -> Value:
+def log1p(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """As log(u) with u = 1 + x; what u lost in rounding, c / u = c (1 - t), goes into the tail."""
     u = x + 1.0
     t, exponent = _reduced(f, u)
@@ -65,25 +65,25 @@ def log1p(f: Function, x: Value) -> Value:
     return f.select(f.compare("eq", x, 0.0), x, found)
 
 
-def log2(f: Function, x: Value) -> Value:
+def log2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     t, exponent = _reduced(f, x)
     return _in_base(f, t, exponent, f.zero(x.type), _LOG2_E, _LOG2)
 
 
-def log10(f: Function, x: Value) -> Value:
+def log10(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     t, exponent = _reduced(f, x)
     whole, low = exponent * _LOG10_2_HIGH, exponent * _LOG10_2_LOW
     return _in_base(f, t, whole, low, _LOG10_E, _LOG10)
 
 
 def _in_base(
-    f: Function,
-    t: Value,
-    whole: Value,
-    low: Value,
+    f: LLVMFunction,
+    t: LLVMValue,
+    whole: LLVMValue,
+    low: LLVMValue,
     factor: tuple[float, float],
     tail: tuple[float, ...],
-) -> Value:
+) -> LLVMValue:
     """whole + low + t * factor + ..., what the first two sums lose added at the end.
 
     Infinite exponents (of 0 and infinity) would lose nan: they are kept out of it.
@@ -102,7 +102,7 @@ def _in_base(
 _LN2_HIGH, _LN2_LOW = rounded(math.log(2.0)), math.log(2.0) - rounded(math.log(2.0))
 
 
-def logaddexp(f: Function, a: Value, b: Value) -> Value:
+def logaddexp(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     larger, gap, lost = _apart(f, a, b, 110.0)
     r, low, n = reduced_parts(f, -gap)
     t, doubled, rest = _one_plus(f, r, low - lost, n)
@@ -111,7 +111,7 @@ def logaddexp(f: Function, a: Value, b: Value) -> Value:
     return _joined(f, a, b, larger, whole, t, rest)
 
 
-def logaddexp2(f: Function, a: Value, b: Value) -> Value:
+def logaddexp2(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     larger, gap, lost = _apart(f, a, b, 160.0)
     n = nearest(f, -gap)
     part = -gap - n
@@ -125,7 +125,9 @@ def logaddexp2(f: Function, a: Value, b: Value) -> Value:
     return _joined(f, a, b, larger, whole, first, rest)
 
 
-def _apart(f: Function, a: Value, b: Value, most: float) -> tuple[Value, Value, Value]:
+def _apart(
+    f: LLVMFunction, a: LLVMValue, b: LLVMValue, most: float
+) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(the larger of two, how far the other is below, `most` at most, and what that distance lost
     in rounding: exactly if both are negative, where alone the larger may cancel the logarithm)."""
     above = f.compare("gt", a, b)
@@ -136,7 +138,9 @@ def _apart(f: Function, a: Value, b: Value, most: float) -> tuple[Value, Value, 
     return larger, at_most(f, gap, most), f.select(far, f.zero(a.type), lost)
 
 
-def _one_plus(f: Function, r: Value, low: Value, n: Value) -> tuple[Value, Value, Value]:
+def _one_plus(
+    f: LLVMFunction, r: LLVMValue, low: LLVMValue, n: LLVMValue
+) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(t, doubled, rest): 1 + e ** (r + low) * 2 ** n is 1 + t, twice that where `doubled`, and a
     little, by which its logarithm is `rest` larger. The larger operand may cancel nearly all of
     that logarithm, so no rounding on the way to it is left out."""
@@ -153,8 +157,14 @@ def _one_plus(f: Function, r: Value, low: Value, n: Value) -> tuple[Value, Value
 
 
 def _joined(
-    f: Function, a: Value, b: Value, larger: Value, whole: Value, first: Value, rest: Value
-) -> Value:
+    f: LLVMFunction,
+    a: LLVMValue,
+    b: LLVMValue,
+    larger: LLVMValue,
+    whole: LLVMValue,
+    first: LLVMValue,
+    rest: LLVMValue,
+) -> LLVMValue:
     """larger + whole + first + rest, what the sums lose added at the end (of the second one exactly
     if the larger is what its name says, or cancels). Infinities stay as they are, nan wins."""
     middle = whole + first

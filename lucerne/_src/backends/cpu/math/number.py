@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.storage import COMPUTED
 from lucerne._src.base import dtype as dt
 
@@ -27,8 +27,8 @@ class Num:
     def __init__(
         self,
         dtype: dt.dtype,
-        re: Value,
-        im: Value | None = None,
+        re: LLVMValue,
+        im: LLVMValue | None = None,
         *,
         weak: bool = False,
         uniform: bool = False,
@@ -61,7 +61,7 @@ def _category(x: Any) -> int:
     return dt.FLOAT if isinstance(x, (float, np.floating)) else dt.COMPLEX
 
 
-def constant(f: Function, x: Any, dtype: dt.dtype, lanes: int) -> Num:
+def constant(f: LLVMFunction, x: Any, dtype: dt.dtype, lanes: int) -> Num:
     """A Python number in every lane, as C converts it."""
     type = COMPUTED[dtype].vector(lanes)
     if dtype.category == dt.COMPLEX:
@@ -82,7 +82,7 @@ def constant(f: Function, x: Any, dtype: dt.dtype, lanes: int) -> Num:
 # ---- conversion ---------------------------------------------------------------------------------
 
 
-def cast(f: Function, x: Num, dtype: dt.dtype) -> Num:
+def cast(f: LLVMFunction, x: Num, dtype: dt.dtype) -> Num:
     """The value as another compute dtype, with C's meaning (complex to real drops `im`)."""
     if x.dtype is dtype:
         return x if not x.weak else Num(dtype, x.re, x.im, uniform=x.uniform)
@@ -105,7 +105,7 @@ def _real(dtype: dt.dtype) -> dt.dtype:
     return dtype.to_real() if dtype.category == dt.COMPLEX else dtype
 
 
-def cast_real(f: Function, v: Value, source: dt.dtype, target: dt.dtype) -> Value:
+def cast_real(f: LLVMFunction, v: LLVMValue, source: dt.dtype, target: dt.dtype) -> LLVMValue:
     """One part converted."""
     if source is target:
         return v
@@ -128,7 +128,7 @@ def cast_real(f: Function, v: Value, source: dt.dtype, target: dt.dtype) -> Valu
     return _float_to_int(f, v, target)
 
 
-def _float_to_int(f: Function, v: Value, target: dt.dtype) -> Value:
+def _float_to_int(f: LLVMFunction, v: LLVMValue, target: dt.dtype) -> LLVMValue:
     """Truncate; what does not fit wraps through int64 as x86 code does (nan: the least integer)."""
     type = COMPUTED[target].vector(v.type.lanes)
     if target is dt.uint64:
@@ -142,7 +142,7 @@ def _float_to_int(f: Function, v: Value, target: dt.dtype) -> Value:
     return f.convert("trunc", whole, type)
 
 
-def _in_range(f: Function, v: Value, bits: int, type: Any, otherwise: int) -> Value:
+def _in_range(f: LLVMFunction, v: LLVMValue, bits: int, type: Any, otherwise: int) -> LLVMValue:
     """fptosi where the value fits `bits` and a sign, a fixed number elsewhere."""
     bound = 2.0**bits
     inside = f.compare("ge", v, -bound) & f.compare("lt", v, bound)
@@ -150,7 +150,7 @@ def _in_range(f: Function, v: Value, bits: int, type: Any, otherwise: int) -> Va
     return f.select(inside, whole, otherwise)
 
 
-def _float_to_uint64(f: Function, v: Value) -> Value:
+def _float_to_uint64(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """Values from 2 ** 63 on are taken down by it, converted, and taken up again."""
     high = f.compare("ge", v, 2.0**63)
     low = _in_range(f, f.select(high, v - 2.0**63, v), 63, I64, -(1 << 63))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F32, I32, I64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.values import float_literal
 from lucerne._src.backends.cpu.math.integer import any_lane
@@ -16,8 +16,15 @@ from lucerne._src.backends.cpu.math.vector import at_most
 
 
 def piecewise(
-    f: Function, u: Value, v: Value, table: Table, name: str, *, pieces: int = 4, lead: float = 0.0
-) -> Value:
+    f: LLVMFunction,
+    u: LLVMValue,
+    v: LLVMValue,
+    table: Table,
+    name: str,
+    *,
+    pieces: int = 4,
+    lead: float = 0.0,
+) -> LLVMValue:
     """The function of `table` at u >= 0: v, a rising function of u from 1 to 16 at most, tells the
     piece, of which there are so many for each doubling of v. nan stays; outside it is anything.
 
@@ -38,7 +45,9 @@ def piecewise(
     return (f.fma(distance, lead, change) if lead else change) + start
 
 
-def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], Value]) -> Value:
+def gated(
+    f: LLVMFunction, x: LLVMValue, table: Table, far: Callable[[LLVMFunction, LLVMValue], LLVMValue]
+) -> LLVMValue:
     """x times the gate of `table`, a function that rises from 0 to 1; by `far` where there is no
     lookup, and below the table, which should be rare.
 
@@ -50,7 +59,9 @@ def gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], 
     return by_sixteen(f, x, lambda wide: _gated(f, wide, table, far))
 
 
-def by_sixteen(f: Function, x: Value, compute: Callable[[Value], Value]) -> Value:
+def by_sixteen(
+    f: LLVMFunction, x: LLVMValue, compute: Callable[[LLVMValue], LLVMValue]
+) -> LLVMValue:
     """A function of sixteen lanes for as many as there are. Kernels of other types have fewer, and
     values of a whole row one: an element must not come out otherwise there."""
     lanes = x.type.lanes
@@ -62,7 +73,9 @@ def by_sixteen(f: Function, x: Value, compute: Callable[[Value], Value]) -> Valu
     return f.shuffle(wide, None, range(lanes))
 
 
-def _gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value], Value]) -> Value:
+def _gated(
+    f: LLVMFunction, x: LLVMValue, table: Table, far: Callable[[LLVMFunction, LLVMValue], LLVMValue]
+) -> LLVMValue:
     bounded = at_most(f, x, GATE_TOP)
     index = f.bitcast(f.fma(bounded, GATE_PIECES, 2.0**23), I32.vector(16))
     centres, total, *rows = [permuted_two(f, row, index) for row in table]
@@ -78,23 +91,23 @@ def _gated(f: Function, x: Value, table: Table, far: Callable[[Function, Value],
     return branch.results[0]
 
 
-def permuted_two(f: Function, row: Sequence[float], index: Value) -> Value:
+def permuted_two(f: LLVMFunction, row: Sequence[float], index: LLVMValue) -> LLVMValue:
     """One of 32 floats for each of sixteen lanes, by the low five bits of the index."""
     type = F32.vector(16)
     low, high = _vector(f, row[:16]), _vector(f, row[16:])
     return f.call("llvm.x86.avx512.vpermi2var.ps.512", type, [low, index, high])
 
 
-def _vector(f: Function, row: Sequence[float]) -> Value:
+def _vector(f: LLVMFunction, row: Sequence[float]) -> LLVMValue:
     values = ", ".join(f"float {float_literal(c, F32)}" for c in row)
-    return Value(f, F32.vector(len(row)), f"<{values}>")
+    return LLVMValue(f, F32.vector(len(row)), f"<{values}>")
 
 
-def _permuted(f: Function, row: Sequence[float], index: Value, name: str) -> Value:
+def _permuted(f: LLVMFunction, row: Sequence[float], index: LLVMValue, name: str) -> LLVMValue:
     return f.call("llvm.x86.avx512.permvar.sf.512", F32.vector(16), [_vector(f, row), index])
 
 
-def _gathered(f: Function, row: Sequence[float], index: Value, name: str) -> Value:
+def _gathered(f: LLVMFunction, row: Sequence[float], index: LLVMValue, name: str) -> LLVMValue:
     values = ", ".join(f"float {float_literal(c, F32)}" for c in row)
     f.module.constant(name, "[16 x float]", f"[{values}]")
     start = f.symbol(name)

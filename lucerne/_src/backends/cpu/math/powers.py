@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lucerne._src.backends.cpu.emit.builder import Function, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.complexes import Pair, multiply
 
-_PRODUCTS: Sequence[tuple[float, Callable[[Value], Value]]] = (
+_PRODUCTS: Sequence[tuple[float, Callable[[LLVMValue], LLVMValue]]] = (
     (2.0, lambda x: x * x),
     (3.0, lambda x: x * x * x),
     (-1.0, lambda x: 1.0 / x),
 )
 
 
-def power_by_number(f: Function, x: Value, exponent: Value, general: Callable[[], Value]) -> Value:
+def power_by_number(
+    f: LLVMFunction, x: LLVMValue, exponent: LLVMValue, general: Callable[[], LLVMValue]
+) -> LLVMValue:
     """`x ** exponent`, looking at the exponent once per vector; `general` writes the long way."""
     return _choice(f, x, f.extract(exponent, 0) if exponent.type.lanes else exponent, general, 0)
 
 
 def complex_power_by_number(
-    f: Function, x: Pair, exponent: Pair, general: Callable[[], Pair]
+    f: LLVMFunction, x: Pair, exponent: Pair, general: Callable[[], Pair]
 ) -> Pair:
     """The same for complex numbers: squares and cubes are products."""
     re, im = (f.extract(v, 0) if v.type.lanes else v for v in exponent)
@@ -36,7 +38,9 @@ def complex_power_by_number(
     return square.results[0], square.results[1]
 
 
-def _choice(f: Function, x: Value, exponent: Value, general: Callable[[], Value], at: int) -> Value:
+def _choice(
+    f: LLVMFunction, x: LLVMValue, exponent: LLVMValue, general: Callable[[], LLVMValue], at: int
+) -> LLVMValue:
     if at == len(_PRODUCTS):
         return general()
     number, product = _PRODUCTS[at]

@@ -6,7 +6,17 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F16, F32, F64, I1, I8, I32, I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I32,
+    I64,
+    LLVMFunction,
+    LLVMValue,
+)
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.types import BF16, I16, Type
 from lucerne._src.base import dtype as dt
@@ -28,7 +38,7 @@ COMPUTED: dict[dt.dtype, Type] = {
 """The LLVM type of one number (of each part) in registers, by compute dtype."""
 
 
-def unpack(f: Function, dtype: dt.dtype, v: Value) -> Value:
+def unpack(f: LLVMFunction, dtype: dt.dtype, v: LLVMValue) -> LLVMValue:
     """Stored lanes (of one part, when complex) in the compute form."""
     if dtype is dt.bool_:
         return f.compare("ne", v, f.zero(v.type))
@@ -43,7 +53,7 @@ def unpack(f: Function, dtype: dt.dtype, v: Value) -> Value:
     return v
 
 
-def pack(f: Function, dtype: dt.dtype, v: Value) -> Value:
+def pack(f: LLVMFunction, dtype: dt.dtype, v: LLVMValue) -> LLVMValue:
     """Compute lanes rounded to the stored form, ties to even."""
     if dtype is dt.bool_:
         return f.convert("zext", v, I8)
@@ -58,7 +68,7 @@ def pack(f: Function, dtype: dt.dtype, v: Value) -> Value:
     return v
 
 
-def narrowed(f: Function, v: Value, type: Type) -> Value:
+def narrowed(f: LLVMFunction, v: LLVMValue, type: Type) -> LLVMValue:
     """Numbers as those of a narrower type, ties to even.
 
     Without instructions for bfloat16 LLVM would call a function of its own library, which a process
@@ -69,7 +79,7 @@ def narrowed(f: Function, v: Value, type: Type) -> Value:
     return f.convert("fptrunc", v, type)
 
 
-def interleave(f: Function, re: Value, im: Value) -> Value:
+def interleave(f: LLVMFunction, re: LLVMValue, im: LLVMValue) -> LLVMValue:
     """Lanes re, im, re, im, ..."""
     n = max(1, re.type.lanes)
     if n == 1:
@@ -78,7 +88,7 @@ def interleave(f: Function, re: Value, im: Value) -> Value:
     return f.shuffle(re, im, [k // 2 + (n if k % 2 else 0) for k in range(2 * n)])
 
 
-def deinterleave(f: Function, v: Value) -> tuple[Value, Value]:
+def deinterleave(f: LLVMFunction, v: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """The even lanes and the odd ones."""
     n = v.type.lanes // 2
     if n == 1:
@@ -86,15 +96,15 @@ def deinterleave(f: Function, v: Value) -> tuple[Value, Value]:
     return f.shuffle(v, None, range(0, 2 * n, 2)), f.shuffle(v, None, range(1, 2 * n, 2))
 
 
-def _bits_as_float(f: Function, bits: Value) -> Value:
+def _bits_as_float(f: LLVMFunction, bits: LLVMValue) -> LLVMValue:
     return f.bitcast(bits, F32.vector(bits.type.lanes))
 
 
-def _float_as_bits(f: Function, v: Value) -> Value:
+def _float_as_bits(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     return f.bitcast(v, I32.vector(v.type.lanes))
 
 
-def _pack_bfloat16(f: Function, v: Value) -> Value:
+def _pack_bfloat16(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """The upper half of the bits after adding half a unit (less one on even): any nan is 0x7FC0.
 
     (The hardware instruction takes denormals for zero.)
@@ -117,7 +127,7 @@ _FLOAT8 = {
 """Exponent bits, mantissa bits, bias, and what the codes at the edge mean."""
 
 
-def _unpack_float8(f: Function, dtype: dt.dtype, v: Value) -> Value:
+def _unpack_float8(f: LLVMFunction, dtype: dt.dtype, v: LLVMValue) -> LLVMValue:
     _, mantissa, bias, special = _FLOAT8[dtype]
     wide = f.convert("zext", v, I32)
     size = wide & 0x7F
@@ -136,7 +146,7 @@ def _unpack_float8(f: Function, dtype: dt.dtype, v: Value) -> Value:
     return _bits_as_float(f, _float_as_bits(f, found) | sign)
 
 
-def _pack_float8(f: Function, dtype: dt.dtype, v: Value) -> Value:
+def _pack_float8(f: LLVMFunction, dtype: dt.dtype, v: LLVMValue) -> LLVMValue:
     """Normal numbers round in their bits, smaller ones by adding a number with their last bit."""
     _, mantissa, bias, special = _FLOAT8[dtype]
     bits = _float_as_bits(f, v)
@@ -164,14 +174,14 @@ def _pack_float8(f: Function, dtype: dt.dtype, v: Value) -> Value:
     return f.convert("trunc", code, I8)
 
 
-def _unpack_e8m0(f: Function, v: Value) -> Value:
+def _unpack_e8m0(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     wide = f.convert("zext", v, I32)
     found = f.select(f.compare("eq", wide, 0), f.constant(1 << 22, wide.type), wide << 23)
     found = f.select(f.compare("eq", wide, 255), f.constant(0x7FC00000, wide.type), found)
     return _bits_as_float(f, found)
 
 
-def _pack_e8m0(f: Function, v: Value) -> Value:
+def _pack_e8m0(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """The exponent, rounded up from the middle (of denormals only above it)."""
     bits = _float_as_bits(f, v)
     exponent = f.bits("lshr", bits, 23) & 0xFF

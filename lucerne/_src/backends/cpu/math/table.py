@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lucerne._src.backends.cpu.emit.builder import F32, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F32, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math import (
     arcs,
     circular,
@@ -16,7 +16,7 @@ from lucerne._src.backends.cpu.math import (
 )
 from lucerne._src.backends.cpu.math.calls import libm
 
-Builder = Callable[..., Value]
+Builder = Callable[..., LLVMValue]
 
 FLOAT32: dict[str, Builder] = {
     **wide.FUNCTIONS,
@@ -55,7 +55,7 @@ def is_written(name: str, type: object) -> bool:
     return name in (FLOAT32 if type is F32 else FLOAT64)
 
 
-def real_function(f: Function, name: str, *args: Value) -> Value:
+def real_function(f: LLVMFunction, name: str, *args: LLVMValue) -> LLVMValue:
     """A function of real floats."""
     if name in _NATIVE:
         return f.intrinsic(f"llvm.{_NATIVE[name]}", args[0].type, args)

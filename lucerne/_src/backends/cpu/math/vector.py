@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I8, I32, Function, Value
+from lucerne._src.backends.cpu.emit.builder import F32, F64, I8, I32, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.types import I16, Type, int_of
 
@@ -28,7 +28,7 @@ def _mask_type(type: Type) -> Type:
     return I16 if type.lanes == 16 else I8
 
 
-def halves(f: Function, fn: Callable[..., Value], *args: Value) -> Value:
+def halves(f: LLVMFunction, fn: Callable[..., LLVMValue], *args: LLVMValue) -> LLVMValue:
     """`fn` on the two halves of vectors wider than a register, joined again."""
     lanes = args[0].type.lanes
     low = [f.shuffle(a, None, range(lanes // 2)) for a in args]
@@ -46,30 +46,30 @@ def rounded(c: float, digits: int = 24) -> float:
     return math.ldexp(round(mantissa * 2**digits), exponent - digits)
 
 
-def absolute(f: Function, x: Value) -> Value:
+def absolute(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return f.intrinsic("llvm.fabs", x.type, [x])
 
 
-def copysign(f: Function, size: Any, sign: Value) -> Value:
+def copysign(f: LLVMFunction, size: Any, sign: LLVMValue) -> LLVMValue:
     return f.intrinsic("llvm.copysign", sign.type, [f.constant(size, sign.type), sign])
 
 
-def nearest(f: Function, x: Value) -> Value:
+def nearest(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """The nearest integer, ties to even."""
     return f.intrinsic("llvm.rint", x.type, [x])
 
 
-def at_most(f: Function, x: Value, bound: float) -> Value:
+def at_most(f: LLVMFunction, x: LLVMValue, bound: float) -> LLVMValue:
     """min(x, bound); nan stays."""
     return f.select(f.compare("gt", x, bound), f.constant(bound, x.type), x)
 
 
-def at_least(f: Function, x: Value, bound: float) -> Value:
+def at_least(f: LLVMFunction, x: LLVMValue, bound: float) -> LLVMValue:
     """max(x, bound); nan stays."""
     return f.select(f.compare("lt", x, bound), f.constant(bound, x.type), x)
 
 
-def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(f: LLVMFunction, x: LLVMValue, coefficients: Sequence[float]) -> LLVMValue:
     """Horner's scheme, highest power first."""
     total = f.constant(coefficients[0], x.type)
     for c in coefficients[1:]:
@@ -77,7 +77,9 @@ def polynomial(f: Function, x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
-def polynomial_pairs(f: Function, x: Value, square: Value, coefficients: Sequence[float]) -> Value:
+def polynomial_pairs(
+    f: LLVMFunction, x: LLVMValue, square: LLVMValue, coefficients: Sequence[float]
+) -> LLVMValue:
     """As `polynomial`, even and odd powers apart: half as deep, for long ones."""
     odd = len(coefficients) % 2
     first, second = coefficients[odd::2], coefficients[1 - odd :: 2]
@@ -86,7 +88,7 @@ def polynomial_pairs(f: Function, x: Value, square: Value, coefficients: Sequenc
     return f.fma(one, x, two)
 
 
-def power_of_two(f: Function, n: Value) -> Value:
+def power_of_two(f: LLVMFunction, n: LLVMValue) -> LLVMValue:
     """2 ** n for an integral float n within the normal range."""
     kind = int_of(n.type)
     digits, bias = (23, 127) if n.type.element is F32 else (52, 1023)
@@ -94,8 +96,12 @@ def power_of_two(f: Function, n: Value) -> Value:
 
 
 def scale(
-    f: Function, x: Value, n: Value, keep: Value | None = None, other: Value | None = None
-) -> Value:
+    f: LLVMFunction,
+    x: LLVMValue,
+    n: LLVMValue,
+    keep: LLVMValue | None = None,
+    other: LLVMValue | None = None,
+) -> LLVMValue:
     """x * 2 ** n for an integral float n of any size; `other` (zero) where `keep` is off.
 
     Lanes that are off do not compute: an underflow costs hundreds of cycles.
@@ -113,7 +119,9 @@ def scale(
     return x if keep is None else f.select(keep, x, 0.0 if other is None else other)
 
 
-def _scalef(f: Function, x: Value, n: Value, keep: Value | None, other: Value) -> Value:
+def _scalef(
+    f: LLVMFunction, x: LLVMValue, n: LLVMValue, keep: LLVMValue | None, other: LLVMValue
+) -> LLVMValue:
     mask_type = _mask_type(x.type)
     mask = f.constant(-1, mask_type) if keep is None else _mask_bits(f, keep)
     args = [x, n, other, mask]
@@ -122,14 +130,14 @@ def _scalef(f: Function, x: Value, n: Value, keep: Value | None, other: Value) -
     return f.call(_name("mask.scalef", x.type), x.type, args)
 
 
-def _mask_bits(f: Function, mask: Value) -> Value:
+def _mask_bits(f: LLVMFunction, mask: LLVMValue) -> LLVMValue:
     lanes = mask.type.lanes
     if lanes < 8:  # the instruction looks at the low bits only
         mask = f.shuffle(mask, None, [k if k < lanes else 0 for k in range(8)])
     return f.bitcast(mask, I16 if lanes == 16 else I8)
 
 
-def split_exponent(f: Function, x: Value) -> tuple[Value, Value]:
+def split_exponent(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(mantissa in [1, 2), exponent) of positive numbers, denormals included.
 
     Of 0 the exponent is -inf, of inf +inf (mantissa 1); of negative numbers and nan it is nan.
@@ -144,7 +152,7 @@ def split_exponent(f: Function, x: Value) -> tuple[Value, Value]:
     return _split_by_bits(f, x)
 
 
-def _split_by_bits(f: Function, x: Value) -> tuple[Value, Value]:
+def _split_by_bits(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     single = x.type.element is F32
     digits, bias, least = (23, 127, 2.0**-126) if single else (52, 1023, 2.0**-1022)
     kind = int_of(x.type)
@@ -161,7 +169,7 @@ def _split_by_bits(f: Function, x: Value) -> tuple[Value, Value]:
     return mantissa, exponent
 
 
-def reciprocal(f: Function, x: Value) -> Value:
+def reciprocal(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """1 / x to about half a unit of float32, for x away from overflow and denormals."""
     if not has_special(x.type) and not too_wide(x.type):
         return 1.0 / x
@@ -169,7 +177,7 @@ def reciprocal(f: Function, x: Value) -> Value:
     return f.fma(guess, f.fma(-x, guess, 1.0), guess)
 
 
-def reciprocal_guess(f: Function, x: Value) -> Value:
+def reciprocal_guess(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """1 / x to 14 bits or better."""
     if too_wide(x.type):
         return halves(f, lambda a: reciprocal_guess(f, a), x)
@@ -179,7 +187,7 @@ def reciprocal_guess(f: Function, x: Value) -> Value:
     return f.call(_name("rcp14", x.type), x.type, [x, none, mask])
 
 
-def quick_root(f: Function, x: Value) -> Value:
+def quick_root(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """The square root of numbers that are not negative, to one unit of float32: the processor takes
     longer for one that is exact. Numbers below 2^-126 may count as zero."""
     if not has_special(x.type) or x.type.element is not F32:
@@ -191,7 +199,7 @@ def quick_root(f: Function, x: Value) -> Value:
     return f.select(_is_end(f, x), x, found)
 
 
-def quick_quotient(f: Function, above: Value, below: Value) -> Value:
+def quick_quotient(f: LLVMFunction, above: LLVMValue, below: LLVMValue) -> LLVMValue:
     """A quotient to one unit of float32, for divisors below 2^126, and infinity."""
     if not has_special(below.type) or below.type.element is not F32:
         return above / below
@@ -202,15 +210,15 @@ def quick_quotient(f: Function, above: Value, below: Value) -> Value:
     return f.select(_is_end(f, below), above * guess, found)
 
 
-def _is_end(f: Function, x: Value) -> Value:
+def _is_end(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """Whether numbers are zero or infinite: what comes near them step by step fails there."""
     return f.compare("eq", x, x + x)
 
 
-def widen(f: Function, x: Value) -> Value:
+def widen(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """float32 as float64."""
     return f.convert("fpext", x, F64)
 
 
-def narrow(f: Function, x: Value) -> Value:
+def narrow(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return f.convert("fptrunc", x, F32)

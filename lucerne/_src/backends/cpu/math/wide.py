@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from lucerne._src.backends.cpu.emit.builder import I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.math.calls import libm
 from lucerne._src.backends.cpu.math.integer import any_lane
 from lucerne._src.backends.cpu.math.vector import (
@@ -27,14 +27,14 @@ from lucerne._src.backends.cpu.math.vector import (
     widen,
 )
 
-Wide = Callable[..., Value]
+Wide = Callable[..., LLVMValue]
 INFINITY = math.inf
 
 
 def float32_by(wide: Wide) -> Wide:
     """A function of float64 lanes as one of float32 lanes."""
 
-    def function(f: Function, *args: Value) -> Value:
+    def function(f: LLVMFunction, *args: LLVMValue) -> LLVMValue:
         return narrow(f, wide(f, *[widen(f, a) for a in args]))
 
     return function
@@ -48,7 +48,7 @@ _EXPM1 = (
 )  # fmt: skip
 
 
-def expm1_parts(f: Function, x: Value) -> tuple[Value, Value]:
+def expm1_parts(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(e ** r - 1, 2 ** n) with x = r + n ln 2, for |x| up to some hundred."""
     n = nearest(f, x * math.log2(math.e))
     r = f.fma(n, -math.log(2.0), x)
@@ -56,26 +56,26 @@ def expm1_parts(f: Function, x: Value) -> tuple[Value, Value]:
     return f.fma(tail, r * r, r), power_of_two(f, n)
 
 
-def expm1(f: Function, x: Value) -> Value:
+def expm1(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     part, power = expm1_parts(f, at_least(f, at_most(f, x, 100.0), -100.0))
     found = f.fma(part, power, power - 1.0)
     return _kept_zero(f, x, found)
 
 
-def sinh(f: Function, x: Value) -> Value:
+def sinh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """(u + u / (u + 1)) / 2 with u = expm1(|x|)."""
     part, power = expm1_parts(f, at_most(f, absolute(f, x), 100.0))
     u = f.fma(part, power, power - 1.0)
     return copysign(f, (u + u * reciprocal(f, u + 1.0)) * 0.5, x)
 
 
-def cosh(f: Function, x: Value) -> Value:
+def cosh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     part, power = expm1_parts(f, at_most(f, absolute(f, x), 100.0))
     e = f.fma(part, power, power)
     return (e + reciprocal(f, e)) * 0.5
 
 
-def tanh(f: Function, x: Value) -> Value:
+def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """u / (u + 2) with u = expm1(2 |x|)."""
     size = at_most(f, absolute(f, x), 10.0)
     part, power = expm1_parts(f, size + size)
@@ -83,7 +83,7 @@ def tanh(f: Function, x: Value) -> Value:
     return copysign(f, u * reciprocal(f, u + 2.0), x)
 
 
-def _kept_zero(f: Function, x: Value, found: Value) -> Value:
+def _kept_zero(f: LLVMFunction, x: LLVMValue, found: LLVMValue) -> LLVMValue:
     """-0.0 where x is: sums lose it."""
     return f.select(f.compare("eq", x, 0.0), x, found)
 
@@ -98,7 +98,7 @@ _LOG = (
 )  # fmt: skip
 
 
-def log_parts(f: Function, x: Value) -> tuple[Value, Value]:
+def log_parts(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(log(m), e) with x = m * 2 ** e and m in [2/3, 4/3); specials come with e."""
     mantissa, exponent = split_exponent(f, x)
     large = f.compare("ge", mantissa, 4.0 / 3.0)
@@ -107,22 +107,22 @@ def log_parts(f: Function, x: Value) -> tuple[Value, Value]:
     return f.fma(tail, t * t, t), f.select(large, exponent + 1.0, exponent)
 
 
-def log(f: Function, x: Value) -> Value:
+def log(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     part, exponent = log_parts(f, x)
     return f.fma(exponent, math.log(2.0), part)
 
 
-def log2(f: Function, x: Value) -> Value:
+def log2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     part, exponent = log_parts(f, x)
     return f.fma(part, math.log2(math.e), exponent)
 
 
-def log10(f: Function, x: Value) -> Value:
+def log10(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     part, exponent = log_parts(f, x)
     return f.fma(exponent, math.log10(2.0), part * math.log10(math.e))
 
 
-def log1p(f: Function, x: Value) -> Value:
+def log1p(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """log(u) with u = 1 + x, and what u lost in rounding."""
     u = x + 1.0
     lost = x - (u - 1.0)
@@ -130,7 +130,7 @@ def log1p(f: Function, x: Value) -> Value:
     return _kept_zero(f, x, found)
 
 
-def asinh(f: Function, x: Value) -> Value:
+def asinh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     size = absolute(f, x)
     squared = size * size
     root = f.intrinsic("llvm.sqrt", x.type, [squared + 1.0])
@@ -139,19 +139,19 @@ def asinh(f: Function, x: Value) -> Value:
     return copysign(f, found, x)
 
 
-def acosh(f: Function, x: Value) -> Value:
+def acosh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     t = x - 1.0
     root = f.intrinsic("llvm.sqrt", x.type, [t * (x + 1.0)])
     inner = f.select(f.compare("lt", x, 1.0), f.constant(math.nan, x.type), t + root)
     return log1p(f, inner)
 
 
-def atanh(f: Function, x: Value) -> Value:
+def atanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     size = absolute(f, x)
     return copysign(f, log1p(f, (size + size) / (1.0 - size)) * 0.5, x)
 
 
-def power(f: Function, x: Value, y: Value) -> Value:
+def power(f: LLVMFunction, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """|x| ** y by way of logarithms, then C's rules for signs, zeros and infinities.
 
     x = 1 and y = 0 give 1 whatever the other is; the power of a negative number needs a whole y.
@@ -176,7 +176,7 @@ def power(f: Function, x: Value, y: Value) -> Value:
     return f.select(one, f.constant(1.0, x.type), signed)
 
 
-def fmod(f: Function, x: Value, y: Value) -> Value:
+def fmod(f: LLVMFunction, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """C's remainder of float32 lanes: exact in float64 while the quotient has few digits, else (and
     for zero divisors and nan) by the C library."""
     a, b = widen(f, x), widen(f, y)
@@ -209,7 +209,7 @@ _COS_SHORT = (
 def near_or_library(name: str, near: Wide) -> Wide:
     """A function of float32 lanes: `near` in float64, the C library when any lane is far out."""
 
-    def function(f: Function, x: Value) -> Value:
+    def function(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
         far = any_lane(f, f.compare("ge", absolute(f, x), _FAR))
         with f.if_(far) as branch:
             branch.give(libm(f, name, x))
@@ -220,7 +220,7 @@ def near_or_library(name: str, near: Wide) -> Wide:
     return function
 
 
-def _alternating_sine(f: Function, x: Value, n: Value, sign: Value) -> Value:
+def _alternating_sine(f: LLVMFunction, x: LLVMValue, n: LLVMValue, sign: LLVMValue) -> LLVMValue:
     """sin(x - n pi), turned over where the lowest bit of `sign` is set."""
     r = f.fma(n, -_PI_HIGH, x)
     r = f.fma(n, -_PI_LOW, r)
@@ -229,20 +229,20 @@ def _alternating_sine(f: Function, x: Value, n: Value, sign: Value) -> Value:
     return f.bitcast(turned, x.type)
 
 
-def sin(f: Function, x: Value) -> Value:
+def sin(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     rounded = f.fma(x, 1.0 / math.pi, _ROUNDER)
     count = f.bitcast(rounded, I64.vector(x.type.lanes))
     return _alternating_sine(f, x, rounded - _ROUNDER, count)
 
 
-def cos(f: Function, x: Value) -> Value:
+def cos(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """A sine half a turn on: cos(x) = -sin(x - (k + 1/2) pi) for even k."""
     rounded = f.fma(x, 1.0 / math.pi, -0.5) + _ROUNDER
     count = f.bitcast(rounded, I64.vector(x.type.lanes))
     return _alternating_sine(f, x, (rounded - _ROUNDER) + 0.5, count + 1)
 
 
-def tan(f: Function, x: Value) -> Value:
+def tan(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """sin / cos, or -cos / sin in the odd quarters."""
     rounded = f.fma(x, 2.0 / math.pi, _ROUNDER)
     count = f.bitcast(rounded, I64.vector(x.type.lanes))
@@ -270,7 +270,7 @@ _ATAN = (
 )  # fmt: skip
 
 
-def _asin_parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
+def _asin_parts(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(whether |x| > 1/2, asin of |x| or of sqrt((1 - |x|) / 2), |x|)."""
     size = absolute(f, x)
     large = f.compare("gt", size, 0.5)
@@ -279,20 +279,20 @@ def _asin_parts(f: Function, x: Value) -> tuple[Value, Value, Value]:
     return large, f.fma(polynomial(f, squared, _ASIN), squared * root, root), size
 
 
-def asin(f: Function, x: Value) -> Value:
+def asin(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     large, angle, _ = _asin_parts(f, x)
     found = f.select(large, f.fma(angle, -2.0, math.pi / 2), angle)
     return copysign(f, found, x)
 
 
-def acos(f: Function, x: Value) -> Value:
+def acos(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     large, angle, _ = _asin_parts(f, x)
     doubled = angle + angle
     outer = f.select(f.compare("lt", x, 0.0), math.pi - doubled, doubled)
     return f.select(large, outer, math.pi / 2 - copysign(f, angle, x))
 
 
-def atan2(f: Function, y: Value, x: Value) -> Value:
+def atan2(f: LLVMFunction, y: LLVMValue, x: LLVMValue) -> LLVMValue:
     """The angle of the smaller side over the larger, then turned into its quarter."""
     high, wide = absolute(f, y), absolute(f, x)
     steep = f.compare("gt", high, wide)
@@ -309,7 +309,7 @@ def atan2(f: Function, y: Value, x: Value) -> Value:
     return f.select(f.compare("uno", x, y), x + y, found)
 
 
-def atan(f: Function, x: Value) -> Value:
+def atan(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     size = absolute(f, x)
     steep = f.compare("gt", size, 1.0)
     ratio = f.select(steep, 1.0 / size, size)
@@ -318,7 +318,7 @@ def atan(f: Function, x: Value) -> Value:
     return copysign(f, f.select(steep, math.pi / 2 - angle, angle), x)
 
 
-def hypot(f: Function, x: Value, y: Value) -> Value:
+def hypot(f: LLVMFunction, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """Squares of float32 don't overflow in float64; infinity wins over nan."""
     found = f.intrinsic("llvm.sqrt", x.type, [f.fma(x, x, y * y)])
     either = f.compare("eq", absolute(f, x), INFINITY) | f.compare("eq", absolute(f, y), INFINITY)

@@ -9,11 +9,26 @@ done by the Python path, which is complete.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I1,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I8
 from lucerne._src.backends.cpu.native import plans as P
 from lucerne._src.backends.cpu.native.keys import MAX_KEY, any_of, is_known, word, write_keys
-from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Memory, Storage, Tensor
+from lucerne._src.backends.cpu.native.layout import (
+    TUPLE_ITEMS,
+    VAR_SIZE,
+    MemoryLayout,
+    StorageLayout,
+    TensorLayout,
+)
 from lucerne._src.backends.cpu.native.objects import (
     KNOWN,
     call_python,
@@ -48,13 +63,13 @@ def write_dispatch(m: Module) -> None:
 def _write_kernel(m: Module) -> None:
     with m.function("data_of", [("t", PTR), ("size", I64)], I64, internal=True) as f:
         t, size = f.args
-        storage = field(f, t, Tensor.STORAGE)
+        storage = field(f, t, TensorLayout.STORAGE)
         with f.if_(is_null(f, storage)):
-            f.ret(field(f, t, Tensor.DATA, I64))
-        start = field(f, storage, Storage.ADDRESS, I64)
+            f.ret(field(f, t, TensorLayout.DATA, I64))
+        start = field(f, storage, StorageLayout.ADDRESS, I64)
         with f.if_(f.compare("eq", start, 0)):
             f.ret(f.constant(0))
-        f.ret(start + field(f, t, Tensor.OFFSET, I64) * size)
+        f.ret(start + field(f, t, TensorLayout.OFFSET, I64) * size)
     _write_fill(m)
     # run_block(plan, block): workspace, the call itself (without the GIL when it is long)
     with m.function("run_block", [("plan", PTR), ("block", PTR)], I64, internal=True) as f:
@@ -194,7 +209,7 @@ def _write_run_kernel(m: Module) -> None:
                 f.call("drop_all", VOID, [outs, i])
                 f.ret(f.zero(PTR))
             f.store(t, f.at(outs, i, I64), align=8)
-            f.store(field(f, t, Tensor.DATA), f.at(block, i, I64), align=8)
+            f.store(field(f, t, TensorLayout.DATA), f.at(block, i, I64), align=8)
         status = f.call("run_block", I64, [plan, block])
         with f.if_(f.compare("ne", status, 0)):
             f.call("failed", VOID, [plan, status, block])
@@ -229,8 +244,8 @@ def _write_run_over(m: Module) -> None:
         storage = f.call("own_storage", PTR, [target])
         with f.if_(is_null(f, storage)):
             f.ret(f.zero(PTR))
-        odd = f.load(I8, f.at(storage, Storage.INFERENCE))
-        fits = f.compare("eq", field(f, target, Tensor.META), word(f, plan, P.OUT_META, PTR))
+        odd = f.load(I8, f.at(storage, StorageLayout.INFERENCE))
+        fits = f.compare("eq", field(f, target, TensorLayout.META), word(f, plan, P.OUT_META, PTR))
         alone = f.compare("ne", f.call("shares", I64, [plan, args, target]), 0)
         pointwise = f.compare("eq", word(f, plan, P.FLAGS) & P.POINTWISE, 0)
         wrong = any_of(f, f.compare("ne", odd, 0), f.bits("xor", fits, True), alone, pointwise)
@@ -248,19 +263,19 @@ def _write_run_over(m: Module) -> None:
         with f.if_(f.compare("ne", status, 0)):
             f.call("failed", VOID, [plan, status, block])
             f.ret(f.zero(PTR))
-        version = field(f, storage, Storage.VERSION, I64) + 1
-        set_field(f, storage, Storage.VERSION, version)
-        memory = field(f, storage, Storage.BUFFER)
+        version = field(f, storage, StorageLayout.VERSION, I64) + 1
+        set_field(f, storage, StorageLayout.VERSION, version)
+        memory = field(f, storage, StorageLayout.BUFFER)
         with f.if_(is_known(f, type_of(f, memory), "memory_type")):
-            writes = field(f, memory, Memory.WRITES, I64) + 1
-            set_field(f, memory, Memory.WRITES, writes)
-        saved = f.compare("ne", f.load(I8, f.at(storage, Storage.SAVED)), 0)
+            writes = field(f, memory, MemoryLayout.WRITES, I64) + 1
+            set_field(f, memory, MemoryLayout.WRITES, writes)
+        saved = f.compare("ne", f.load(I8, f.at(storage, StorageLayout.SAVED)), 0)
         with f.if_(saved):  # a backward pass may have to name the line that wrote here
             place = f.call("user_line", PTR, [])
             with f.if_(is_null(f, place)):
                 f.ret(f.zero(PTR))
-            old = field(f, storage, Storage.WRITER)
-            set_field(f, storage, Storage.WRITER, place)
+            old = field(f, storage, StorageLayout.WRITER)
+            set_field(f, storage, StorageLayout.WRITER, place)
             with f.if_(not_null(f, old)):
                 drop(f, old)
         take(f, target)
@@ -269,15 +284,15 @@ def _write_run_over(m: Module) -> None:
     # without a storage has a block of its own; `.data` is another storage over the same memory)
     with m.function("shares", params, I64, internal=True) as f:
         plan, args, target = f.args
-        memory = field(f, field(f, target, Tensor.STORAGE), Storage.BUFFER)
+        memory = field(f, field(f, target, TensorLayout.STORAGE), StorageLayout.BUFFER)
         with f.loop(0, word(f, plan, P.ARGUMENTS)) as loop:
             x = f.load(PTR, f.at(args, loop.index, I64), align=8)
             plain = f.call("is_tensor", I1, [type_of(f, x)])
             with f.if_(f.bits("and", plain, f.compare("ne", x, target))):
-                storage = field(f, x, Tensor.STORAGE)
+                storage = field(f, x, TensorLayout.STORAGE)
                 with (
                     f.if_(not_null(f, storage)),
-                    f.if_(f.compare("eq", field(f, storage, Storage.BUFFER), memory)),
+                    f.if_(f.compare("eq", field(f, storage, StorageLayout.BUFFER), memory)),
                 ):
                     f.ret(f.constant(1))
         f.ret(f.constant(0))
@@ -321,7 +336,7 @@ def _write_core(m: Module) -> None:
     _write_finish(m)
 
 
-def not_mine(f: Function) -> Value:
+def not_mine(f: LLVMFunction) -> LLVMValue:
     """The answer that sends a call to the Python path."""
     return f.convert("inttoptr", f.constant(NOT_MINE), PTR)
 
@@ -352,14 +367,14 @@ def _write_grad_mask(m: Module) -> None:
     # or memory made in inference mode
     with m.function("is_odd", [("x", PTR)], I64, internal=True) as f:
         (x,) = f.args
-        storage = field(f, x, Tensor.STORAGE)
+        storage = field(f, x, TensorLayout.STORAGE)
         with f.if_(is_null(f, storage)):
             f.ret(f.constant(0))
-        now = field(f, storage, Storage.VERSION, I64)
-        unseen = f.compare("ne", now, field(f, x, Tensor.SEEN_VERSION, I64))
+        now = field(f, storage, StorageLayout.VERSION, I64)
+        unseen = f.compare("ne", now, field(f, x, TensorLayout.SEEN_VERSION, I64))
         written = f.bits("and", f.compare("ne", now, 0), unseen)
-        stale = f.bits("and", not_null(f, field(f, x, Tensor.VIEW)), written)
-        inference = f.compare("ne", f.load(I8, f.at(storage, Storage.INFERENCE)), 0)
+        stale = f.bits("and", not_null(f, field(f, x, TensorLayout.VIEW)), written)
+        inference = f.compare("ne", f.load(I8, f.at(storage, StorageLayout.INFERENCE)), 0)
         f.ret(f.convert("zext", any_of(f, stale, inference), I64))
     # tuple_needs_grad(x): 1 if a tensor in it needs a gradient, and 2 if one is odd
     with m.function("tuple_needs_grad", [("x", PTR)], I64, internal=True) as f:
@@ -418,7 +433,7 @@ def _write_finish(m: Module) -> None:
         plan, args, count, target = f.args
         away = f.convert("inttoptr", f.constant(NOT_MINE), PTR)
         plain = f.call("is_tensor", I1, [type_of(f, target)])
-        viewed = not_null(f, field(f, target, Tensor.VIEW))
+        viewed = not_null(f, field(f, target, TensorLayout.VIEW))
         first = f.compare("ne", target, f.load(PTR, args, align=8))
         with f.if_(any_of(f, f.bits("xor", plain, True), viewed, first)):
             f.ret(away)

@@ -6,14 +6,23 @@ number, the value of a static integer, the identity of a dtype or string, the it
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F64, I1, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I1,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I8
 from lucerne._src.backends.cpu.native.layout import (
     LIST_ITEMS,
     SLICE_PARTS,
     TUPLE_ITEMS,
     VAR_SIZE,
-    Tensor,
+    TensorLayout,
 )
 from lucerne._src.backends.cpu.native.objects import field, is_null, known, not_null, type_of
 from lucerne._src.base.config import config
@@ -31,7 +40,7 @@ _IDENTITY_TYPES = ("str", "dtype", "device_class", "layout", "memory_format", "b
 _HASH = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
-def any_of(f: Function, *conditions: Value) -> Value:
+def any_of(f: LLVMFunction, *conditions: LLVMValue) -> LLVMValue:
     """Whether one of the conditions holds."""
     found = conditions[0]
     for c in conditions[1:]:
@@ -39,17 +48,17 @@ def any_of(f: Function, *conditions: Value) -> Value:
     return found
 
 
-def is_known(f: Function, a: Value, name: str) -> Value:
+def is_known(f: LLVMFunction, a: LLVMValue, name: str) -> LLVMValue:
     """Whether a pointer is the known object of this name."""
     return f.compare("eq", a, known(f, name))
 
 
-def word(f: Function, base: Value, index: object, type: object = I64) -> Value:
+def word(f: LLVMFunction, base: LLVMValue, index: object, type: object = I64) -> LLVMValue:
     """Word `index` (a number or a value) of a block of words."""
     return f.load(type, f.at(base, index, I64), align=8)  # type: ignore[arg-type]
 
 
-def address(f: Function, pointer: Value) -> Value:
+def address(f: LLVMFunction, pointer: LLVMValue) -> LLVMValue:
     return f.convert("ptrtoint", pointer, I64)
 
 
@@ -133,7 +142,7 @@ def write_keys(m: Module) -> None:
         x, key, at = f.args
         cls = type_of(f, x)
         with f.if_(f.call("is_tensor", I1, [cls])):
-            f.store(field(f, x, Tensor.META), f.at(key, at, I64), align=8)
+            f.store(field(f, x, TensorLayout.META), f.at(key, at, I64), align=8)
             f.ret(at + 1)
         number = [is_known(f, cls, n) for n in ("float", "int", "bool")]
         with f.if_(any_of(f, *number)):

@@ -21,7 +21,7 @@ SLICE_PARTS = (HEAD, HEAD + 8, HEAD + 16)
 """Where objects of variable size keep their length."""
 
 
-class Tensor:
+class TensorLayout:
     """Fields of a tensor. With STORAGE empty the tensor owns the block at DATA alone."""
 
     META = HEAD
@@ -44,7 +44,7 @@ class Tensor:
     """FLAGS: VIEW holds a record that becomes a ViewState when somebody looks."""
 
 
-class Storage:
+class StorageLayout:
     """Fields of a storage."""
 
     ADDRESS = HEAD
@@ -73,7 +73,7 @@ class Public:
     SIZE = HEAD + 40
 
 
-class Memory:
+class MemoryLayout:
     """Fields of a block of host memory."""
 
     ADDRESS = HEAD
@@ -118,17 +118,17 @@ class GetSetDef(ctypes.Structure):
     ]
 
 
-class Slot(ctypes.Structure):
+class TypeSlot(ctypes.Structure):
     _fields_ = [("slot", ctypes.c_int), ("pointer", ctypes.c_void_p)]
 
 
-class Spec(ctypes.Structure):
+class TypeSpec(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("basicsize", ctypes.c_int),
         ("itemsize", ctypes.c_int),
         ("flags", ctypes.c_uint),
-        ("slots", ctypes.POINTER(Slot)),
+        ("slots", ctypes.POINTER(TypeSlot)),
     ]
 
 
@@ -199,7 +199,7 @@ def make_type(
     listed.append((SLOT_MEMBERS, ctypes.addressof(c_array(MemberDef, members))))
     if getsets:
         listed.append((SLOT_GETSET, ctypes.addressof(c_array(GetSetDef, getsets))))
-    spec = Spec(name.encode(), size, 0, flags, c_array(Slot, listed))
+    spec = TypeSpec(name.encode(), size, 0, flags, c_array(TypeSlot, listed))
     kept.append(spec)
     from_spec = ctypes.pythonapi.PyType_FromSpec
     from_spec.restype, from_spec.argtypes = ctypes.py_object, [ctypes.c_void_p]

@@ -7,10 +7,25 @@ as expected, before anything was changed: then Python does the whole.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F32, I1, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    I1,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I8
 from lucerne._src.backends.cpu.native.keys import any_of, is_known
-from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Memory, Storage, Tensor
+from lucerne._src.backends.cpu.native.layout import (
+    TUPLE_ITEMS,
+    VAR_SIZE,
+    MemoryLayout,
+    StorageLayout,
+    TensorLayout,
+)
 from lucerne._src.backends.cpu.native.objects import (
     drop,
     field,
@@ -32,11 +47,11 @@ def write_lists(m: Module) -> None:
     _write_changes(m)
 
 
-def _item(f: Function, items: Value, index: Value) -> Value:
+def _item(f: LLVMFunction, items: LLVMValue, index: LLVMValue) -> LLVMValue:
     return f.load(PTR, f.at(f.at(items, TUPLE_ITEMS), index, I64), align=8)
 
 
-def _answer(f: Function, name: str) -> None:
+def _answer(f: LLVMFunction, name: str) -> None:
     shown = known(f, name)
     take(f, shown)
     f.ret(shown)
@@ -48,19 +63,21 @@ def _write_tests(m: Module) -> None:
         x, meta = f.args
         with f.if_(f.bits("xor", f.call("is_tensor", I1, [type_of(f, x)]), True)):
             f.ret(f.constant(False, I1))
-        storage = field(f, x, Tensor.STORAGE)
+        storage = field(f, x, TensorLayout.STORAGE)
         with f.if_(not_null(f, storage)):
-            odd = f.load(I8, f.at(storage, Storage.INFERENCE))
+            odd = f.load(I8, f.at(storage, StorageLayout.INFERENCE))
             with f.if_(f.compare("ne", odd, 0)):
                 f.ret(f.constant(False, I1))
-        f.ret(f.compare("eq", field(f, x, Tensor.META), meta))
+        f.ret(f.compare("eq", field(f, x, TensorLayout.META), meta))
     # grad_place(t): where a leaf keeps its gradient; null when it has no state yet
     with m.function("grad_place", [("t", PTR)], PTR, internal=True) as f:
         (t,) = f.args
         with f.if_(f.bits("xor", f.call("is_tensor", I1, [type_of(f, t)]), True)):
             f.ret(f.zero(PTR))
-        auto = field(f, t, Tensor.AUTO)
-        pending = f.compare("ne", field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO, 0)
+        auto = field(f, t, TensorLayout.AUTO)
+        pending = f.compare(
+            "ne", field(f, t, TensorLayout.FLAGS, I64) & TensorLayout.PENDING_AUTO, 0
+        )
         with f.if_(any_of(f, is_null(f, auto), pending)):
             f.ret(f.zero(PTR))
         f.ret(f.at(auto, f.load(I64, f.symbol("grad_offset"), align=8)))
@@ -105,16 +122,18 @@ def _write_changes(m: Module) -> None:
         with f.if_(is_null(f, storage)):
             f.call("PyErr_Clear", VOID, [])
             f.ret()
-        set_field(f, storage, Storage.VERSION, field(f, storage, Storage.VERSION, I64) + 1)
-        memory = field(f, storage, Storage.BUFFER)
+        set_field(
+            f, storage, StorageLayout.VERSION, field(f, storage, StorageLayout.VERSION, I64) + 1
+        )
+        memory = field(f, storage, StorageLayout.BUFFER)
         with f.if_(is_known(f, type_of(f, memory), "memory_type")):
-            writes = field(f, memory, Memory.WRITES, I64) + 1
-            set_field(f, memory, Memory.WRITES, writes)
-        saved = f.compare("ne", f.load(I8, f.at(storage, Storage.SAVED)), 0)
+            writes = field(f, memory, MemoryLayout.WRITES, I64) + 1
+            set_field(f, memory, MemoryLayout.WRITES, writes)
+        saved = f.compare("ne", f.load(I8, f.at(storage, StorageLayout.SAVED)), 0)
         with f.if_(f.bits("and", saved, f.compare("ne", line, known(f, "none")))):
-            old = field(f, storage, Storage.WRITER)
+            old = field(f, storage, StorageLayout.WRITER)
             take(f, line)
-            set_field(f, storage, Storage.WRITER, line)
+            set_field(f, storage, StorageLayout.WRITER, line)
             with f.if_(not_null(f, old)):
                 drop(f, old)
     # note_writes(tensors, line)

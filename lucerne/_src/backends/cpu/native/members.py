@@ -14,7 +14,7 @@ import sys
 from collections import OrderedDict
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.native.layout import (
     TUPLE_ITEMS,
     TYPE_BASICSIZE,
@@ -47,11 +47,11 @@ METHOD = 1 << 63
 """Says of a vectorcall that the word before its first argument may be overwritten."""
 
 
-def _word(f: Function, name: str) -> Value:
+def _word(f: LLVMFunction, name: str) -> LLVMValue:
     return f.load(PTR, f.at(f.symbol("words"), WORDS.index(name) * 8), align=8)
 
 
-def _is_plain_dict(f: Function, object: Value) -> Value:
+def _is_plain_dict(f: LLVMFunction, object: LLVMValue) -> LLVMValue:
     """A dict or an OrderedDict, but no class of a library's own: those may compute their items."""
     cls = type_of(f, object)
     one = f.compare("eq", cls, _word(f, "dict"))

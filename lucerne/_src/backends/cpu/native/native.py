@@ -37,10 +37,10 @@ from lucerne._src.backends.cpu.native.layout import (
     TYPE_DEALLOC,
     TYPE_MAPPING,
     TYPE_NUMBER,
-    Memory,
+    MemoryLayout,
     Public,
-    Storage,
-    Tensor,
+    StorageLayout,
+    TensorLayout,
     builtin,
     make_immortal,
     make_type,
@@ -53,7 +53,7 @@ from lucerne._src.backends.cpu.native.records import LINE_CACHE
 from lucerne._src.backends.cpu.native.slots import BINARY, COMPARE, UNARY, write_slots
 from lucerne._src.backends.cpu.program.launch import write_launch
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.memory import refuse_room
 
 NATIVE_ABI = 1
@@ -85,7 +85,7 @@ class Native:
         self.StorageBase = self._storage_type()
         self.TensorBase = self._tensor_type()
         self._set_known(memory_type=self.Memory)
-        self.kernel_type = Kernel
+        self.kernel_type = NativeKernel
         self.kernel_plan = plans.kernel_plan
         self.view_plan = plans.view_plan
         self.views_plan = plans.views_plan
@@ -127,30 +127,30 @@ class Native:
             (SLOT_GETBUFFER, code["memory_buffer"]),
         ]
         members = [
-            (b"address", SSIZE, Memory.ADDRESS, READ_ONLY, None),
-            (b"nbytes", SSIZE, Memory.NBYTES, READ_ONLY, None),
-            (b"writes", SSIZE, Memory.WRITES, 0, None),
-            (b"exported", SSIZE, Memory.EXPORTED, 0, None),
-            (b"__weaklistoffset__", SSIZE, Memory.WEAK, READ_ONLY, None),
+            (b"address", SSIZE, MemoryLayout.ADDRESS, READ_ONLY, None),
+            (b"nbytes", SSIZE, MemoryLayout.NBYTES, READ_ONLY, None),
+            (b"writes", SSIZE, MemoryLayout.WRITES, 0, None),
+            (b"exported", SSIZE, MemoryLayout.EXPORTED, 0, None),
+            (b"__weaklistoffset__", SSIZE, MemoryLayout.WEAK, READ_ONLY, None),
         ]
-        return make_type("lucerne.Memory", Memory.SIZE, 0, slots, members)
+        return make_type("lucerne.Memory", MemoryLayout.SIZE, 0, slots, members)
 
     def _storage_type(self) -> type:
         slots = [(SLOT_DEALLOC, self.code["storage_dealloc"])]
         members = [
-            (b"address", SSIZE, Storage.ADDRESS, 0, None),
-            (b"nbytes", SSIZE, Storage.NBYTES, 0, None),
-            (b"version", SSIZE, Storage.VERSION, 0, None),
-            (b"saved", BOOL, Storage.SAVED, 0, None),
-            (b"inference", BOOL, Storage.INFERENCE, 0, None),
-            (b"buffer", OBJECT, Storage.BUFFER, 0, None),
-            (b"device", OBJECT, Storage.DEVICE, 0, None),
-            (b"owner", OBJECT, Storage.OWNER, 0, None),
-            (b"writer", OBJECT, Storage.WRITER, 0, None),
-            (b"views", OBJECT, Storage.VIEWS, 0, None),
-            (b"__weaklistoffset__", SSIZE, Storage.WEAK, READ_ONLY, None),
+            (b"address", SSIZE, StorageLayout.ADDRESS, 0, None),
+            (b"nbytes", SSIZE, StorageLayout.NBYTES, 0, None),
+            (b"version", SSIZE, StorageLayout.VERSION, 0, None),
+            (b"saved", BOOL, StorageLayout.SAVED, 0, None),
+            (b"inference", BOOL, StorageLayout.INFERENCE, 0, None),
+            (b"buffer", OBJECT, StorageLayout.BUFFER, 0, None),
+            (b"device", OBJECT, StorageLayout.DEVICE, 0, None),
+            (b"owner", OBJECT, StorageLayout.OWNER, 0, None),
+            (b"writer", OBJECT, StorageLayout.WRITER, 0, None),
+            (b"views", OBJECT, StorageLayout.VIEWS, 0, None),
+            (b"__weaklistoffset__", SSIZE, StorageLayout.WEAK, READ_ONLY, None),
         ]
-        return make_type("lucerne.StorageBase", Storage.SIZE, FLAG_BASETYPE, slots, members)
+        return make_type("lucerne.StorageBase", StorageLayout.SIZE, FLAG_BASETYPE, slots, members)
 
     def _tensor_type(self) -> type:
         code = self.code
@@ -161,11 +161,11 @@ class Native:
             (SLOT_SETATTRO, code["tensor_setattro"]),
         ]
         members = [
-            (b"_meta", OBJECT_OR_ERROR, Tensor.META, 0, None),
-            (b"_offset", SSIZE, Tensor.OFFSET, 0, None),
-            (b"_array", OBJECT, Tensor.ARRAY, 0, None),
-            (b"__dictoffset__", SSIZE, Tensor.DICT, READ_ONLY, None),
-            (b"__weaklistoffset__", SSIZE, Tensor.WEAK, READ_ONLY, None),
+            (b"_meta", OBJECT_OR_ERROR, TensorLayout.META, 0, None),
+            (b"_offset", SSIZE, TensorLayout.OFFSET, 0, None),
+            (b"_array", OBJECT, TensorLayout.ARRAY, 0, None),
+            (b"__dictoffset__", SSIZE, TensorLayout.DICT, READ_ONLY, None),
+            (b"__weaklistoffset__", SSIZE, TensorLayout.WEAK, READ_ONLY, None),
         ]
         api = ctypes.pythonapi
         get_dict = ctypes.cast(api.PyObject_GenericGetDict, ctypes.c_void_p).value
@@ -179,7 +179,7 @@ class Native:
             (b"__dict__", get_dict, set_dict, None, None),
         ]
         flags = FLAG_BASETYPE | FLAG_GC
-        return make_type("lucerne.TensorBase", Tensor.SIZE, flags, slots, members, getsets)
+        return make_type("lucerne.TensorBase", TensorLayout.SIZE, flags, slots, members, getsets)
 
     def _public_type(self) -> type:
         api = ctypes.pythonapi

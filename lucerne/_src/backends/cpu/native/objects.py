@@ -6,9 +6,17 @@ filled in after loading; see KNOWN for their order.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I8
-from lucerne._src.backends.cpu.native.layout import TYPE, Memory, Storage, Tensor
+from lucerne._src.backends.cpu.native.layout import TYPE, MemoryLayout, StorageLayout, TensorLayout
 
 KNOWN = (
     "tensor_type", "plain_type", "storage_type", "memory_type", "none", "true", "false", "float",
@@ -22,46 +30,46 @@ KNOWN = (
 FREE_LIST_LIMIT = 256
 
 
-def known(f: Function, name: str, type: object = PTR) -> Value:
+def known(f: LLVMFunction, name: str, type: object = PTR) -> LLVMValue:
     """A word of the table."""
     return f.load(type, known_place(f, name), align=8)  # type: ignore[arg-type]
 
 
-def known_place(f: Function, name: str) -> Value:
+def known_place(f: LLVMFunction, name: str) -> LLVMValue:
     return f.at(f.symbol("known"), KNOWN.index(name) * 8)
 
 
-def is_null(f: Function, pointer: Value) -> Value:
+def is_null(f: LLVMFunction, pointer: LLVMValue) -> LLVMValue:
     return f.compare("eq", pointer, f.zero(PTR))
 
 
-def not_null(f: Function, pointer: Value) -> Value:
+def not_null(f: LLVMFunction, pointer: LLVMValue) -> LLVMValue:
     return f.compare("ne", pointer, f.zero(PTR))
 
 
-def field(f: Function, object: Value, offset: int, type: object = PTR) -> Value:
+def field(f: LLVMFunction, object: LLVMValue, offset: int, type: object = PTR) -> LLVMValue:
     return f.load(type, f.at(object, offset), align=8)  # type: ignore[arg-type]
 
 
-def set_field(f: Function, object: Value, offset: int, value: Value) -> None:
+def set_field(f: LLVMFunction, object: LLVMValue, offset: int, value: LLVMValue) -> None:
     f.store(value, f.at(object, offset), align=8)
 
 
-def take(f: Function, object: Value) -> None:
+def take(f: LLVMFunction, object: LLVMValue) -> None:
     """One more reference."""
     f.call("Py_IncRef", VOID, [object])
 
 
-def drop(f: Function, object: Value) -> None:
+def drop(f: LLVMFunction, object: LLVMValue) -> None:
     """One reference less; null is fine."""
     f.call("Py_DecRef", VOID, [object])
 
 
-def type_of(f: Function, object: Value) -> Value:
+def type_of(f: LLVMFunction, object: LLVMValue) -> LLVMValue:
     return field(f, object, TYPE)
 
 
-def call_python(f: Function, callable: Value, *args: Value) -> Value:
+def call_python(f: LLVMFunction, callable: LLVMValue, *args: LLVMValue) -> LLVMValue:
     """Call a Python function; null when it raised."""
     return f.call("PyObject_CallFunctionObjArgs", PTR, [callable, *args, f.zero(PTR)], more_after=1)
 
@@ -87,7 +95,7 @@ def _write_new_tensor(m: Module) -> None:
         (meta,) = f.args
         head = known(f, "free_list")
         with f.if_(not_null(f, head)) as b:
-            f.store(field(f, head, Tensor.DATA), known_place(f, "free_list"), align=8)
+            f.store(field(f, head, TensorLayout.DATA), known_place(f, "free_list"), align=8)
             left = known(f, "free_count", I64) - 1
             f.store(left, known_place(f, "free_count"), align=8)
             cls = known(f, "tensor_type")
@@ -99,29 +107,30 @@ def _write_new_tensor(m: Module) -> None:
             f.call("PyObject_GC_UnTrack", VOID, [made])
             b.give(made)
         (t,) = b.results
-        for offset in range(Tensor.STORAGE, Tensor.SIZE, 8):
+        for offset in range(TensorLayout.STORAGE, TensorLayout.SIZE, 8):
             set_field(f, t, offset, f.constant(0))
         take(f, meta)
-        set_field(f, t, Tensor.META, meta)
+        set_field(f, t, TensorLayout.META, meta)
         f.ret(t)
 
 
-def _free_own_block(f: Function, t: Value) -> None:
-    data = field(f, t, Tensor.DATA)
+def _free_own_block(f: LLVMFunction, t: LLVMValue) -> None:
+    data = field(f, t, TensorLayout.DATA)
     with f.if_(not_null(f, data)):
-        f.call("lucerne_free", VOID, [data, field(f, t, Tensor.NBYTES, I64)])
-        set_field(f, t, Tensor.DATA, f.zero(PTR))
+        f.call("lucerne_free", VOID, [data, field(f, t, TensorLayout.NBYTES, I64)])
+        set_field(f, t, TensorLayout.DATA, f.zero(PTR))
 
 
 def _write_tensor_dealloc(m: Module) -> None:
     with m.function("tensor_dealloc", [("t", PTR)]) as f:
         (t,) = f.args
         f.call("PyObject_GC_UnTrack", VOID, [t])
-        with f.if_(not_null(f, field(f, t, Tensor.WEAK))):
+        with f.if_(not_null(f, field(f, t, TensorLayout.WEAK))):
             f.call("PyObject_ClearWeakRefs", VOID, [t])
         _free_own_block(f, t)
         for offset in (
-            Tensor.META, Tensor.STORAGE, Tensor.AUTO, Tensor.VIEW, Tensor.ARRAY, Tensor.DICT,
+            TensorLayout.META, TensorLayout.STORAGE, TensorLayout.AUTO, TensorLayout.VIEW,
+            TensorLayout.ARRAY, TensorLayout.DICT,
         ):  # fmt: skip
             held = field(f, t, offset)
             with f.if_(not_null(f, held)):
@@ -135,7 +144,7 @@ def _write_tensor_dealloc(m: Module) -> None:
             f.compare("lt", count, FREE_LIST_LIMIT),
         )
         with f.if_(exact) as b:
-            set_field(f, t, Tensor.DATA, known(f, "free_list"))
+            set_field(f, t, TensorLayout.DATA, known(f, "free_list"))
             f.store(t, known_place(f, "free_list"), align=8)
             f.store(count + 1, known_place(f, "free_count"), align=8)
         with b.else_():
@@ -144,7 +153,13 @@ def _write_tensor_dealloc(m: Module) -> None:
 
 
 def _write_tensor_gc(m: Module) -> None:
-    held = (Tensor.STORAGE, Tensor.AUTO, Tensor.VIEW, Tensor.ARRAY, Tensor.DICT)
+    held = (
+        TensorLayout.STORAGE,
+        TensorLayout.AUTO,
+        TensorLayout.VIEW,
+        TensorLayout.ARRAY,
+        TensorLayout.DICT,
+    )
     params = [("t", PTR), ("visit", PTR), ("arg", PTR)]
     with m.function("tensor_traverse", params, I32) as f:
         t, visit, arg = f.args
@@ -157,19 +172,19 @@ def _write_tensor_gc(m: Module) -> None:
         f.ret(f.constant(0, I32))
     with m.function("tensor_clear", [("t", PTR)], I32) as f:
         (t,) = f.args
-        for offset in (Tensor.AUTO, Tensor.VIEW, Tensor.ARRAY, Tensor.DICT):
+        for offset in (TensorLayout.AUTO, TensorLayout.VIEW, TensorLayout.ARRAY, TensorLayout.DICT):
             child = field(f, t, offset)
             with f.if_(not_null(f, child)):
                 set_field(f, t, offset, f.zero(PTR))
                 drop(f, child)
-        set_field(f, t, Tensor.FLAGS, f.constant(0))
+        set_field(f, t, TensorLayout.FLAGS, f.constant(0))
         f.ret(f.constant(0, I32))
 
 
 SLOT_FREE = 74
 
 
-def _free_object(f: Function, object: Value) -> None:
+def _free_object(f: LLVMFunction, object: LLVMValue) -> None:
     """The end of an object of any type, subclasses with a garbage-collector header included."""
     cls = type_of(f, object)
     free = f.call("PyType_GetSlot", PTR, [cls, f.constant(SLOT_FREE, I32)])
@@ -183,10 +198,11 @@ def _free_object(f: Function, object: Value) -> None:
 def _write_storage(m: Module) -> None:
     with m.function("storage_dealloc", [("s", PTR)]) as f:
         (s,) = f.args
-        with f.if_(not_null(f, field(f, s, Storage.WEAK))):
+        with f.if_(not_null(f, field(f, s, StorageLayout.WEAK))):
             f.call("PyObject_ClearWeakRefs", VOID, [s])
         for offset in (
-            Storage.BUFFER, Storage.DEVICE, Storage.OWNER, Storage.WRITER, Storage.VIEWS,
+            StorageLayout.BUFFER, StorageLayout.DEVICE, StorageLayout.OWNER, StorageLayout.WRITER,
+            StorageLayout.VIEWS,
         ):  # fmt: skip
             held = field(f, s, offset)
             with f.if_(not_null(f, held)):
@@ -197,35 +213,35 @@ def _write_storage(m: Module) -> None:
     # A new reference is not given; null with an error set when there is nothing.
     with m.function("own_storage", [("t", PTR)], PTR, internal=True) as f:
         (t,) = f.args
-        found = field(f, t, Tensor.STORAGE)
+        found = field(f, t, TensorLayout.STORAGE)
         with f.if_(not_null(f, found)):
             f.ret(found)
-        data = field(f, t, Tensor.DATA)
+        data = field(f, t, TensorLayout.DATA)
         with f.if_(is_null(f, data)):
             f.call("PyErr_SetString", VOID, [_exception(f), f.symbol("no_storage")])
             f.ret(f.zero(PTR))
         memory = f.call("PyType_GenericAlloc", PTR, [known(f, "memory_type"), 0])
         with f.if_(is_null(f, memory)):
             f.ret(f.zero(PTR))
-        nbytes = field(f, t, Tensor.NBYTES, I64)
+        nbytes = field(f, t, TensorLayout.NBYTES, I64)
         f.call("begin_memory", VOID, [memory, data, nbytes])
-        set_field(f, t, Tensor.DATA, f.zero(PTR))
+        set_field(f, t, TensorLayout.DATA, f.zero(PTR))
         made = f.call("PyType_GenericAlloc", PTR, [known(f, "storage_type"), 0])
         with f.if_(is_null(f, made)):
             drop(f, memory)
             f.ret(f.zero(PTR))
-        set_field(f, made, Storage.ADDRESS, data)
-        set_field(f, made, Storage.NBYTES, nbytes)
-        set_field(f, made, Storage.BUFFER, memory)
+        set_field(f, made, StorageLayout.ADDRESS, data)
+        set_field(f, made, StorageLayout.NBYTES, nbytes)
+        set_field(f, made, StorageLayout.BUFFER, memory)
         device = known(f, "host_device")
         take(f, device)
-        set_field(f, made, Storage.DEVICE, device)
-        set_field(f, t, Tensor.STORAGE, made)
+        set_field(f, made, StorageLayout.DEVICE, device)
+        set_field(f, t, TensorLayout.STORAGE, made)
         f.ret(made)
     m.constant("no_storage", "[31 x i8]", 'c"this tensor has no storage yet\\00"')
 
 
-def _exception(f: Function) -> Value:
+def _exception(f: LLVMFunction) -> LLVMValue:
     f.module.external("PyExc_AttributeError")
     return f.load(PTR, f.symbol("PyExc_AttributeError"), align=8)
 
@@ -235,7 +251,7 @@ def _write_tensor_attributes(m: Module) -> None:
     with m.function("tensor_setattro", [("t", PTR), ("name", PTR), ("value", PTR)], I32) as f:
         t, name, value = f.args
         status = f.call("PyObject_GenericSetAttr", I32, [t, name, value])
-        with f.if_(not_null(f, field(f, t, Tensor.DICT))):
+        with f.if_(not_null(f, field(f, t, TensorLayout.DICT))):
             f.call("track", VOID, [t])
         f.ret(status)
     with m.function("get_storage", [("t", PTR), ("closure", PTR)], PTR) as f:
@@ -247,12 +263,12 @@ def _write_tensor_attributes(m: Module) -> None:
     with m.function("set_storage", [("t", PTR), ("value", PTR), ("closure", PTR)], I32) as f:
         t, value, _ = f.args
         _free_own_block(f, t)
-        set_field(f, t, Tensor.SEEN_VERSION, f.constant(0))
-        _replace(f, t, Tensor.STORAGE, value)
+        set_field(f, t, TensorLayout.SEEN_VERSION, f.constant(0))
+        _replace(f, t, TensorLayout.STORAGE, value)
         f.ret(f.constant(0, I32))
     for attribute, offset, bit, expand in (
-        ("auto", Tensor.AUTO, Tensor.PENDING_AUTO, "expand_auto"),
-        ("view", Tensor.VIEW, Tensor.PENDING_VIEW, "expand_view"),
+        ("auto", TensorLayout.AUTO, TensorLayout.PENDING_AUTO, "expand_auto"),
+        ("view", TensorLayout.VIEW, TensorLayout.PENDING_VIEW, "expand_view"),
     ):
         _write_lazy(m, attribute, offset, bit, expand)
 
@@ -264,12 +280,12 @@ def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> Non
         if name == "auto":
             unknown = f.bits(
                 "and",
-                is_null(f, field(f, t, Tensor.AUTO)),
-                not_null(f, field(f, t, Tensor.VIEW)),
+                is_null(f, field(f, t, TensorLayout.AUTO)),
+                not_null(f, field(f, t, TensorLayout.VIEW)),
             )
             with f.if_(unknown):
                 f.call("look_at_base", VOID, [t])
-        pending = field(f, t, Tensor.FLAGS, I64) & bit
+        pending = field(f, t, TensorLayout.FLAGS, I64) & bit
         with f.if_(f.compare("ne", pending, 0)):
             done = call_python(f, known(f, expand), t, field(f, t, offset))
             with f.if_(is_null(f, done)):
@@ -282,12 +298,12 @@ def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> Non
     params = [("t", PTR), ("value", PTR), ("closure", PTR)]
     with m.function(f"set_{name}", params, I32) as f:
         t, value, _ = f.args
-        flags = field(f, t, Tensor.FLAGS, I64)
+        flags = field(f, t, TensorLayout.FLAGS, I64)
         if name == "view":  # a view that Python makes: the word may still hold a size
             other = f.compare("eq", flags & bit, 0)
-            with f.if_(f.bits("and", other, is_null(f, field(f, t, Tensor.DATA)))):
-                set_field(f, t, Tensor.SEEN_VERSION, f.constant(0))
-        set_field(f, t, Tensor.FLAGS, flags & ~bit)
+            with f.if_(f.bits("and", other, is_null(f, field(f, t, TensorLayout.DATA)))):
+                set_field(f, t, TensorLayout.SEEN_VERSION, f.constant(0))
+        set_field(f, t, TensorLayout.FLAGS, flags & ~bit)
         none = f.compare("eq", value, known(f, "none"))
         with f.if_(none) as b:
             _replace(f, t, offset, f.zero(PTR))
@@ -297,7 +313,7 @@ def _write_lazy(m: Module, name: str, offset: int, bit: int, expand: str) -> Non
         f.ret(f.constant(0, I32))
 
 
-def _replace(f: Function, object: Value, offset: int, value: Value) -> None:
+def _replace(f: LLVMFunction, object: LLVMValue, offset: int, value: LLVMValue) -> None:
     old = field(f, object, offset)
     with f.if_(not_null(f, value)):
         take(f, value)
@@ -318,9 +334,9 @@ def _write_memory(m: Module) -> None:
         s, data, nbytes = f.args
         number = f.load(I64, f.symbol("memories"), align=8) + (1 << 32)
         f.store(number, f.symbol("memories"), align=8)
-        set_field(f, s, Memory.WRITES, number)
-        set_field(f, s, Memory.ADDRESS, data)
-        set_field(f, s, Memory.NBYTES, nbytes)
+        set_field(f, s, MemoryLayout.WRITES, number)
+        set_field(f, s, MemoryLayout.ADDRESS, data)
+        set_field(f, s, MemoryLayout.NBYTES, nbytes)
     with m.function("track", [("t", PTR)], internal=True) as f:
         (t,) = f.args
         tracked = f.call("PyObject_GC_IsTracked", I32, [t])
@@ -328,16 +344,16 @@ def _write_memory(m: Module) -> None:
             f.call("PyObject_GC_Track", VOID, [t])
     with m.function("memory_dealloc", [("s", PTR)]) as f:
         (s,) = f.args
-        with f.if_(not_null(f, field(f, s, Memory.WEAK))):
+        with f.if_(not_null(f, field(f, s, MemoryLayout.WEAK))):
             f.call("PyObject_ClearWeakRefs", VOID, [s])
-        data = field(f, s, Memory.ADDRESS)
+        data = field(f, s, MemoryLayout.ADDRESS)
         with f.if_(not_null(f, data)):
-            f.call("lucerne_free", VOID, [data, field(f, s, Memory.NBYTES, I64)])
+            f.call("lucerne_free", VOID, [data, field(f, s, MemoryLayout.NBYTES, I64)])
         _free_object(f, s)
     with m.function("memory_buffer", [("s", PTR), ("view", PTR), ("flags", I32)], I32) as f:
         s, view, flags = f.args
-        set_field(f, s, Memory.EXPORTED, f.constant(1))
-        args = [view, s, field(f, s, Memory.ADDRESS), field(f, s, Memory.NBYTES, I64)]
+        set_field(f, s, MemoryLayout.EXPORTED, f.constant(1))
+        args = [view, s, field(f, s, MemoryLayout.ADDRESS), field(f, s, MemoryLayout.NBYTES, I64)]
         f.ret(f.call("PyBuffer_FillInfo", I32, [*args, f.constant(0, I32), flags]))
 
 
@@ -377,8 +393,8 @@ def _write_makers(m: Module) -> None:
         with f.if_(is_null(f, t)):
             f.ret(f.zero(PTR))
         take(f, storage)
-        set_field(f, t, Tensor.STORAGE, storage)
-        set_field(f, t, Tensor.OFFSET, f.call("PyLong_AsSsize_t", I64, [offset]))
+        set_field(f, t, TensorLayout.STORAGE, storage)
+        set_field(f, t, TensorLayout.OFFSET, f.call("PyLong_AsSsize_t", I64, [offset]))
         f.ret(t)
     # fresh_tensor(meta, nbytes) -> Tensor on a block of its own
     with m.function("fresh_tensor", fastcall, PTR) as f:
@@ -394,20 +410,20 @@ def _write_makers(m: Module) -> None:
         with f.if_(is_null(f, t)):
             f.call("lucerne_free", VOID, [data, nbytes])
             f.ret(f.zero(PTR))
-        set_field(f, t, Tensor.DATA, data)
-        set_field(f, t, Tensor.NBYTES, nbytes)
+        set_field(f, t, TensorLayout.DATA, data)
+        set_field(f, t, TensorLayout.NBYTES, nbytes)
         f.ret(t)
     # needs_grad(t) -> 0 or 1, without turning a record into a state
     with m.function("needs_grad", [("t", PTR)], I64, internal=True) as f:
         (t,) = f.args
-        with f.if_(is_null(f, field(f, t, Tensor.AUTO))):
-            with f.if_(is_null(f, field(f, t, Tensor.VIEW))):
+        with f.if_(is_null(f, field(f, t, TensorLayout.AUTO))):
+            with f.if_(is_null(f, field(f, t, TensorLayout.VIEW))):
                 f.ret(f.constant(0))
             f.call("look_at_base", VOID, [t])
-        auto = field(f, t, Tensor.AUTO)
+        auto = field(f, t, TensorLayout.AUTO)
         with f.if_(is_null(f, auto)):
             f.ret(f.constant(0))
-        pending = field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO
+        pending = field(f, t, TensorLayout.FLAGS, I64) & TensorLayout.PENDING_AUTO
         with f.if_(f.compare("ne", pending, 0)):
             f.ret(f.constant(1))
         at = f.load(I64, f.symbol("requires_grad_offset"), align=8)
@@ -418,17 +434,17 @@ def _write_makers(m: Module) -> None:
     # needs gradients now, and then gives the view a state
     with m.function("look_at_base", [("t", PTR)], VOID, internal=True) as f:
         (t,) = f.args
-        storage = field(f, t, Tensor.STORAGE)
+        storage = field(f, t, TensorLayout.STORAGE)
         with f.if_(is_null(f, storage)):
             f.ret()
-        now = field(f, storage, Storage.VERSION, I64)
-        before = field(f, t, Tensor.SEEN_VERSION, I64)
+        now = field(f, storage, StorageLayout.VERSION, I64)
+        before = field(f, t, TensorLayout.SEEN_VERSION, I64)
         with f.if_(f.compare("ne", now, before)):
-            set_field(f, t, Tensor.SEEN_VERSION, now)
+            set_field(f, t, TensorLayout.SEEN_VERSION, now)
             done = call_python(f, known(f, "adopt"), t)
-            with f.if_(not_null(f, field(f, t, Tensor.AUTO))):
+            with f.if_(not_null(f, field(f, t, TensorLayout.AUTO))):
                 # part of a graph now, by a history that only Python can replay: it stays unseen
-                set_field(f, t, Tensor.SEEN_VERSION, before)
+                set_field(f, t, TensorLayout.SEEN_VERSION, before)
             with f.if_(is_null(f, done)) as b:
                 f.call("PyErr_Clear", VOID, [])
             with b.else_():
@@ -443,12 +459,14 @@ def _write_makers(m: Module) -> None:
     # nobody wrote to its memory (its history is another one from then on)
     with m.function("get_record", [("t", PTR), ("closure", PTR)], PTR) as f:
         t, _ = f.args
-        pending = f.compare("ne", field(f, t, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO, 0)
-        view = f.bits("and", pending, not_null(f, field(f, t, Tensor.VIEW)))
+        pending = f.compare(
+            "ne", field(f, t, TensorLayout.FLAGS, I64) & TensorLayout.PENDING_AUTO, 0
+        )
+        view = f.bits("and", pending, not_null(f, field(f, t, TensorLayout.VIEW)))
         with f.if_(view), f.if_(f.compare("ne", f.call("is_odd", I64, [t]), 0)):
             take(f, known(f, "none"))
             f.ret(known(f, "none"))
-        shown = f.select(pending, field(f, t, Tensor.AUTO), known(f, "none"))
+        shown = f.select(pending, field(f, t, TensorLayout.AUTO), known(f, "none"))
         take(f, shown)
         f.ret(shown)
 

@@ -1,8 +1,8 @@
 """Public functions and methods in front of Python: a call seen before runs without it.
 
-A `Public` object stands for a Python function (`torch.relu`, `Tensor.view`, `F.linear`). Its key
-is the function and its arguments: metas of tensors, types of floats (values, once a float was seen
-to decide something), values of everything else. Python watches the first call of a kind
+A `Public` object stands for a Python function (`torch.relu`, `TensorLayout.view`, `F.linear`). Its
+key is the function and its arguments: metas of tensors, types of floats (values, once a float was
+seen to decide something), values of everything else. Python watches the first call of a kind
 (`specialize`); when all it did was one kernel (or a chain of views) on the arguments, the table
 gets a Call: which plan, and where the plan's arguments come from. Any other call goes to the
 Python function, which the table can be told as well.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from lucerne._src.backends.cpu.emit.builder import I1, I64, PTR, Module
 from lucerne._src.backends.cpu.native.dispatch import NOT_MINE, not_mine
 from lucerne._src.backends.cpu.native.keys import MAX_KEY, address, word
-from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Public, Tensor
+from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Public, TensorLayout
 from lucerne._src.backends.cpu.native.objects import (
     drop,
     field,
@@ -94,7 +94,7 @@ def _write_words(m: Module) -> None:
         x, key, at, by_value = f.args
         cls = type_of(f, x)
         with f.if_(f.call("is_tensor", I1, [cls])):
-            f.store(field(f, x, Tensor.META), f.at(key, at, I64), align=8)
+            f.store(field(f, x, TensorLayout.META), f.at(key, at, I64), align=8)
             f.ret(at + 1)
         is_float = f.compare("eq", cls, known(f, "float"))
         with f.if_(f.bits("and", is_float, f.bits("xor", by_value, True))):

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I1, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I8
 from lucerne._src.backends.cpu.native import plans as P
 from lucerne._src.backends.cpu.native.keys import address, any_of, is_known, word
-from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Storage, Tensor
+from lucerne._src.backends.cpu.native.layout import (
+    TUPLE_ITEMS,
+    VAR_SIZE,
+    StorageLayout,
+    TensorLayout,
+)
 from lucerne._src.backends.cpu.native.objects import (
     call_python,
     drop,
@@ -100,8 +114,8 @@ def _write_record(m: Module) -> None:
     m.variable("grad_fn_offset", "i64", "0", shown=True)
     with m.function("is_leaf", [("x", PTR)], I64, internal=True) as f:
         (x,) = f.args
-        auto = field(f, x, Tensor.AUTO)
-        pending = field(f, x, Tensor.FLAGS, I64) & Tensor.PENDING_AUTO
+        auto = field(f, x, TensorLayout.AUTO)
+        pending = field(f, x, TensorLayout.FLAGS, I64) & TensorLayout.PENDING_AUTO
         with f.if_(any_of(f, is_null(f, auto), f.compare("ne", pending, 0))):
             f.ret(f.constant(0))
         at = f.load(I64, f.symbol("grad_fn_offset"), align=8)
@@ -117,13 +131,13 @@ def _write_record(m: Module) -> None:
         storage = f.call("own_storage", PTR, [t])
         with f.if_(is_null(f, storage)):
             f.ret(f.zero(PTR))
-        f.store(f.constant(1, I8), f.at(storage, Storage.SAVED))
-        made = f.call("new_tensor", PTR, [field(f, t, Tensor.META)])
+        f.store(f.constant(1, I8), f.at(storage, StorageLayout.SAVED))
+        made = f.call("new_tensor", PTR, [field(f, t, TensorLayout.META)])
         with f.if_(is_null(f, made)):
             f.ret(f.zero(PTR))
         take(f, storage)
-        set_field(f, made, Tensor.STORAGE, storage)
-        set_field(f, made, Tensor.OFFSET, field(f, t, Tensor.OFFSET, I64))
+        set_field(f, made, TensorLayout.STORAGE, storage)
+        set_field(f, made, TensorLayout.OFFSET, field(f, t, TensorLayout.OFFSET, I64))
         f.ret(made)
     _write_user_line(m)
 
@@ -140,18 +154,20 @@ def _write_argument(m: Module) -> None:
             _place(f, versions, i, none)
             _place(f, kept, i, x)
             f.ret(f.constant(0))
-        auto = field(f, x, Tensor.AUTO)
+        auto = field(f, x, TensorLayout.AUTO)
         _place(f, autos, i, f.select(is_null(f, auto), none, auto))
         with f.if_(f.compare("eq", saved, 0)):
             _place(f, versions, i, none)
             leaf = f.compare("ne", f.call("is_leaf", I64, [x]), 0)
-            _place(f, kept, i, f.select(leaf, x, field(f, x, Tensor.META)))
+            _place(f, kept, i, f.select(leaf, x, field(f, x, TensorLayout.META)))
             f.ret(f.constant(0))
         storage = f.call("own_storage", PTR, [x])
         with f.if_(is_null(f, storage)):
             f.ret(f.constant(-1))
-        f.store(f.constant(1, I8), f.at(storage, Storage.SAVED))
-        version = f.call("PyLong_FromLongLong", PTR, [field(f, storage, Storage.VERSION, I64)])
+        f.store(f.constant(1, I8), f.at(storage, StorageLayout.SAVED))
+        version = f.call(
+            "PyLong_FromLongLong", PTR, [field(f, storage, StorageLayout.VERSION, I64)]
+        )
         with f.if_(is_null(f, version)):
             f.ret(f.constant(-1))
         f.store(version, f.at(f.at(versions, TUPLE_ITEMS), i, I64), align=8)
@@ -172,9 +188,9 @@ def _write_argument(m: Module) -> None:
             item = f.load(PTR, f.at(f.at(x, TUPLE_ITEMS), j, I64), align=8)
             with f.if_(f.call("is_tensor", I1, [type_of(f, item)])) as b:
                 needs = f.compare("ne", f.call("needs_grad", I64, [item]), 0)
-                _place(f, states, j, f.select(needs, field(f, item, Tensor.AUTO), none))
+                _place(f, states, j, f.select(needs, field(f, item, TensorLayout.AUTO), none))
                 leaf = f.compare("ne", f.call("is_leaf", I64, [item]), 0)
-                _place(f, things, j, f.select(leaf, item, field(f, item, Tensor.META)))
+                _place(f, things, j, f.select(leaf, item, field(f, item, TensorLayout.META)))
             with b.else_():
                 _place(f, states, j, none)
                 _place(f, things, j, item)
@@ -189,9 +205,9 @@ def _write_hang(m: Module) -> None:
     have one. Takes the reference of the record. 0, or -1 with an error set."""
     with m.function("set_history", [("t", PTR), ("record", PTR)], VOID, internal=True) as f:
         t, record = f.args
-        set_field(f, t, Tensor.AUTO, record)
-        flags = field(f, t, Tensor.FLAGS, I64) | Tensor.PENDING_AUTO
-        set_field(f, t, Tensor.FLAGS, flags)
+        set_field(f, t, TensorLayout.AUTO, record)
+        flags = field(f, t, TensorLayout.FLAGS, I64) | TensorLayout.PENDING_AUTO
+        set_field(f, t, TensorLayout.FLAGS, flags)
         f.call("track", VOID, [t])
     params = [("plan", PTR), ("record", PTR), ("outs", PTR), ("many", I64)]
     with m.function("hang", params, I64, internal=True) as f:
@@ -225,7 +241,7 @@ def _write_autos(m: Module) -> None:
         (x,) = f.args
         with f.if_(f.call("is_tensor", I1, [type_of(f, x)])):
             needs = f.compare("ne", f.call("needs_grad", I64, [x]), 0)
-            f.ret(f.select(needs, field(f, x, Tensor.AUTO), known(f, "none")))
+            f.ret(f.select(needs, field(f, x, TensorLayout.AUTO), known(f, "none")))
         f.ret(known(f, "none"))
     with m.function("autos_in", [("x", PTR), ("deep", I1)], PTR, internal=True) as f:
         x, deep = f.args
@@ -257,14 +273,16 @@ def _write_autos(m: Module) -> None:
     # t._record = list: what `record` hangs on results, written by Python
     with m.function("set_record", [("t", PTR), ("value", PTR), ("closure", PTR)], I32) as f:
         t, value, _ = f.args
-        old = field(f, t, Tensor.AUTO)
+        old = field(f, t, TensorLayout.AUTO)
         take(f, value)
         f.call("set_history", VOID, [t, value])
         # A view just made: its history is that of its memory now (as `make_view` notes it).
-        storage = field(f, t, Tensor.STORAGE)
-        is_view = f.bits("and", not_null(f, storage), not_null(f, field(f, t, Tensor.VIEW)))
+        storage = field(f, t, TensorLayout.STORAGE)
+        is_view = f.bits("and", not_null(f, storage), not_null(f, field(f, t, TensorLayout.VIEW)))
         with f.if_(is_view):
-            set_field(f, t, Tensor.SEEN_VERSION, field(f, storage, Storage.VERSION, I64))
+            set_field(
+                f, t, TensorLayout.SEEN_VERSION, field(f, storage, StorageLayout.VERSION, I64)
+            )
         with f.if_(not_null(f, old)):
             drop(f, old)
         f.ret(f.constant(0, I32))
@@ -275,7 +293,7 @@ def _write_results(m: Module) -> None:
     with m.function("result_metas", [("outs", PTR), ("many", I64)], PTR, internal=True) as f:
         outs, many = f.args
         with f.if_(f.compare("eq", many, 1)):
-            meta = field(f, f.load(PTR, outs, align=8), Tensor.META)
+            meta = field(f, f.load(PTR, outs, align=8), TensorLayout.META)
             take(f, meta)
             f.ret(meta)
         made = f.call("PyTuple_New", PTR, [many])
@@ -283,7 +301,7 @@ def _write_results(m: Module) -> None:
             f.ret(made)
         with f.loop(0, many) as loop:
             t = f.load(PTR, f.at(outs, loop.index, I64), align=8)
-            _place(f, made, loop.index, field(f, t, Tensor.META))
+            _place(f, made, loop.index, field(f, t, TensorLayout.META))
         f.ret(made)
     params = [("plan", PTR), ("outs", PTR), ("many", I64)]
     with m.function("bare_results", params, PTR, internal=True) as f:
@@ -305,7 +323,7 @@ def _write_results(m: Module) -> None:
         f.ret(made)
 
 
-def _place(f: Function, tuple: Value, index: Value, item: Value) -> None:
+def _place(f: LLVMFunction, tuple: LLVMValue, index: LLVMValue, item: LLVMValue) -> None:
     take(f, item)
     f.store(item, f.at(f.at(tuple, TUPLE_ITEMS), index, I64), align=8)
 
@@ -383,9 +401,11 @@ def _write_view(m: Module) -> None:
         with f.if_(is_null(f, t)):
             f.ret(f.zero(PTR))
         take(f, storage)
-        set_field(f, t, Tensor.STORAGE, storage)
-        set_field(f, t, Tensor.OFFSET, field(f, source, Tensor.OFFSET, I64) + delta)
-        version = f.call("PyLong_FromLongLong", PTR, [field(f, storage, Storage.VERSION, I64)])
+        set_field(f, t, TensorLayout.STORAGE, storage)
+        set_field(f, t, TensorLayout.OFFSET, field(f, source, TensorLayout.OFFSET, I64) + delta)
+        version = f.call(
+            "PyLong_FromLongLong", PTR, [field(f, storage, StorageLayout.VERSION, I64)]
+        )
         off = f.select(grad, known(f, "false"), known(f, "true"))
         four = f.constant(4)
         record = f.call("PyTuple_Pack", PTR, [four, source, step, version, off], more_after=1)
@@ -393,11 +413,11 @@ def _write_view(m: Module) -> None:
         with f.if_(is_null(f, record)):
             drop(f, t)
             f.ret(f.zero(PTR))
-        set_field(f, t, Tensor.VIEW, record)
-        set_field(f, t, Tensor.FLAGS, f.constant(Tensor.PENDING_VIEW))
+        set_field(f, t, TensorLayout.VIEW, record)
+        set_field(f, t, TensorLayout.FLAGS, f.constant(TensorLayout.PENDING_VIEW))
         f.call("track", VOID, [t])
         # Its base may come to need gradients by a write: `needs_grad` looks when it was written.
-        set_field(f, t, Tensor.SEEN_VERSION, field(f, storage, Storage.VERSION, I64))
+        set_field(f, t, TensorLayout.SEEN_VERSION, field(f, storage, StorageLayout.VERSION, I64))
         f.ret(t)
     params = [("plan", PTR), ("args", PTR), ("mask", I64), ("grad", I1)]
     with m.function("make_view", params, PTR, internal=True) as f:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I1, I32, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I1, I32, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.native.dispatch import NOT_MINE
 from lucerne._src.backends.cpu.native.objects import call_python, type_of
 
@@ -51,15 +51,15 @@ def write_slots(m: Module) -> None:
         f.ret(f.call_at(_variable(f, "old_compare"), PTR, [a, b, how]))
 
 
-def _variable(f: Function, name: str) -> Value:
+def _variable(f: LLVMFunction, name: str) -> LLVMValue:
     return f.load(PTR, f.symbol(name), align=8)
 
 
-def _answer(f: Function, name: str, args: list[Value]) -> None:
+def _answer(f: LLVMFunction, name: str, args: list[LLVMValue]) -> None:
     _answer_with(f, _variable(f, f"info_{name}"), args)
 
 
-def _answer_with(f: Function, info: Value, args: list[Value]) -> None:
+def _answer_with(f: LLVMFunction, info: LLVMValue, args: list[LLVMValue]) -> None:
     """Return the core's result unless it says that the call is not for it."""
     block = f.stack(8 * len(args), 8)
     for i, a in enumerate(args):

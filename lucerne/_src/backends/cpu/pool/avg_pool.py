@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import Type
 from lucerne._src.backends.cpu.math.storage import COMPUTED, STORED, pack, unpack
-from lucerne._src.backends.cpu.pool.frame import AXES, COLUMNS, NAMES, Frame
+from lucerne._src.backends.cpu.pool.frame import AXES, COLUMNS, NAMES, PoolFrame
 from lucerne._src.backends.cpu.pool.strided_load import load_columns
 from lucerne._src.base import dtype as dt
 
@@ -50,7 +50,7 @@ def table_words(tables: Sequence[Sequence[Window]], frame: int) -> list[int]:
     return [*places, place + len(words), *words, *counts]
 
 
-class AvgPool(Frame):
+class AvgPool(PoolFrame):
     def __init__(self, m: Module, form: AvgForm) -> None:
         super().__init__(m, form.shape, FIRST_WORD)
         self.form = form
@@ -60,7 +60,9 @@ class AvgPool(Frame):
         vectors = form.shape == COLUMNS or form.together
         self.lanes = VECTOR_BYTES // self.value.size if vectors else 1
 
-    def _window(self, f: Function, a: int, at: Value) -> tuple[Value, Value, Value]:
+    def _window(
+        self, f: LLVMFunction, a: int, at: LLVMValue
+    ) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
         """Begin, end and count at an output position."""
         table = f.word(f.args[0], FIRST_WORD + len(NAMES) + a)
         place = f.at(f.args[0], (table + at * 3) * 8)
@@ -69,12 +71,12 @@ class AvgPool(Frame):
 
     def _rows(
         self,
-        f: Function,
-        n: Value,
-        c: Value | None,
-        at: list[Value],
-        line: Callable[[Value, Value], Value],
-    ) -> tuple[Value, Value]:
+        f: LLVMFunction,
+        n: LLVMValue,
+        c: LLVMValue | None,
+        at: list[LLVMValue],
+        line: Callable[[LLVMValue, LLVMValue], LLVMValue],
+    ) -> tuple[LLVMValue, LLVMValue]:
         """The sum over the rows of a window, and what its first two axes count."""
         source = f.word(f.args[0], INPUT, PTR)
         d0, d1, d_count = self._window(f, 0, at[0])
@@ -88,16 +90,16 @@ class AvgPool(Frame):
             deep.next(*high.results)
         return deep.results[0], d_count * h_count
 
-    def _value(self, f: Function, stored: Value) -> Value:
+    def _value(self, f: LLVMFunction, stored: LLVMValue) -> LLVMValue:
         return unpack(f, self.dtype, stored)
 
-    def _target(self, f: Function, at: Value) -> Value:
+    def _target(self, f: LLVMFunction, at: LLVMValue) -> LLVMValue:
         return f.at(f.word(f.args[0], RESULT, PTR), at, self.stored)
 
-    def _count_of(self, f: Function, count: Value) -> Value:
+    def _count_of(self, f: LLVMFunction, count: LLVMValue) -> LLVMValue:
         return f.convert("sitofp", count, self.value)
 
-    def columns(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
+    def columns(self, f: LLVMFunction, n: LLVMValue, c: LLVMValue, at: list[LLVMValue]) -> None:
         if not self.form.stride:
             self._windows(f, n, c, at)
             return
@@ -108,7 +110,7 @@ class AvgPool(Frame):
         with f.loop(0, out_width, lanes) as block:
             first = block.index * stride - padding
 
-            def line(row: Value, total: Value) -> Value:
+            def line(row: LLVMValue, total: LLVMValue) -> LLVMValue:
                 with f.loop(0, kernel, carry=[total]) as tap:
                     stored, _ = load_columns(
                         f, row, self.stored, first + tap.index, width, stride, lanes
@@ -122,14 +124,14 @@ class AvgPool(Frame):
             mean = pack(f, self.dtype, total / counts)
             f.masked_store(mean, self._target(f, target + block.index), mask)
 
-    def _counts(self, f: Function, first: Value, mask: Value) -> Value:
+    def _counts(self, f: LLVMFunction, first: LLVMValue, mask: LLVMValue) -> LLVMValue:
         """What the windows from column `first` on count, in lanes (zero beyond the end)."""
         table = f.word(f.args[0], FIRST_WORD + len(NAMES) + AXES)
         place = f.at(f.args[0], (table + first) * 8)
         found = f.masked_load(I64.vector(self.lanes), place, mask)
         return f.convert("sitofp", found, self.value)
 
-    def _windows(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
+    def _windows(self, f: LLVMFunction, n: LLVMValue, c: LLVMValue, at: list[LLVMValue]) -> None:
         """One output after another; vectors run along the rows of its window."""
         lanes = self.lanes
         wide = self.stored.vector(lanes)
@@ -137,7 +139,7 @@ class AvgPool(Frame):
         with f.loop(0, self.number(f, "out2")) as out:
             w0, w1, w_count = self._window(f, 2, out.index)
 
-            def line(row: Value, total: Value) -> Value:
+            def line(row: LLVMValue, total: LLVMValue) -> LLVMValue:
                 whole = w0 + ((w1 - w0) // lanes) * lanes
                 with f.loop(w0, whole, lanes, carry=[total]) as loop:
                     stored = f.load(wide, f.at(row, loop.index, self.stored))
@@ -154,7 +156,7 @@ class AvgPool(Frame):
             mean = f.fold("add", total) / self._count_of(f, count * w_count)
             f.store(pack(f, self.dtype, mean), self._target(f, target + out.index))
 
-    def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
+    def pixel(self, f: LLVMFunction, n: LLVMValue, at: list[LLVMValue]) -> None:
         lanes = self.lanes
         channels, step = self.number(f, "channels"), self.number(f, "in_s2")
         w0, w1, w_count = self._window(f, 2, at[2])
@@ -164,7 +166,7 @@ class AvgPool(Frame):
             c = block.index
             mask = f.low_mask(channels - c, lanes) if lanes > 1 else None
 
-            def line(row: Value, total: Value) -> Value:
+            def line(row: LLVMValue, total: LLVMValue) -> LLVMValue:
                 with f.loop(w0, w1, carry=[total]) as tap:
                     place = f.at(row, tap.index * step, self.stored)
                     stored = (

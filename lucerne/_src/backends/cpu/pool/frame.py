@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.ir.meta import TensorMeta
 
 COLUMNS, CHANNELS = "columns", "channels"
@@ -27,11 +27,11 @@ NAMES = (
 _GRAIN = 1 << 12
 """Outputs worth a chunk."""
 
-Range = tuple[Value, Value]
+Range = tuple[LLVMValue, LLVMValue]
 
 
 @dataclass(frozen=True)
-class Geometry:
+class PoolGeometry:
     """Sizes and settings per spatial axis, three of each."""
 
     kernel: tuple[int, ...]
@@ -45,9 +45,9 @@ class Geometry:
         stride: Sequence[int],
         padding: Sequence[int],
         dilation: Sequence[int],
-    ) -> Geometry:
+    ) -> PoolGeometry:
         lead = AXES - len(kernel)
-        return Geometry(
+        return PoolGeometry(
             (1,) * lead + tuple(kernel), (1,) * lead + tuple(stride),
             (0,) * lead + tuple(padding), (1,) * lead + tuple(dilation),
         )  # fmt: skip
@@ -57,7 +57,7 @@ def _spatial(values: Sequence[int], fill: int) -> list[int]:
     return [fill] * (AXES - (len(values) - 2)) + list(values[2:])
 
 
-def frame_words(meta: TensorMeta, out: TensorMeta, at: Geometry, shape: str) -> list[int]:
+def frame_words(meta: TensorMeta, out: TensorMeta, at: PoolGeometry, shape: str) -> list[int]:
     """The words of NAMES."""
     n, c = meta.shape[:2]
     outs = _spatial(out.shape, 1)
@@ -75,17 +75,17 @@ def frame_words(meta: TensorMeta, out: TensorMeta, at: Geometry, shape: str) -> 
     ]  # fmt: skip
 
 
-class Frame:
+class PoolFrame:
     """Writes the task and the entry; subclasses write one row (or pixel) of output."""
 
     def __init__(self, m: Module, shape: str, first: int) -> None:
         """`first`: the block word where the words of NAMES begin."""
         self.m, self.shape, self.first = m, shape, first
 
-    def number(self, f: Function, name: str) -> Value:
+    def number(self, f: LLVMFunction, name: str) -> LLVMValue:
         return f.word(f.args[0], self.first + NAMES.index(name))
 
-    def axis(self, f: Function, name: str) -> list[Value]:
+    def axis(self, f: LLVMFunction, name: str) -> list[LLVMValue]:
         return [self.number(f, f"{name}{a}") for a in range(AXES)]
 
     def write(self) -> None:
@@ -107,29 +107,29 @@ class Frame:
                 f.call("lucerne_pfor", VOID, [f.symbol("pool"), f.args[0], chunks])
             f.ret(0)
 
-    def _sizes(self, f: Function) -> list[Value]:
+    def _sizes(self, f: LLVMFunction) -> list[LLVMValue]:
         """How a row's number is made up, below the image."""
         outs = self.axis(f, "out")
         return [self.number(f, "channels"), *outs[:2]] if self.shape == COLUMNS else outs
 
-    def _places(self, f: Function, row: Value, sizes: list[Value]) -> list[Value]:
+    def _places(self, f: LLVMFunction, row: LLVMValue, sizes: list[LLVMValue]) -> list[LLVMValue]:
         """A row's number taken apart: the image, then a place for each size."""
-        places: list[Value] = []
+        places: list[LLVMValue] = []
         for size in reversed(sizes):
             above = row // size
             places.insert(0, row - above * size)
             row = above
         return [row, *places]
 
-    def _row(self, f: Function, places: list[Value]) -> None:
+    def _row(self, f: LLVMFunction, places: list[LLVMValue]) -> None:
         if self.shape == COLUMNS:
             self.columns(f, places[0], places[1], places[2:])
         else:
             self.pixel(f, places[0], places[1:])
 
     def offset(
-        self, f: Function, side: str, n: Value, c: Value | None, at: Sequence[Value]
-    ) -> Value:
+        self, f: LLVMFunction, side: str, n: LLVMValue, c: LLVMValue | None, at: Sequence[LLVMValue]
+    ) -> LLVMValue:
         """Elements from the first one to (n, c, at...); missing coordinates are zero."""
         total = n * self.number(f, f"{side}_n")
         if c is not None:
@@ -138,7 +138,7 @@ class Frame:
             total = total + v * self.number(f, f"{side}_s{a}")
         return total
 
-    def taps(self, f: Function, a: int, place: Value) -> tuple[Value, Range]:
+    def taps(self, f: LLVMFunction, a: int, place: LLVMValue) -> tuple[LLVMValue, Range]:
         """Where the window at an output place begins, and which taps lie inside the input."""
         stride, padding, gap = (
             self.number(f, f"{n}{a}") for n in ("stride", "padding", "dilation")
@@ -149,20 +149,20 @@ class Frame:
         high = f.minimum((size - start + gap - 1) // gap, kernel)
         return start, (low, high)
 
-    def columns(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
+    def columns(self, f: LLVMFunction, n: LLVMValue, c: LLVMValue, at: list[LLVMValue]) -> None:
         """An output row: `at` are its first two spatial coordinates."""
         raise NotImplementedError
 
-    def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
+    def pixel(self, f: LLVMFunction, n: LLVMValue, at: list[LLVMValue]) -> None:
         """All channels of an output pixel."""
         raise NotImplementedError
 
 
-def _advanced(f: Function, places: list[Value], sizes: list[Value]) -> list[Value]:
+def _advanced(f: LLVMFunction, places: list[LLVMValue], sizes: list[LLVMValue]) -> list[LLVMValue]:
     """The places of the next row, without a division."""
     image, *inner = places
     step = f.constant(1)
-    found: list[Value] = []
+    found: list[LLVMValue] = []
     for place, size in zip(reversed(inner), reversed(sizes), strict=True):
         moved = place + step
         over = f.compare("eq", moved, size)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import Type
 from lucerne._src.backends.cpu.math.storage import COMPUTED, STORED, pack, unpack
-from lucerne._src.backends.cpu.pool.frame import COLUMNS, Frame
+from lucerne._src.backends.cpu.pool.frame import COLUMNS, PoolFrame
 from lucerne._src.backends.cpu.pool.strided_load import load_columns
 from lucerne._src.base import dtype as dt
 
@@ -32,7 +32,7 @@ class MaxForm:
     together: bool
 
 
-class MaxPool(Frame):
+class MaxPool(PoolFrame):
     def __init__(self, m: Module, form: MaxForm) -> None:
         super().__init__(m, form.shape, FIRST_WORD)
         self.form = form
@@ -42,13 +42,15 @@ class MaxPool(Frame):
         vectors = form.shape == COLUMNS or form.together
         self.lanes = VECTOR_BYTES // max(4, self.value.size) if vectors else 1
 
-    def _better(self, f: Function, v: Value, best: Value, where: Value) -> Value:
+    def _better(
+        self, f: LLVMFunction, v: LLVMValue, best: LLVMValue, where: LLVMValue
+    ) -> LLVMValue:
         unset = f.compare("lt", where, f.zero(where.type))
         if self.value.is_float:
             return unset | f.compare("gt", v, best) | f.compare("uno", v, v)
         return unset | f.compare("gt" if self.dtype.is_signed else "ugt", v, best)
 
-    def _start(self, f: Function) -> list[Value]:
+    def _start(self, f: LLVMFunction) -> list[LLVMValue]:
         """No value yet: position -1."""
         best = self.value.vector(self.lanes)
         return [
@@ -56,7 +58,14 @@ class MaxPool(Frame):
             f.constant(-1, I32.vector(self.lanes)),
         ]
 
-    def _store(self, f: Function, best: Value, where: Value, at: Value, mask: Value | None) -> None:
+    def _store(
+        self,
+        f: LLVMFunction,
+        best: LLVMValue,
+        where: LLVMValue,
+        at: LLVMValue,
+        mask: LLVMValue | None,
+    ) -> None:
         values = f.at(f.word(f.args[0], VALUES, PTR), at, self.stored)
         positions = f.at(f.word(f.args[0], POSITIONS, PTR), at, I64)
         v, p = pack(f, self.dtype, best), f.convert("sext", where, I64)
@@ -69,12 +78,12 @@ class MaxPool(Frame):
 
     def _window(
         self,
-        f: Function,
-        n: Value,
-        c: Value | None,
-        at: list[Value],
-        line: Callable[[Value, Value, list[Value]], list[Value]],
-    ) -> list[Value]:
+        f: LLVMFunction,
+        n: LLVMValue,
+        c: LLVMValue | None,
+        at: list[LLVMValue],
+        line: Callable[[LLVMValue, LLVMValue, list[LLVMValue]], list[LLVMValue]],
+    ) -> list[LLVMValue]:
         """Fold over the rows of a window: `line(place of the row, its number, carried)`."""
         source = f.word(f.args[0], INPUT, PTR)
         sizes, gaps = self.axis(f, "size"), self.axis(f, "dilation")
@@ -88,7 +97,7 @@ class MaxPool(Frame):
             deep.next(*high.results)
         return deep.results
 
-    def columns(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
+    def columns(self, f: LLVMFunction, n: LLVMValue, c: LLVMValue, at: list[LLVMValue]) -> None:
         lanes, stride = self.lanes, self.form.stride
         width, out_width = self.number(f, "size2"), self.number(f, "out2")
         kernel, gap = self.number(f, "kernel2"), self.number(f, "dilation2")
@@ -97,7 +106,9 @@ class MaxPool(Frame):
         with f.loop(0, out_width, lanes) as block:
             first = block.index * stride - padding
 
-            def line(row: Value, number: Value, carried: list[Value]) -> list[Value]:
+            def line(
+                row: LLVMValue, number: LLVMValue, carried: list[LLVMValue]
+            ) -> list[LLVMValue]:
                 with f.loop(0, kernel, carry=carried) as tap:
                     best, where = tap.carried
                     start = first + tap.index * gap
@@ -113,7 +124,7 @@ class MaxPool(Frame):
             mask = f.low_mask(out_width - block.index, lanes)
             self._store(f, best, where, target + block.index, mask)
 
-    def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
+    def pixel(self, f: LLVMFunction, n: LLVMValue, at: list[LLVMValue]) -> None:
         lanes = self.lanes
         channels, gap = self.number(f, "channels"), self.number(f, "dilation2")
         step = self.number(f, "in_s2")
@@ -123,7 +134,9 @@ class MaxPool(Frame):
             c = block.index
             mask = f.low_mask(channels - c, lanes) if lanes > 1 else None
 
-            def line(row: Value, number: Value, carried: list[Value]) -> list[Value]:
+            def line(
+                row: LLVMValue, number: LLVMValue, carried: list[LLVMValue]
+            ) -> list[LLVMValue]:
                 with f.loop(*taps, carry=carried) as tap:
                     best, where = tap.carried
                     w = start + tap.index * gap

@@ -13,11 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I16, Type
 from lucerne._src.backends.cpu.math.storage import COMPUTED, STORED, pack, unpack
-from lucerne._src.backends.cpu.pool.frame import AXES, COLUMNS, NAMES, Frame
+from lucerne._src.backends.cpu.pool.frame import AXES, COLUMNS, NAMES, PoolFrame
 from lucerne._src.base import dtype as dt
 
 RESULT, INPUT, WORKSPACE = 0, 1, 2
@@ -61,7 +69,7 @@ def _bits(value: float, wide: bool) -> int:
     return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
-class Resample(Frame):
+class Resample(PoolFrame):
     def __init__(self, m: Module, form: ResampleForm) -> None:
         super().__init__(m, form.shape, FIRST_WORD)
         self.form = form
@@ -77,24 +85,26 @@ class Resample(Frame):
 
     # ---- tables -------------------------------------------------------------------------------
 
-    def _taps(self, f: Function, a: int, at: Value) -> tuple[Value, Value]:
+    def _taps(self, f: LLVMFunction, a: int, at: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """How many taps an axis has, and where those of an output position begin."""
         count = f.word(f.args[0], _TABLES + 2 * a)
         table = f.word(f.args[0], _TABLES + 2 * a + 1)
         return count, f.at(f.args[0], (table + at * count * 2) * 8)
 
-    def _tap(self, f: Function, taps: Value, k: Value) -> tuple[Value, Value]:
+    def _tap(self, f: LLVMFunction, taps: LLVMValue, k: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """Source position and weight."""
         place = f.at(taps, k * 16)
         weight = f.constant(0) if self.moves else f.load(self.value, f.at(place, 8))
         return f.load(I64, place), weight
 
-    def _load(self, f: Function, place: Value, mask: Value | None, lanes: int) -> Value:
+    def _load(
+        self, f: LLVMFunction, place: LLVMValue, mask: LLVMValue | None, lanes: int
+    ) -> LLVMValue:
         wide = self.stored.vector(lanes)
         stored = f.load(wide, place) if mask is None else f.masked_load(wide, place, mask)
         return stored if self.moves else unpack(f, self.dtype, stored)
 
-    def _store(self, f: Function, v: Value, at: Value, mask: Value | None) -> None:
+    def _store(self, f: LLVMFunction, v: LLVMValue, at: LLVMValue, mask: LLVMValue | None) -> None:
         stored = v if self.moves else pack(f, self.dtype, v)
         place = f.at(f.word(f.args[0], RESULT, PTR), at, self.stored)
         if mask is None:
@@ -102,11 +112,11 @@ class Resample(Frame):
         else:
             f.masked_store(stored, place, mask)
 
-    def _zero(self, f: Function, lanes: int) -> Value:
+    def _zero(self, f: LLVMFunction, lanes: int) -> LLVMValue:
         wide = self.value.vector(lanes)
         return f.zero(wide) if wide.lanes else f.constant(0, wide)
 
-    def _product(self, f: Function, v: Value, weight: Value, lanes: int) -> Value:
+    def _product(self, f: LLVMFunction, v: LLVMValue, weight: LLVMValue, lanes: int) -> LLVMValue:
         """One tap's share."""
         product = v * f.splat(weight, lanes)
         if not self.form.skips:
@@ -114,9 +124,10 @@ class Resample(Frame):
         return f.select(f.compare("ne", weight, 0.0), product, self._zero(f, lanes))
 
     def _column_sum(
-        self, f: Function, source: Value, taps: Sequence[tuple[Value, Value]], base: Value,
-        mask: Value | None, lanes: int,
-    ) -> Value:  # fmt: skip
+        self, f: LLVMFunction, source: LLVMValue, taps: Sequence[tuple[LLVMValue, LLVMValue]],
+        base: LLVMValue,
+        mask: LLVMValue | None, lanes: int,
+    ) -> LLVMValue:  # fmt: skip
         """The sum over the taps of the first two axes, of elements `base` away from a row's."""
         steps = [self.number(f, f"in_s{a}") for a in range(2)]
         with f.loop(0, taps[1][0], carry=[self._zero(f, lanes)], at_least_once=True) as high:
@@ -133,7 +144,7 @@ class Resample(Frame):
 
     # ---- rows ---------------------------------------------------------------------------------
 
-    def columns(self, f: Function, n: Value, c: Value, at: list[Value]) -> None:
+    def columns(self, f: LLVMFunction, n: LLVMValue, c: LLVMValue, at: list[LLVMValue]) -> None:
         source = f.at(f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, c, []), self.stored)
         target = self.offset(f, "out", n, c, at)
         taps = [self._taps(f, a, at[a]) for a in range(2)]
@@ -153,7 +164,7 @@ class Resample(Frame):
             self._weigh_row(f, row, table, count, target)
 
     def _weigh_row(
-        self, f: Function, row: Value, table: Value, count: Value, target: Value
+        self, f: LLVMFunction, row: LLVMValue, table: LLVMValue, count: LLVMValue, target: LLVMValue
     ) -> None:
         """Sums along the last axis; two taps (the usual number) without a loop."""
         with f.loop(0, self.number(f, "out2")) as loop:
@@ -174,7 +185,11 @@ class Resample(Frame):
             self._store(f, total, target + loop.index, None)
 
     def _move_row(
-        self, f: Function, source: Value, taps: Sequence[tuple[Value, Value]], target: Value
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        taps: Sequence[tuple[LLVMValue, LLVMValue]],
+        target: LLVMValue,
     ) -> None:
         d, h = (self._tap(f, t, f.constant(0))[0] for _, t in taps)
         steps = [self.number(f, f"in_s{a}") for a in range(2)]
@@ -188,7 +203,7 @@ class Resample(Frame):
 
     # ---- pixels -------------------------------------------------------------------------------
 
-    def pixel(self, f: Function, n: Value, at: list[Value]) -> None:
+    def pixel(self, f: LLVMFunction, n: LLVMValue, at: list[LLVMValue]) -> None:
         lanes = self.lanes
         source = f.at(f.word(f.args[0], INPUT, PTR), self.offset(f, "in", n, None, []), self.stored)
         channels, step = self.number(f, "channels"), self.number(f, "in_s2")

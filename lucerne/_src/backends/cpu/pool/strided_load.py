@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I32, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I32, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import Type
 
 
-def columns_from(f: Function, start: Value, stride: int, lanes: int) -> Value:
+def columns_from(f: LLVMFunction, start: LLVMValue, stride: int, lanes: int) -> LLVMValue:
     """The column each lane looks at (32 bits): start, start + stride, ..."""
     wide = I32.vector(lanes)
     first = f.splat(f.convert("trunc", start, I32), lanes)
     return first + f.lanes(wide) * stride
 
 
-def inside(f: Function, columns: Value, size: Value) -> Value:
+def inside(f: LLVMFunction, columns: LLVMValue, size: LLVMValue) -> LLVMValue:
     """Which columns lie in [0, size)."""
     limit = f.splat(f.convert("trunc", size, I32), columns.type.lanes)
     return f.compare("ult", columns, limit)
 
 
 def load_columns(
-    f: Function, row: Value, type: Type, start: Value, size: Value, stride: int, lanes: int
-) -> tuple[Value, Value]:
+    f: LLVMFunction,
+    row: LLVMValue,
+    type: Type,
+    start: LLVMValue,
+    size: LLVMValue,
+    stride: int,
+    lanes: int,
+) -> tuple[LLVMValue, LLVMValue]:
     """Elements start, start + stride, ... of a row of `size`, and which of them exist."""
     columns = columns_from(f, start, stride, lanes)
     valid = inside(f, columns, size)

@@ -11,8 +11,17 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.runtime.kernel import Kernel, address_of, encode_number
-from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Number, Place, Program, Step
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
+from lucerne._src.ir.program import (
+    ARENA,
+    ARGUMENT,
+    CONSTANT,
+    RESULT,
+    NumberArgument,
+    Place,
+    Program,
+    Step,
+)
 
 ALIGNMENT = 64
 _LINE = ALIGNMENT // 8
@@ -44,7 +53,7 @@ class Buffers:
 class Blocks:
     """The memory of all blocks."""
 
-    def __init__(self, kernels: Sequence[Kernel], buffers: Buffers, program: Program) -> None:
+    def __init__(self, kernels: Sequence[NativeKernel], buffers: Buffers, program: Program) -> None:
         self.buffers, self.program = buffers, program
         starts, total = [], 0
         for kernel in kernels:
@@ -61,7 +70,9 @@ class Blocks:
         """Number of the call, letter, address of its words."""
         self._template = b""
 
-    def fill(self, which: int, kernel: Kernel, step: Step, left_out: int | None = None) -> None:
+    def fill(
+        self, which: int, kernel: NativeKernel, step: Step, left_out: int | None = None
+    ) -> None:
         """Lay out one kernel's block; `left_out`: the tensor input whose word the caller fills."""
         places = [*step.outputs, *(x for x in step.inputs if type(x) is Place)]
         values = [x for x in step.inputs if type(x) is not Place]
@@ -80,7 +91,7 @@ class Blocks:
             self.patches[self.buffers.scratch].append((at, self.buffers.workspace_at))
         at += 8
         for letter, value in zip(kernel.numbers, values, strict=True):
-            if type(value) is Number:
+            if type(value) is NumberArgument:
                 self.numbers.append((value.index, letter, at))
             else:
                 ctypes.memmove(at, (ctypes.c_int64 * 2)(*encode_number(letter, value)), 16)
@@ -104,12 +115,12 @@ class Blocks:
         ctypes.memmove(self._memory, self._template, len(self._template))
 
 
-def kernel_of(execute: Any) -> Kernel | None:
+def kernel_of(execute: Any) -> NativeKernel | None:
     """The kernel of an executable that is nothing but one, or can do with one."""
-    if type(execute) is Kernel:
+    if type(execute) is NativeKernel:
         return execute
     inner = getattr(execute, "kernel", None)
-    return inner if type(inner) is Kernel else None
+    return inner if type(inner) is NativeKernel else None
 
 
 def _signed(word: int) -> int:

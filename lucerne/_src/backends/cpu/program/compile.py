@@ -26,7 +26,7 @@ def executables(steps: Sequence[Step], backend: Any) -> list[Executable]:
         check_step(step)
         keys.append(shape_of(step.graph))
         distinct.setdefault(keys[-1], step.graph)
-    progress = Progress("compiling kernels", len(distinct))
+    progress = CompileProgress("compiling kernels", len(distinct))
 
     def make(graph: Graph) -> Executable:
         made = executable_of(graph, backend)
@@ -39,7 +39,7 @@ def executables(steps: Sequence[Step], backend: Any) -> list[Executable]:
     return [made[key] for key in keys]
 
 
-class Progress:
+class CompileProgress:
     """A line on stderr about what takes more than two seconds."""
 
     def __init__(self, what: str, total: int) -> None:

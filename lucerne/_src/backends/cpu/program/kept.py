@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from lucerne._src.backends.cpu.gemm import kept as eager
 from lucerne._src.backends.cpu.gemm.fuse import PRODUCTS, packed_fused_product, right_operand
 from lucerne._src.backends.cpu.gemm.prepack import (
-    Packed,
+    PackedOperand,
     packed_operand,
     packed_product,
     prepack_into,
 )
 from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import ARGUMENT, Place, Program, Step
@@ -42,21 +42,21 @@ class PackedForm(NamedTuple):
     """Where in that input it begins, in bytes."""
     meta: TensorMeta
     """How it is read, as a matrix (k, n)."""
-    make: Callable[[], Kernel | None]
+    make: Callable[[], NativeKernel | None]
     """The kernel that reads the packed copy in the place of that input."""
 
 
-_alive: weakref.WeakSet[Packed] = weakref.WeakSet()
+_alive: weakref.WeakSet[PackedOperand] = weakref.WeakSet()
 
 
-class Use:
+class WeightUse:
     """One step that reads a kept weight."""
 
     def __init__(
-        self, number: int, step: Step, which: int, make: Callable[[], Kernel | None]
+        self, number: int, step: Step, which: int, make: Callable[[], NativeKernel | None]
     ) -> None:
         self.number, self.step, self.which, self._make = number, step, which, make
-        self.kernel: Kernel | None = None
+        self.kernel: NativeKernel | None = None
         """None: not made yet, or this step reads the weight as it is."""
         self.blocks: Blocks | None = None
         self._tried = False
@@ -82,17 +82,17 @@ class Use:
         return self.kernel.workspace
 
 
-class Kept:
+class KeptWeight:
     """A weight with its copy and the steps that read it."""
 
     def __init__(self, argument: int, offset: int, meta: TensorMeta) -> None:
         self.argument, self.offset, self.meta = argument, offset, meta
         """The right operand: in this argument, from this byte on, read so."""
-        self.uses: list[Use] = []
+        self.uses: list[WeightUse] = []
         self.active = False
-        self._copy: Packed | None = None
+        self._copy: PackedOperand | None = None
 
-    def pack(self, address: int) -> Packed | None:
+    def pack(self, address: int) -> PackedOperand | None:
         """Pack what lies at `address` now; None if copies take too much memory already."""
         if self._copy is None:
             if kept_bytes() >= eager.MOST_BYTES:
@@ -108,9 +108,9 @@ def kept_bytes() -> int:
     return sum(p.block.nbytes for p in _alive)
 
 
-def kept_weights(program: Program, executables: Sequence[Any]) -> list[Kept]:
+def kept_weights(program: Program, executables: Sequence[Any]) -> list[KeptWeight]:
     """The weights of a program that may be kept packed."""
-    found: dict[tuple[int, int, TensorMeta], Kept] = {}
+    found: dict[tuple[int, int, TensorMeta], KeptWeight] = {}
     for number, (step, execute) in enumerate(zip(program.steps, executables, strict=True)):
         form = packed_form(step, execute)
         if form is None:
@@ -119,8 +119,8 @@ def kept_weights(program: Program, executables: Sequence[Any]) -> list[Kept]:
         if type(place) is not Place or place.kind != ARGUMENT or place.index in program.written:
             continue
         key = place.index, place.offset + form.offset, form.meta
-        kept = found.setdefault(key, Kept(*key))
-        kept.uses.append(Use(number, step, form.which, form.make))
+        kept = found.setdefault(key, KeptWeight(*key))
+        kept.uses.append(WeightUse(number, step, form.which, form.make))
     return list(found.values())
 
 

@@ -12,12 +12,18 @@ from lucerne._src.backends.cpu.emit.builder import (
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
-    Value,
 )
 from lucerne._src.backends.cpu.native.keys import any_of, is_known
-from lucerne._src.backends.cpu.native.layout import TUPLE_ITEMS, VAR_SIZE, Memory, Storage, Tensor
+from lucerne._src.backends.cpu.native.layout import (
+    TUPLE_ITEMS,
+    VAR_SIZE,
+    MemoryLayout,
+    StorageLayout,
+    TensorLayout,
+)
 from lucerne._src.backends.cpu.native.objects import (
     call_python,
     drop,
@@ -44,15 +50,15 @@ def write_launch(m: Module) -> None:
     _write_launch(m)
 
 
-def _item(f: Function, items: Value, index: object) -> Value:
+def _item(f: LLVMFunction, items: LLVMValue, index: object) -> LLVMValue:
     return f.load(PTR, f.at(f.at(items, TUPLE_ITEMS), index, I64), align=8)
 
 
-def _not(f: Function, condition: Value) -> Value:
+def _not(f: LLVMFunction, condition: LLVMValue) -> LLVMValue:
     return f.bits("xor", condition, True)
 
 
-def _none(f: Function) -> None:
+def _none(f: LLVMFunction) -> None:
     """Answer None: the caller takes the complete way."""
     none = known(f, "none")
     take(f, none)
@@ -77,7 +83,7 @@ def _write_admit(m: Module) -> None:
             with f.if_(not_null(f, wanted)), f.if_(f.compare("ne", kind, wanted)):
                 f.ret(f.constant(False, I1))
             meta = word(f, record, S.ARGUMENT_META, PTR)
-            with f.if_(f.compare("ne", field(f, x, Tensor.META), meta)):
+            with f.if_(f.compare("ne", field(f, x, TensorLayout.META), meta)):
                 f.ret(f.constant(False, I1))
             expected = word(f, record, S.ARGUMENT_GRAD)
             with f.if_(f.compare("ne", expected, 2)):
@@ -85,9 +91,9 @@ def _write_admit(m: Module) -> None:
                 with f.if_(f.compare("ne", needs, expected)):
                     f.ret(f.constant(False, I1))
             with f.if_(f.compare("ne", word(f, record, S.ARGUMENT_WRITTEN), 0)):
-                storage = field(f, x, Tensor.STORAGE)
+                storage = field(f, x, TensorLayout.STORAGE)
                 with f.if_(not_null(f, storage)):
-                    odd = f.load(I8, f.at(storage, Storage.INFERENCE))
+                    odd = f.load(I8, f.at(storage, StorageLayout.INFERENCE))
                     with f.if_(f.compare("ne", odd, 0)):
                         f.ret(f.constant(False, I1))
             size = word(f, record, S.ARGUMENT_SIZE)
@@ -185,16 +191,16 @@ def _write_kept(m: Module) -> None:
         with f.if_(is_null(f, storage)):
             f.call("PyErr_Clear", VOID, [])
             f.ret(away)
-        memory = field(f, storage, Storage.BUFFER)
+        memory = field(f, storage, StorageLayout.BUFFER)
         with f.if_(is_null(f, memory)):
             f.ret(away)
         with f.if_(_not(f, is_known(f, type_of(f, memory), "memory_type"))):
             f.ret(away)
-        with f.if_(f.compare("ne", field(f, memory, Memory.EXPORTED, I64), 0)):
+        with f.if_(f.compare("ne", field(f, memory, MemoryLayout.EXPORTED, I64), 0)):
             f.ret(away)
         now = (
-            (S.KEPT_WRITES, field(f, memory, Memory.WRITES, I64)),
-            (S.KEPT_VERSION, field(f, storage, Storage.VERSION, I64)),
+            (S.KEPT_WRITES, field(f, memory, MemoryLayout.WRITES, I64)),
+            (S.KEPT_VERSION, field(f, storage, StorageLayout.VERSION, I64)),
             (S.KEPT_ADDRESS, at),
         )
         changed = any_of(f, *(f.compare("ne", word(f, record, k), v) for k, v in now))
@@ -226,7 +232,7 @@ def _write_results(m: Module) -> None:
                 drop(f, made)
                 f.ret(f.zero(PTR))
             set_word(f, f.at(made, TUPLE_ITEMS), loop.index, t)
-            set_word(f, found, loop.index, field(f, t, Tensor.DATA, I64))
+            set_word(f, found, loop.index, field(f, t, TensorLayout.DATA, I64))
         f.ret(made)
 
 

@@ -20,10 +20,10 @@ from lucerne._src.backends.cpu.native.plans import LETTERS, RELEASE_ABOVE_NS
 from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
 from lucerne._src.backends.cpu.program.host import HostStep
-from lucerne._src.backends.cpu.program.kept import Kept, kept_weights
+from lucerne._src.backends.cpu.program.kept import KeptWeight, kept_weights
 from lucerne._src.backends.cpu.runtime import memory
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel, address_of, encode_number
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
 from lucerne._src.base.process import forks
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.ir.meta import TensorMeta
@@ -261,7 +261,7 @@ class NativeRunner:
             while state[S.BUSY]:  # a launch by another thread
                 time.sleep(1e-4)
             state[S.BUSY] = 1
-            scratch = memory.Block(self._buffers.scratch_bytes)
+            scratch = memory.HostBlock(self._buffers.scratch_bytes)
             try:
                 if self._poison is not None:
                     self._spoil(scratch, results, next(self._poison))
@@ -283,7 +283,7 @@ class NativeRunner:
                 state[S.BUSY] = 0
                 del scratch
 
-    def _spoil(self, scratch: memory.Block, results: Sequence[TensorState], junk: int) -> None:
+    def _spoil(self, scratch: memory.HostBlock, results: Sequence[TensorState], junk: int) -> None:
         """Fill memory that holds nothing yet: scratch, and results, which are scratch at first."""
         ctypes.memset(scratch.address, junk, scratch.nbytes)
         for t in results:
@@ -324,7 +324,7 @@ class NativeRunner:
         self._use_copy(kept, kept.active)
         self._tables["kept"][which * S.KEPT_WORDS + S.KEPT_STAGE] = stage
 
-    def _prepare(self, kept: Kept, copy: int) -> int:
+    def _prepare(self, kept: KeptWeight, copy: int) -> int:
         """Make blocks for the kernels that read the copy; the stage that is reached."""
         buffers = self._buffers
         needed = max(use.prepare(buffers, self.program, copy) for use in kept.uses)
@@ -340,7 +340,7 @@ class NativeRunner:
             self._move(self.address)
         return S.PACKED if made else S.NEVER
 
-    def _use_copy(self, kept: Kept, on: bool) -> None:
+    def _use_copy(self, kept: KeptWeight, on: bool) -> None:
         entries, plain = self._tables["steps"], self._plain_steps
         for use in kept.uses:
             at = use.number * S.STEP_WORDS
@@ -362,7 +362,7 @@ class NativeRunner:
         raise RuntimeError(f"step {step} ({name}) failed with status {status}")
 
 
-def segments(steps: Sequence[Step], kernels: Sequence[Kernel | None]) -> list[list[int]]:
+def segments(steps: Sequence[Step], kernels: Sequence[NativeKernel | None]) -> list[list[int]]:
     """Stretches of machine code: first, last, whether long, and the step for Python behind it."""
     found, first, work = [], 0, 0.0
     for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):

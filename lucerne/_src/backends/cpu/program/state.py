@@ -9,7 +9,7 @@ are, so that a call writes few words.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import HOST
 
 _MONOTONIC, _UPTIME_RAW = 1, 8
@@ -52,12 +52,12 @@ PLAIN, SEEN, PACKED, NEVER = range(4)
 is in use; it is never packed."""
 
 
-def word(f: Function, base: Value, index: object, type: object = I64) -> Value:
+def word(f: LLVMFunction, base: LLVMValue, index: object, type: object = I64) -> LLVMValue:
     """Word `index` of a run of words."""
     return f.load(type, f.at(base, index, I64), align=8)  # type: ignore[arg-type]
 
 
-def set_word(f: Function, base: Value, index: object, value: Value) -> None:
+def set_word(f: LLVMFunction, base: LLVMValue, index: object, value: LLVMValue) -> None:
     f.store(value, f.at(base, index, I64), align=8)
 
 
@@ -72,7 +72,7 @@ def _write_clock(m: Module) -> None:
         f.ret(word(f, found, 0) * 1_000_000_000 + word(f, found, 1))
 
 
-def _note_time(f: Function, state: Value, index: Value) -> None:
+def _note_time(f: LLVMFunction, state: LLVMValue, index: LLVMValue) -> None:
     """Write the time into the table, if there is one."""
     times = word(f, state, TIMES, PTR)
     with f.if_(f.compare("ne", word(f, state, TIMES), 0)):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 from lucerne._src.ops.random.counted import halves, threefry
 
 
-def two_vectors(f: Function, machine: LlvmScalar, at: Num, keys: list[Num]) -> tuple[Num, Num]:
+def two_vectors(f: LLVMFunction, machine: LlvmScalar, at: Num, keys: list[Num]) -> tuple[Num, Num]:
     """The words of two vectors of elements, the first of which has the (even) number `at`."""
     lanes = machine.lanes
     first = f.splat(at.re >> 1, lanes)

@@ -15,9 +15,9 @@ from lucerne._src.backends.cpu.emit.builder import (
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
-    Value,
 )
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import Type
@@ -85,27 +85,29 @@ class FillCode:
                         f.store(self._element(f, block, words, at), f.at(target, at, self.stored))
             f.ret(0)
 
-    def _words(self, f: Function, buffer: Value, k: Value, lanes: int) -> Value:
+    def _words(self, f: LLVMFunction, buffer: LLVMValue, k: LLVMValue, lanes: int) -> LLVMValue:
         """Words of 32 or 64 bits; of the two halves of a long one the first is the high one."""
         if not self.form.wide:
             return f.load(I32.vector(lanes), f.at(buffer, k, I32))
         pairs = f.load(I64.vector(lanes), f.at(buffer, k, I64))
         return (pairs << 32) | f.bits("lshr", pairs, 32)
 
-    def _unit(self, f: Function, words: Value) -> Value:
+    def _unit(self, f: LLVMFunction, words: LLVMValue) -> LLVMValue:
         """Uniform in [0, 1): the low 24 bits as float32, the low 53 as float64."""
         if self.form.wide:
             return f.convert("uitofp", words & ((1 << 53) - 1), F64) * 2.0**-53
         return f.convert("sitofp", words & ((1 << 24) - 1), F32) * 2.0**-24
 
-    def _number(self, f: Function, block: Value, k: int, like: Type) -> Value:
+    def _number(self, f: LLVMFunction, block: LLVMValue, k: int, like: Type) -> LLVMValue:
         """Number `k` of the distribution, in every lane."""
         v = f.word(block, NUMBERS + k, F64)
         if like.element is F32:
             v = f.convert("fptrunc", v, F32)
         return f.splat(v, like.lanes)
 
-    def _element(self, f: Function, block: Value, words: Value, at: Value) -> Value:
+    def _element(
+        self, f: LLVMFunction, block: LLVMValue, words: LLVMValue, at: LLVMValue
+    ) -> LLVMValue:
         """The stored form of elements from `at` on."""
         kind = self.form.distribution
         if kind == INTEGERS:
@@ -126,7 +128,7 @@ class FillCode:
             hit = f.compare("lt", u, unpack(f, self.dtype, stored))
         return self._truth(f, hit)
 
-    def _uniform(self, f: Function, block: Value, u: Value) -> Value:
+    def _uniform(self, f: LLVMFunction, block: LLVMValue, u: LLVMValue) -> LLVMValue:
         """Low plus a part of the range; what rounds up to the end becomes the beginning."""
         low, span, last, first = (self._number(f, block, k, u.type) for k in range(4))
         v = f.fma(u, span, low)
@@ -135,20 +137,20 @@ class FillCode:
         v = f.select(f.compare("eq", v, last), first, v)
         return pack(f, self.dtype, v)
 
-    def _rounded(self, f: Function, v: Value) -> Value:
+    def _rounded(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """A float64 as the target stores it: the narrow kinds round through float32."""
         if self.dtype is dt.float64:
             return v
         return pack(f, self.dtype, f.convert("fptrunc", v, F32))
 
-    def _truth(self, f: Function, hit: Value) -> Value:
+    def _truth(self, f: LLVMFunction, hit: LLVMValue) -> LLVMValue:
         """1 or 0 in the target's dtype."""
         if self.dtype.category != dt.FLOAT:
             return f.convert("zext", hit, self.stored)
         kind = COMPUTED[self.dtype.compute].vector(hit.type.lanes)
         return pack(f, self.dtype, f.select(hit, f.constant(1.0, kind), f.constant(0.0, kind)))
 
-    def _integer(self, f: Function, block: Value, words: Value) -> Value:
+    def _integer(self, f: LLVMFunction, block: LLVMValue, words: LLVMValue) -> LLVMValue:
         """Low plus the word modulo the range."""
         low, span = f.word(block, NUMBERS), f.word(block, NUMBERS + 1)
         if self.form.wide:
@@ -194,7 +196,7 @@ class FillCode:
                 self._sixteen(f, block, buffer, f.constant(0), f.at(target, n - 16, self.stored))
             f.ret(0)
 
-    def _units(self, f: Function, buffer: Value, size: Value) -> None:
+    def _units(self, f: LLVMFunction, buffer: LLVMValue, size: LLVMValue) -> None:
         """Words in the buffer become uniform numbers, in place."""
         lanes = 8 if self.form.wide else 16
         element = F64 if self.form.wide else F32
@@ -202,7 +204,9 @@ class FillCode:
             words = self._words(f, buffer, loop.index, lanes)
             f.store(self._unit(f, words), f.at(buffer, loop.index, element))
 
-    def _sixteen(self, f: Function, block: Value, buffer: Value, k: Value, target: Value) -> None:
+    def _sixteen(
+        self, f: LLVMFunction, block: LLVMValue, buffer: LLVMValue, k: LLVMValue, target: LLVMValue
+    ) -> None:
         mean, std = (f.word(block, NUMBERS + i, F64) for i in range(2))
         if self.form.wide:
             f.call("normal16", VOID, [f.at(buffer, k, F64), target, mean, std])

@@ -7,7 +7,15 @@ can be made at a time. M. Matsumoto and T. Nishimura, 1998.
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 
 WORDS = 624
@@ -17,7 +25,7 @@ _UPPER, _LOWER = -(1 << 31), (1 << 31) - 1
 _MATRIX = 0x9908B0DF - (1 << 32)
 
 
-def _mixed(f: Function, first: Value, second: Value, far: Value) -> Value:
+def _mixed(f: LLVMFunction, first: LLVMValue, second: LLVMValue, far: LLVMValue) -> LLVMValue:
     """The new word from the three old ones."""
     y = (first & _UPPER) | (second & _LOWER)
     odd = f.compare("ne", y & 1, f.zero(y.type))
@@ -25,19 +33,19 @@ def _mixed(f: Function, first: Value, second: Value, far: Value) -> Value:
     return far ^ f.bits("lshr", y, 1) ^ turned
 
 
-def _tempered(f: Function, y: Value) -> Value:
+def _tempered(f: LLVMFunction, y: LLVMValue) -> LLVMValue:
     y = y ^ f.bits("lshr", y, 11)
     y = y ^ ((y << 7) & (0x9D2C5680 - (1 << 32)))
     y = y ^ ((y << 15) & (0xEFC60000 - (1 << 32)))
     return y ^ f.bits("lshr", y, 18)
 
 
-def _renew_range(f: Function, state: Value, start: int, stop: int, far: int) -> None:
+def _renew_range(f: LLVMFunction, state: LLVMValue, start: int, stop: int, far: int) -> None:
     """New words [start, stop), the far one being `far` words away; the next word exists."""
     wide = I32.vector(_LANES)
     whole = start + (stop - start) // _LANES * _LANES
 
-    def word(i: Value) -> Value:
+    def word(i: LLVMValue) -> LLVMValue:
         return f.at(state, i, I32)
 
     with f.loop(start, whole, _LANES) as loop:
@@ -88,7 +96,7 @@ def write_words(m: Module) -> None:
             loop.again(rest > 0, f.at(to, taken, I32), rest)
 
 
-def _temper_range(f: Function, source: Value, target: Value, count: Value) -> None:
+def _temper_range(f: LLVMFunction, source: LLVMValue, target: LLVMValue, count: LLVMValue) -> None:
     wide = I32.vector(_LANES)
     whole = (count // _LANES) * _LANES
     with f.loop(0, whole, _LANES) as loop:

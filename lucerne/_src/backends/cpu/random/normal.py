@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import math
 
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I32, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    F64,
+    I32,
+    PTR,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 
 PAIRS = 8
 _LOG = (
@@ -24,14 +32,14 @@ _SQRT_HALF = 0.707106781186547524
 _FOUR_OVER_PI = 1.27323954473516
 
 
-def _horner(f: Function, coefficients: tuple[float, ...], x: Value) -> Value:
+def _horner(f: LLVMFunction, coefficients: tuple[float, ...], x: LLVMValue) -> LLVMValue:
     y = f.fma(x, coefficients[0], coefficients[1])
     for c in coefficients[2:]:
         y = f.fma(y, x, c)
     return y
 
 
-def _log(f: Function, x: Value) -> Value:
+def _log(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     """Natural logarithm of positive normal numbers."""
     bits = f.bitcast(x, I32.vector(x.type.lanes))
     exponent = f.convert("sitofp", f.bits("lshr", bits, 23) - 126, F32)
@@ -46,7 +54,7 @@ def _log(f: Function, x: Value) -> Value:
     return f.fma(exponent, _LN2_HIGH, m + y)
 
 
-def _sine_cosine(f: Function, x: Value) -> tuple[Value, Value]:
+def _sine_cosine(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """Of angles in [0, 2 pi], reduced by the nearest even eighth of a turn."""
     octant = (f.convert("fptosi", x * _FOUR_OVER_PI, I32) + 1) & ~1
     turns = f.convert("sitofp", octant, F32)
@@ -65,11 +73,11 @@ def _sine_cosine(f: Function, x: Value) -> tuple[Value, Value]:
     )
 
 
-def _negated_where(f: Function, v: Value, sign: Value) -> Value:
+def _negated_where(f: LLVMFunction, v: LLVMValue, sign: LLVMValue) -> LLVMValue:
     return f.bitcast(f.bitcast(v, sign.type) ^ sign, v.type)
 
 
-def sixteen_f32(f: Function, u: Value, mean: Value, std: Value) -> Value:
+def sixteen_f32(f: LLVMFunction, u: LLVMValue, mean: LLVMValue, std: LLVMValue) -> LLVMValue:
     """Sixteen uniform float32 as sixteen normal ones."""
     first, second = f.shuffle(u, None, range(PAIRS)), f.shuffle(u, None, range(PAIRS, 2 * PAIRS))
     one = f.constant(1.0, first.type)

@@ -26,7 +26,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.flow import Loop
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.elements import Elements
@@ -43,13 +51,13 @@ FULL, STILL, HERE = "full", "still", "here"
 """How an element-wise op gets an operand: like x in memory; one number for a whole plane; from the
 norm itself."""
 
-Visit = Callable[[list[Value], Value | None, list[Value]], list[Value]]
+Visit = Callable[[list[LLVMValue], LLVMValue | None, list[LLVMValue]], list[LLVMValue]]
 """Takes the addresses of one vector (an address for each walked tensor), the mask of a ragged end
 and the states folded so far; returns the states."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class BatchNormKind:
     """What the code depends on: dtypes, direction, memory order, and where operands are.
 
     `places` are words of the block: result, mean, var and x, weight, bias; or dx, dw, db and g, x,
@@ -65,7 +73,7 @@ class Kind:
     """Outputs and inputs of the block."""
 
     @classmethod
-    def alone(cls, rows: str, weight: str, backward: bool, columns: bool) -> Kind:
+    def alone(cls, rows: str, weight: str, backward: bool, columns: bool) -> BatchNormKind:
         """A norm without company."""
         count = RESULTS + (5 if backward else 3)
         return cls(rows, weight, backward, columns, tuple(range(count)), count)
@@ -88,35 +96,35 @@ class Around:
         return self.elements.key, self.ways, self.inputs, self.outputs, self.gradient
 
 
-class Tensor(NamedTuple):
+class BatchNormTensor(NamedTuple):
     """What a walk runs over: itemsize, and byte strides (image, channel) if it stands still."""
 
-    pointer: Value
+    pointer: LLVMValue
     size: int
-    steps: tuple[Value, Value] | None = None
+    steps: tuple[LLVMValue, LLVMValue] | None = None
 
 
 def lanes_of(compute: dt.dtype) -> int:
     return VECTOR_BYTES // compute.itemsize
 
 
-class Writer:
+class BatchNormWriter:
     """What both memory orders share: operands, loads and stores, the formulas."""
 
-    def __init__(self, m: Module, kind: Kind, around: Around | None) -> None:
+    def __init__(self, m: Module, kind: BatchNormKind, around: Around | None) -> None:
         self.m, self.kind, self.around = m, kind, around
         self.dtype, self.weight = dt.by_name(kind.rows), dt.by_name(kind.weight)
         self.compute = self.dtype.compute
         self.lanes = lanes_of(self.compute)
         self.zero_type = Sum(self.compute).type
 
-    def task(self, name: str, body: Callable[[Value], None]) -> None:
+    def task(self, name: str, body: Callable[[LLVMValue], None]) -> None:
         params = [("block", PTR), ("chunk", I64), ("tid", I64)]
         with self.m.function(name, params, internal=True) as f:
             self.enter(f, f.args[0])
             body(f.args[1])
 
-    def run(self, name: str, block: Value) -> None:
+    def run(self, name: str, block: LLVMValue) -> None:
         """All chunks of a task, on all cores if there are several."""
         f, chunks = self.f, self.extra[CHUNKS]
         with f.if_(chunks > 1) as several:
@@ -124,7 +132,7 @@ class Writer:
         with several.else_():
             f.call(name, VOID, [block, 0, 0])
 
-    def enter(self, f: Function, block: Value) -> None:
+    def enter(self, f: LLVMFunction, block: LLVMValue) -> None:
         self.f, self.block = f, block
         self.one, self.wide = LlvmScalar(f, 1), LlvmScalar(f, self.lanes)
         first = self.kind.pointers + 1
@@ -138,28 +146,28 @@ class Writer:
     def wants(self, output: int) -> bool:
         return self.kind.places[output] >= 0
 
-    def count(self) -> Value:
+    def count(self) -> LLVMValue:
         """How many values a channel has, as a number to divide by."""
         total = self.extra[OUTER] * self.extra[PLANE]
         return self.one.to(Num(dt.int64, total), self.compute).re
 
-    def load(self, place: Value, mask: Value | None) -> Value:
+    def load(self, place: LLVMValue, mask: LLVMValue | None) -> LLVMValue:
         return self.wide.to(self.wide.load(self.dtype, place, mask), self.compute).re
 
-    def store(self, value: Value, place: Value, mask: Value | None) -> None:
+    def store(self, value: LLVMValue, place: LLVMValue, mask: LLVMValue | None) -> None:
         self.wide.store(Num(self.compute, value), self.dtype, place, mask)
 
-    def only(self, mask: Value | None, value: Value) -> Value:
+    def only(self, mask: LLVMValue | None, value: LLVMValue) -> LLVMValue:
         """Zero where a ragged end has nothing."""
         return value if mask is None else self.f.select(mask, value, 0.0)
 
-    def rows(self, pointer: Value) -> Tensor:
+    def rows(self, pointer: LLVMValue) -> BatchNormTensor:
         """A tensor like x."""
-        return Tensor(pointer, self.dtype.itemsize)
+        return BatchNormTensor(pointer, self.dtype.itemsize)
 
     # ---- company -------------------------------------------------------------------------------
 
-    def brought(self) -> list[Tensor]:
+    def brought(self) -> list[BatchNormTensor]:
         """What the element-wise ops read and write, for a walk."""
         a, f = self.around, self.f
         if a is None:
@@ -172,15 +180,17 @@ class Writer:
             if way == STILL:
                 steps = f.word(self.block, still), f.word(self.block, still + 1)
                 still += 2
-            found.append(Tensor(f.word(self.block, word, PTR), v.meta.dtype.itemsize, steps))
+            found.append(
+                BatchNormTensor(f.word(self.block, word, PTR), v.meta.dtype.itemsize, steps)
+            )
         for dtype, word in zip(a.elements.dtypes, a.outputs, strict=True):
             if word >= 0:
-                found.append(Tensor(f.word(self.block, word, PTR), dtype.itemsize))
+                found.append(BatchNormTensor(f.word(self.block, word, PTR), dtype.itemsize))
         return found
 
     def accompany(
-        self, places: list[Value], mask: Value | None, here: Value | None = None
-    ) -> Value | None:
+        self, places: list[LLVMValue], mask: LLVMValue | None, here: LLVMValue | None = None
+    ) -> LLVMValue | None:
         """Run the element-wise ops on one vector and store their results; returns the gradient."""
         a = self.around
         if a is None:
@@ -208,7 +218,7 @@ class Writer:
             g = self.wide.rounded(g, self.dtype)
         return self.only(mask, g.re)
 
-    def gradient_tensors(self, again: bool = False) -> list[Tensor]:
+    def gradient_tensors(self, again: bool = False) -> list[BatchNormTensor]:
         """What a walk needs to have the incoming gradient; `again`: for the second time, when one
         that was written can be read back."""
         a = self.around
@@ -220,7 +230,9 @@ class Writer:
         found = self.brought()
         return found[: len(a.ways)] if again else found
 
-    def gradient(self, places: list[Value], mask: Value | None, again: bool = False) -> Value:
+    def gradient(
+        self, places: list[LLVMValue], mask: LLVMValue | None, again: bool = False
+    ) -> LLVMValue:
         a = self.around
         if a is None or (again and a.outputs[a.gradient] >= 0):
             return self.load(places[0], mask)
@@ -235,12 +247,14 @@ class Writer:
     # ---- the walks that both orders make -------------------------------------------------------
 
     def result_walk(
-        self, x: Tensor, mean: Value, scale: Value, shift: Value
-    ) -> tuple[list[Tensor], Visit]:
+        self, x: BatchNormTensor, mean: LLVMValue, scale: LLVMValue, shift: LLVMValue
+    ) -> tuple[list[BatchNormTensor], Visit]:
         """Write the normalised rows, and what element-wise ops make of them."""
         f, first = self.f, 1 + self.wants(0)
 
-        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+        def visit(
+            places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             y = f.fma(self.load(places[0], mask) - mean, scale, shift)
             if self.wants(0):
                 self.store(y, places[1], mask)
@@ -250,22 +264,31 @@ class Writer:
         written = [self.rows(self.outputs[0])] if self.wants(0) else []
         return [x, *written, *self.brought()], visit
 
-    def sums_walk(self, x: Tensor, mean: Value) -> tuple[list[Tensor], Visit]:
+    def sums_walk(self, x: BatchNormTensor, mean: LLVMValue) -> tuple[list[BatchNormTensor], Visit]:
         """Sums of the gradient, and of the gradient times the distance from the mean."""
         f = self.f
 
-        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+        def visit(
+            places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             g = self.gradient(places[1:], mask)
             return [sums[0] + g, f.fma(g, self.load(places[0], mask) - mean, sums[1])]
 
         return [x, *self.gradient_tensors()], visit
 
     def gradient_walk(
-        self, x: Tensor, mean: Value, scale: Value, shift: Value, bend: Value
-    ) -> tuple[list[Tensor], Visit]:
+        self,
+        x: BatchNormTensor,
+        mean: LLVMValue,
+        scale: LLVMValue,
+        shift: LLVMValue,
+        bend: LLVMValue,
+    ) -> tuple[list[BatchNormTensor], Visit]:
         """Write the gradient of the input."""
 
-        def visit(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+        def visit(
+            places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             c = self.load(places[1], mask) - mean
             arriving = self.gradient(places[2:], mask, again=True) - shift
             self.store(scale * (arriving - c * bend), places[0], mask)
@@ -274,7 +297,7 @@ class Writer:
         return [self.rows(self.outputs[0]), x, *self.gradient_tensors(again=True)], visit
 
 
-class Planes(Writer):
+class Planes(BatchNormWriter):
     """`[n][channel][plane]`."""
 
     def write(self) -> None:
@@ -284,7 +307,7 @@ class Planes(Writer):
             self.run("task", f.args[0])
             f.ret(0)
 
-    def _chunk(self, chunk: Value) -> None:
+    def _chunk(self, chunk: LLVMValue) -> None:
         f = self.f
         start = chunk * self.extra[CHUNK]
         stop = f.minimum(start + self.extra[CHUNK], self.extra[CHANNELS])
@@ -294,7 +317,9 @@ class Planes(Writer):
             else:
                 self._forward(channels.index)
 
-    def _walk(self, channel: Value, tensors: list[Tensor], visit: Visit, count: int) -> list[Value]:
+    def _walk(
+        self, channel: LLVMValue, tensors: list[BatchNormTensor], visit: Visit, count: int
+    ) -> list[LLVMValue]:
         """Visit all vectors of a channel; returns `count` sums as scalars."""
         f, lanes, length = self.f, self.lanes, self.extra[PLANE]
         step = lanes * _UNROLL
@@ -304,14 +329,14 @@ class Planes(Writer):
             plane = (images.index * self.extra[CHANNELS] + channel) * length
             bases = [self._base(t, images.index, channel, plane) for t in tensors]
 
-            def places(index: Value) -> list[Value]:
+            def places(index: LLVMValue) -> list[LLVMValue]:
                 return [
                     b if t.steps else f.at(b, index * t.size)
                     for b, t in zip(bases, tensors, strict=True)
                 ]
 
             with f.loop(0, whole, step, images.carried) as main:
-                found: list[Value] = []
+                found: list[LLVMValue] = []
                 for u in range(_UNROLL):
                     at = places(main.index + u * lanes)
                     found += visit(at, None, main.carried[u * count : (u + 1) * count])
@@ -328,21 +353,23 @@ class Planes(Writer):
             sums.append(f.fold("add", total))
         return sums
 
-    def _base(self, t: Tensor, image: Value, channel: Value, plane: Value) -> Value:
+    def _base(
+        self, t: BatchNormTensor, image: LLVMValue, channel: LLVMValue, plane: LLVMValue
+    ) -> LLVMValue:
         if t.steps is None:
             return self.f.at(t.pointer, plane * t.size)
         return self.f.at(t.pointer, image * t.steps[0] + channel * t.steps[1])
 
-    def _number(self, pointer: Value, channel: Value, dtype: dt.dtype) -> Value:
+    def _number(self, pointer: LLVMValue, channel: LLVMValue, dtype: dt.dtype) -> LLVMValue:
         place = self.f.at(pointer, channel * dtype.itemsize)
         return self.one.to(self.one.load(dtype, place, None), self.compute).re
 
-    def _put(self, value: Value, output: int, channel: Value, dtype: dt.dtype) -> None:
+    def _put(self, value: LLVMValue, output: int, channel: LLVMValue, dtype: dt.dtype) -> None:
         if self.wants(output):
             place = self.f.at(self.outputs[output], channel * dtype.itemsize)
             self.one.store(Num(self.compute, value), dtype, place, None)
 
-    def _forward(self, channel: Value) -> None:
+    def _forward(self, channel: LLVMValue) -> None:
         f, (x, weight, bias) = self.f, self.inputs
         count = self.count()
         rows = self.rows(x)
@@ -350,7 +377,9 @@ class Planes(Writer):
         mean = total / count
         centre = f.splat(mean, self.lanes)
 
-        def square(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+        def square(
+            places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             c = self.only(mask, self.load(places[0], mask) - centre)
             return [f.fma(c, c, sums[0])]
 
@@ -363,7 +392,7 @@ class Planes(Writer):
         self._put(mean, 1, channel, self.compute)
         self._put(var, 2, channel, self.compute)
 
-    def _backward(self, channel: Value) -> None:
+    def _backward(self, channel: LLVMValue) -> None:
         f, (_, x, weight, mean_in, var_in) = self.f, self.inputs
         count = self.count()
         centre = f.splat(self._number(mean_in, channel, self.compute), self.lanes)
@@ -378,11 +407,11 @@ class Planes(Writer):
         self._put(level, 2, channel, self.weight)
 
 
-class Columns(Writer):
+class Columns(BatchNormWriter):
     """`[row][channel]`: PLANE is 1. A chunk's two vectors of sums stand in the workspace, and after
     those of all chunks two for results that nobody asked for."""
 
-    def enter(self, f: Function, block: Value) -> None:
+    def enter(self, f: LLVMFunction, block: LLVMValue) -> None:
         super().enter(f, block)
         for output in (1, 2):
             if not self.wants(output):
@@ -408,18 +437,23 @@ class Columns(Writer):
         """A loop over the channels, a vector at a time."""
         return self.f.loop(0, self.extra[CHANNELS], self.lanes)
 
-    def _sums(self, chunk: Value, which: int, column: Value) -> Value:
+    def _sums(self, chunk: LLVMValue, which: int, column: LLVMValue) -> LLVMValue:
         padded = (self.extra[CHANNELS] + (self.lanes - 1)) & -self.lanes
         index = (chunk * 2 + which) * padded + column
         return self.f.at(self.space, index * self.compute.itemsize)
 
-    def _bounds(self, chunk: Value) -> tuple[Value, Value]:
+    def _bounds(self, chunk: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         start = chunk * self.extra[CHUNK]
         return start, self.f.minimum(start + self.extra[CHUNK], self.extra[OUTER])
 
     def _rows(
-        self, chunk: Value, column: Value, tensors: list[Tensor], visit: Visit, count: int
-    ) -> list[Value]:
+        self,
+        chunk: LLVMValue,
+        column: LLVMValue,
+        tensors: list[BatchNormTensor],
+        visit: Visit,
+        count: int,
+    ) -> list[LLVMValue]:
         """Visit one vector of channels in all rows of a chunk; returns `count` vectors of sums."""
         f = self.f
         start, stop = self._bounds(chunk)
@@ -431,27 +465,34 @@ class Columns(Writer):
             rows.next(*visit(places, mask, rows.carried))
         return rows.results
 
-    def _size(self, chunk: Value) -> Value:
+    def _size(self, chunk: LLVMValue) -> LLVMValue:
         start, stop = self._bounds(chunk)
         return self.one.to(Num(dt.int64, stop - start), self.compute).re
 
-    def _column(self, pointer: Value, column: Value, mask: Value, dtype: dt.dtype) -> Value:
+    def _column(
+        self, pointer: LLVMValue, column: LLVMValue, mask: LLVMValue, dtype: dt.dtype
+    ) -> LLVMValue:
         place = self.f.at(pointer, column * dtype.itemsize)
         return self.wide.to(self.wide.load(dtype, place, mask), self.compute).re
 
     def _put(
-        self, value: Value, pointer: Value, column: Value, mask: Value, dtype: dt.dtype
+        self,
+        value: LLVMValue,
+        pointer: LLVMValue,
+        column: LLVMValue,
+        mask: LLVMValue,
+        dtype: dt.dtype,
     ) -> None:
         place = self.f.at(pointer, column * dtype.itemsize)
         self.wide.store(Num(self.compute, value), dtype, place, mask)
 
-    def _rstd(self, var: Value) -> Value:
+    def _rstd(self, var: LLVMValue) -> LLVMValue:
         eps = self.f.splat(self.eps, self.lanes)
         return self.wide.rsqrt(Num(self.compute, var + eps)).re
 
     # ---- forward -------------------------------------------------------------------------------
 
-    def _moments(self, chunk: Value) -> None:
+    def _moments(self, chunk: LLVMValue) -> None:
         """Mean and sum of squared distances from it, of the rows of a chunk."""
         f, x = self.f, self.rows(self.inputs[0])
         size = f.splat(self._size(chunk), self.lanes)
@@ -460,7 +501,9 @@ class Columns(Writer):
             [total] = self._rows(chunk, at, [x], lambda p, m, s: [s[0] + self.load(p[0], m)], 1)
             mean = total / size
 
-            def square(places: list[Value], mask: Value | None, sums: list[Value]) -> list[Value]:
+            def square(
+                places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
+            ) -> list[LLVMValue]:
                 c = self.load(places[0], mask) - mean
                 return [f.fma(c, c, sums[0])]
 
@@ -468,7 +511,7 @@ class Columns(Writer):
             f.store(mean, self._sums(chunk, 0, at))
             f.store(squares, self._sums(chunk, 1, at))
 
-    def _statistics(self, column: Value, mask: Value) -> None:
+    def _statistics(self, column: LLVMValue, mask: LLVMValue) -> None:
         """Chunks put together: the distance between two means adds to the squares."""
         f, type = self.f, self.zero_type.vector(self.lanes)
         zero = f.constant(0.0, type)
@@ -486,7 +529,7 @@ class Columns(Writer):
         var = squares / f.splat(self.count(), self.lanes)
         self._put(var, self.outputs[2], column, mask, self.compute)
 
-    def _result(self, chunk: Value) -> None:
+    def _result(self, chunk: LLVMValue) -> None:
         f, (x, weight, bias) = self.f, self.inputs
         with self._vectors() as columns:
             at = columns.index
@@ -499,7 +542,7 @@ class Columns(Writer):
 
     # ---- backward ------------------------------------------------------------------------------
 
-    def _gradient_sums(self, chunk: Value) -> None:
+    def _gradient_sums(self, chunk: LLVMValue) -> None:
         f, (_, x, _, mean_in, _) = self.f, self.inputs
         with self._vectors() as columns:
             at = columns.index
@@ -509,7 +552,7 @@ class Columns(Writer):
             f.store(level, self._sums(chunk, 0, at))
             f.store(slope, self._sums(chunk, 1, at))
 
-    def _gradient_totals(self, column: Value, mask: Value) -> None:
+    def _gradient_totals(self, column: LLVMValue, mask: LLVMValue) -> None:
         """The sums of all chunks, in order; they stay in the first chunk's place."""
         f, type = self.f, self.zero_type.vector(self.lanes)
         zero = f.constant(0.0, type)
@@ -523,7 +566,7 @@ class Columns(Writer):
         self._put(slope * rstd, self.outputs[1], column, mask, self.weight)
         self._put(level, self.outputs[2], column, mask, self.weight)
 
-    def _gradient_result(self, chunk: Value) -> None:
+    def _gradient_result(self, chunk: LLVMValue) -> None:
         f, (_, x, weight, mean_in, var_in) = self.f, self.inputs
         type, first = self.zero_type.vector(self.lanes), f.constant(0, I64)
         count = f.splat(self.count(), self.lanes)
@@ -539,5 +582,5 @@ class Columns(Writer):
             self._rows(chunk, at, *walk, 0)
 
 
-def write_channel_norm(m: Module, kind: Kind, around: Around | None = None) -> None:
+def write_channel_norm(m: Module, kind: BatchNormKind, around: Around | None = None) -> None:
     (Columns if kind.columns else Planes)(m, kind, around).write()

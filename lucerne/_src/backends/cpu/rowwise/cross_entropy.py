@@ -15,7 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.monoids import Extreme, Monoid, Sum
 from lucerne._src.backends.cpu.machine import LlvmScalar
@@ -29,7 +37,7 @@ _FAILED, _WRONG, _TOTAL = 0, 8, 16
 
 
 @dataclass(frozen=True)
-class Kind:
+class CrossEntropyKind:
     """What the code depends on."""
 
     dtype: str
@@ -46,7 +54,7 @@ class Kind:
 
 
 class _Writer:
-    def __init__(self, m: Module, kind: Kind) -> None:
+    def __init__(self, m: Module, kind: CrossEntropyKind) -> None:
         self.m, self.kind = m, kind
         self.dtype = dt.by_name(kind.dtype)
         self.given = dt.by_name(kind.scores or kind.dtype)
@@ -89,7 +97,7 @@ class _Writer:
                 f.store(f.load(I64, f.at(self.space, _WRONG)), block)
             f.ret(failed)
 
-    def _enter(self, f: Function, block: Value) -> None:
+    def _enter(self, f: LLVMFunction, block: LLVMValue) -> None:
         self.f = f
         self.one, self.wide = LlvmScalar(f, 1), LlvmScalar(f, self.lanes)
         self.extra = [f.word(block, self.first + k) for k in range(8)]
@@ -99,19 +107,19 @@ class _Writer:
 
     # ---- rows ----------------------------------------------------------------------------------
 
-    def _target(self, row: Value) -> Value:
+    def _target(self, row: LLVMValue) -> LLVMValue:
         return self.f.load(
             I64, self.f.at(self.tensors[self.scores + 1], row * self.extra[TARGET_STEP])
         )
 
-    def _weight(self, target: Value) -> Value:
+    def _weight(self, target: LLVMValue) -> LLVMValue:
         """The weight of a class, as a compute scalar."""
         if not self.kind.weighted:
             return self.one.to(1, self.compute).re
         place = self.f.at(self.tensors[self.scores + 2], target * self.dtype.itemsize)
         return self.one.load(self.dtype, place).re
 
-    def _checked(self, target: Value) -> tuple[Value, Value]:
+    def _checked(self, target: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """(whether a row counts, its target or 0); notes targets that are no class."""
         f = self.f
         counts = f.compare("ne", target, self.extra[IGNORED])
@@ -122,7 +130,7 @@ class _Writer:
         fine = counts & ~wrong
         return fine, f.select(fine, target, 0)
 
-    def _row(self, row: Value) -> None:
+    def _row(self, row: LLVMValue) -> None:
         f = self.f
         source = f.at(self.tensors[self.scores], row * self.extra[ROW_STEP])
         fine, target = self._checked(self._target(row))
@@ -144,19 +152,21 @@ class _Writer:
         f.store(self._double(loss), place)
         f.store(self._double(weight), f.at(place, 8))
 
-    def _score(self, source: Value, index: Value) -> Value:
+    def _score(self, source: LLVMValue, index: LLVMValue) -> LLVMValue:
         """One score, as a compute scalar."""
         found = self.one.load(self.given, self._at(source, index, self.given))
         return self.one.to(found, self.compute).re
 
-    def _scores(self, source: Value, index: Value, mask: Value | None) -> Value:
+    def _scores(self, source: LLVMValue, index: LLVMValue, mask: LLVMValue | None) -> LLVMValue:
         found = self.wide.load(self.given, self._at(source, index, self.given), mask)
         return self.wide.to(found, self.compute).re
 
-    def _double(self, v: Value) -> Value:
+    def _double(self, v: LLVMValue) -> LLVMValue:
         return self.one.to(Num(self.compute, v), dt.float64).re
 
-    def _gradient_row(self, row: Value, source: Value, target: Value, weight: Value) -> None:
+    def _gradient_row(
+        self, row: LLVMValue, source: LLVMValue, target: LLVMValue, weight: LLVMValue
+    ) -> None:
         f, size = self.f, self.result.itemsize
         out = f.at(self.pointers[0], row * self.extra[CLASSES] * size)
         g = self.one.load(self.dtype, f.at(self.tensors[0], row * self.extra[G_STEP])).re
@@ -180,15 +190,15 @@ class _Writer:
 
     # ---- passes --------------------------------------------------------------------------------
 
-    def _largest(self, source: Value) -> Value:
+    def _largest(self, source: LLVMValue) -> LLVMValue:
         m = Extreme(self.compute, "max")
         return self._fold(m, 4, lambda index, mask: self._scores(source, index, mask))
 
-    def _exponentials(self, source: Value, top: Value, kept: Value | None) -> Value:
+    def _exponentials(self, source: LLVMValue, top: LLVMValue, kept: LLVMValue | None) -> LLVMValue:
         """The sum of `exp(score - top)`; each is written to the row `kept` too."""
         shift = self.f.splat(top, self.lanes)
 
-        def term(index: Value, mask: Value | None) -> Value:
+        def term(index: LLVMValue, mask: LLVMValue | None) -> LLVMValue:
             x = self._scores(source, index, mask)
             e = self.wide.exp(Num(self.compute, x - shift)).re
             if kept is not None:
@@ -198,8 +208,8 @@ class _Writer:
 
         return self._fold(Sum(self.compute), 2, term)
 
-    def _scaled(self, kept: Value, out: Value, factor: Value) -> None:
-        def visit(index: Value, mask: Value | None) -> None:
+    def _scaled(self, kept: LLVMValue, out: LLVMValue, factor: LLVMValue) -> None:
+        def visit(index: LLVMValue, mask: LLVMValue | None) -> None:
             e = self.wide.load(self.compute, self._at(kept, index, self.compute), mask).re
             place = self._at(out, index, self.result)
             self.wide.store(Num(self.compute, e * factor), self.result, place, mask)
@@ -211,10 +221,10 @@ class _Writer:
         with f.if_(whole < self.extra[CLASSES]):
             visit(whole, f.low_mask(self.extra[CLASSES] - whole, self.lanes))
 
-    def _at(self, pointer: Value, index: Value, dtype: dt.dtype) -> Value:
+    def _at(self, pointer: LLVMValue, index: LLVMValue, dtype: dt.dtype) -> LLVMValue:
         return self.f.at(pointer, index * dtype.itemsize)
 
-    def _fold(self, m: Monoid, unroll: int, term: object) -> Value:
+    def _fold(self, m: Monoid, unroll: int, term: object) -> LLVMValue:
         """Fold `term(index, mask)` over the classes."""
         f, lanes = self.f, self.lanes
         step = lanes * unroll
@@ -261,5 +271,5 @@ class _Writer:
         self.one.store(Num(dt.float64, found), self.dtype, self.pointers[0])
 
 
-def write_classes(m: Module, kind: Kind) -> None:
+def write_classes(m: Module, kind: CrossEntropyKind) -> None:
     _Writer(m, kind).write()

@@ -16,7 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.monoids import Sum
 from lucerne._src.backends.cpu.machine import LlvmScalar
@@ -29,7 +37,7 @@ _UNROLL = 2
 
 
 @dataclass(frozen=True)
-class Kind:
+class LayerNormKind:
     """dtypes of the rows and of the weight."""
 
     rows: str
@@ -41,7 +49,7 @@ def lanes_of(compute: dt.dtype) -> int:
 
 
 class _Writer:
-    def __init__(self, m: Module, kind: Kind) -> None:
+    def __init__(self, m: Module, kind: LayerNormKind) -> None:
         self.m = m
         self.dtype, self.weight = dt.by_name(kind.rows), dt.by_name(kind.weight)
         self.compute = self.dtype.compute
@@ -62,7 +70,7 @@ class _Writer:
             self._combine()
             f.ret(0)
 
-    def _enter(self, f: Function, block: Value) -> None:
+    def _enter(self, f: LLVMFunction, block: LLVMValue) -> None:
         self.f = f
         self.one, self.wide = LlvmScalar(f, 1), LlvmScalar(f, self.lanes)
         self.extra = [f.word(block, _FIRST + k) for k in range(EPS)]
@@ -72,27 +80,29 @@ class _Writer:
 
     # ---- memory --------------------------------------------------------------------------------
 
-    def _load(self, dtype: dt.dtype, pointer: Value, index: Value, mask: Value | None) -> Value:
+    def _load(
+        self, dtype: dt.dtype, pointer: LLVMValue, index: LLVMValue, mask: LLVMValue | None
+    ) -> LLVMValue:
         place = self.f.at(pointer, index * dtype.itemsize)
         return self.wide.to(self.wide.load(dtype, place, mask), self.compute).re
 
-    def _sums(self, chunk: Value, which: int) -> Value:
+    def _sums(self, chunk: LLVMValue, which: int) -> LLVMValue:
         """The partial sums of a chunk: of dw (0) or of db (1)."""
         row = (chunk * 2 + which) * self.extra[PADDED] * self.compute.itemsize
         return self.f.at(self.pointers[_SPACE], row)
 
     def _each(
         self,
-        visit: Callable[[Value, Value | None, list[Value]], list[Value]],
+        visit: Callable[[LLVMValue, LLVMValue | None, list[LLVMValue]], list[LLVMValue]],
         count: int,
-    ) -> list[Value]:
+    ) -> list[LLVMValue]:
         """Walk a row and fold `count` sums; returns them as scalars."""
         f, lanes, length = self.f, self.lanes, self.extra[LENGTH]
         step = lanes * _UNROLL
         whole = length & -step
         zero = f.constant(0.0, Sum(self.compute).type.vector(lanes))
         with f.loop(0, whole, step, [zero] * (count * _UNROLL)) as loop:
-            found: list[Value] = []
+            found: list[LLVMValue] = []
             for u in range(_UNROLL):
                 states = loop.carried[u * count : (u + 1) * count]
                 found += visit(loop.index + u * lanes, None, states)
@@ -111,7 +121,7 @@ class _Writer:
 
     # ---- rows ----------------------------------------------------------------------------------
 
-    def _chunk(self, chunk: Value) -> None:
+    def _chunk(self, chunk: LLVMValue) -> None:
         f = self.f
         dw, db = self._sums(chunk, 0), self._sums(chunk, 1)
         f.fill_bytes(dw, 0, self.extra[PADDED] * (2 * self.compute.itemsize))
@@ -122,16 +132,20 @@ class _Writer:
             dx, g, x = (f.at(self.pointers[k], offset) for k in (_DX, _G, _X))
             self._row(dx, g, x, dw, db)
 
-    def _row(self, dx: Value, g: Value, x: Value, dw: Value, db: Value) -> None:
+    def _row(self, dx: LLVMValue, g: LLVMValue, x: LLVMValue, dw: LLVMValue, db: LLVMValue) -> None:
         f, one = self.f, self.one
         count = one.to(Num(dt.int64, self.extra[LENGTH]), self.compute).re
 
-        def first(index: Value, mask: Value | None, sums: list[Value]) -> list[Value]:
+        def first(
+            index: LLVMValue, mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             return [sums[0] + self._load(self.dtype, x, index, mask)]
 
         mean = f.splat(self._each(first, 1)[0] / count, self.lanes)
 
-        def second(index: Value, mask: Value | None, sums: list[Value]) -> list[Value]:
+        def second(
+            index: LLVMValue, mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             c = self._load(self.dtype, x, index, mask) - mean
             if mask is not None:
                 c = f.select(mask, c, 0.0)
@@ -148,7 +162,9 @@ class _Writer:
         bend = f.splat(rstd * rstd * (slope / count), self.lanes)
         scale = f.splat(rstd, self.lanes)
 
-        def third(index: Value, mask: Value | None, sums: list[Value]) -> list[Value]:
+        def third(
+            index: LLVMValue, mask: LLVMValue | None, sums: list[LLVMValue]
+        ) -> list[LLVMValue]:
             c = self._load(self.dtype, x, index, mask) - mean
             gv = self._load(self.dtype, g, index, mask)
             wg = self._weighted(g, index, mask)
@@ -162,7 +178,7 @@ class _Writer:
 
         self._each(third, 0)
 
-    def _weighted(self, g: Value, index: Value, mask: Value | None) -> Value:
+    def _weighted(self, g: LLVMValue, index: LLVMValue, mask: LLVMValue | None) -> LLVMValue:
         weight = self._load(self.weight, self.pointers[_W], index, mask)
         return self._load(self.dtype, g, index, mask) * weight
 
@@ -181,5 +197,5 @@ class _Writer:
                 self.wide.store(Num(self.compute, chunks.results[0]), self.weight, out, mask)
 
 
-def write_norm_backward(m: Module, kind: Kind) -> None:
+def write_norm_backward(m: Module, kind: LayerNormKind) -> None:
     _Writer(m, kind).write()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
@@ -26,7 +26,7 @@ _LANES_ALONG = 8
 
 
 @dataclass
-class Loop:
+class ScanLoop:
     size: int
     steps: list[int]
 
@@ -55,18 +55,18 @@ class ScanPlan:
         self.chunk = max(least, -(-self.units // _MOST_CHUNKS))
         self.chunks = -(-self.units // self.chunk)
 
-    def _kept(self, dim: int, steps: list[tuple[int, ...]]) -> list[Loop]:
+    def _kept(self, dim: int, steps: list[tuple[int, ...]]) -> list[ScanLoop]:
         """The other dimensions in the memory order of the last operand, merged; outermost first."""
         shape = self.metas[0].shape
         dims = [d for d in range(len(shape)) if d != dim and shape[d] != 1]
         dims.sort(key=lambda d: abs(steps[-1][d]), reverse=True)
-        loops: list[Loop] = []
+        loops: list[ScanLoop] = []
         for d in dims:
-            loop = Loop(shape[d], [s[d] for s in steps])
+            loop = ScanLoop(shape[d], [s[d] for s in steps])
             if loops and all(
                 o == i * loop.size for o, i in zip(loops[-1].steps, loop.steps, strict=True)
             ):
-                loops[-1] = Loop(loops[-1].size * loop.size, loop.steps)
+                loops[-1] = ScanLoop(loops[-1].size * loop.size, loop.steps)
             else:
                 loops.append(loop)
         return loops
@@ -151,7 +151,7 @@ class _Writer:
     def _loop_words(self) -> int:
         return len(self.plan.kept) * (1 + self.count)
 
-    def _unit(self, number: Value) -> None:
+    def _unit(self, number: LLVMValue) -> None:
         f, plan = self.f, self.plan
         rest, mask = number, None
         pointers = list(self.bases)
@@ -170,12 +170,14 @@ class _Writer:
         else:
             self._walk(pointers, mask)
 
-    def _moved(self, pointers: list[Value], loop: list[Value], index: Value) -> list[Value]:
+    def _moved(
+        self, pointers: list[LLVMValue], loop: list[LLVMValue], index: LLVMValue
+    ) -> list[LLVMValue]:
         return [self.f.at(p, index * step) for p, step in zip(pointers, loop[1:], strict=True)]
 
     # ---- across ----------------------------------------------------------------------------------
 
-    def _load(self, k: int, pointer: Value, mask: Value | None) -> Num:
+    def _load(self, k: int, pointer: LLVMValue, mask: LLVMValue | None) -> Num:
         dtype, way = self.plan.dtypes[k], self.plan.classes[k]
         if way == "0":
             return self.wide.load_splat(dtype, pointer)
@@ -183,14 +185,14 @@ class _Writer:
             return self.wide.load_strided(dtype, pointer, self.loops[-1][1 + k], mask)
         return self.wide.load(dtype, pointer, mask)
 
-    def _store(self, x: Num, pointer: Value, mask: Value | None) -> None:
+    def _store(self, x: Num, pointer: LLVMValue, mask: LLVMValue | None) -> None:
         dtype = self.plan.dtypes[0]
         if self.plan.classes[0] == "s":
             self.wide.store_strided(x, dtype, pointer, self.loops[-1][1], mask)
         else:
             self.wide.store(x, dtype, pointer, mask)
 
-    def _walk(self, pointers: list[Value], mask: Value | None) -> None:
+    def _walk(self, pointers: list[LLVMValue], mask: LLVMValue | None) -> None:
         """Down the dimension, all lanes in step."""
         f = self.f
         begin = self._start()
@@ -216,7 +218,7 @@ class _Writer:
         return [wide.to({"add": 0, "mul": 1}[plan.mode], plan.compute)]
 
     def _step(
-        self, state: list[Num], here: list[Value], index: Value, mask: Value | None
+        self, state: list[Num], here: list[LLVMValue], index: LLVMValue, mask: LLVMValue | None
     ) -> tuple[list[Num], Num]:
         """(the state after this element, the result for it)."""
         plan, wide = self.plan, self.wide
@@ -264,7 +266,7 @@ class _Writer:
 
     # ---- along -----------------------------------------------------------------------------------
 
-    def _prefixes(self, pointers: list[Value]) -> None:
+    def _prefixes(self, pointers: list[LLVMValue]) -> None:
         """Consecutive elements: a prefix within the vector, then what came before."""
         f, plan = self.f, self.plan
         lanes = plan.lanes
@@ -286,8 +288,8 @@ class _Writer:
                 self._vector(pointers, whole, loop.results[0], left)
 
     def _vector(
-        self, pointers: list[Value], index: Value, before: Value, left: Value | None
-    ) -> Value:
+        self, pointers: list[LLVMValue], index: LLVMValue, before: LLVMValue, left: LLVMValue | None
+    ) -> LLVMValue:
         """One vector; returns what all elements so far fold to, in every lane."""
         f, plan, wide = self.f, self.plan, self.wide
         mask = None if left is None else f.low_mask(left, plan.lanes)
@@ -306,7 +308,7 @@ class _Writer:
         last = 0 if plan.reverse else plan.lanes - 1
         return f.arithmetic(plan.mode, before, f.shuffle(x, None, [last] * plan.lanes))
 
-    def _shifted(self, x: Value, neutral: Value, step: int) -> Value:
+    def _shifted(self, x: LLVMValue, neutral: LLVMValue, step: int) -> LLVMValue:
         """Each lane's neighbour `step` places before it (behind it, when reversed)."""
         lanes = self.plan.lanes
         sign = 1 if self.plan.reverse else -1

@@ -13,7 +13,7 @@ from lucerne._src.backends.cpu.fft.plan import chirp_of, halves_of, table_of, tu
 from lucerne._src.backends.cpu.fft.stages import UNIT
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
@@ -182,7 +182,7 @@ class _Call:
         words["per_task"] = max(1, min(units, int(_TASK_NS / cost)), -(-units // 256))
         self.work += units * cost
 
-    def kernel(self) -> Kernel | None:
+    def kernel(self) -> NativeKernel | None:
         """None: the reference backend does it."""
         if not self.possible:
             return None
@@ -200,7 +200,7 @@ class _Call:
         threads = max(-(-w["units"] // w["per_task"]) for _, w in self.passes)
         private = max(w["room"] for _, w in self.passes) * min(threads, MAX_THREADS)
         extra = [len(self.passes), private, *words]
-        made = Kernel(
+        made = NativeKernel(
             code["entry"], 1, 1, extra=extra, workspace=private + self.shared, work=self.work
         )
         made.kept = tuple(self.kept)

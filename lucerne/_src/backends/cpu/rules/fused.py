@@ -11,7 +11,7 @@ from typing import Any
 
 from lucerne._src.backends.cpu.rules.table import FAMILIES, RULES, load
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.op import Op
 
@@ -81,11 +81,13 @@ def fuse(graph: Graph) -> Any:
     return load("reduce").fused_kernel(graph)
 
 
-def walk(graph: Graph) -> tuple[Graph, Walk] | None:
+def walk(graph: Graph) -> tuple[Graph, LoopWalk] | None:
     """What the loops of that kernel go through; None: they take no other ops along than casts, or
     the step of an optimizer."""
     if len(graph.nodes) == 1:
         return None
     families = {ANCHORS[n.op.qualified] for n in graph.nodes if n.op.qualified in ANCHORS}
-    found: tuple[Graph, Walk] | None = load(families.pop() if families else "reduce").walk(graph)
+    found: tuple[Graph, LoopWalk] | None = load(families.pop() if families else "reduce").walk(
+        graph
+    )
     return found

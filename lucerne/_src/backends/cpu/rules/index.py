@@ -10,34 +10,31 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.index.move import (
     READ,
     WRITE,
-    Form,
-    Places,
+    IndexPlaces,
+    MoveForm,
     WalkCode,
     form_of,
     write_failure,
 )
-from lucerne._src.backends.cpu.index.nonzero import RESULT, TOTAL, Nonzero, NonzeroCode
-from lucerne._src.backends.cpu.index.walk import GRAIN, Dim, Walk, plan_walk
+from lucerne._src.backends.cpu.index.nonzero import RESULT, TOTAL, NonzeroCode, NonzeroKernel
+from lucerne._src.backends.cpu.index.walk import GRAIN, IndexDim, IndexWalk, plan_walk
 from lucerne._src.backends.cpu.math.storage import STORED
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel, address_of
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
+from lucerne._src.base.errors import IndexBoundsError
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ops.index.advanced import Layout
+from lucerne._src.ops.index.advanced import IndexLayout
 
 Fail = Callable[[int, int], None]
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-
-
-class IndexBoundsError(IndexError, RuntimeError):
-    """Torch raises either for a position out of bounds, depending on the op: this is both."""
 
 
 # ---- an indexing as dimensions -------------------------------------------------------------------
@@ -50,15 +47,17 @@ class Indexing:
     `whole` is what the indices lead into, `part` has one element for each position.
     """
 
-    dims: tuple[Dim, ...]
+    dims: tuple[IndexDim, ...]
     reach: tuple[tuple[int, int], ...]
     """For each index tensor the size of the dimension it indexes, and bytes per step of `whole`."""
     indices: tuple[int, ...]
     """Bytes of an element of each index tensor."""
 
-    def swapped(self) -> tuple[Dim, ...]:
+    def swapped(self) -> tuple[IndexDim, ...]:
         """The loops with `part` as the target: for reading."""
-        return tuple(Dim(d.size, (d.strides[1], d.strides[0], *d.strides[2:])) for d in self.dims)
+        return tuple(
+            IndexDim(d.size, (d.strides[1], d.strides[0], *d.strides[2:])) for d in self.dims
+        )
 
     @property
     def empty_reach(self) -> bool:
@@ -76,11 +75,11 @@ def _along(
     A 0-dim tensor counts as a vector of one element.
     """
     if not index.numel:
-        return Indexing((Dim(0, (0, 0, 0)),), ((1, 0),), (index.dtype.itemsize,))
+        return Indexing((IndexDim(0, (0, 0, 0)),), ((1, 0),), (index.dtype.itemsize,))
     shape, whole, part = shape or (1,), whole or (0,), part or (0,)
     steps = index.byte_strides or (0,)
     dims = [
-        Dim(n, (0 if d == dim else whole[d], part[d], steps[d]), free=d != dim)
+        IndexDim(n, (0 if d == dim else whole[d], part[d], steps[d]), free=d != dim)
         for d, n in enumerate(shape)
     ]
     return Indexing(tuple(dims), ((size, whole[dim]),), (index.dtype.itemsize,))
@@ -90,7 +89,7 @@ def _advanced(
     shape: Strides, whole: Strides, part: Strides, indices: Sequence[TensorMeta | None]
 ) -> Indexing:
     """x[i, j, ...]: `part` strides belong to the shape of the result."""
-    at = Layout(tuple(shape), indices)
+    at = IndexLayout(tuple(shape), indices)
     given = [i for i in indices if i is not None]
     kept = [whole[d] for d in range(len(shape)) if d not in at.dims]
     spread = len(at.broadcast)
@@ -99,7 +98,7 @@ def _advanced(
     for d, n in enumerate(at.shape):
         inside = at.at <= d < at.at + spread
         steps = [_index_step(i, at.broadcast, d - at.at) if inside else 0 for i in given]
-        dims.append(Dim(n, (whole_strides[d], part[d], *steps), free=not inside))
+        dims.append(IndexDim(n, (whole_strides[d], part[d], *steps), free=not inside))
     reach = tuple((shape[d], whole[d]) for d in at.dims)
     return Indexing(tuple(dims), reach, tuple(i.dtype.itemsize for i in given))
 
@@ -115,7 +114,7 @@ def _index_step(index: TensorMeta, broadcast: sh.Shape, d: int) -> int:
 class _Stage:
     """One walk of a kernel, with the words it reads."""
 
-    def __init__(self, walk: Walk, form: Form, target: int, source: int) -> None:
+    def __init__(self, walk: IndexWalk, form: MoveForm, target: int, source: int) -> None:
         self.walk, self.form, self.target, self.source = walk, form, target, source
 
 
@@ -127,17 +126,17 @@ def _kernel(
     workspace: int = 0,
     fail: Fail | None = None,
     in_place: bool = False,
-) -> Kernel:
+) -> NativeKernel:
     """Walks one after another; the extra words are the flag, the reach, and each walk's numbers.
 
     `in_place`: the first walk copies tensor 1 to tensor 0, and is left out when they are the same.
     """
     first = 1 + tensors + 1
     extra = [0, *(w for pair in reach for w in pair)]
-    placed: list[tuple[Form, Places]] = []
+    placed: list[tuple[MoveForm, IndexPlaces]] = []
     for s in stages:
         indexed = bool(s.form.indices)
-        places = Places(
+        places = IndexPlaces(
             s.target, s.source, index_words if indexed else (), first + len(extra), first + 1, first
         )
         placed.append((s.form, places))
@@ -166,10 +165,12 @@ def _kernel(
     key = ("index", in_place, *((*astuple(form), *astuple(at)) for form, at in placed))
     work = sum(s.walk.numel for s in stages) * 1.0
     code = compiled(key, write)
-    return Kernel(code["entry"], 1, tensors, extra=extra, workspace=workspace, work=work, fail=fail)
+    return NativeKernel(
+        code["entry"], 1, tensors, extra=extra, workspace=workspace, work=work, fail=fail
+    )
 
 
-def _write_in_place(f: Function, block: Value, codes: Sequence[WalkCode]) -> None:
+def _write_in_place(f: LLVMFunction, block: LLVMValue, codes: Sequence[WalkCode]) -> None:
     """Copy, unless input and output are the same memory: then no index may be wrong."""
     same = f.compare("eq", f.word(block, 0), f.word(block, 1))
     with f.if_(same) as here:
@@ -178,16 +179,16 @@ def _write_in_place(f: Function, block: Value, codes: Sequence[WalkCode]) -> Non
         f.call(f"{codes[0].name}_all", VOID, [block])
 
 
-def _bits(dims: Sequence[Dim], item: int, indices: int = 0) -> tuple[list[Dim], int]:
+def _bits(dims: Sequence[IndexDim], item: int, indices: int = 0) -> tuple[list[IndexDim], int]:
     """The loops, at least one of them, over two operands and the indices.
 
     Elements of 16 bytes are moved as two of 8.
     """
     operands = 2 + indices
-    dims = dims or [Dim(1, (0,) * operands)]
+    dims = dims or [IndexDim(1, (0,) * operands)]
     if item <= 8:
         return list(dims), item
-    return [*dims, Dim(2, (8, 8, *(0,) * (operands - 2)))], 8
+    return [*dims, IndexDim(2, (8, 8, *(0,) * (operands - 2)))], 8
 
 
 def _read(node: Node, at: Indexing, index_words: tuple[int, ...], wrap: bool, fail: Fail) -> Any:
@@ -232,7 +233,7 @@ def _write(
     if at.empty_reach:
         return None
     stages = [_begin(out, source, steps, target, wide)]
-    dims: list[Dim] = list(at.dims) or [Dim(1, (0,) * (2 + len(index_words)))]
+    dims: list[IndexDim] = list(at.dims) or [IndexDim(1, (0,) * (2 + len(index_words)))]
     if fold == "set":
         dims, item = _bits(dims, item, len(index_words))
         walk = plan_walk(dims, item)
@@ -241,7 +242,7 @@ def _write(
         kind = dtype.to_real()
         if dtype.category == dt.COMPLEX:
             half = dtype.itemsize // 2
-            dims.append(Dim(2, (half, half, *(0,) * len(index_words))))
+            dims.append(IndexDim(2, (half, half, *(0,) * len(index_words))))
             item = half
         walk = plan_walk(dims, item)
         form = form_of(
@@ -250,7 +251,7 @@ def _write(
         )  # fmt: skip
     stages.append(_Stage(walk, form, target, values_word))
     if wide:
-        flat = plan_walk([Dim(out.numel, (dtype.itemsize, 4))], dtype.itemsize)
+        flat = plan_walk([IndexDim(out.numel, (dtype.itemsize, 4))], dtype.itemsize)
         form = form_of(flat, (), wrap=False, through=READ, target=dtype.name, source="float32")
         stages.append(_Stage(flat, form, 0, space))
     return _kernel(
@@ -263,8 +264,8 @@ def _begin(
     out: TensorMeta, source: TensorMeta, steps: tuple[int, ...], target: int, wide: bool
 ) -> _Stage:
     """The copy of the input that is written into."""
-    dims: list[Dim] = [
-        Dim(n, (t, s)) for n, t, s in zip(out.shape, steps, source.byte_strides, strict=True)
+    dims: list[IndexDim] = [
+        IndexDim(n, (t, s)) for n, t, s in zip(out.shape, steps, source.byte_strides, strict=True)
     ]
     if wide:
         walk = plan_walk(dims, 4)
@@ -359,7 +360,7 @@ def embedding(node: Node) -> Any:
 def index_put(node: Node) -> Any:
     target, indices, values, accumulate, wrap = node.args
     meta, metas = target.meta, _metas(indices)
-    shape = Layout(tuple(meta.shape), metas).shape
+    shape = IndexLayout(tuple(meta.shape), metas).shape
     given: TensorMeta = values.meta
     spread = sh.broadcast_strides(tuple(given.shape), given.strides, shape)
     part = [s * given.dtype.itemsize for s in spread]
@@ -383,7 +384,7 @@ class NonzeroRun:
         shape = tuple(meta.shape) or (1,)
         strides = tuple(meta.byte_strides) or (meta.dtype.itemsize,)
         self.ndim, self.columns = len(shape), meta.ndim
-        form = Nonzero(self.ndim, meta.dtype.name, strides[-1] == meta.dtype.itemsize)
+        form = NonzeroKernel(self.ndim, meta.dtype.name, strides[-1] == meta.dtype.itemsize)
         code = compiled(("nonzero", *astuple(form)), lambda m: NonzeroCode(m, form).write())
         self.count, self.write = (_CALL(code[name]) for name in ("count", "write"))
         n = shape[-1]

@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.backends.cpu.rowwise.scan import ScanPlan, write_scan
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
@@ -30,11 +30,11 @@ def linear_scan(node: Node) -> Any:
     return _kernel("linear", dim, reverse, [node.outputs[0].meta, decay.meta, source.meta])
 
 
-def _kernel(mode: str, dim: int, reverse: bool, metas: list[TensorMeta]) -> Kernel:
+def _kernel(mode: str, dim: int, reverse: bool, metas: list[TensorMeta]) -> NativeKernel:
     out = metas[0]
     plan = ScanPlan(mode, dim % max(out.ndim, 1), reverse, metas)
     code = compiled(plan.key, lambda m: write_scan(m, plan))
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         outputs=1,
         tensors=len(metas) - 1,

@@ -9,13 +9,13 @@ from typing import Any
 from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, Module
 from lucerne._src.backends.cpu.index.rows import RowCode
 from lucerne._src.backends.cpu.index.search import Search, SearchCode
-from lucerne._src.backends.cpu.index.walk import Dim, plan_rows, plan_walk
+from lucerne._src.backends.cpu.index.walk import IndexDim, plan_rows, plan_walk
 from lucerne._src.backends.cpu.math.storage import STORED
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
-from lucerne._src.backends.cpu.sort.long import LONG, Long, SortLongCode, chunks_of
+from lucerne._src.backends.cpu.sort.long import LONG, LongSort, SortLongCode, chunks_of
 from lucerne._src.backends.cpu.sort.records import Records, sortable
 from lucerne._src.backends.cpu.sort.rows import Rows, SortRowsCode
 from lucerne._src.backends.cpu.sort.top import FEW, Top, TopCode
@@ -34,10 +34,10 @@ def binary_search(node: Node) -> Any:
     if dtype not in STORED or dtype.category == dt.COMPLEX or sequence.dtype is not dtype:
         return None
     dims = [
-        Dim(n, (out.byte_strides[d], values.byte_strides[d], _row_step(sequence, d)))
+        IndexDim(n, (out.byte_strides[d], values.byte_strides[d], _row_step(sequence, d)))
         for d, n in enumerate(values.shape)
     ]
-    walk = plan_walk(dims or [Dim(1, (0, 0, 0))], 8)
+    walk = plan_walk(dims or [IndexDim(1, (0, 0, 0))], 8)
     form = Search(len(walk.dims), dtype.name, node.args[2])
 
     def write(m: Module) -> None:
@@ -48,7 +48,7 @@ def binary_search(node: Node) -> Any:
 
     extra = [sequence.shape[-1], sequence.byte_strides[-1], *walk.words()]
     code = compiled(("binary_search", *astuple(form)), write)
-    return Kernel(code["entry"], 1, 2, extra=extra, work=walk.numel * 20.0)
+    return NativeKernel(code["entry"], 1, 2, extra=extra, work=walk.numel * 20.0)
 
 
 def _row_step(sequence: TensorMeta, d: int) -> int:
@@ -64,12 +64,12 @@ _SORT_GRAIN = 1 << 12
 _LONGEST = 1 << 31
 
 
-def _lines(metas: Sequence[TensorMeta], dim: int) -> tuple[list[Dim], Dim]:
+def _lines(metas: Sequence[TensorMeta], dim: int) -> tuple[list[IndexDim], IndexDim]:
     """Loops over tensors of one shape: all dimensions but `dim`, and that one."""
     shape = tuple(metas[-1].shape)
     if not shape:
-        return [], Dim(1, tuple(m.dtype.itemsize for m in metas))
-    dims = [Dim(n, tuple(m.byte_strides[d] for m in metas)) for d, n in enumerate(shape)]
+        return [], IndexDim(1, tuple(m.dtype.itemsize for m in metas))
+    dims = [IndexDim(n, tuple(m.byte_strides[d] for m in metas)) for d, n in enumerate(shape)]
     row = dims.pop(dim % len(shape))
     return dims, row
 
@@ -87,7 +87,7 @@ def sort_along(node: Node) -> Any:
     records = Records(source.dtype.name, descending)
     unit = row.strides[2] == source.dtype.itemsize
     if row.size >= LONG:
-        return _sort_long(Long(records, unit), outer, row)
+        return _sort_long(LongSort(records, unit), outer, row)
     walk = plan_rows(outer, row, _SORT_GRAIN)
     form = Rows(len(walk.dims), records, unit)
     scratch = form.scratch(row.size) + 63 & -64
@@ -99,13 +99,13 @@ def sort_along(node: Node) -> Any:
             f.ret(0)
 
     code = compiled(("sort rows", *astuple(form)), write)
-    return Kernel(
+    return NativeKernel(
         code["entry"], 2, 1, extra=[scratch, *walk.words()], workspace=scratch * MAX_THREADS,
         work=walk.numel * 10.0,
     )  # fmt: skip
 
 
-def _sort_long(form: Long, outer: list[Dim], row: Dim) -> Kernel:
+def _sort_long(form: LongSort, outer: list[IndexDim], row: IndexDim) -> NativeKernel:
     """Rows one after another, each by all threads."""
     walk = plan_rows(outer, row)
     n, chunks = row.size, chunks_of(row.size)
@@ -126,7 +126,7 @@ def _sort_long(form: Long, outer: list[Dim], row: Dim) -> Kernel:
             f.ret(0)
 
     code = compiled(("sort long", rank, *astuple(form)), write)
-    return Kernel(
+    return NativeKernel(
         code["entry"], 2, 1, extra=[*numbers, *walk.words()], workspace=form.scratch(n, chunks),
         work=walk.numel * 10.0,
     )  # fmt: skip
@@ -161,7 +161,7 @@ def top_positions(node: Node) -> Any:
             f.ret(0)
 
     code = compiled(("top", *astuple(form)), write)
-    return Kernel(
+    return NativeKernel(
         code["entry"], 1, 1, extra=[scratch, k, row.strides[0], *walk.words()],
         workspace=scratch * MAX_THREADS, work=walk.numel * 1.0,
     )  # fmt: skip

@@ -15,7 +15,16 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable
 
-from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 
 FILL = 0xCB
 SMALLEST_ALIGNMENT = 16
@@ -46,23 +55,23 @@ def writer(alignment: int, state: str, words: int) -> Callable[[Module], None]:
     return write
 
 
-def _up(f: Function, n: Value, step: int) -> Value:
+def _up(f: LLVMFunction, n: LLVMValue, step: int) -> LLVMValue:
     return (n + (step - 1)) & -step
 
 
-def _add(f: Function, state: str, index: int, amount: Value | int) -> Value:
+def _add(f: LLVMFunction, state: str, index: int, amount: LLVMValue | int) -> LLVMValue:
     place = f.at(f.symbol(state), index * 8)
     total = f.load(I64, place) + amount
     f.store(total, place)
     return total
 
 
-def _body(f: Function, nbytes: Value) -> Value:
+def _body(f: LLVMFunction, nbytes: LLVMValue) -> LLVMValue:
     """Bytes of the accessible pages of a block."""
     return _up(f, f.maximum(nbytes, 1), _PAGE)
 
 
-def _before(f: Function, nbytes: Value, alignment: int) -> Value:
+def _before(f: LLVMFunction, nbytes: LLVMValue, alignment: int) -> LLVMValue:
     """Bytes between the start of the pages and the block; alignment 0: it begins there."""
     if not alignment:
         return f.constant(0)

@@ -22,7 +22,7 @@ from lucerne._src.backends.cpu.runtime import memory
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
-class Kernel:
+class NativeKernel:
     """How to run one compiled function on tensors."""
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Kernel:
                 found.append(address_of(x))
             else:
                 values.append(x)
-        space = memory.Block(self.workspace) if self.workspace else None
+        space = memory.HostBlock(self.workspace) if self.workspace else None
         found.append(0 if space is None else space.address)
         for letter, v in zip(self.numbers, values, strict=True):
             found += encode_number(letter, v)

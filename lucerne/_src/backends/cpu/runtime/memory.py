@@ -25,7 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import I1, I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.runtime import guards, symbols
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.base.config import config
@@ -69,18 +77,18 @@ def write_memory(m: Module) -> None:
     _write_empty(m)
 
 
-def _word(f: Function, index: Any) -> Value:
+def _word(f: LLVMFunction, index: Any) -> LLVMValue:
     return f.at(f.symbol(_STATE), index, I64)
 
 
-def _add(f: Function, index: int, amount: Any) -> Value:
+def _add(f: LLVMFunction, index: int, amount: Any) -> LLVMValue:
     """Add to a word of the state; the new value."""
     total = f.load(I64, _word(f, index)) + amount
     f.store(total, _word(f, index))
     return total
 
 
-def _class(f: Function, nbytes: Value) -> tuple[Value, Value]:
+def _class(f: LLVMFunction, nbytes: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """`class_of`, in IR."""
     last = f.maximum(nbytes - 1, 0)
     zeros = f.call("llvm.ctlz.i64", I64, [last | 256, f.constant(1, I1)])
@@ -89,7 +97,7 @@ def _class(f: Function, nbytes: Value) -> tuple[Value, Value]:
     return (shift - _SMALLEST_STEP_BITS) * 4 + quarter, (quarter + 1) << shift
 
 
-def _is_null(f: Function, pointer: Value) -> Value:
+def _is_null(f: LLVMFunction, pointer: LLVMValue) -> LLVMValue:
     return f.compare("eq", pointer, f.zero(PTR))
 
 
@@ -139,7 +147,7 @@ def _write_fresh(m: Module) -> None:
         f.ret(f.convert("inttoptr", full.results[0], PTR))
 
 
-def _whole_pages(f: Function, size: Value) -> Value:
+def _whole_pages(f: LLVMFunction, size: LLVMValue) -> LLVMValue:
     page = mmap.PAGESIZE
     return (size + (page - 1)) & -page
 
@@ -281,7 +289,7 @@ def allocator() -> Allocator:
     return make_allocator(config.guard_pages)
 
 
-class Block:
+class HostBlock:
     """One block of memory, freed when nothing refers to it any more."""
 
     __slots__ = ("__weakref__", "_free", "address", "nbytes")
@@ -308,7 +316,7 @@ class Block:
 
 def allocate(nbytes: int) -> np.ndarray[Any, Any]:
     """Fresh bytes, aligned to 64, contents undefined."""
-    return np.asarray(Block(nbytes))
+    return np.asarray(HostBlock(nbytes))
 
 
 symbols.provide("lucerne_alloc", lambda: allocator().code["lucerne_alloc"])

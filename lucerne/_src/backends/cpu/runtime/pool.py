@@ -26,7 +26,15 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import HOST, Target
 from lucerne._src.backends.cpu.runtime import symbols
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
@@ -75,16 +83,16 @@ class _Writer:
         self._parallel_for()
         self._set_flush()
 
-    def _at(self, f: Function, offset: int) -> Value:
+    def _at(self, f: LLVMFunction, offset: int) -> LLVMValue:
         return f.at(f.symbol(_VARIABLE), offset)
 
-    def _pause(self, f: Function) -> None:
+    def _pause(self, f: LLVMFunction) -> None:
         if self.target.is_x86:
             f.call("llvm.x86.sse2.pause", VOID, [])
         elif self.target.is_arm:
             f.call("llvm.aarch64.hint", VOID, [f.constant(1, I32)])
 
-    def _futex(self, f: Function, *args: Value) -> None:
+    def _futex(self, f: LLVMFunction, *args: LLVMValue) -> None:
         number = _FUTEX_NUMBER[self.target.machine]
         f.call("syscall", I64, [number, self._at(f, _EPOCH), *args], more_after=1)
 
@@ -177,7 +185,7 @@ class _Writer:
                 life.again(f.compare("eq", f.constant(0), 0), epoch)
             f.ret(0)
 
-    def _take_over_mode(self, f: Function) -> None:
+    def _take_over_mode(self, f: LLVMFunction) -> None:
         if self.target.is_x86:
             f.call("llvm.x86.sse.ldmxcsr", VOID, [self._at(f, _MODE)])
 
@@ -222,7 +230,9 @@ class _Writer:
             with f.loop(0, n) as loop:
                 f.call_at(task, VOID, [block, loop.index, 0])
 
-    def _parallel_job(self, f: Function, task: Value, block: Value, n: Value) -> None:
+    def _parallel_job(
+        self, f: LLVMFunction, task: LLVMValue, block: LLVMValue, n: LLVMValue
+    ) -> None:
         with f.if_(f.load(I64, self._at(f, _RUNNING)) + 1 < f.load(I64, self._at(f, _WANTED))):
             f.call("pool_spawn", VOID, [])
         wanted, running = f.load(I64, self._at(f, _WANTED)), f.load(I64, self._at(f, _RUNNING))
@@ -240,7 +250,9 @@ class _Writer:
         f.atomic_store((epoch << 32) | _POISON, ticket_place)
         f.atomic_store(f.constant(0, I32), self._at(f, _BUSY))
 
-    def _publish(self, f: Function, task: Value, block: Value, n: Value, limit: Value) -> None:
+    def _publish(
+        self, f: LLVMFunction, task: LLVMValue, block: LLVMValue, n: LLVMValue, limit: LLVMValue
+    ) -> None:
         group = f.ceil_div(n, _MOST)
         published = (
             (task, _TASK), (block, _BLOCK), (n, _COUNT), (limit, _LIMIT), (group, _GROUP),
@@ -251,7 +263,7 @@ class _Writer:
             f.call("llvm.x86.sse.stmxcsr", VOID, [self._at(f, _MODE)])
         f.atomic_store(f.constant(0, I32), self._at(f, _DONE), "monotonic")
 
-    def _join(self, f: Function, n: Value) -> None:
+    def _join(self, f: LLVMFunction, n: LLVMValue) -> None:
         """Wait until `n` chunks are done: spin, then give the core away."""
         with f.while_([f.constant(0)]) as wait:
             [tries] = wait.carried

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.sort.passes import Digits
 from lucerne._src.backends.cpu.sort.records import Records
 
@@ -23,7 +31,7 @@ _HEAD = 8 * (_DIFFERING + MAX_CHUNKS + 1)
 
 
 @dataclass(frozen=True)
-class Long:
+class LongSort:
     """What changes the code."""
 
     records: Records
@@ -49,13 +57,15 @@ class SortLongCode:
     of source, values and positions. The workspace is word 3.
     """
 
-    def __init__(self, m: Module, form: Long, numbers: int) -> None:
+    def __init__(self, m: Module, form: LongSort, numbers: int) -> None:
         self.m, self.form, self.numbers = m, form, numbers
 
-    def _number(self, f: Function, block: Value, k: int) -> Value:
+    def _number(self, f: LLVMFunction, block: LLVMValue, k: int) -> LLVMValue:
         return f.word(block, self.numbers + k)
 
-    def _task(self, name: str, body: Callable[[Function, Value, Value, Value], None]) -> None:
+    def _task(
+        self, name: str, body: Callable[[LLVMFunction, LLVMValue, LLVMValue, LLVMValue], None]
+    ) -> None:
         """A task gets the block, the head of the workspace and its own counts."""
         params = [("block", PTR), ("chunk", I64), ("tid", I64)]
         with self.m.function(name, params, internal=True) as f:
@@ -64,7 +74,7 @@ class SortLongCode:
             counts = f.at(head, chunk * self.form.digits.counts_bytes + _HEAD)
             body(f, block, head, counts)
 
-    def _range(self, f: Function, block: Value) -> tuple[Value, Value]:
+    def _range(self, f: LLVMFunction, block: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         each = self._number(f, block, 2)
         start = f.args[1] * each
         return start, f.minimum(start + each, self._number(f, block, 0))
@@ -89,24 +99,31 @@ class SortLongCode:
             self._passes(f, block, head, chunks, differing)
             self._run(f, block, "long_decode")
 
-    def _run(self, f: Function, block: Value, task: str) -> None:
+    def _run(self, f: LLVMFunction, block: LLVMValue, task: str) -> None:
         f.call("lucerne_pfor", VOID, [f.symbol(task), block, self._number(f, block, 1)])
 
     @staticmethod
-    def _remember(f: Function, head: Value, here: Value, there: Value, shift: Value) -> None:
+    def _remember(
+        f: LLVMFunction, head: LLVMValue, here: LLVMValue, there: LLVMValue, shift: LLVMValue
+    ) -> None:
         f.store(here, f.at(head, 8 * _HERE), 8)
         f.store(there, f.at(head, 8 * _THERE), 8)
         f.store(shift, f.at(head, 8 * _SHIFT), 8)
 
     @staticmethod
-    def _differing(f: Function, head: Value, chunks: Value) -> Value:
+    def _differing(f: LLVMFunction, head: LLVMValue, chunks: LLVMValue) -> LLVMValue:
         with f.loop(0, chunks, carry=[f.constant(0)]) as loop:
             mine = f.load(I64, f.at(f.at(head, 8 * _DIFFERING), loop.index, I64))
             loop.next(loop.carried[0] | mine)
         return loop.results[0]
 
     def _passes(
-        self, f: Function, block: Value, head: Value, chunks: Value, differing: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        head: LLVMValue,
+        chunks: LLVMValue,
+        differing: LLVMValue,
     ) -> None:
         digits = self.form.digits
         first = f.constant(digits.first)
@@ -126,7 +143,7 @@ class SortLongCode:
         _, here, there = loop.results
         self._remember(f, head, here, there, f.constant(0))
 
-    def _places(self, f: Function, counts: Value, chunks: Value) -> None:
+    def _places(self, f: LLVMFunction, counts: LLVMValue, chunks: LLVMValue) -> None:
         """Counts become places, digit by digit and within a digit chunk by chunk."""
         digits = self.form.digits
         with f.loop(0, digits.values, carry=[f.constant(0, I32)]) as digit:
@@ -140,7 +157,9 @@ class SortLongCode:
 
     # ---- tasks -------------------------------------------------------------------------------
 
-    def _encode(self, f: Function, block: Value, head: Value, counts: Value) -> None:
+    def _encode(
+        self, f: LLVMFunction, block: LLVMValue, head: LLVMValue, counts: LLVMValue
+    ) -> None:
         start, stop = self._range(f, block)
         differing = self.form.records.encode(
             f, f.word(head, _SOURCE, PTR), self._number(f, block, 3), self.form.unit,
@@ -148,20 +167,22 @@ class SortLongCode:
         )  # fmt: skip
         f.store(differing, f.at(f.at(head, 8 * _DIFFERING), f.args[1], I64))
 
-    def _count(self, f: Function, block: Value, head: Value, counts: Value) -> None:
+    def _count(self, f: LLVMFunction, block: LLVMValue, head: LLVMValue, counts: LLVMValue) -> None:
         digits = self.form.digits
         start, stop = self._range(f, block)
         digits.clear(f, counts)
         digits.count(f, counts, f.word(head, _HERE, PTR), start, stop, f.word(head, _SHIFT))
 
-    def _move(self, f: Function, block: Value, head: Value, counts: Value) -> None:
+    def _move(self, f: LLVMFunction, block: LLVMValue, head: LLVMValue, counts: LLVMValue) -> None:
         start, stop = self._range(f, block)
         self.form.digits.move(
             f, counts, f.word(head, _HERE, PTR), f.word(head, _THERE, PTR), start, stop,
             f.word(head, _SHIFT),
         )  # fmt: skip
 
-    def _decode(self, f: Function, block: Value, head: Value, counts: Value) -> None:
+    def _decode(
+        self, f: LLVMFunction, block: LLVMValue, head: LLVMValue, counts: LLVMValue
+    ) -> None:
         start, stop = self._range(f, block)
         source, values, positions = (self._number(f, block, k) for k in (3, 4, 5))
         self.form.records.decode(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I32, I64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.sort.records import Records
 
 
@@ -35,28 +35,34 @@ class Digits:
     def end(self) -> int:
         return self.records.first_bit + self.records.bits
 
-    def digit(self, f: Function, word: Value, shift: Value) -> Value:
+    def digit(self, f: LLVMFunction, word: LLVMValue, shift: LLVMValue) -> LLVMValue:
         return f.bits("lshr", word, shift) & (self.values - 1)
 
-    def differs(self, f: Function, differing: Value, shift: Value) -> Value:
+    def differs(self, f: LLVMFunction, differing: LLVMValue, shift: LLVMValue) -> LLVMValue:
         """Whether the digit at `shift` isn't the same in all records."""
         return f.compare("ne", self.digit(f, differing, shift), 0)
 
-    def clear(self, f: Function, counts: Value) -> None:
+    def clear(self, f: LLVMFunction, counts: LLVMValue) -> None:
         lanes = 16
         zero = f.zero(I32.vector(lanes))
         with f.loop(0, self.values, lanes, at_least_once=True) as loop:
             f.store(zero, f.at(counts, loop.index, I32))
 
     def count(
-        self, f: Function, counts: Value, records: Value, start: Value, stop: Value, shift: Value
+        self,
+        f: LLVMFunction,
+        counts: LLVMValue,
+        records: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
+        shift: LLVMValue,
     ) -> None:
         with f.loop(start, stop) as loop:
             word = self.records.word(f, self.records.place(f, records, loop.index))
             place = f.at(counts, self.digit(f, word, shift), I32)
             f.store(f.load(I32, place) + 1, place)
 
-    def places(self, f: Function, counts: Value) -> None:
+    def places(self, f: LLVMFunction, counts: LLVMValue) -> None:
         """Each count becomes the sum of those before it."""
         with f.loop(0, self.values, carry=[f.constant(0, I32)], at_least_once=True) as loop:
             place = f.at(counts, loop.index, I32)
@@ -66,18 +72,18 @@ class Digits:
 
     def move(
         self,
-        f: Function,
-        counts: Value,
-        source: Value,
-        target: Value,
-        start: Value,
-        stop: Value,
-        shift: Value,
+        f: LLVMFunction,
+        counts: LLVMValue,
+        source: LLVMValue,
+        target: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
+        shift: LLVMValue,
     ) -> None:
         """Records [start, stop) of `source` to the places their digits have in `target`."""
         r = self.records
 
-        def one(k: Value) -> None:
+        def one(k: LLVMValue) -> None:
             place = r.place(f, source, k)
             record = r.load(f, place)
             word = r.key_word(f, record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, Function, Value
+from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import I16, Type
 from lucerne._src.base import dtype as dt
 
@@ -65,7 +65,7 @@ class Records:
     def bits(self) -> int:
         return self.raw.bits
 
-    def key(self, f: Function, v: Value) -> Value:
+    def key(self, f: LLVMFunction, v: LLVMValue) -> LLVMValue:
         """Raw bits (any number of lanes) as an unsigned number that orders them."""
         dtype, width = self.kind, self.bits
         top = 1 << (width - 1)
@@ -80,45 +80,45 @@ class Records:
             key = v ^ f.constant(_signed(top, width), v.type) if dtype.is_signed else v
         return ~key if self.descending else key
 
-    def record(self, f: Function, key: Value, position: Value) -> Value:
+    def record(self, f: LLVMFunction, key: LLVMValue, position: LLVMValue) -> LLVMValue:
         """One record of a scalar key."""
         if self.paired:
             pair = f.insert(f.undefined(self.type), key, 0)
             return f.insert(pair, position, 1)
         return (f.convert("zext", key, I64) << POSITION_BITS) | position
 
-    def word(self, f: Function, place: Value) -> Value:
+    def word(self, f: LLVMFunction, place: LLVMValue) -> LLVMValue:
         """The word of a stored record that holds its key."""
         return f.load(I64, place)
 
-    def position(self, f: Function, place: Value) -> Value:
+    def position(self, f: LLVMFunction, place: LLVMValue) -> LLVMValue:
         if self.paired:
             return f.load(I64, f.at(place, 8))
         return f.load(I64, place) & ((1 << POSITION_BITS) - 1)
 
-    def place(self, f: Function, base: Value, k: Value) -> Value:
+    def place(self, f: LLVMFunction, base: LLVMValue, k: LLVMValue) -> LLVMValue:
         return f.at(base, k * self.size)
 
-    def load(self, f: Function, place: Value) -> Value:
+    def load(self, f: LLVMFunction, place: LLVMValue) -> LLVMValue:
         return f.load(self.type, place, 8)
 
-    def store(self, f: Function, v: Value, place: Value) -> None:
+    def store(self, f: LLVMFunction, v: LLVMValue, place: LLVMValue) -> None:
         f.store(v, place, 8)
 
-    def key_word(self, f: Function, record: Value) -> Value:
+    def key_word(self, f: LLVMFunction, record: LLVMValue) -> LLVMValue:
         """The word of a record in registers that is compared."""
         return f.extract(record, 0) if self.paired else record
 
     def encode(
         self,
-        f: Function,
-        source: Value,
-        step: Value,
+        f: LLVMFunction,
+        source: LLVMValue,
+        step: LLVMValue,
         unit: bool,
-        start: Value,
-        stop: Value,
-        target: Value,
-    ) -> Value:
+        start: LLVMValue,
+        stop: LLVMValue,
+        target: LLVMValue,
+    ) -> LLVMValue:
         """Elements [start, stop) of a row as records at their own numbers in `target`.
 
         Gives a word with the bits in which some key differs from the row's first.
@@ -146,18 +146,18 @@ class Records:
             rest.next(rest.carried[0] | (self._key_word_of(f, key) ^ head))
         return rest.results[0]
 
-    def _key_word_of(self, f: Function, key: Value) -> Value:
+    def _key_word_of(self, f: LLVMFunction, key: LLVMValue) -> LLVMValue:
         return key if self.paired else f.convert("zext", key, I64) << POSITION_BITS
 
     def decode(
         self,
-        f: Function,
-        records: Value,
-        source: Value,
-        steps: tuple[Value, Value, Value],
-        start: Value,
-        stop: Value,
-        outputs: tuple[Value, Value],
+        f: LLVMFunction,
+        records: LLVMValue,
+        source: LLVMValue,
+        steps: tuple[LLVMValue, LLVMValue, LLVMValue],
+        start: LLVMValue,
+        stop: LLVMValue,
+        outputs: tuple[LLVMValue, LLVMValue],
     ) -> None:
         """Write the elements and positions of sorted records [start, stop).
 

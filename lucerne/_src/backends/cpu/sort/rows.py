@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import I64, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.index.rows import RowCode
 from lucerne._src.backends.cpu.sort.passes import Digits
 from lucerne._src.backends.cpu.sort.records import Records
@@ -33,13 +33,15 @@ class Rows:
         return 2 * n * self.records.size + self.digits.counts_bytes
 
 
-def insert_records(f: Function, r: Records, records: Value, n: Value) -> None:
+def insert_records(f: LLVMFunction, r: Records, records: LLVMValue, n: LLVMValue) -> None:
     """Sort records in place, one after another into those before it."""
     with f.loop(1, n) as loop:
         insert_record(f, r, records, loop.index, r.load(f, r.place(f, records, loop.index)))
 
 
-def insert_record(f: Function, r: Records, records: Value, end: Value, x: Value) -> None:
+def insert_record(
+    f: LLVMFunction, r: Records, records: LLVMValue, end: LLVMValue, x: LLVMValue
+) -> None:
     """Put `x` where it belongs among the sorted records [0, end), moving up those above it."""
     word = r.key_word(f, x)
     last = f.load(I64, r.place(f, records, f.maximum(end - 1, 0)))
@@ -106,7 +108,13 @@ class SortRowsCode(RowCode):
         write_sort_row(m, form)
 
     def rows(
-        self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        first: LLVMValue,
+        last: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         tid = f.args[2]
         bases = [f.word(block, w, PTR) for w in range(3)]

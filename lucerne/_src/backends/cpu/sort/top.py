@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucerne._src.backends.cpu.emit.builder import I1, I32, I64, PTR, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import INT, Type
 from lucerne._src.backends.cpu.index.rows import RowCode
@@ -54,7 +62,13 @@ class TopCode(RowCode):
             _write_top_row(m, form)
 
     def rows(
-        self, f: Function, block: Value, first: Value, last: Value, start: Value, stop: Value
+        self,
+        f: LLVMFunction,
+        block: LLVMValue,
+        first: LLVMValue,
+        last: LLVMValue,
+        start: LLVMValue,
+        stop: LLVMValue,
     ) -> None:
         r = self.form.records
         bases = [f.word(block, w, PTR) for w in (0, 1)]
@@ -74,12 +88,20 @@ class TopCode(RowCode):
                 at = r.position(f, r.place(f, done, loop.index))
                 f.store(at, f.at(positions, loop.index * out_step))
 
-    def _record_at(self, f: Function, source: Value, step: Value, j: Value) -> Value:
+    def _record_at(
+        self, f: LLVMFunction, source: LLVMValue, step: LLVMValue, j: LLVMValue
+    ) -> LLVMValue:
         r = self.form.records
         return r.record(f, r.key(f, f.load(r.raw, f.at(source, j * step))), j)
 
     def _select(
-        self, f: Function, source: Value, step: Value, n: Value, k: Value, best: Value
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        step: LLVMValue,
+        n: LLVMValue,
+        k: LLVMValue,
+        best: LLVMValue,
     ) -> None:
         r = self.form.records
         r.store(f, self._record_at(f, source, step, f.constant(0)), best)
@@ -94,15 +116,23 @@ class TopCode(RowCode):
                 limit = f.splat(self._limit(f, best, k), lanes)
                 better = f.bitcast(f.compare("ult", keys, limit), Type(f"i{lanes}", INT, lanes))
                 hits = better if lanes == 64 else f.convert("zext", better, I64)
-                self._offer_lanes(f, source, step, loop.index, Value(f, I64, hits.text), k, best)
+                self._offer_lanes(
+                    f, source, step, loop.index, LLVMValue(f, I64, hits.text), k, best
+                )
             start = whole
         with f.loop(start, n) as rest:
             self._offer(f, source, step, rest.index, k, best)
 
     def _offer_lanes(
-        self, f: Function, source: Value, step: Value, first: Value, hits: Value, k: Value,
-        best: Value,
-    ) -> None:  # fmt: skip
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        step: LLVMValue,
+        first: LLVMValue,
+        hits: LLVMValue,
+        k: LLVMValue,
+        best: LLVMValue,
+    ) -> None:
         """The elements whose bits are set, in order."""
         with f.if_(f.compare("ne", hits, 0)), f.while_([hits]) as loop:
             (left,) = loop.carried
@@ -111,7 +141,7 @@ class TopCode(RowCode):
             rest = left & (left - 1)
             loop.again(f.compare("ne", rest, 0), rest)
 
-    def _limit(self, f: Function, best: Value, k: Value) -> Value:
+    def _limit(self, f: LLVMFunction, best: LLVMValue, k: LLVMValue) -> LLVMValue:
         """The key that an element must stay below."""
         r = self.form.records
         word = f.load(I64, r.place(f, best, k - 1))
@@ -120,7 +150,13 @@ class TopCode(RowCode):
         return f.convert("trunc", f.bits("lshr", word, r.first_bit), r.raw)
 
     def _offer(
-        self, f: Function, source: Value, step: Value, j: Value, k: Value, best: Value
+        self,
+        f: LLVMFunction,
+        source: LLVMValue,
+        step: LLVMValue,
+        j: LLVMValue,
+        k: LLVMValue,
+        best: LLVMValue,
     ) -> None:
         r = self.form.records
         record = self._record_at(f, source, step, j)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.ir import tile as ir
-from lucerne._src.ir.tile import Dim, Expr, Let, Loop, Set, Store
+from lucerne._src.ir.tile import Let, Set, Store, TileDim, TileExpr, TileLoop
 
 MOST_TOGETHER = 6
 
 
-def domain(s: Any) -> tuple[Dim, ...] | None:
+def domain(s: Any) -> tuple[TileDim, ...] | None:
     """The elements a statement visits; None: it walks in a way of its own."""
     if isinstance(s, (Store, Set)):
         return s.dims
@@ -24,7 +24,7 @@ def domain(s: Any) -> tuple[Dim, ...] | None:
     return None
 
 
-def reads(s: Any) -> list[Expr]:
+def reads(s: Any) -> list[TileExpr]:
     """The expressions that a statement computes at each element."""
     if isinstance(s, (Store, Set)):
         return [s.expr]
@@ -36,7 +36,7 @@ def groups(statements: Sequence[Any]) -> list[list[Any]]:
     found: list[list[Any]] = []
     made: set[int] = set()
     for s in statements:
-        mine = None if isinstance(s, Loop) else domain(s)
+        mine = None if isinstance(s, TileLoop) else domain(s)
         if (
             found
             and mine is not None
@@ -53,8 +53,8 @@ def groups(statements: Sequence[Any]) -> list[list[Any]]:
     return found
 
 
-def domain_of(group: list[Any]) -> tuple[Dim, ...] | None:
-    return None if isinstance(group[0], Loop) else domain(group[0])
+def domain_of(group: list[Any]) -> tuple[TileDim, ...] | None:
+    return None if isinstance(group[0], TileLoop) else domain(group[0])
 
 
 def _needs(s: Any, folds: set[int]) -> bool:
@@ -69,6 +69,6 @@ def _needs(s: Any, folds: set[int]) -> bool:
     )
 
 
-def _behind(e: Expr) -> tuple[Expr, ...]:
+def _behind(e: TileExpr) -> tuple[TileExpr, ...]:
     """What a transpose stands for."""
     return e.args if e.kind == "swap" else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Value
+from lucerne._src.backends.cpu.emit.builder import LLVMValue
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.monoids import Monoid, monoid
 from lucerne._src.backends.cpu.machine import LlvmScalar
@@ -13,7 +13,7 @@ from lucerne._src.backends.cpu.math.number import Num
 from lucerne._src.backends.cpu.tile.group import domain_of, reads
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import tile as ir
-from lucerne._src.ir.tile import Dim, Expr, Let, Set, Store
+from lucerne._src.ir.tile import Let, Set, Store, TileDim, TileExpr
 
 _UNROLL = 4
 _STORE_UNROLL = 2
@@ -21,21 +21,23 @@ _DOT_ROWS, _DOT_VECTORS = 8 if VECTOR_BYTES == 64 else 4, 2
 """Sums that are in registers at a time: half of those there are."""
 
 
-class Position:
+class TilePosition:
     """Where a walk is: the row, the first column of the vector, and the lanes that count."""
 
     def __init__(
-        self, machine: LlvmScalar, row: Value | None, column: Value, mask: Value | None
+        self, machine: LlvmScalar, row: LLVMValue | None, column: LLVMValue, mask: LLVMValue | None
     ) -> None:
         self.machine, self.row, self.column, self.mask = machine, row, column, mask
         self.values: dict[int, Num] = {}
         """What was computed here already."""
 
 
-class Memory:
+class TileMemory:
     """A block in memory: of a tensor, or of the program's own."""
 
-    def __init__(self, start: Value, dtype: dt.dtype, row_bytes: Any, column_bytes: Any) -> None:
+    def __init__(
+        self, start: LLVMValue, dtype: dt.dtype, row_bytes: Any, column_bytes: Any
+    ) -> None:
         self.start, self.dtype = start, dtype
         self.row_bytes, self.column_bytes = row_bytes, column_bytes
 
@@ -45,7 +47,7 @@ class Walker:
 
     def __init__(self, w: Any) -> None:
         self.w, self.f = w, w.f
-        self.memories: dict[int, Memory] = {}
+        self.memories: dict[int, TileMemory] = {}
         self.rows_done: dict[int, Num] = {}
 
     # ---- one group of statements -------------------------------------------------------------
@@ -77,7 +79,7 @@ class Walker:
         dtype = self.w.program.tensors[s.view.tensor].dtype
         self.w.one.store(value, dtype, self.w.view_start(s.view, s.dynamic, s.place))
 
-    def _alone(self, e: Expr) -> None:
+    def _alone(self, e: TileExpr) -> None:
         if e.kind == "scan":
             self._scan(e)
         elif e.kind == "dot":
@@ -88,7 +90,7 @@ class Walker:
 
     # ---- before the loops --------------------------------------------------------------------
 
-    def _prepare(self, roots: Sequence[Expr], rank: int) -> None:
+    def _prepare(self, roots: Sequence[TileExpr], rank: int) -> None:
         """Compute what is the same for all elements, and find all memory: outside of the loops."""
         self.lanes = VECTOR_BYTES // (8 if _has_doubles(roots) else 4)
         seen: set[int] = set()
@@ -100,25 +102,25 @@ class Walker:
                 elif e.kind == "load" or ir.is_made(e):
                     self.memory(e)
 
-    def memory(self, e: Expr) -> Memory:
+    def memory(self, e: TileExpr) -> TileMemory:
         """Where a block lies."""
         if e.number not in self.memories:
             self.memories[e.number] = self._memory(e)
         return self.memories[e.number]
 
-    def _memory(self, e: Expr) -> Memory:
+    def _memory(self, e: TileExpr) -> TileMemory:
         w = self.w
         if e.kind == "swap":
             of = self.memory(e.args[0])
-            return Memory(of.start, of.dtype, of.column_bytes, of.row_bytes)
+            return TileMemory(of.start, of.dtype, of.column_bytes, of.row_bytes)
         if e.kind == "load":
             return self._view(e.data, e.args, e.place)
         key = e.data[0] if e.kind == "read" else e.number
         offset, row = w.scratch_map.at[key]
         start = self.f.at(w.scratch, offset)
-        return Memory(start, e.dtype, row, e.dtype.itemsize)
+        return TileMemory(start, e.dtype, row, e.dtype.itemsize)
 
-    def _view(self, view: ir.View, dynamic: Sequence[Expr], place: str) -> Memory:
+    def _view(self, view: ir.View, dynamic: Sequence[TileExpr], place: str) -> TileMemory:
         meta = self.w.program.tensors[view.tensor]
         strides: list[Any] = []
         axis = 0
@@ -131,18 +133,18 @@ class Walker:
             axis += 1
         start = self.w.view_start(view, dynamic, place)
         row, column = (0, *strides) if len(strides) == 1 else (strides or [0, 0])
-        return Memory(start, meta.dtype, row, column)
+        return TileMemory(start, meta.dtype, row, column)
 
     # ---- elements ----------------------------------------------------------------------------
 
-    def element(self, e: Expr, at: Position) -> Num:
+    def element(self, e: TileExpr, at: TilePosition) -> Num:
         """An expression at a position of the walk, in all lanes."""
         found = at.values.get(e.number)
         if found is None:
             found = at.values[e.number] = self._element(e, at)
         return found
 
-    def _element(self, e: Expr, at: Position) -> Num:
+    def _element(self, e: TileExpr, at: TilePosition) -> Num:
         m = at.machine
         if not e.dims:
             one = self.w.scalar(e)
@@ -159,14 +161,14 @@ class Walker:
             return self._iota(m, at)
         return self._load(e, at)
 
-    def _iota(self, m: LlvmScalar, at: Position) -> Num:
+    def _iota(self, m: LlvmScalar, at: TilePosition) -> Num:
         f = self.f
         if m.lanes == 1:
             return Num(dt.int64, at.column)
         first = f.splat(at.column, m.lanes)
         return Num(dt.int64, first + f.lanes(first.type))
 
-    def _load(self, e: Expr, at: Position) -> Num:
+    def _load(self, e: TileExpr, at: TilePosition) -> Num:
         """Elements of a block in memory; a dim of length 1 is the same everywhere."""
         memory, m = self.memory(e), at.machine
         start = memory.start
@@ -182,7 +184,7 @@ class Walker:
             return m.load(memory.dtype, start, None if own or m.lanes == 1 else at.mask)
         return m.load_strided(memory.dtype, start, memory.column_bytes, at.mask)
 
-    def _write(self, memory: Memory, value: Num, at: Position, whole: bool) -> None:
+    def _write(self, memory: TileMemory, value: Num, at: TilePosition, whole: bool) -> None:
         """`whole`: the memory is our own, and has room for a vector behind its end."""
         m = at.machine
         start = memory.start
@@ -196,9 +198,9 @@ class Walker:
         else:
             m.store_strided(value, memory.dtype, start, memory.column_bytes, at.mask)
 
-    def _row_values(self, group: Sequence[Any], dims: tuple[Dim, ...], row: Value) -> None:
+    def _row_values(self, group: Sequence[Any], dims: tuple[TileDim, ...], row: LLVMValue) -> None:
         """In a matrix: what is the same in all columns is computed once for each row."""
-        at = Position(self.w.one, row, self.f.constant(0), None)
+        at = TilePosition(self.w.one, row, self.f.constant(0), None)
         if dims[1].length == 1:
             return
         seen: set[int] = set()
@@ -210,14 +212,14 @@ class Walker:
 
     # ---- a row -------------------------------------------------------------------------------
 
-    def _row(self, group: Sequence[Any], dim: Dim, row: Value | None) -> None:
+    def _row(self, group: Sequence[Any], dim: TileDim, row: LLVMValue | None) -> None:
         """All statements of a group at the elements of one row."""
         f, w = self.f, self.w
         folds = [s.expr for s in group if isinstance(s, Let) and s.expr.kind == "fold"]
         count = w.extent(dim)
         targets = self._targets(group)
         if dim.length == 1 and not folds:
-            self._visit(group, targets, Position(w.one, row, f.constant(0), None), [], [])
+            self._visit(group, targets, TilePosition(w.one, row, f.constant(0), None), [], [])
             return
         monoids = [monoid(e.data[0], e.dtype, dim.length) for e in folds]
         unroll = _UNROLL if folds else _STORE_UNROLL
@@ -229,9 +231,9 @@ class Walker:
         if dim.length >= step:
             with f.loop(0, whole, step, first) as loop:
                 left = list(loop.carried)
-                found: list[Value] = []
+                found: list[LLVMValue] = []
                 for u in range(unroll):
-                    at = Position(wide, row, loop.index + u * self.lanes, None)
+                    at = TilePosition(wide, row, loop.index + u * self.lanes, None)
                     found += self._visit(group, targets, at, monoids, left)
                 loop.next(*found)
             states = loop.results
@@ -240,12 +242,12 @@ class Walker:
         per = sum(len(m.types) for m in monoids)
         with f.loop(whole, count, self.lanes, states[:per]) as tail:
             mask = f.low_mask(count - tail.index, self.lanes)
-            at = Position(wide, row, tail.index, mask)
+            at = TilePosition(wide, row, tail.index, mask)
             tail.next(*self._visit(group, targets, at, monoids, list(tail.carried)))
         self._finish(folds, monoids, [*tail.results, *states[per:]], per)
 
     def _finish(
-        self, folds: list[Expr], monoids: list[Monoid], states: list[Value], per: int
+        self, folds: list[TileExpr], monoids: list[Monoid], states: list[LLVMValue], per: int
     ) -> None:
         """The parts of each fold put together, in a fixed order."""
         f, at = self.f, 0
@@ -262,27 +264,29 @@ class Walker:
             else:
                 self.w.scalars[e.number] = found
 
-    def _targets(self, group: Sequence[Any]) -> dict[int, Memory]:
+    def _targets(self, group: Sequence[Any]) -> dict[int, TileMemory]:
         """Where each statement of a group writes, by its number."""
-        found: dict[int, Memory] = {}
+        found: dict[int, TileMemory] = {}
         for n, s in enumerate(group):
             if isinstance(s, Store):
                 found[n] = self._view(s.view, s.dynamic, s.place)
             elif isinstance(s, Set):
                 offset, row = self.w.scratch_map.at[s.variable]
                 size = s.variable.dtype.itemsize
-                found[n] = Memory(self.f.at(self.w.scratch, offset), s.variable.dtype, row, size)
+                found[n] = TileMemory(
+                    self.f.at(self.w.scratch, offset), s.variable.dtype, row, size
+                )
             elif s.expr.kind == "keep":
                 found[n] = self.memory(s.expr)
         return found
 
     def _visit(
-        self, group: Sequence[Any], targets: dict[int, Memory], at: Position,
-        monoids: list[Monoid], left: list[Value],
-    ) -> list[Value]:  # fmt: skip
+        self, group: Sequence[Any], targets: dict[int, TileMemory], at: TilePosition,
+        monoids: list[Monoid], left: list[LLVMValue],
+    ) -> list[LLVMValue]:  # fmt: skip
         """One vector: folds go on, results are written. `left`: states of folds, taken in order."""
         f = self.f
-        next_states: list[Value] = []
+        next_states: list[LLVMValue] = []
         kinds = iter(monoids)
         for n, s in enumerate(group):
             if isinstance(s, Let) and s.expr.kind == "fold":
@@ -305,12 +309,12 @@ class Walker:
 
     # ---- matrices and scans ------------------------------------------------------------------
 
-    def _fold_columns(self, e: Expr) -> None:
+    def _fold_columns(self, e: TileExpr) -> None:
         """A matrix folded along its rows' elements: one number for each row."""
         (x,) = e.args
         self._prepare([x], 2)
         target = self.memory(e)
-        inner = Expr("fold", e.dtype, (), (x,), (e.data[0], 0, False), -1, e.place)
+        inner = TileExpr("fold", e.dtype, (), (x,), (e.data[0], 0, False), -1, e.place)
         with self.f.loop(0, self.w.extent(x.dims[0])) as loop:
             self.rows_done = {}
             self._row_values([Let(inner)], x.dims, loop.index)
@@ -319,7 +323,7 @@ class Walker:
             place = self.f.at(target.start, loop.index * step)
             self.w.one.store(self.w.scalars.pop(-1), e.dtype, place)
 
-    def _fold_rows(self, e: Expr) -> None:
+    def _fold_rows(self, e: TileExpr) -> None:
         """A matrix folded over its rows: a row of numbers, a vector of columns at a time."""
         f, (x,) = self.f, e.args
         self._prepare([x], 2)
@@ -330,20 +334,20 @@ class Walker:
             mask = f.low_mask(count - columns.index, self.lanes)
             start = m.start(f, self.lanes)
             with f.loop(0, self.w.extent(x.dims[0]), 1, start) as rows:
-                at = Position(wide, rows.index, columns.index, mask)
+                at = TilePosition(wide, rows.index, columns.index, mask)
                 rows.next(*m.merge(f, list(rows.carried), m.lift(f, self.element(x, at), None)))
             place = f.at(target.start, columns.index * e.dtype.itemsize)
             wide.store(wide.to(m.value(f, rows.results), e.dtype), e.dtype, place)
 
-    def _scan(self, e: Expr) -> None:
+    def _scan(self, e: TileExpr) -> None:
         """A running fold, one element after the other."""
         f, (x,) = self.f, e.args
         self._prepare([x], len(x.dims))
         target, m = self.memory(e), monoid(e.data[0], e.dtype, x.dims[-1].length)
 
-        def along(row: Value | None) -> None:
+        def along(row: LLVMValue | None) -> None:
             with f.loop(0, self.w.extent(x.dims[-1]), 1, m.start(f, 1)) as loop:
-                at = Position(self.w.one, row, loop.index, None)
+                at = TilePosition(self.w.one, row, loop.index, None)
                 state = m.merge(f, list(loop.carried), m.lift(f, self.element(x, at), None))
                 self._write(target, self.w.one.to(m.value(f, state), e.dtype), at, whole=True)
                 loop.next(*state)
@@ -355,7 +359,7 @@ class Walker:
             self.rows_done = {}
             along(rows.index)
 
-    def _dot(self, e: Expr) -> None:
+    def _dot(self, e: TileExpr) -> None:
         """A product of matrices in memory: a few rows times a few vectors of columns at a time."""
         f, (a, b) = self.f, e.args
         self._prepare([a, b], 2)
@@ -369,7 +373,9 @@ class Walker:
         step = self.lanes * _DOT_VECTORS
         whole = columns & -step
 
-        def piece(row: Value, height: int, column: Value, width: int, mask: Value | None) -> None:
+        def piece(
+            row: LLVMValue, height: int, column: LLVMValue, width: int, mask: LLVMValue | None
+        ) -> None:
             zero = f.constant(0, wide.to(0, e.dtype).re.type)
             with f.loop(0, inner, 1, [zero] * (height * width)) as loop:
                 right_row = f.at(right.start, loop.index * right.row_bytes)
@@ -392,7 +398,7 @@ class Walker:
                     place = f.at(place, (column + k * self.lanes) * e.dtype.itemsize)
                     wide.store(Num(e.dtype, loop.results[i * width + k]), e.dtype, place)
 
-        def band(row: Value, height: int) -> None:
+        def band(row: LLVMValue, height: int) -> None:
             with f.loop(0, whole, step) as loop:
                 piece(row, height, loop.index, _DOT_VECTORS, None)
             with f.loop(whole, columns, self.lanes) as loop:
@@ -406,17 +412,22 @@ class Walker:
             band(loop.index, 1)
 
     def _columns(
-        self, wide: LlvmScalar, right: Memory, row: Value, column: Value, mask: Value | None,
+        self,
+        wide: LlvmScalar,
+        right: TileMemory,
+        row: LLVMValue,
+        column: LLVMValue,
+        mask: LLVMValue | None,
         dtype: dt.dtype,
-    ) -> Value:  # fmt: skip
+    ) -> LLVMValue:
         place = self.f.at(row, column * right.column_bytes)
         return wide.to(wide.load(right.dtype, place, mask), dtype).re
 
 
-def _multiply_add(f: Any, dtype: dt.dtype, a: Value, b: Value, c: Value) -> Value:
+def _multiply_add(f: Any, dtype: dt.dtype, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
     return f.fma(a, b, c) if dtype.category == dt.FLOAT else a * b + c
 
 
-def _has_doubles(roots: Sequence[Expr]) -> bool:
+def _has_doubles(roots: Sequence[TileExpr]) -> bool:
     seen: set[int] = set()
     return any(e.dtype is dt.float64 and e.dims for root in roots for e in ir.operands(root, seen))

@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
@@ -23,24 +31,24 @@ from lucerne._src.ir.tile import (
     SIZE,
     STRIDE,
     Affine,
-    Dim,
-    Expr,
     Let,
-    Loop,
-    Program,
     Set,
-    Sizes,
     Store,
-    Variable,
+    TileDim,
+    TileExpr,
+    TileLoop,
+    TileProgram,
+    TileSizes,
+    TileVariable,
 )
 
 _ALIGN = 64
 
 
-class Scratch:
+class TileScratch:
     """Where in the scratch memory everything is that a program keeps."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: TileProgram) -> None:
         self.at: dict[Any, tuple[int, int]] = {}
         """Of an expression (by number) or a variable: offset, and bytes from row to row."""
         self.size = 0
@@ -63,25 +71,25 @@ class Scratch:
         self.size += rows * row
 
 
-def is_buffered(e: Expr) -> bool:
+def is_buffered(e: TileExpr) -> bool:
     return e.kind in ir.BUFFERED or (e.kind == "fold" and bool(e.dims))
 
 
 def _all(body: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for s in body:
-        found += _all(s.body) if isinstance(s, Loop) else [s]
+        found += _all(s.body) if isinstance(s, TileLoop) else [s]
     return found
 
 
-class Writer:
+class TileWriter:
     """Writes the functions of a program into a module."""
 
-    def __init__(self, m: Module, program: Program, sizes: Sizes) -> None:
+    def __init__(self, m: Module, program: TileProgram, sizes: TileSizes) -> None:
         self.m, self.program, self.given = m, program, sizes
         axes = len(program.grid)
         self.total_at, self.chunks_at = (GRID, axes), (GRID, axes + 1)
-        self.scratch_map = Scratch(program)
+        self.scratch_map = TileScratch(program)
         tensors = len(program.tensors)
         self.first_number = tensors + 1
         self.failure_word = self.first_number + 2 * len(program.numbers)
@@ -99,12 +107,12 @@ class Writer:
             f.store(f.constant(0), place)
             f.ret(status)
 
-    def _read_sizes(self, f: Function, block: Value) -> None:
+    def _read_sizes(self, f: LLVMFunction, block: LLVMValue) -> None:
         first = self.failure_word + 1
         self.sizes = [f.word(block, first + k) for k in range(len(self.given.values))]
 
-    def size(self, role: Any) -> Value:
-        """An integer that comes from the shapes of the call (see `Sizes.number`)."""
+    def size(self, role: Any) -> LLVMValue:
+        """An integer that comes from the shapes of the call (see `TileSizes.number`)."""
         return self.sizes[self.given.number(role)]
 
     def stride(self, tensor: int, axis: int) -> Any:
@@ -113,7 +121,7 @@ class Writer:
             return self.program.tensors[tensor].byte_strides[axis]
         return self.size((STRIDE, tensor, axis))
 
-    def _task(self, f: Function) -> None:
+    def _task(self, f: LLVMFunction) -> None:
         self.f, self.block = f, f.args[0]
         self._read_sizes(f, self.block)
         self.scratch = f.stack(max(self.scratch_map.size, 8))
@@ -123,7 +131,7 @@ class Writer:
             Num(dt.float64, f.word(self.block, self.first_number + 2 * k, F64))
             for k in range(len(self.program.numbers))
         ]
-        self.vars: dict[ir.Var, Value] = {}
+        self.vars: dict[ir.Var, LLVMValue] = {}
         self.scalars: dict[int, Num] = {}
         total, chunks = self.size(self.total_at), self.size(self.chunks_at)
         size = (total + (chunks - 1)) // chunks
@@ -142,7 +150,7 @@ class Writer:
         before = dict(self.scalars)
         for group in groups(statements):
             first = group[0]
-            if isinstance(first, Loop):
+            if isinstance(first, TileLoop):
                 self._loop(first)
             elif isinstance(first, Let) and first.expr.kind == "read":
                 variable = first.expr.data[0]
@@ -153,7 +161,7 @@ class Writer:
                 Walker(self).walk(group)
         self.scalars = before
 
-    def _loop(self, s: Loop) -> None:
+    def _loop(self, s: TileLoop) -> None:
         f = self.f
         stop = self.affine(s.extents[0])
         for other in s.extents[1:]:
@@ -164,30 +172,30 @@ class Writer:
 
     # ---- what walks ask ----------------------------------------------------------------------
 
-    def affine(self, a: Affine) -> Value:
+    def affine(self, a: Affine) -> LLVMValue:
         found = self.size(a.constant) if a.constant else self.f.constant(0)
         for var, k in a.terms:
             found = found + self.vars[var] * k
         return found
 
-    def extent(self, dim: Dim) -> Value:
+    def extent(self, dim: TileDim) -> LLVMValue:
         """How many elements a dim really has."""
         found = self.f.constant(dim.length)
         for limit in dim.limits:
             found = self.f.minimum(found, self.affine(limit))
         return found
 
-    def variable_place(self, v: Variable) -> Value:
+    def variable_place(self, v: TileVariable) -> LLVMValue:
         return self.f.at(self.scratch, self.scratch_map.at[v][0])
 
-    def scalar(self, e: Expr) -> Num:
+    def scalar(self, e: TileExpr) -> Num:
         """A single number, computed once in its scope."""
         found = self.scalars.get(e.number)
         if found is None:
             found = self.scalars[e.number] = self._scalar(e)
         return found
 
-    def _scalar(self, e: Expr) -> Num:
+    def _scalar(self, e: TileExpr) -> Num:
         f, one = self.f, self.one
         if e.kind == "const":
             return one.to(e.data, e.dtype)
@@ -206,7 +214,7 @@ class Writer:
         dtype = self.program.tensors[e.data.tensor].dtype
         return one.load(dtype, self.view_start(e.data, e.args, e.place))
 
-    def view_start(self, view: ir.View, dynamic: Sequence[Expr], place: str) -> Value:
+    def view_start(self, view: ir.View, dynamic: Sequence[TileExpr], place: str) -> LLVMValue:
         """The address of the first element of a view; an index that is data is checked."""
         f = self.f
         at = self.pointers[view.tensor]
@@ -226,7 +234,7 @@ class Writer:
             axis += 1
         return at
 
-    def _checked(self, index: Num, size: Any, tensor: int) -> Value:
+    def _checked(self, index: Num, size: Any, tensor: int) -> LLVMValue:
         """An index that came from memory: if it is outside, 0 is taken and the call fails."""
         f = self.f
         good = f.compare("ult", index.re, size)
@@ -235,10 +243,10 @@ class Writer:
         return f.select(good, index.re, 0)
 
 
-def write_program(m: Module, program: Program, sizes: Sizes) -> None:
+def write_program(m: Module, program: TileProgram, sizes: TileSizes) -> None:
     """All functions of a tile program. `sizes` (with the number of chunks that its grid is cut into
     as the last) are read from the block, behind the word for failures."""
-    Writer(m, program, sizes).write()
+    TileWriter(m, program, sizes).write()
 
 
-__all__ = ["Scratch", "Store", "Writer", "write_program"]
+__all__ = ["Store", "TileScratch", "TileWriter", "write_program"]

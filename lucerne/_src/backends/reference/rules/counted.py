@@ -9,7 +9,7 @@ import numpy as np
 from lucerne._src.backends.reference.machine import MACHINE
 from lucerne._src.backends.reference.table import rule
 from lucerne._src.base import shape as sh
-from lucerne._src.ir.scalar.protocol import Value as Operand
+from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 from lucerne._src.ops.random.counted import (
     counted_key,
     counted_number,

@@ -9,7 +9,8 @@ import numpy as np
 
 from lucerne._src.backends.reference.table import rule
 from lucerne._src.base import dtype as dt
-from lucerne._src.ops.index.advanced import Layout
+from lucerne._src.base.errors import IndexBoundsError
+from lucerne._src.ops.index.advanced import IndexLayout
 
 Array = np.ndarray[Any, Any]
 
@@ -30,12 +31,12 @@ def wrapped(index: Array, size: int, dim: int, wrap: bool) -> Array:
 
 def _key(
     shape: Sequence[int], indices: Sequence[Array | None], wrap: bool
-) -> tuple[list[Array], Layout]:
-    at = Layout(tuple(shape), indices)
+) -> tuple[list[Array], IndexLayout]:
+    at = IndexLayout(tuple(shape), indices)
     return [wrapped(i, shape[d], d, wrap) for d, i in enumerate(indices) if i is not None], at
 
 
-def _target(data: Array, at: Layout) -> Array:
+def _target(data: Array, at: IndexLayout) -> Array:
     """View with the indexed dimensions in front."""
     return data.transpose(at.order)
 
@@ -114,10 +115,6 @@ def nonzero(input: Array) -> tuple[Array, Any]:
 
 
 # ---- along one dimension -------------------------------------------------------------------------
-
-
-class IndexBoundsError(IndexError, RuntimeError):
-    """Torch raises either for a position out of bounds, depending on the op: this is both."""
 
 
 def _checked(index: Array, size: int, dim: int) -> Array:

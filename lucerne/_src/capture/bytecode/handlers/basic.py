@@ -9,93 +9,93 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import UNSET, Frame
+from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
 from lucerne._src.capture.bytecode.machine import Machine
 
 
-def nothing(machine: Machine, frame: Frame, arg: Any) -> None:
+def nothing(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """RESUME, NOP and others that are for the host only."""
 
 
 # -- the stack ------------------------------------------------------------------------------------
 
 
-def pop_top(machine: Machine, frame: Frame, arg: Any) -> None:
+def pop_top(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.pop()
 
 
-def push_null(machine: Machine, frame: Frame, arg: Any) -> None:
+def push_null(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(UNSET)
 
 
-def copy(machine: Machine, frame: Frame, arg: int) -> None:
+def copy(machine: Machine, frame: PythonFrame, arg: int) -> None:
     frame.stack.append(frame.stack[-arg])
 
 
-def swap(machine: Machine, frame: Frame, arg: int) -> None:
+def swap(machine: Machine, frame: PythonFrame, arg: int) -> None:
     stack = frame.stack
     stack[-1], stack[-arg] = stack[-arg], stack[-1]
 
 
-def load_const(machine: Machine, frame: Frame, value: Any) -> None:
+def load_const(machine: Machine, frame: PythonFrame, value: Any) -> None:
     frame.stack.append(value)
 
 
-def load_assertion_error(machine: Machine, frame: Frame, arg: Any) -> None:
+def load_assertion_error(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(AssertionError)
 
 
-def load_build_class(machine: Machine, frame: Frame, arg: Any) -> None:
+def load_build_class(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(frame.builtins["__build_class__"])
 
 
 # -- local variables ------------------------------------------------------------------------------
 
 
-def load_fast(machine: Machine, frame: Frame, slot: int) -> None:
+def load_fast(machine: Machine, frame: PythonFrame, slot: int) -> None:
     value = frame.slots[slot]
     if value is UNSET:
         raise _unbound(frame, slot)
     frame.stack.append(value)
 
 
-def load_fast_raw(machine: Machine, frame: Frame, slot: int) -> None:
+def load_fast_raw(machine: Machine, frame: PythonFrame, slot: int) -> None:
     """LOAD_CLOSURE: the cell itself."""
     frame.stack.append(frame.slots[slot])
 
 
-def load_fast_and_clear(machine: Machine, frame: Frame, slot: int) -> None:
+def load_fast_and_clear(machine: Machine, frame: PythonFrame, slot: int) -> None:
     frame.stack.append(frame.slots[slot])
     frame.slots[slot] = UNSET
 
 
-def store_fast(machine: Machine, frame: Frame, slot: int) -> None:
+def store_fast(machine: Machine, frame: PythonFrame, slot: int) -> None:
     frame.slots[slot] = frame.stack.pop()
 
 
-def delete_fast(machine: Machine, frame: Frame, slot: int) -> None:
+def delete_fast(machine: Machine, frame: PythonFrame, slot: int) -> None:
     if frame.slots[slot] is UNSET:
         raise _unbound(frame, slot)
     frame.slots[slot] = UNSET
 
 
-def load_fast_load_fast(machine: Machine, frame: Frame, pair: int) -> None:
+def load_fast_load_fast(machine: Machine, frame: PythonFrame, pair: int) -> None:
     load_fast(machine, frame, pair >> 4)
     load_fast(machine, frame, pair & 15)
 
 
-def store_fast_load_fast(machine: Machine, frame: Frame, pair: int) -> None:
+def store_fast_load_fast(machine: Machine, frame: PythonFrame, pair: int) -> None:
     store_fast(machine, frame, pair >> 4)
     load_fast(machine, frame, pair & 15)
 
 
-def store_fast_store_fast(machine: Machine, frame: Frame, pair: int) -> None:
+def store_fast_store_fast(machine: Machine, frame: PythonFrame, pair: int) -> None:
     store_fast(machine, frame, pair >> 4)
     store_fast(machine, frame, pair & 15)
 
 
-def _unbound(frame: Frame, slot: int) -> UnboundLocalError:
+def _unbound(frame: PythonFrame, slot: int) -> UnboundLocalError:
     name = frame.decoded.slot_names[slot]
     return UnboundLocalError(
         f"cannot access local variable '{name}' where it is not associated with a value"
@@ -105,17 +105,17 @@ def _unbound(frame: Frame, slot: int) -> UnboundLocalError:
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def make_cell(machine: Machine, frame: Frame, slot: int) -> None:
+def make_cell(machine: Machine, frame: PythonFrame, slot: int) -> None:
     value = frame.slots[slot]
     frame.slots[slot] = CellType() if value is UNSET else CellType(value)
 
 
-def copy_free_vars(machine: Machine, frame: Frame, count: int) -> None:
+def copy_free_vars(machine: Machine, frame: PythonFrame, count: int) -> None:
     closure = frame.fn.__closure__ or ()
     frame.slots[len(frame.slots) - count :] = closure
 
 
-def load_deref(machine: Machine, frame: Frame, slot: int) -> None:
+def load_deref(machine: Machine, frame: PythonFrame, slot: int) -> None:
     cell = frame.slots[slot]
     try:
         value = cell.cell_contents
@@ -127,14 +127,14 @@ def load_deref(machine: Machine, frame: Frame, slot: int) -> None:
     frame.stack.append(value)
 
 
-def store_deref(machine: Machine, frame: Frame, slot: int) -> None:
+def store_deref(machine: Machine, frame: PythonFrame, slot: int) -> None:
     cell = frame.slots[slot]
     _tell_cell(machine, frame, slot, frame.stack[-1])
     cell.cell_contents = frame.stack[-1]
     frame.stack.pop()
 
 
-def delete_deref(machine: Machine, frame: Frame, slot: int) -> None:
+def delete_deref(machine: Machine, frame: PythonFrame, slot: int) -> None:
     cell = frame.slots[slot]
     try:
         cell.cell_contents  # noqa: B018
@@ -144,7 +144,7 @@ def delete_deref(machine: Machine, frame: Frame, slot: int) -> None:
     del cell.cell_contents
 
 
-def _tell_cell(machine: Machine, frame: Frame, slot: int, new: Any) -> None:
+def _tell_cell(machine: Machine, frame: PythonFrame, slot: int, new: Any) -> None:
     if machine.as_they_are:
         return
     cell = frame.slots[slot]
@@ -155,7 +155,7 @@ def _tell_cell(machine: Machine, frame: Frame, slot: int, new: Any) -> None:
     machine.hooks.write(cell, frame.decoded.slot_names[slot], old, new, Access.CELL)
 
 
-def _unbound_cell(frame: Frame, slot: int) -> NameError:
+def _unbound_cell(frame: PythonFrame, slot: int) -> NameError:
     name = frame.decoded.slot_names[slot]
     if name in frame.code.co_freevars:
         return NameError(
@@ -168,7 +168,7 @@ def _unbound_cell(frame: Frame, slot: int) -> NameError:
 # -- globals --------------------------------------------------------------------------------------
 
 
-def global_value(machine: Machine, frame: Frame, name: str) -> Any:
+def global_value(machine: Machine, frame: PythonFrame, name: str) -> Any:
     """A global variable, or a builtin of that name."""
     space = frame.globals
     value = space.get(name, NOTHING)
@@ -182,7 +182,7 @@ def global_value(machine: Machine, frame: Frame, name: str) -> Any:
     return machine.hooks.read(space, name, value, Access.GLOBAL)
 
 
-def load_global(machine: Machine, frame: Frame, both: tuple[int, str]) -> None:
+def load_global(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> None:
     """3.11 and 3.12: an empty place below the value, if it is to be called."""
     flags, name = both
     value = global_value(machine, frame, name)
@@ -191,7 +191,7 @@ def load_global(machine: Machine, frame: Frame, both: tuple[int, str]) -> None:
     frame.stack.append(value)
 
 
-def load_global_first(machine: Machine, frame: Frame, both: tuple[int, str]) -> None:
+def load_global_first(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> None:
     """3.13: an empty place above the value, if it is to be called."""
     flags, name = both
     frame.stack.append(global_value(machine, frame, name))
@@ -199,11 +199,11 @@ def load_global_first(machine: Machine, frame: Frame, both: tuple[int, str]) -> 
         frame.stack.append(UNSET)
 
 
-def load_name(machine: Machine, frame: Frame, name: str) -> None:
+def load_name(machine: Machine, frame: PythonFrame, name: str) -> None:
     frame.stack.append(global_value(machine, frame, name))
 
 
-def store_global(machine: Machine, frame: Frame, name: str) -> None:
+def store_global(machine: Machine, frame: PythonFrame, name: str) -> None:
     value = frame.stack[-1]
     if not machine.as_they_are:
         old = frame.globals.get(name, NOTHING)
@@ -212,7 +212,7 @@ def store_global(machine: Machine, frame: Frame, name: str) -> None:
     frame.stack.pop()
 
 
-def delete_global(machine: Machine, frame: Frame, name: str) -> None:
+def delete_global(machine: Machine, frame: PythonFrame, name: str) -> None:
     if name not in frame.globals:
         raise NameError(f"name '{name}' is not defined", name=name)
     if not machine.as_they_are:

@@ -9,8 +9,8 @@ from typing import Any
 
 from lucerne._src.capture.bytecode.attributes import attribute
 from lucerne._src.capture.bytecode.calls import call, collect
-from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Frame
-from lucerne._src.capture.bytecode.generators import Generator
+from lucerne._src.capture.bytecode.frame import PUSH, UNSET, PythonFrame
+from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.handlers.containers import TO_CALL, load_method
 from lucerne._src.capture.bytecode.hooks import Access
 from lucerne._src.capture.bytecode.machine import Machine
@@ -22,11 +22,11 @@ _NONE: dict[str, Any] = {}
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def kw_names(machine: Machine, frame: Frame, names: tuple[str, ...]) -> None:
+def kw_names(machine: Machine, frame: PythonFrame, names: tuple[str, ...]) -> None:
     frame.kw_names = names
 
 
-def call_11(machine: Machine, frame: Frame, count: int) -> bool | None:
+def call_11(machine: Machine, frame: PythonFrame, count: int) -> bool | None:
     """3.11, 3.12. The stack: nothing and a callable, or a callable and its first argument; then
     the arguments, those with names last."""
     stack = frame.stack
@@ -37,18 +37,18 @@ def call_11(machine: Machine, frame: Frame, count: int) -> bool | None:
     return _call_named(machine, frame, fn, args, frame.kw_names, count + 2)
 
 
-def call_13(machine: Machine, frame: Frame, count: int) -> bool | None:
+def call_13(machine: Machine, frame: PythonFrame, count: int) -> bool | None:
     """3.13. The stack: a callable, then its first argument or nothing; then the arguments."""
     return _call_13(machine, frame, count, (), 0)
 
 
-def call_kw(machine: Machine, frame: Frame, count: int) -> bool | None:
+def call_kw(machine: Machine, frame: PythonFrame, count: int) -> bool | None:
     """3.13: the names lie on top."""
     return _call_13(machine, frame, count, frame.stack[-1], 1)
 
 
 def _call_13(
-    machine: Machine, frame: Frame, count: int, names: tuple[str, ...], above: int
+    machine: Machine, frame: PythonFrame, count: int, names: tuple[str, ...], above: int
 ) -> bool | None:
     stack = frame.stack
     base = len(stack) - above - count - 2
@@ -59,7 +59,12 @@ def _call_13(
 
 
 def _call_named(
-    machine: Machine, frame: Frame, fn: Any, args: list[Any], names: tuple[str, ...], taken: int
+    machine: Machine,
+    frame: PythonFrame,
+    fn: Any,
+    args: list[Any],
+    names: tuple[str, ...],
+    taken: int,
 ) -> bool | None:
     if not names:
         return call(machine, frame, fn, tuple(args), _NONE, taken)
@@ -70,23 +75,23 @@ def _call_named(
     return answer
 
 
-def call_function_ex(machine: Machine, frame: Frame, flags: int) -> bool | None:
+def call_function_ex(machine: Machine, frame: PythonFrame, flags: int) -> bool | None:
     """`f(*args, **kwargs)`; the empty place is below the callable (3.11, 3.12)."""
     return _call_ex(machine, frame, flags, -1)
 
 
-def call_function_ex_13(machine: Machine, frame: Frame, flags: int) -> bool | None:
+def call_function_ex_13(machine: Machine, frame: PythonFrame, flags: int) -> bool | None:
     """The empty place is above the callable."""
     return _call_ex(machine, frame, flags, -2)
 
 
-def _call_ex(machine: Machine, frame: Frame, flags: int, place: int) -> bool | None:
+def _call_ex(machine: Machine, frame: PythonFrame, flags: int, place: int) -> bool | None:
     stack = frame.stack
     named = flags & 1
     kwargs = stack[-1] if named else _NONE
     args = stack[-1 - named]
     fn = stack[place - 1 - named]
-    if type(args) is Generator and collect(machine, frame, args, None):
+    if type(args) is PythonGenerator and collect(machine, frame, args, None):
         return True
     if not isinstance(args, tuple):
         kind = type(args)
@@ -101,7 +106,7 @@ def _call_ex(machine: Machine, frame: Frame, flags: int, place: int) -> bool | N
     return call(machine, frame, fn, args, kwargs, 3 + named)
 
 
-def dict_merge(machine: Machine, frame: Frame, depth: int) -> None:
+def dict_merge(machine: Machine, frame: PythonFrame, depth: int) -> None:
     """`**kwargs` of a call. (CPython's own message names the function, which lies below.)"""
     stack = frame.stack
     value, into = stack[-1], stack[-depth - 1]
@@ -117,7 +122,7 @@ def dict_merge(machine: Machine, frame: Frame, depth: int) -> None:
     stack.pop()
 
 
-def _merged_for(frame: Frame, depth: int) -> Any:
+def _merged_for(frame: PythonFrame, depth: int) -> Any:
     """The callable below the arguments: just below them, or below an empty place."""
     found = frame.stack[-depth - 3]
     return frame.stack[-depth - 4] if found is UNSET else found
@@ -138,7 +143,7 @@ def _name_of(fn: Any) -> str:
 _DEFAULTS, _KEYWORD_DEFAULTS, _ANNOTATIONS, _CLOSURE = 1, 2, 4, 8
 
 
-def make_function(machine: Machine, frame: Frame, flags: int | None) -> None:
+def make_function(machine: Machine, frame: PythonFrame, flags: int | None) -> None:
     """3.11, 3.12; and 3.13, where SET_FUNCTION_ATTRIBUTE gives the rest."""
     stack = frame.stack
     code = stack.pop()
@@ -166,7 +171,7 @@ def _finish(made: FunctionType, code: Any) -> None:
     made.__qualname__ = code.co_qualname
 
 
-def set_function_attribute(machine: Machine, frame: Frame, flag: int) -> None:
+def set_function_attribute(machine: Machine, frame: PythonFrame, flag: int) -> None:
     stack = frame.stack
     made, value = stack[-1], stack[-2]
     if flag == _CLOSURE:
@@ -194,7 +199,7 @@ def _give(made: FunctionType, flag: int, value: Any) -> None:
 # -- with -----------------------------------------------------------------------------------------
 
 
-def before_with(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def before_with(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     manager = frame.stack[-1]
     kind = type(manager)
     enter, leave = find_in_class(kind, "__enter__"), find_in_class(kind, "__exit__")
@@ -213,7 +218,7 @@ def before_with(machine: Machine, frame: Frame, arg: Any) -> bool | None:
         raise
 
 
-def with_except_start(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def with_except_start(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     """`__exit__` with the exception; below lie the exception before it and where it happened."""
     error, leave = frame.stack[-1], frame.stack[-4]
     return call(machine, frame, leave, (type(error), error, error.__traceback__), _NONE, 0)
@@ -222,7 +227,7 @@ def with_except_start(machine: Machine, frame: Frame, arg: Any) -> bool | None:
 # -- import ---------------------------------------------------------------------------------------
 
 
-def import_name(machine: Machine, frame: Frame, name: str) -> None:
+def import_name(machine: Machine, frame: PythonFrame, name: str) -> None:
     level, names = frame.stack[-2:]
     found = frame.builtins["__import__"](name, frame.globals, None, names, level)
     if not machine.as_they_are and not level:
@@ -237,7 +242,7 @@ def _with_parents(name: str) -> list[str]:
     return [".".join(parts[: k + 1]) for k in range(len(parts))]
 
 
-def import_from(machine: Machine, frame: Frame, name: str) -> None:
+def import_from(machine: Machine, frame: PythonFrame, name: str) -> None:
     module = frame.stack[-1]
     value = getattr(module, name, UNSET)
     if value is UNSET:
@@ -258,7 +263,7 @@ def import_from(machine: Machine, frame: Frame, name: str) -> None:
 # -- super ----------------------------------------------------------------------------------------
 
 
-def _super_in_place(machine: Machine, frame: Frame, flags: int) -> tuple[Any, ...]:
+def _super_in_place(machine: Machine, frame: PythonFrame, flags: int) -> tuple[Any, ...]:
     """Put what `super(...)` gives in place of its three operands, which are returned."""
     owner, kind, self = operands = tuple(frame.stack[-3:])
     if owner is super:
@@ -269,7 +274,7 @@ def _super_in_place(machine: Machine, frame: Frame, flags: int) -> tuple[Any, ..
     return operands
 
 
-def load_super_attr_12(machine: Machine, frame: Frame, both: tuple[int, str]) -> bool:
+def load_super_attr_12(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> bool:
     """3.12."""
     flags, name = both
     operands = _super_in_place(machine, frame, flags)
@@ -282,7 +287,7 @@ def load_super_attr_12(machine: Machine, frame: Frame, both: tuple[int, str]) ->
         raise
 
 
-def load_super_attr_13(machine: Machine, frame: Frame, both: tuple[int, str]) -> bool:
+def load_super_attr_13(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> bool:
     """3.13."""
     flags, name = both
     operands = _super_in_place(machine, frame, flags)

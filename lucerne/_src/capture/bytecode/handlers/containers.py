@@ -6,8 +6,8 @@ from typing import Any
 
 from lucerne._src.capture.bytecode.attributes import attribute
 from lucerne._src.capture.bytecode.calls import collect, enter_method, users_method
-from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Frame, Link
-from lucerne._src.capture.bytecode.generators import Generator
+from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
+from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Machine
@@ -16,7 +16,7 @@ _DROP = Link("drop")
 TO_CALL = Link("to call")
 
 
-def _take(frame: Frame, count: int) -> list[Any]:
+def _take(frame: PythonFrame, count: int) -> list[Any]:
     stack = frame.stack
     values = stack[len(stack) - count :]
     del stack[len(stack) - count :]
@@ -26,22 +26,22 @@ def _take(frame: Frame, count: int) -> list[Any]:
 # -- building -------------------------------------------------------------------------------------
 
 
-def build_tuple(machine: Machine, frame: Frame, count: int) -> None:
+def build_tuple(machine: Machine, frame: PythonFrame, count: int) -> None:
     frame.stack.append(tuple(_take(frame, count)))
 
 
-def build_list(machine: Machine, frame: Frame, count: int) -> None:
+def build_list(machine: Machine, frame: PythonFrame, count: int) -> None:
     frame.stack.append(_take(frame, count))
 
 
-def build_set(machine: Machine, frame: Frame, count: int) -> None:
+def build_set(machine: Machine, frame: PythonFrame, count: int) -> None:
     stack = frame.stack
     made = set(stack[len(stack) - count :])
     _take(frame, count)
     stack.append(made)
 
 
-def build_map(machine: Machine, frame: Frame, count: int) -> None:
+def build_map(machine: Machine, frame: PythonFrame, count: int) -> None:
     stack = frame.stack
     values = stack[len(stack) - 2 * count :]
     made = dict(zip(values[::2], values[1::2], strict=True))
@@ -50,42 +50,42 @@ def build_map(machine: Machine, frame: Frame, count: int) -> None:
     stack.append(made)
 
 
-def build_const_key_map(machine: Machine, frame: Frame, count: int) -> None:
+def build_const_key_map(machine: Machine, frame: PythonFrame, count: int) -> None:
     keys = frame.stack.pop()
     made = dict(zip(keys, _take(frame, count), strict=True))
     machine.hooks.made(made)
     frame.stack.append(made)
 
 
-def build_string(machine: Machine, frame: Frame, count: int) -> None:
+def build_string(machine: Machine, frame: PythonFrame, count: int) -> None:
     frame.stack.append("".join(_take(frame, count)))
 
 
-def build_slice(machine: Machine, frame: Frame, count: int) -> None:
+def build_slice(machine: Machine, frame: PythonFrame, count: int) -> None:
     frame.stack.append(slice(*_take(frame, count)))
 
 
-def list_append(machine: Machine, frame: Frame, depth: int) -> None:
+def list_append(machine: Machine, frame: PythonFrame, depth: int) -> None:
     frame.stack[-depth - 1].append(frame.stack[-1])
     frame.stack.pop()
 
 
-def set_add(machine: Machine, frame: Frame, depth: int) -> None:
+def set_add(machine: Machine, frame: PythonFrame, depth: int) -> None:
     frame.stack[-depth - 1].add(frame.stack[-1])
     frame.stack.pop()
 
 
-def map_add(machine: Machine, frame: Frame, depth: int) -> None:
+def map_add(machine: Machine, frame: PythonFrame, depth: int) -> None:
     stack = frame.stack
     stack[-depth - 2][stack[-2]] = stack[-1]
     del stack[-2:]
 
 
-def list_extend(machine: Machine, frame: Frame, depth: int) -> bool:
+def list_extend(machine: Machine, frame: PythonFrame, depth: int) -> bool:
     """Of a list that is being built (`[*a, *b]`); nobody else has it yet."""
     value = frame.stack[-1]
     kind = type(value)
-    if kind is Generator and collect(machine, frame, value, None):
+    if kind is PythonGenerator and collect(machine, frame, value, None):
         return True
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         raise TypeError(f"Value after * must be an iterable, not {kind.__name__}")
@@ -94,16 +94,16 @@ def list_extend(machine: Machine, frame: Frame, depth: int) -> bool:
     return False
 
 
-def list_to_tuple(machine: Machine, frame: Frame, arg: Any) -> None:
+def list_to_tuple(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack[-1] = tuple(frame.stack[-1])
 
 
-def set_update(machine: Machine, frame: Frame, depth: int) -> None:
+def set_update(machine: Machine, frame: PythonFrame, depth: int) -> None:
     frame.stack[-depth - 1].update(set(frame.stack[-1]))
     frame.stack.pop()
 
 
-def dict_update(machine: Machine, frame: Frame, depth: int) -> None:
+def dict_update(machine: Machine, frame: PythonFrame, depth: int) -> None:
     value = frame.stack[-1]
     if not hasattr(type(value), "keys"):
         raise TypeError(f"'{type(value).__name__}' object is not a mapping")
@@ -114,10 +114,10 @@ def dict_update(machine: Machine, frame: Frame, depth: int) -> None:
 # -- unpacking ------------------------------------------------------------------------------------
 
 
-def unpack_sequence(machine: Machine, frame: Frame, count: int) -> bool:
+def unpack_sequence(machine: Machine, frame: PythonFrame, count: int) -> bool:
     stack = frame.stack
     value = stack[-1]
-    if type(value) is Generator and collect(machine, frame, value, count + 1):
+    if type(value) is PythonGenerator and collect(machine, frame, value, count + 1):
         return True
     if type(value) is tuple or type(value) is list:
         values = list(value)
@@ -144,11 +144,11 @@ def _first(value: Any, count: int) -> list[Any]:
     return found
 
 
-def unpack_ex(machine: Machine, frame: Frame, counts: int) -> bool:
+def unpack_ex(machine: Machine, frame: PythonFrame, counts: int) -> bool:
     before, after = counts & 255, counts >> 8
     value = frame.stack[-1]
     kind = type(value)
-    if kind is Generator and collect(machine, frame, value, None):
+    if kind is PythonGenerator and collect(machine, frame, value, None):
         return True
     if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
         raise TypeError(f"cannot unpack non-iterable {kind.__name__} object")
@@ -166,7 +166,7 @@ def unpack_ex(machine: Machine, frame: Frame, counts: int) -> bool:
 # -- items ----------------------------------------------------------------------------------------
 
 
-def binary_subscr(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def binary_subscr(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     stack = frame.stack
     owner, key = stack[-2], stack[-1]
     if not machine.as_they_are:
@@ -186,12 +186,12 @@ def _item(machine: Machine, owner: Any, key: Any) -> Any:
     return value if machine.as_they_are else machine.hooks.read(owner, key, value, Access.ITEM)
 
 
-def binary_slice(machine: Machine, frame: Frame, arg: Any) -> None:
+def binary_slice(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     stack = frame.stack
     stack[-3:] = [_item(machine, stack[-3], slice(stack[-2], stack[-1]))]
 
 
-def store_subscr(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def store_subscr(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     value, owner, key = frame.stack[-3:]
     if not machine.as_they_are:
         method = users_method(type(owner), "__setitem__")
@@ -205,7 +205,7 @@ def store_subscr(machine: Machine, frame: Frame, arg: Any) -> bool | None:
     return None
 
 
-def store_slice(machine: Machine, frame: Frame, arg: Any) -> None:
+def store_slice(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     value, owner, start, end = frame.stack[-4:]
     key = slice(start, end)
     _tell_item(machine, owner, key, value)
@@ -213,7 +213,7 @@ def store_slice(machine: Machine, frame: Frame, arg: Any) -> None:
     del frame.stack[-4:]
 
 
-def delete_subscr(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def delete_subscr(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     owner, key = frame.stack[-2:]
     if not machine.as_they_are:
         method = users_method(type(owner), "__delitem__")
@@ -245,12 +245,12 @@ def _tell_item(machine: Machine, owner: Any, key: Any, new: Any) -> None:
 # -- attributes -----------------------------------------------------------------------------------
 
 
-def load_attr(machine: Machine, frame: Frame, name: str) -> bool:
+def load_attr(machine: Machine, frame: PythonFrame, name: str) -> bool:
     """3.11."""
     return attribute(machine, frame, name)
 
 
-def load_method(machine: Machine, frame: Frame, name: str) -> bool:
+def load_method(machine: Machine, frame: PythonFrame, name: str) -> bool:
     """3.11: the place for a method that is not bound yet stays empty."""
     owner = frame.stack[-1]
     frame.stack[-1:] = [UNSET, owner]
@@ -261,13 +261,13 @@ def load_method(machine: Machine, frame: Frame, name: str) -> bool:
         raise
 
 
-def load_attr_12(machine: Machine, frame: Frame, both: tuple[int, str]) -> bool:
+def load_attr_12(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> bool:
     """3.12: as LOAD_METHOD, if the lowest bit is set."""
     flags, name = both
     return load_method(machine, frame, name) if flags & 1 else attribute(machine, frame, name)
 
 
-def load_attr_13(machine: Machine, frame: Frame, both: tuple[int, str]) -> bool:
+def load_attr_13(machine: Machine, frame: PythonFrame, both: tuple[int, str]) -> bool:
     """3.13: the empty place is above the value."""
     flags, name = both
     if not flags & 1:
@@ -279,7 +279,9 @@ def load_attr_13(machine: Machine, frame: Frame, both: tuple[int, str]) -> bool:
 
 
 @link_rule("to call")
-def _to_call(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _to_call(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """A getter has returned what will be called."""
     if delivery is Delivery.RAISE:
         return False
@@ -301,7 +303,7 @@ def _text_method(value: Any, name: str) -> Any:
 
 
 def _enter_text(
-    machine: Machine, frame: Frame, value: Any, convert: Any, spec: Any, taken: int
+    machine: Machine, frame: PythonFrame, value: Any, convert: Any, spec: Any, taken: int
 ) -> bool:
     """Whether the user's method that makes text of a value was entered."""
     if machine.as_they_are:
@@ -324,7 +326,9 @@ def _enter_text(
 
 
 @link_rule("formatted")
-def _formatted(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _formatted(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """A method of the user's has made text; `data`: how it is to be formatted."""
     if delivery is Delivery.RAISE:
         return False
@@ -334,7 +338,7 @@ def _formatted(machine: Machine, frame: Frame, data: Any, delivery: Delivery, va
     return True
 
 
-def format_value(machine: Machine, frame: Frame, flags: int) -> bool:
+def format_value(machine: Machine, frame: PythonFrame, flags: int) -> bool:
     stack = frame.stack
     taken = 2 if flags & 4 else 1
     value, spec = stack[-taken], stack[-1] if flags & 4 else None
@@ -347,7 +351,7 @@ def format_value(machine: Machine, frame: Frame, flags: int) -> bool:
     return False
 
 
-def convert_value(machine: Machine, frame: Frame, flags: int) -> bool:
+def convert_value(machine: Machine, frame: PythonFrame, flags: int) -> bool:
     value, convert = frame.stack[-1], _CONVERSIONS[flags]
     if _enter_text(machine, frame, value, convert, None, 1):
         return True
@@ -355,9 +359,9 @@ def convert_value(machine: Machine, frame: Frame, flags: int) -> bool:
     return False
 
 
-def format_simple(machine: Machine, frame: Frame, arg: Any) -> bool:
+def format_simple(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     return format_value(machine, frame, 0)
 
 
-def format_with_spec(machine: Machine, frame: Frame, arg: Any) -> bool:
+def format_with_spec(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     return format_value(machine, frame, 4)

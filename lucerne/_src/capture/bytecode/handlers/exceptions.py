@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 
 
-def push_exc_info(machine: Machine, frame: Frame, arg: Any) -> bool:
+def push_exc_info(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     """A handler begins: the exception becomes the one being handled."""
     error = frame.stack.pop()
     frame.stack += [frame.handled, error]
@@ -16,13 +16,13 @@ def push_exc_info(machine: Machine, frame: Frame, arg: Any) -> bool:
     return SWITCH
 
 
-def pop_except(machine: Machine, frame: Frame, arg: Any) -> bool:
+def pop_except(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     """A handler ends."""
     frame.handled = frame.stack.pop()
     return SWITCH
 
 
-def check_exc_match(machine: Machine, frame: Frame, arg: Any) -> None:
+def check_exc_match(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     error, kind = frame.stack[-2:]
     for one in kind if isinstance(kind, tuple) else (kind,):
         if not (isinstance(one, type) and issubclass(one, BaseException)):
@@ -34,7 +34,7 @@ def check_exc_match(machine: Machine, frame: Frame, arg: Any) -> None:
     frame.stack[-1] = any(one in type(error).__mro__ for one in kinds)
 
 
-def raise_varargs(machine: Machine, frame: Frame, count: int) -> NoReturn:
+def raise_varargs(machine: Machine, frame: PythonFrame, count: int) -> NoReturn:
     stack = frame.stack
     if count == 0:
         _raise_again(machine)
@@ -67,7 +67,7 @@ def _raise_again(machine: Machine) -> NoReturn:
     machine.raise_again(error)
 
 
-def reraise(machine: Machine, frame: Frame, depth: int) -> NoReturn:
+def reraise(machine: Machine, frame: PythonFrame, depth: int) -> NoReturn:
     """`depth` says where on the stack the place of the first raise is kept; tracebacks have it."""
     error = frame.stack[-1]
     machine.raise_again(error)
@@ -76,7 +76,7 @@ def reraise(machine: Machine, frame: Frame, depth: int) -> NoReturn:
 # -- groups ---------------------------------------------------------------------------------------
 
 
-def check_eg_match(machine: Machine, frame: Frame, arg: Any) -> bool:
+def check_eg_match(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     """`except* kind`: the part of a group that matches; the rest stays below it."""
     error, kind = frame.stack[-2:]
     for one in kind if isinstance(kind, tuple) else (kind,):
@@ -110,7 +110,7 @@ def _split(error: Any, kind: Any) -> tuple[Any, Any]:
     return None, error
 
 
-def prep_reraise_star(machine: Machine, frame: Frame, arg: Any) -> None:
+def prep_reraise_star(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """What is raised after all `except*` of a `try`, or None."""
     original, raised = frame.stack[-2:]
     frame.stack[-2:] = [_together(original, raised)]

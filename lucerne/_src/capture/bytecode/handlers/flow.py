@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.capture.bytecode.calls import enter_method, users_method
-from lucerne._src.capture.bytecode.frame import PUSH, Frame, Link
-from lucerne._src.capture.bytecode.generators import Generator, finish_send
+from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
+from lucerne._src.capture.bytecode.generators import PythonGenerator, finish_send
 from lucerne._src.capture.bytecode.handlers.operators import asks_truth, truth
 from lucerne._src.capture.bytecode.helpers import items_
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
@@ -16,11 +16,11 @@ from lucerne._src.capture.bytecode.targets import find_in_class
 # -- jumps ----------------------------------------------------------------------------------------
 
 
-def jump(machine: Machine, frame: Frame, target: int) -> None:
+def jump(machine: Machine, frame: PythonFrame, target: int) -> None:
     frame.ip = target
 
 
-def pop_jump_if_true(machine: Machine, frame: Frame, target: int) -> bool:
+def pop_jump_if_true(machine: Machine, frame: PythonFrame, target: int) -> bool:
     if asks_truth(machine, frame):
         return SWITCH
     if truth(machine, frame.stack[-1]):
@@ -29,7 +29,7 @@ def pop_jump_if_true(machine: Machine, frame: Frame, target: int) -> bool:
     return False
 
 
-def pop_jump_if_false(machine: Machine, frame: Frame, target: int) -> bool:
+def pop_jump_if_false(machine: Machine, frame: PythonFrame, target: int) -> bool:
     if asks_truth(machine, frame):
         return SWITCH
     if not truth(machine, frame.stack[-1]):
@@ -38,17 +38,17 @@ def pop_jump_if_false(machine: Machine, frame: Frame, target: int) -> bool:
     return False
 
 
-def pop_jump_if_none(machine: Machine, frame: Frame, target: int) -> None:
+def pop_jump_if_none(machine: Machine, frame: PythonFrame, target: int) -> None:
     if frame.stack.pop() is None:
         frame.ip = target
 
 
-def pop_jump_if_not_none(machine: Machine, frame: Frame, target: int) -> None:
+def pop_jump_if_not_none(machine: Machine, frame: PythonFrame, target: int) -> None:
     if frame.stack.pop() is not None:
         frame.ip = target
 
 
-def jump_if_true_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
+def jump_if_true_or_pop(machine: Machine, frame: PythonFrame, target: int) -> bool:
     if asks_truth(machine, frame, (True, target)):
         return SWITCH
     if truth(machine, frame.stack[-1]):
@@ -58,7 +58,7 @@ def jump_if_true_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
     return False
 
 
-def jump_if_false_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
+def jump_if_false_or_pop(machine: Machine, frame: PythonFrame, target: int) -> bool:
     if asks_truth(machine, frame, (False, target)):
         return SWITCH
     if truth(machine, frame.stack[-1]):
@@ -71,7 +71,7 @@ def jump_if_false_or_pop(machine: Machine, frame: Frame, target: int) -> bool:
 # -- loops ----------------------------------------------------------------------------------------
 
 
-def get_iter(machine: Machine, frame: Frame, arg: Any) -> bool | None:
+def get_iter(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     value = frame.stack[-1]
     if not machine.as_they_are:
         method = users_method(type(value), "__iter__")
@@ -96,7 +96,9 @@ def _has_items_only(kind: type) -> bool:
 
 
 @link_rule("iterator")
-def _iterator(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _iterator(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """The user's `__iter__` has returned."""
     if delivery is Delivery.RAISE:
         return False
@@ -106,11 +108,11 @@ def _iterator(machine: Machine, frame: Frame, data: Any, delivery: Delivery, val
     return True
 
 
-def for_iter(machine: Machine, frame: Frame, target: int) -> bool | None:
+def for_iter(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
     iterator = frame.stack[-1]
     after = target + frame.decoded.table.after_loop
     if not machine.as_they_are:
-        if type(iterator) is Generator:
+        if type(iterator) is PythonGenerator:
             if iterator.frame is not None and not iterator.running:
                 return machine.enter(iterator.resume(None, Link("for", (after,))))
         else:
@@ -130,7 +132,9 @@ def for_iter(machine: Machine, frame: Frame, target: int) -> bool | None:
 
 
 @link_rule("for next")
-def _for_next(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _for_next(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """The user's `__next__` has returned or raised."""
     if delivery is not Delivery.RAISE:
         frame.stack.append(value)
@@ -142,7 +146,7 @@ def _for_next(machine: Machine, frame: Frame, data: Any, delivery: Delivery, val
     return True
 
 
-def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
+def end_for(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """Never reached: the end of a loop passes over it."""
     frame.stack.pop()
 
@@ -150,24 +154,24 @@ def end_for(machine: Machine, frame: Frame, arg: Any) -> None:
 # -- generators -----------------------------------------------------------------------------------
 
 
-def return_generator(machine: Machine, frame: Frame, arg: Any) -> bool:
-    return machine.give(Delivery.RETURN, Generator(machine, frame))
+def return_generator(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
+    return machine.give(Delivery.RETURN, PythonGenerator(machine, frame))
 
 
-def yield_value(machine: Machine, frame: Frame, arg: Any) -> bool:
+def yield_value(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     return machine.give(Delivery.YIELD, frame.stack.pop())
 
 
-def get_yield_from_iter(machine: Machine, frame: Frame, arg: Any) -> None:
+def get_yield_from_iter(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     value = frame.stack[-1]
-    if type(value) is not Generator:
+    if type(value) is not PythonGenerator:
         frame.stack[-1] = iter(value)
 
 
-def send(machine: Machine, frame: Frame, target: int) -> bool | None:
+def send(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
     stack = frame.stack
     receiver, value = stack[-2], stack[-1]
-    ours = type(receiver) is Generator and not machine.as_they_are
+    ours = type(receiver) is PythonGenerator and not machine.as_they_are
     if ours and receiver.frame is not None and not receiver.running:
         receiver.check(value)
         machine.enter(receiver.resume(value, Link("send", (frame.last,))))
@@ -183,11 +187,11 @@ def send(machine: Machine, frame: Frame, target: int) -> bool | None:
     return None
 
 
-def end_send(machine: Machine, frame: Frame, arg: Any) -> None:
+def end_send(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     del frame.stack[-2]
 
 
-def cleanup_throw(machine: Machine, frame: Frame, arg: Any) -> None:
+def cleanup_throw(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """What was thrown into a `yield from`: the end of the inner iterator, or an error."""
     error = frame.stack[-1]
     if isinstance(error, StopIteration):
@@ -199,9 +203,9 @@ def cleanup_throw(machine: Machine, frame: Frame, arg: Any) -> None:
 # -- returning ------------------------------------------------------------------------------------
 
 
-def return_value(machine: Machine, frame: Frame, arg: Any) -> bool:
+def return_value(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     return machine.give(Delivery.RETURN, frame.stack.pop())
 
 
-def return_const(machine: Machine, frame: Frame, value: Any) -> bool:
+def return_const(machine: Machine, frame: PythonFrame, value: Any) -> bool:
     return machine.give(Delivery.RETURN, value)

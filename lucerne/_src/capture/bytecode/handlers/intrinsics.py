@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.handlers.containers import list_to_tuple
 from lucerne._src.capture.bytecode.handlers.exceptions import prep_reraise_star
 from lucerne._src.capture.bytecode.handlers.operators import unary_positive
 from lucerne._src.capture.bytecode.machine import Machine
 
 
-def _stop_iteration(machine: Machine, frame: Frame, arg: Any) -> None:
+def _stop_iteration(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """What escapes a generator: a StopIteration would look like its end."""
     error = frame.stack[-1]
     if isinstance(error, StopIteration):
@@ -22,7 +22,7 @@ def _stop_iteration(machine: Machine, frame: Frame, arg: Any) -> None:
         frame.stack[-1] = wrong
 
 
-HELPERS: dict[str, Callable[[Machine, Frame, Any], Any]] = {
+HELPERS: dict[str, Callable[[Machine, PythonFrame, Any], Any]] = {
     "INTRINSIC_LIST_TO_TUPLE": list_to_tuple,
     "INTRINSIC_UNARY_POSITIVE": unary_positive,
     "INTRINSIC_STOPITERATION_ERROR": _stop_iteration,
@@ -30,5 +30,5 @@ HELPERS: dict[str, Callable[[Machine, Frame, Any], Any]] = {
 }
 
 
-def intrinsic(machine: Machine, frame: Frame, name: str) -> Any:
+def intrinsic(machine: Machine, frame: PythonFrame, name: str) -> Any:
     return HELPERS[name](machine, frame, None)

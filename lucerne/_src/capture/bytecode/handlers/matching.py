@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import Frame
+from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.machine import Machine
 
 _SEQUENCE, _MAPPING = 1 << 5, 1 << 6
@@ -14,19 +14,19 @@ _WHOLE = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, t
 _ABSENT = object()
 
 
-def get_len(machine: Machine, frame: Frame, arg: Any) -> None:
+def get_len(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(len(frame.stack[-1]))
 
 
-def match_sequence(machine: Machine, frame: Frame, arg: Any) -> None:
+def match_sequence(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _SEQUENCE))
 
 
-def match_mapping(machine: Machine, frame: Frame, arg: Any) -> None:
+def match_mapping(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _MAPPING))
 
 
-def match_keys(machine: Machine, frame: Frame, arg: Any) -> None:
+def match_keys(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     subject, keys = frame.stack[-2:]
     seen: set[Any] = set()
     values: list[Any] = []
@@ -42,7 +42,7 @@ def match_keys(machine: Machine, frame: Frame, arg: Any) -> None:
     frame.stack.append(tuple(values))
 
 
-def match_class(machine: Machine, frame: Frame, positional: int) -> None:
+def match_class(machine: Machine, frame: PythonFrame, positional: int) -> None:
     subject, kind, names = frame.stack[-3:]
     if not isinstance(kind, type):
         raise TypeError("called match pattern must be a class")

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from lucerne._src.capture.bytecode.calls import enter_method, users_method
-from lucerne._src.capture.bytecode.frame import PUSH, Frame, Link
+from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Machine
@@ -37,7 +37,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def binary_op(machine: Machine, frame: Frame, symbol: str) -> bool | None:
+def binary_op(machine: Machine, frame: PythonFrame, symbol: str) -> bool | None:
     stack = frame.stack
     left, right = stack[-2], stack[-1]
     if not machine.as_they_are:
@@ -58,7 +58,7 @@ def binary_op(machine: Machine, frame: Frame, symbol: str) -> bool | None:
     return None
 
 
-def _in_place(machine: Machine, frame: Frame, left: Any, right: Any, symbol: str) -> bool:
+def _in_place(machine: Machine, frame: PythonFrame, left: Any, right: Any, symbol: str) -> bool:
     """`+=` and the like: enter the user's method, or tell that a container changes."""
     name = f"__i{_NAMES[symbol[:-1]]}__"
     method = users_method(type(left), name)
@@ -73,7 +73,7 @@ def _in_place(machine: Machine, frame: Frame, left: Any, right: Any, symbol: str
 _PLAIN = frozenset((int, float, bool, complex, str, bytes, list, tuple, dict, set, type(None)))
 
 
-def _enter_right(machine: Machine, frame: Frame, left: Any, right: Any, symbol: str) -> bool:
+def _enter_right(machine: Machine, frame: PythonFrame, left: Any, right: Any, symbol: str) -> bool:
     """Whether the right operand's method was entered. Only if the left one is of a builtin type
     that knows nothing of the right one's class."""
     kind = type(right)
@@ -89,7 +89,7 @@ def _enter_right(machine: Machine, frame: Frame, left: Any, right: Any, symbol: 
 
 
 @link_rule("last operator")
-def _last(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _last(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """The right operand's method has answered: there is nobody else to ask."""
     if delivery is Delivery.RAISE:
         return False
@@ -110,7 +110,9 @@ def _special(left: Any, right: Any, name: str) -> FunctionType | None:
 
 
 @link_rule("operator")
-def _operator(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _operator(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """The left operand's method has answered; the right one's is asked if it can't say."""
     if delivery is Delivery.RAISE:
         return False
@@ -147,7 +149,7 @@ def _unanswered(left: Any, right: Any, symbol: str) -> Any:
     raise TypeError(f"unsupported operand type(s) for {shown}: {kinds}")
 
 
-def compare_op(machine: Machine, frame: Frame, symbol: str) -> bool | None:
+def compare_op(machine: Machine, frame: PythonFrame, symbol: str) -> bool | None:
     stack = frame.stack
     left, right = stack[-2], stack[-1]
     if not machine.as_they_are:
@@ -163,7 +165,7 @@ def compare_op(machine: Machine, frame: Frame, symbol: str) -> bool | None:
     return None
 
 
-def compare_op_13(machine: Machine, frame: Frame, text: str) -> bool | None:
+def compare_op_13(machine: Machine, frame: PythonFrame, text: str) -> bool | None:
     """3.13: "bool(<)" gives the truth of the comparison."""
     if not text.startswith("bool("):
         return compare_op(machine, frame, text)
@@ -173,14 +175,14 @@ def compare_op_13(machine: Machine, frame: Frame, text: str) -> bool | None:
     return None
 
 
-def is_op(machine: Machine, frame: Frame, negated: int) -> None:
+def is_op(machine: Machine, frame: PythonFrame, negated: int) -> None:
     stack = frame.stack
     left, right = stack[-2], stack[-1]
     same = left is right if machine.as_they_are else machine.hooks.same(left, right)
     stack[-2:] = [same != bool(negated)]
 
 
-def contains_op(machine: Machine, frame: Frame, negated: int) -> bool:
+def contains_op(machine: Machine, frame: PythonFrame, negated: int) -> bool:
     stack = frame.stack
     value, container = stack[-2], stack[-1]
     if not machine.as_they_are:
@@ -193,7 +195,9 @@ def contains_op(machine: Machine, frame: Frame, negated: int) -> bool:
 
 
 @link_rule("contains")
-def _contains(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _contains(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
     """The user's `__contains__` has answered; `data`: whether its contrary is wanted."""
     if delivery is Delivery.RAISE:
         return False
@@ -201,7 +205,7 @@ def _contains(machine: Machine, frame: Frame, data: Any, delivery: Delivery, val
     return True
 
 
-def asks_truth(machine: Machine, frame: Frame, keep: tuple[bool, int] | None = None) -> bool:
+def asks_truth(machine: Machine, frame: PythonFrame, keep: tuple[bool, int] | None = None) -> bool:
     """Whether the user's `__bool__` or `__len__` was entered for the value on top of the stack; its
     answer takes the value's place, and the instruction is executed again. `keep`: (truth, target)
     of a jump that keeps the value (`and`, `or` of Python 3.11); it is dropped otherwise."""
@@ -218,7 +222,7 @@ def asks_truth(machine: Machine, frame: Frame, keep: tuple[bool, int] | None = N
 
 
 @link_rule("truth")
-def _truth(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _truth(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     if delivery is Delivery.RAISE:
         return False
     if data[0] == "__len__":
@@ -232,7 +236,7 @@ def _truth(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value:
 
 
 @link_rule("kept truth")
-def _kept(machine: Machine, frame: Frame, data: Any, delivery: Delivery, value: Any) -> bool:
+def _kept(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     kept = frame.stack[-1]
     if not _truth(machine, frame, data[:1], delivery, value):
         return False
@@ -256,22 +260,24 @@ def truth(machine: Machine, value: Any) -> bool:
     return bool(value)
 
 
-def unary_not(machine: Machine, frame: Frame, arg: Any) -> bool:
+def unary_not(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     if asks_truth(machine, frame):
         return True
     frame.stack[-1] = not truth(machine, frame.stack[-1])
     return False
 
 
-def to_bool(machine: Machine, frame: Frame, arg: Any) -> bool:
+def to_bool(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
     if asks_truth(machine, frame):
         return True
     frame.stack[-1] = truth(machine, frame.stack[-1])
     return False
 
 
-def _unary(name: str, function: Callable[[Any], Any]) -> Callable[[Machine, Frame, Any], bool]:
-    def handler(machine: Machine, frame: Frame, arg: Any) -> bool:
+def _unary(
+    name: str, function: Callable[[Any], Any]
+) -> Callable[[Machine, PythonFrame, Any], bool]:
+    def handler(machine: Machine, frame: PythonFrame, arg: Any) -> bool:
         value = frame.stack[-1]
         if not machine.as_they_are:
             method = users_method(type(value), name)

@@ -14,13 +14,20 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.base.unspecialized import COMPUTATIONS, IN_KEY, GivenFloat, Use, use_of, watching
+from lucerne._src.base.unspecialized import (
+    COMPUTATIONS,
+    IN_KEY,
+    GivenFloat,
+    NumberUse,
+    use_of,
+    watching,
+)
 from lucerne._src.capture.cache.disk.key import CacheKey, UnstorableError
-from lucerne._src.capture.cache.disk.program_codec import Reader, StaleError, Writer
+from lucerne._src.capture.cache.disk.program_codec import ProgramWriter, Reader, StaleError
 from lucerne._src.capture.effects.stores import MISSING, PLAIN, Slot
 from lucerne._src.capture.guards.reachable import ReachableState, is_optimizer
 from lucerne._src.capture.guards.tensor_reads import GRADIENT_IS, HAS, IS, LAYOUT, PLACE, Fact
-from lucerne._src.capture.trace.captured import Captured, Effect, Outcome
+from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.input_sources import (
     ARGUMENT,
     CONSTANT,
@@ -31,7 +38,7 @@ from lucerne._src.capture.trace.input_sources import (
     NUMBER,
     SLOT,
     TANGENT,
-    Source,
+    InputSource,
 )
 from lucerne._src.capture.trace.pytree import LEAF
 from lucerne._src.ir import results
@@ -51,7 +58,7 @@ _ERRORS = {
 _TREES: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict}
 
 
-class States:
+class CodecStates:
     """The states of optimizers: which of them capturing made."""
 
     def __init__(self, world: CacheKey) -> None:
@@ -124,10 +131,10 @@ def begin_states(begun: Sequence[Any], world: CacheKey) -> list[dict[str, Any]]:
     return made
 
 
-class CaptureWriter(Writer):
+class CaptureWriter(ProgramWriter):
     """Writes a captured call."""
 
-    def __init__(self, world: CacheKey, reach: ReachableState, states: States) -> None:
+    def __init__(self, world: CacheKey, reach: ReachableState, states: CodecStates) -> None:
         super().__init__(world)
         self._tables = {id(t): k for k, t in enumerate(reach.tables)}
         self.reach = reach
@@ -179,10 +186,10 @@ class CaptureWriter(Writer):
 
     # ---- sources -------------------------------------------------------------------------------
 
-    def source(self, s: Source) -> Any:
+    def source(self, s: InputSource) -> Any:
         return [s.kind, s.index, self._thing(s)]
 
-    def _thing(self, s: Source) -> Any:
+    def _thing(self, s: InputSource) -> Any:
         if s.kind == HELD:
             return self._tensor(s.thing)
         if s.kind in (GRADIENT, COVER):
@@ -262,12 +269,12 @@ class CaptureWriter(Writer):
         return [kind.__module__, kind.__qualname__]
 
     def _leaf(self, x: Any) -> Any:
-        if type(x) is Outcome:
+        if type(x) is CapturedResult:
             return ["outcome", self._outcome(x)]
         number = self.world.number_of(x)
         return ["plain", self.pack(x)] if number is None else ["thing", number]
 
-    def _outcome(self, x: Outcome | None) -> int | None:
+    def _outcome(self, x: CapturedResult | None) -> int | None:
         """Identity counts: one tensor may be returned twice."""
         if x is None:
             return None
@@ -281,7 +288,7 @@ class CaptureWriter(Writer):
             )  # fmt: skip
         return found
 
-    def _use(self, use: Use) -> Any:
+    def _use(self, use: NumberUse) -> Any:
         if use.facts is None:
             raise UnstorableError(f"it takes for granted: {use.text}")
         kind, *rest = use.facts
@@ -346,7 +353,7 @@ class CaptureReader(Reader):
                 else self.unpack(x)
                 for kind, x in data["leaves"]
             ],
-            effects=[Effect(self.source(*s), found(k)) for s, k in data["effects"]],
+            effects=[GradientStore(self.source(*s), found(k)) for s, k in data["effects"]],
             facts=[self._fact(*f) for f in data["facts"]],
             uses=[self._use(*u) for u in data["uses"]],
             gradients=[found(k) for k in data["gradients"]],
@@ -376,8 +383,8 @@ class CaptureReader(Reader):
     def _thing(self, number: int) -> Any:
         return self.world.things[number]
 
-    def source(self, kind: str, index: int, thing: Any) -> Source:
-        made = Source(kind, index)
+    def source(self, kind: str, index: int, thing: Any) -> InputSource:
+        made = InputSource(kind, index)
         if kind == HELD:
             made.thing = self._tensor(thing)
         elif kind in (GRADIENT, COVER):
@@ -440,14 +447,14 @@ class CaptureReader(Reader):
 
     def _outcome(
         self, of_input: bool, index: int, offset: int, meta: int, itself: Any, *more: Any
-    ) -> Outcome:
+    ) -> CapturedResult:
         source = None if itself is None else self.source(*itself)
         *more_facts, detached, feeds, inference = more
-        made = Outcome(of_input, index, offset, self.metas[meta], source, *more_facts)
+        made = CapturedResult(of_input, index, offset, self.metas[meta], source, *more_facts)
         made.detached, made.feeds, made.inference = detached, feeds, inference
         return made
 
-    def _use(self, text: str, kind: str, *rest: Any) -> Use:
+    def _use(self, text: str, kind: str, *rest: Any) -> NumberUse:
         if kind == "same":
             source, (how, value) = rest
             found = self._thing(value) if how == "thing" else self.unpack(value)

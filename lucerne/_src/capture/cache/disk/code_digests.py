@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lucerne._src.base.process.source_location import is_users
 
-_KNOWN: dict[int, tuple[types.CodeType, Facts]] = {}
+_KNOWN: dict[int, tuple[types.CodeType, CodeFacts]] = {}
 """By id of a code object, which is kept so that no other one gets the id."""
 _MOST_KNOWN = 16384
 _STANDARD: dict[str, bool] = {"lucerne": True, "numpy": True, "builtins": True}
@@ -26,7 +26,7 @@ IMPURE_NAMES = frozenset(("open", "input", "id"))
 _DRAWS = "random"
 
 
-class Facts(NamedTuple):
+class CodeFacts(NamedTuple):
     """What is known of a code object and of those inside of it."""
 
     digest: bytes
@@ -58,7 +58,7 @@ def _is_pythons(top: str) -> bool:
     return rest != path and not rest.startswith(_INSTALLED)
 
 
-def facts_of(code: types.CodeType) -> Facts:
+def facts_of(code: types.CodeType) -> CodeFacts:
     """Remembered for each code object."""
     found = _KNOWN.get(id(code))
     if found is None:
@@ -68,7 +68,7 @@ def facts_of(code: types.CodeType) -> Facts:
     return found[1]
 
 
-def _facts(code: types.CodeType) -> Facts:
+def _facts(code: types.CodeType) -> CodeFacts:
     digest = hashlib.sha256()
     for part in _parts(code):
         raw = part.encode("utf-8", "surrogatepass")
@@ -88,7 +88,7 @@ def _facts(code: types.CodeType) -> Facts:
             reads.update(dict.fromkeys(below.reads))
             imports.update(dict.fromkeys(below.imports))
             inner.extend(below.inner)
-    return Facts(digest.digest(), frozenset(names), tuple(reads), tuple(imports), tuple(inner))
+    return CodeFacts(digest.digest(), frozenset(names), tuple(reads), tuple(imports), tuple(inner))
 
 
 def _parts(code: types.CodeType) -> Iterator[str]:

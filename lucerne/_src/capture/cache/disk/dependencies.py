@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator
 
 from lucerne._src.base.process import source_digests
-from lucerne._src.base.process.executed_code import Calls, Seen
+from lucerne._src.base.process.executed_code import Calls, ExecutedCode
 from lucerne._src.capture.cache.disk.code_digests import is_foreign, is_standard
 from lucerne._src.capture.cache.disk.key import CacheKey, UnstorableError
 
@@ -29,13 +29,17 @@ class CodeDependencies:
         self.is_complete = True
 
     def __enter__(self) -> CodeDependencies:
-        self._outer = Seen.codes, Seen.outermost, Seen.is_complete
-        Seen.codes, Seen.outermost, Seen.is_complete = self.codes, sys._getframe(1), True
+        self._outer = ExecutedCode.codes, ExecutedCode.outermost, ExecutedCode.is_complete
+        ExecutedCode.codes, ExecutedCode.outermost, ExecutedCode.is_complete = (
+            self.codes,
+            sys._getframe(1),
+            True,
+        )
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self.is_complete = Seen.is_complete
-        Seen.codes, Seen.outermost, Seen.is_complete = self._outer
+        self.is_complete = ExecutedCode.is_complete
+        ExecutedCode.codes, ExecutedCode.outermost, ExecutedCode.is_complete = self._outer
 
     @property
     def foreign(self) -> Iterator[tuple[types.CodeType, types.CodeType | None]]:

@@ -23,7 +23,7 @@ from lucerne._src.base.process.source_location import Origin
 from lucerne._src.capture import faults
 from lucerne._src.capture.cache.disk import lookup
 from lucerne._src.capture.cache.disk.key import UnstorableError
-from lucerne._src.capture.cache.disk.program_codec import Reader, Writer
+from lucerne._src.capture.cache.disk.program_codec import ProgramWriter, Reader
 from lucerne._src.ir.graph import Graph
 from lucerne._src.loops.stages import Stages
 
@@ -37,7 +37,7 @@ class _NoWorld:
         return None
 
 
-class _Writer(Writer):
+class _Writer(ProgramWriter):
     """Origins are told by their number among those of the graph that is compiled."""
 
     def __init__(self, places: list[Origin]) -> None:

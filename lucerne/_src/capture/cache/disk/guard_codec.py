@@ -12,14 +12,14 @@ from typing import Any
 
 from lucerne._src.capture.cache.disk.capture_codec import class_named
 from lucerne._src.capture.cache.disk.key import CacheKey, UnstorableError
-from lucerne._src.capture.cache.disk.program_codec import Reader, StaleError, Writer
-from lucerne._src.capture.effects.stores import PLAIN, Table, alike
+from lucerne._src.capture.cache.disk.program_codec import ProgramWriter, Reader, StaleError
+from lucerne._src.capture.effects.stores import PLAIN, StoreSnapshot, alike
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.sources import CallSource, ClassSource, Source, is_known_home
 from lucerne._src.ir import results
 
 
-def written(reach: ReachableState, world: CacheKey, writer: Writer) -> Any:
+def written(reach: ReachableState, world: CacheKey, writer: ProgramWriter) -> Any:
     """Data of what the guards over a reach compare."""
     stores = _Stores(world)
     modules = None
@@ -57,7 +57,7 @@ def restore(data: Any, reach: ReachableState, world: CacheKey, reader: Reader) -
     if not all(hasattr(sys.modules.get(home), name) for home, name in reach.engine):
         raise StaleError("there are other hooks for all modules")
     reach.more = [
-        Table(name, _store(store, world), is_attributes=dot, watched=True)
+        StoreSnapshot(name, _store(store, world), is_attributes=dot, watched=True)
         for store, name, dot in data["more"]
     ]
     watched = frozenset(data["tables"])
@@ -81,7 +81,7 @@ def _number(x: Any, world: CacheKey) -> int:
     return found
 
 
-def _value(x: Any, writer: Writer) -> Any:
+def _value(x: Any, writer: ProgramWriter) -> Any:
     """A plain value is compared with what was found; other things are what they are."""
     plain = type(x) in PLAIN or (type(x) is tuple and all(type(v) in PLAIN for v in x))
     return [writer.pack(x)] if plain else None

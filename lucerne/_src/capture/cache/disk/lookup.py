@@ -42,7 +42,7 @@ from lucerne._src.capture.cache.disk import guard_codec
 from lucerne._src.capture.cache.disk.capture_codec import (
     CaptureReader,
     CaptureWriter,
-    States,
+    CodecStates,
     begin_states,
 )
 from lucerne._src.capture.cache.disk.dependencies import (
@@ -52,10 +52,10 @@ from lucerne._src.capture.cache.disk.dependencies import (
 )
 from lucerne._src.capture.cache.disk.key import CacheKey, TooLargeError, UnstorableError
 from lucerne._src.capture.cache.disk.program_codec import StaleError
-from lucerne._src.capture.cache.entry import Entry, Guards, circumstances
+from lucerne._src.capture.cache.entry import CacheEntry, Guards, circumstances
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.trace.captured import Captured
-from lucerne._src.capture.trace.input_sources import KEY, Source
+from lucerne._src.capture.trace.input_sources import KEY, InputSource
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.checks.lifetimes import check_places
 from lucerne._src.ir.program import Program
@@ -81,7 +81,7 @@ READING = (
 
 
 @dataclasses.dataclass
-class Account:
+class CacheCounts:
     """What the store did in this process: `lucerne.compiler.program_cache()` shows it."""
 
     hits: int = 0
@@ -106,7 +106,7 @@ class Account:
         return "\n".join([*lines, *(f"  {name}: {why}" for name, why in self.refused.items())])
 
 
-account = Account()
+account = CacheCounts()
 
 
 @functools.cache
@@ -166,7 +166,7 @@ class Lookup:
 
     def __init__(self, fn: Any, options: Any, leaves: Sequence[Any], shape: Any) -> None:
         self.fn, self.options, self.leaves, self.shape = fn, options, leaves, shape
-        self.entry: Entry | None = None
+        self.entry: CacheEntry | None = None
         self.files: list[tuple[str, str]] | None = None
         """Files whose code ran; None: not known."""
         self._key: bytes | None = None
@@ -189,7 +189,7 @@ class Lookup:
             return None
         try:
             self.world = CacheKey(self.fn, self.leaves, self.shape)
-            self.states = States(self.world)
+            self.states = CodecStates(self.world)
         except UnstorableError as error:
             self._refuse(str(error))
             if isinstance(error, TooLargeError):
@@ -212,7 +212,7 @@ class Lookup:
 
     # ---- reading -------------------------------------------------------------------------------
 
-    def _found(self) -> Entry | None:
+    def _found(self) -> CacheEntry | None:
         assert self._key is not None
         with self.stages.timed("read"):
             payload = folder().read(self._key)
@@ -236,7 +236,7 @@ class Lookup:
                 raise StaleError(f"{path} was edited")
         self.files = [(path, digest) for path, digest in files]
 
-    def _entry(self, data: Any, raw: list[bytes]) -> Entry:
+    def _entry(self, data: Any, raw: list[bytes]) -> CacheEntry:
         stages, world = self.stages, self.world
         joint_stages = Stages()
         with stages.timed("decode"):
@@ -257,8 +257,8 @@ class Lookup:
         if not facts or not all(use.holds() for use in captured.uses):
             raise StaleError("what it takes for granted is not so")
         runner = assembled(program, self.options.backend, stages)
-        key = [Source(KEY)] if data["key"] else []
-        entry = Entry(
+        key = [InputSource(KEY)] if data["key"] else []
+        entry = CacheEntry(
             captured, guards, runner, program.results, sorted(program.written), stages, key
         )
         if backward is not None:
@@ -295,7 +295,7 @@ class Lookup:
         self._watch = CodeDependencies()
         return self._watch
 
-    def keep(self, entry: Entry, files: list[tuple[str, str]] | None = None) -> None:
+    def keep(self, entry: CacheEntry, files: list[tuple[str, str]] | None = None) -> None:
         """Store an entry. `files`: of the code it was made by, if it was not watched."""
         entry.cache = MISS if self._key is not None else ""
         if self._key is None:
@@ -323,7 +323,7 @@ class Lookup:
         if now.digest() != self.world.digest():
             raise UnstorableError("capturing it changes something that it can see")
 
-    def _data(self, entry: Entry, files: list[tuple[str, str]]) -> tuple[Any, list[bytes]]:
+    def _data(self, entry: CacheEntry, files: list[tuple[str, str]]) -> tuple[Any, list[bytes]]:
         captured: Captured = entry.captured
         writer = CaptureWriter(self.world, entry.guards.reach, self.states)
         joint: Joint | None = entry.joint

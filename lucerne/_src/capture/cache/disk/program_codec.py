@@ -24,7 +24,7 @@ from lucerne._src.capture.cache.disk.key import CacheKey, UnstorableError
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import NumberMeta, TensorMeta, make_meta
-from lucerne._src.ir.program import Number, Place, Program, Step
+from lucerne._src.ir.program import NumberArgument, Place, Program, Step
 from lucerne._src.loops.run import make_runner
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.random.generator import Generator, default_generator
@@ -43,7 +43,7 @@ class StaleError(Exception):
     """Stored data that does not fit: it is not used."""
 
 
-class Writer:
+class ProgramWriter:
     """Collects the tables that the data refers to by number."""
 
     def __init__(self, world: CacheKey) -> None:
@@ -134,7 +134,7 @@ class Writer:
     def _item(self, x: Any) -> Any:
         if type(x) is Place:
             return ["p", *self._place(x)]
-        return ["n", x.index] if type(x) is Number else self.pack(x)
+        return ["n", x.index] if type(x) is NumberArgument else self.pack(x)
 
     def _place(self, p: Place) -> list[Any]:
         return [p.kind, p.index, p.offset, self.meta(p.meta)]
@@ -221,7 +221,7 @@ def _renumbered(a: Any, numbers: dict[int, int]) -> Any:
 
 
 class Reader:
-    """Makes programs of what a `Writer` wrote."""
+    """Makes programs of what a `ProgramWriter` wrote."""
 
     def __init__(self, data: Any, raw: list[bytes], world: CacheKey, backend: Any) -> None:
         self.world, self.backend = world, backend
@@ -292,7 +292,7 @@ class Reader:
             if x[0] == "p":
                 return self._place(*x[1:])
             if x[0] == "n":
-                return Number(x[1])
+                return NumberArgument(x[1])
         return self.unpack(x)
 
     def _place(self, kind: str, index: int, offset: int, meta: int) -> Place:

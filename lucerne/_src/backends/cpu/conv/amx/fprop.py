@@ -27,24 +27,24 @@ from lucerne._src.backends.cpu.conv.amx.microkernel import (
     begin_tiles,
     end_tiles,
 )
-from lucerne._src.backends.cpu.conv.direct import GatherWriter, Way
+from lucerne._src.backends.cpu.conv.direct import DirectWay, GatherWriter
 from lucerne._src.backends.cpu.conv.epilogue import write_after
 from lucerne._src.backends.cpu.conv.fields import TILED, TILED_JOB, TILED_TAP, VARIANT
-from lucerne._src.backends.cpu.conv.launch import TASK, Context, task_code
+from lucerne._src.backends.cpu.conv.launch import TASK, ConvContext, task_code
 from lucerne._src.backends.cpu.conv.microkernel import VECTORS
 from lucerne._src.backends.cpu.conv.pack import TAPS, PackWriter, pack_way
 from lucerne._src.backends.cpu.conv.padded import IN_PLACE
 from lucerne._src.backends.cpu.conv.problem import Gather
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 
 
-def tiled_code(way: Way, parts: int) -> int:
+def tiled_code(way: DirectWay, parts: int) -> int:
     return task_code(("conv.tiled", *way.key, parts), lambda m: _TiledWriter(m, way, parts).write())
 
 
-def tiled_pack_code(p: Gather, element: Element, parts: int, watch: bool) -> int:
+def tiled_pack_code(p: Gather, element: TileElement, parts: int, watch: bool) -> int:
     way, bias = pack_way(p), p.bias
     key = ("conv.tiled.pack", way, bias, element.dtype.name, parts, watch)
     return task_code(key, lambda m: _TiledPack(m, way, bias, element, parts, watch).write())
@@ -56,7 +56,7 @@ class _TiledPack(PackWriter):
     names, tap = TILED, TILED_TAP
 
     def __init__(
-        self, m: Module, way: str, bias: bool, element: Element, parts: int, watch: bool
+        self, m: Module, way: str, bias: bool, element: TileElement, parts: int, watch: bool
     ) -> None:
         super().__init__(m, way, bias, element, watch)
         self.parts = parts
@@ -102,7 +102,7 @@ class _TiledPack(PackWriter):
             )  # fmt: skip
             self._turn(source, c.W_LANE, aside, channels * c.TAP_COUNT)
 
-    def _lines(self, index: Value) -> tuple[Value, Value]:
+    def _lines(self, index: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
         """Where the first channel of a tap waits to be split, and the bytes to the next one."""
         f, c, size = self.f, self.c, self.width * self.compute.size
         if self.way != TAPS:
@@ -110,7 +110,7 @@ class _TiledPack(PackWriter):
         [at] = self._tap(index, "SOURCE")
         return f.at(c.scratch("ASIDE", self.thread), at * size), c.TAP_COUNT * size
 
-    def _target(self, index: Value, channel: Value) -> Value:
+    def _target(self, index: LLVMValue, channel: LLVMValue) -> LLVMValue:
         """Where a channel of a tap waits to be split."""
         aside = self.c.scratch("ASIDE", self.thread)
         at = (index * DEPTH + (channel - self.begin)) * self.width
@@ -120,7 +120,7 @@ class _TiledPack(PackWriter):
 class _TiledWriter(GatherWriter):
     names, job = TILED, TILED_JOB
 
-    def __init__(self, m: Module, way: Way, parts: int) -> None:
+    def __init__(self, m: Module, way: DirectWay, parts: int) -> None:
         super().__init__(m, way)
         self.parts = parts
 
@@ -131,7 +131,7 @@ class _TiledWriter(GatherWriter):
             write_after(self.m, self.way.after, self.names)
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, self.names)
+            c = self.c = ConvContext(f, place, self.names)
             self.f, self.thread = f, thread
             self._locate(chunk)
             self.buffer = c.scratch("BUFFER", thread)
@@ -179,7 +179,7 @@ class _TiledWriter(GatherWriter):
         params += [("rows", I64), ("columns", I64), ("channels", I64)]
         with self.m.function("split_block", params, internal=True) as f:
             place, buffer, target, rows, columns, channels = f.args
-            c = Context(f, place, self.names)
+            c = ConvContext(f, place, self.names)
             split = Splitter(f, self.parts)
             wide, n = self.compute.vector(self.n), self.n
             whole = channels & -DEPTH
@@ -220,10 +220,10 @@ class _TiledWriter(GatherWriter):
 
     # ---- tiles ---------------------------------------------------------------------------------
 
-    def _image_step(self) -> Value:
+    def _image_step(self) -> LLVMValue:
         return self.c.P_IMAGE
 
-    def _panel(self, panel: Value) -> None:
+    def _panel(self, panel: LLVMValue) -> None:
         f, c = self.f, self.c
         whole = self._enter_panel(panel)
         self.panel_sums = f.at(self.sums, panel * c.S_PANEL)
@@ -238,7 +238,9 @@ class _TiledWriter(GatherWriter):
             with f.if_(self.is_last):
                 self._write_out(panel)
 
-    def _tiles(self, job: Value, index: Value, weights: Value, target: Value) -> None:
+    def _tiles(
+        self, job: LLVMValue, index: LLVMValue, weights: LLVMValue, target: LLVMValue
+    ) -> None:
         """All pixels of a class, 32 at a time: two tiles that need not be neighbours."""
         f, c = self.f, self.c
         rows, cols = self._extent(job)
@@ -256,7 +258,7 @@ class _TiledWriter(GatherWriter):
         next_ = f.at(weights, w_panel)
         part = taps * (c.K_BLOCK // DEPTH) * (2 * TILE * self.parts // AHEAD)
 
-        def find(tile: Value) -> tuple[Value, Value]:
+        def find(tile: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
             """The first pixel of a tile, and how many it has."""
             start = tile % tiles * ROWS
             return tile // tiles * segment + start, f.minimum(segment - start, ROWS)
@@ -277,7 +279,7 @@ class _TiledWriter(GatherWriter):
                     here = f.at(out, half * ROWS * OUT_ROW)
                     self._finish(here, f.at(pixels, pixel * 16), n, target)
 
-    def _add(self, now: Value, sums: Value) -> None:
+    def _add(self, now: LLVMValue, sums: LLVMValue) -> None:
         """A block of channels has its own sums, which are added to those of the others: shorter
         chains round less."""
         f, wide = self.f, self.compute.vector(self.n)
@@ -288,7 +290,9 @@ class _TiledWriter(GatherWriter):
                 before = f.load(wide, place)
                 f.store(f.select(self.is_first, v, before + v), place)
 
-    def _finish(self, sums: Value, pixels: Value, count: Value, target: Value) -> None:
+    def _finish(
+        self, sums: LLVMValue, pixels: LLVMValue, count: LLVMValue, target: LLVMValue
+    ) -> None:
         """The sums of up to 16 pixels to where they belong."""
         f, n, wide = self.f, self.n, self.compute.vector(self.n)
         masks = [f.low_mask(self.lanes - j * n, n) for j in range(VECTORS)]

@@ -16,15 +16,21 @@ from lucerne._src.backends.cpu.conv.amx.microkernel import (
     TILE,
     tiles_code,
 )
-from lucerne._src.backends.cpu.conv.direct import Way
-from lucerne._src.backends.cpu.conv.direct_plan import SUMS, Block, GatherPlanner, Tail, even_parts
+from lucerne._src.backends.cpu.conv.direct import DirectWay
+from lucerne._src.backends.cpu.conv.direct_plan import (
+    SUMS,
+    ConvBlock,
+    ConvTail,
+    GatherPlanner,
+    even_parts,
+)
 from lucerne._src.backends.cpu.conv.fields import TILED
 from lucerne._src.backends.cpu.conv.launch import Phase, make_kernel
 from lucerne._src.backends.cpu.conv.padded import CHANNELS, IN_PLACE, layout_of
 from lucerne._src.backends.cpu.conv.problem import Class, Gather
 from lucerne._src.backends.cpu.emit.tiles import transpose_code
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 
 PARTS = {dt.float32: 3, dt.bfloat16: 1}
@@ -52,7 +58,9 @@ def suits(p: Gather) -> bool:
     return waste <= _MOST_WASTE
 
 
-def plan_tiled(p: Gather, bias_step: int, spare: Kernel | None, tail: Tail | None = None) -> Kernel:
+def plan_tiled(
+    p: Gather, bias_step: int, spare: NativeKernel | None, tail: ConvTail | None = None
+) -> NativeKernel:
     """The kernel. `spare` does what tiles can't (see `launch`)."""
     return _TiledPlanner(p, bias_step, tail).plan_with(spare)
 
@@ -75,7 +83,7 @@ class Order:
     rows: int
 
 
-def order_of(p: Gather, block: Block) -> Order:
+def order_of(p: Gather, block: ConvBlock) -> Order:
     spans = [p.high[d] - p.low[d] + 1 for d in (1, 2)]
     all_cols = {c.count for c in p.classes[2]}
     whole_rows = block.cols == p.counts[2] and all(n % ROWS == 0 for n in all_cols)
@@ -99,7 +107,7 @@ def order_of(p: Gather, block: Block) -> Order:
 class _TiledPlanner(GatherPlanner):
     names = TILED
 
-    def __init__(self, p: Gather, bias_step: int, tail: Tail | None) -> None:
+    def __init__(self, p: Gather, bias_step: int, tail: ConvTail | None) -> None:
         super().__init__(p, SUMS[p.source.dtype], bias_step, tail)
         self.parts = PARTS[p.source.dtype]
         self.tile_bytes = 2 * TILE * self.parts
@@ -111,14 +119,14 @@ class _TiledPlanner(GatherPlanner):
         self.k_blocks = -(-p.reduced // self.k_block)
         self.free = True
 
-    def plan_with(self, spare: Kernel | None) -> Kernel:
+    def plan_with(self, spare: NativeKernel | None) -> NativeKernel:
         p = self.p
         reads, writes = layout_of(p.source), layout_of(p.target)
         if self.element.is_plain and writes == CHANNELS:
             writes = IN_PLACE
         self.block = self._choose_block()
         self.order = order_of(p, self.block)
-        self.way = Way(self.element, self.element, reads, writes, True, self.after)
+        self.way = DirectWay(self.element, self.element, reads, writes, True, self.after)
         self._describe()
         self._buffers()
         self._parts()
@@ -129,7 +137,7 @@ class _TiledPlanner(GatherPlanner):
         tensors = 3 if p.bias else 2
         return make_kernel(phases, self.table, self.space.used, tensors, work, spare, self.given)
 
-    def _choose_block(self) -> Block:
+    def _choose_block(self) -> ConvBlock:
         """Enough pixels to pay for streaming the weights, few enough to stay in cache."""
         p = self.p
         _, rows, cols = p.counts
@@ -139,21 +147,21 @@ class _TiledPlanner(GatherPlanner):
         wanted = min(max(outputs // 16, least), 512)
         cols = cols if cols <= 256 else 128
 
-        def fits(block: Block) -> bool:
+        def fits(block: ConvBlock) -> bool:
             order = order_of(p, block)
             pixels = len(order.starts) * order.rows * order.cols * block.images
             return pixels * self.k_block * 2 * self.parts <= _PARTS_BYTES
 
         take = max(1, min(rows, wanted // cols))
-        while take > 1 and not fits(Block(1, take, cols)):
+        while take > 1 and not fits(ConvBlock(1, take, cols)):
             take -= 1
         take = even_parts(rows, take)
         images = 1
         if take == rows and cols == p.counts[2]:
             images = max(1, min(n, wanted // (take * cols)))
-            while images > 1 and not fits(Block(images, take, cols)):
+            while images > 1 and not fits(ConvBlock(images, take, cols)):
                 images -= 1
-        return Block(even_parts(n, images), take, cols)
+        return ConvBlock(even_parts(n, images), take, cols)
 
     # ---- scratch -----------------------------------------------------------------------------
 

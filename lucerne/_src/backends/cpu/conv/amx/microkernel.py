@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.backends.cpu.conv.launch import words
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F32, I8, I16, I32, I64, PTR, VOID
 from lucerne._src.backends.cpu.runtime.code import compiled
 
@@ -64,11 +64,11 @@ _TOP, _HALF = -65536, 32768
 _LARGEST = 3.38e38
 
 
-def amx(f: Function, name: str, *arguments: Value) -> None:
+def amx(f: LLVMFunction, name: str, *arguments: LLVMValue) -> None:
     f.call(f"llvm.x86.{name}", VOID, list(arguments))
 
 
-def begin_tiles(f: Function) -> None:
+def begin_tiles(f: LLVMFunction) -> None:
     """Eight registers of 16 rows of 64 bytes."""
     m = f.module
     size = [0] * 64
@@ -79,17 +79,17 @@ def begin_tiles(f: Function) -> None:
     amx(f, "ldtilecfg", f.symbol("tile_sizes"))
 
 
-def end_tiles(f: Function) -> None:
+def end_tiles(f: LLVMFunction) -> None:
     amx(f, "tilerelease")
 
 
 # ---- numbers in parts ------------------------------------------------------------------------
 
 
-def parts_of(f: Function, v: Value, count: int) -> list[Value]:
+def parts_of(f: LLVMFunction, v: LLVMValue, count: int) -> list[LLVMValue]:
     """A vector of floats as `count` vectors whose sum it is, each with 16 low bits that are zero:
     three parts are exact, one part is the nearest bfloat16."""
-    found: list[Value] = []
+    found: list[LLVMValue] = []
     for k in range(count):
         bits = f.bitcast(v, _BITS)
         if k < 2:
@@ -100,19 +100,19 @@ def parts_of(f: Function, v: Value, count: int) -> list[Value]:
     return found
 
 
-def has_no_parts(f: Function, v: Value) -> Value:
+def has_no_parts(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """Lanes that are infinite, not a number, or too large."""
     size = f.intrinsic("llvm.fabs", _WIDE, [v])
     return f.compare("uge", size, f.constant(_LARGEST, _WIDE))
 
 
-def joined(f: Function, low: Value, high: Value) -> Value:
+def joined(f: LLVMFunction, low: LLVMValue, high: LLVMValue) -> LLVMValue:
     """The high halves of two vectors, one after the other: 32 bfloat16 numbers."""
     odd = range(1, 4 * LANES, 2)
     return f.shuffle(f.bitcast(low, _HALVES), f.bitcast(high, _HALVES), odd)
 
 
-def paired(f: Function, first: Value, second: Value) -> Value:
+def paired(f: LLVMFunction, first: LLVMValue, second: LLVMValue) -> LLVMValue:
     """The high halves of two vectors in turn: what a tile of B has in a row."""
     return f.bits("lshr", first, f.constant(16, _BITS)) | second
 
@@ -120,11 +120,13 @@ def paired(f: Function, first: Value, second: Value) -> Value:
 class Splitter:
     """Stores numbers as parts, and notes whether one had none."""
 
-    def __init__(self, f: Function, parts: int) -> None:
+    def __init__(self, f: LLVMFunction, parts: int) -> None:
         self.f, self.parts = f, parts
         self.none = f.zero(f.compare("eq", f.zero(_BITS), f.zero(_BITS)).type)
 
-    def row(self, low: Value, high: Value, place: Value, step: Any, wrong: Value) -> Value:
+    def row(
+        self, low: LLVMValue, high: LLVMValue, place: LLVMValue, step: Any, wrong: LLVMValue
+    ) -> LLVMValue:
         """32 numbers along k into a row of A; parts are `step` bytes apart."""
         f = self.f
         pair = zip(parts_of(f, low, self.parts), parts_of(f, high, self.parts), strict=True)
@@ -132,7 +134,9 @@ class Splitter:
             f.store(joined(f, a, b), f.at(place, step * k), align=2)
         return wrong | has_no_parts(f, low) | has_no_parts(f, high)
 
-    def pair(self, first: Value, second: Value, place: Value, step: Any, wrong: Value) -> Value:
+    def pair(
+        self, first: LLVMValue, second: LLVMValue, place: LLVMValue, step: Any, wrong: LLVMValue
+    ) -> LLVMValue:
         """Two rows of k, 16 columns each, into a row of a tile of B."""
         f = self.f
         both = zip(parts_of(f, first, self.parts), parts_of(f, second, self.parts), strict=True)
@@ -140,7 +144,7 @@ class Splitter:
             f.store(paired(f, a, b), f.at(place, step * k), align=64)
         return wrong | has_no_parts(f, first) | has_no_parts(f, second)
 
-    def tell(self, wrong: Value, flag: Value) -> None:
+    def tell(self, wrong: LLVMValue, flag: LLVMValue) -> None:
         """Raise the flag if one lane was wrong."""
         f = self.f
         with f.if_(f.fold("or", wrong)):
@@ -159,7 +163,7 @@ def tiles_code(parts: int, slides: bool = False) -> int:
 class _Sums:
     """The block of sums in registers 0 to 3: from memory or zero, and back to memory."""
 
-    def __init__(self, f: Function, out: Value, add: Value) -> None:
+    def __init__(self, f: LLVMFunction, out: LLVMValue, add: LLVMValue) -> None:
         self.f = f
         self.places = [f.at(out, i * ROWS * OUT_ROW + j * STEP) for i in range(2) for j in range(2)]
         with f.if_(f.compare("ne", add, 0)) as more:
@@ -216,17 +220,17 @@ def _write_sliding(m: Module, parts: int) -> None:
         sums.store()
 
 
-def _register(f: Function, n: int) -> Value:
+def _register(f: LLVMFunction, n: int) -> LLVMValue:
     return f.constant(n, I8)
 
 
 def _multiply(
-    f: Function,
+    f: LLVMFunction,
     parts: int,
-    rows: tuple[Value, Value],
-    columns: list[list[Value]],
-    row_step: Value,
-    part: Value,
+    rows: tuple[LLVMValue, LLVMValue],
+    columns: list[list[LLVMValue]],
+    row_step: LLVMValue,
+    part: LLVMValue,
 ) -> None:
     """32 numbers of k: rows in registers 4 and 5, columns in 6 and 7, sums in 0 to 3."""
 

@@ -33,12 +33,12 @@ from lucerne._src.backends.cpu.conv.amx.microkernel import (
     begin_tiles,
     end_tiles,
 )
-from lucerne._src.backends.cpu.conv.launch import TASK, Context, task_code, words
+from lucerne._src.backends.cpu.conv.launch import TASK, ConvContext, task_code, words
 from lucerne._src.backends.cpu.conv.microkernel import VECTORS
 from lucerne._src.backends.cpu.conv.padded import PLANES, PaddedCopy, copy_words
-from lucerne._src.backends.cpu.conv.wgrad import TAPS, Way
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.conv.wgrad import TAPS, WgradWay
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import F32, I32, I64, PTR, VOID
 from lucerne._src.base import dtype as dt
 
@@ -61,19 +61,19 @@ VARIANT = words("SOURCE EXTRA")
 _BITS = I32.vector(ROWS)
 
 
-def tiled_sum_code(way: Way, parts: int) -> int:
+def tiled_sum_code(way: WgradWay, parts: int) -> int:
     element = way.element
     key = ("conv.tiled.weight", element.dtype.name, way.reads_x, way.reads_g, parts)
     return task_code(key, lambda m: _SumWriter(m, way, parts).write())
 
 
-def tiled_collect_code(element: Element, target: str) -> int:
+def tiled_collect_code(element: TileElement, target: str) -> int:
     key = ("conv.tiled.collect", element.dtype.name, target)
     return task_code(key, lambda m: _write_collect(m, element, target))
 
 
 class _SumWriter:
-    def __init__(self, m: Module, way: Way, parts: int) -> None:
+    def __init__(self, m: Module, way: WgradWay, parts: int) -> None:
         self.m, self.way, self.parts = m, way, parts
         self.compute = way.element.compute
         self.size, self.n = self.compute.size, lanes_of(self.compute)
@@ -88,7 +88,7 @@ class _SumWriter:
         self._write_odd_columns()
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, NAMES)
+            c = self.c = ConvContext(f, place, NAMES)
             self.f, self.thread = f, thread
             first = chunk % c.C_GROUPS * c.PANELS_EACH
             self.panels = f.minimum(c.PANELS_EACH, c.PANELS - first)
@@ -109,7 +109,7 @@ class _SumWriter:
 
     # ---- one block of pixels -------------------------------------------------------------------
 
-    def _unit(self, unit: Value) -> None:
+    def _unit(self, unit: LLVMValue) -> None:
         f, c, element = self.f, self.c, self.way.element
         image, row = unit // c.ROW_BLOCKS * c.IMAGES, unit % c.ROW_BLOCKS * c.ROWS
         images = f.minimum(c.IMAGES, c.N - image)
@@ -131,7 +131,7 @@ class _SumWriter:
             f.call("odd_columns", VOID, [c.place, self.thread, self.panels])
         self._multiply(self._job(images))
 
-    def _job(self, images: Value) -> Value:
+    def _job(self, images: LLVMValue) -> LLVMValue:
         """What the micro-kernel must know, in this thread's scratch."""
         f, c = self.f, self.c
         job = c.scratch("RUNS", self.thread)
@@ -148,7 +148,7 @@ class _SumWriter:
             f.store(run.index * c.XT_IMAGE, f.at(pair, 8))
         return job
 
-    def _multiply(self, job: Value) -> None:
+    def _multiply(self, job: LLVMValue) -> None:
         """Every block of sums over all slots."""
         f, c = self.f, self.c
         x, g = c.scratch("XT", self.thread), c.scratch("GT", self.thread)
@@ -175,14 +175,14 @@ class _SumWriter:
         params += [("row", I64), ("rows", I64)]
         with self.m.function("lines_of_g", params, internal=True) as f:
             place, thread, source, image, row, rows = f.args
-            c, n = Context(f, place, NAMES), self.n
+            c, n = ConvContext(f, place, NAMES), self.n
             lanes, cols, slots = c.LANES, c.A_W, c.G_SLOTS
             channel_step, row_step = c.G_C, c.G_H
             at_row, at = self.way.element, row * c.G_H
             if self.turns:
                 self._turn(f, c, source, c.scratch("TURNED", thread), row, rows)
                 source, at = c.scratch("TURNED", thread), f.constant(0)
-                at_row, row_step, channel_step = Element(dt.float32, F32), cols, rows * cols
+                at_row, row_step, channel_step = TileElement(dt.float32, F32), cols, rows * cols
             line, target = c.scratch("LINE", thread), c.scratch("GT", thread)
             out = f.at(target, image * c.GT_IMAGE)
             with f.if_(rows < c.ROWS):
@@ -210,7 +210,13 @@ class _SumWriter:
             split.tell(lane.results[1], c.flag)  # in one part too: slots between rows times zero
 
     def _turn(
-        self, f: Function, c: Context, source: Value, target: Value, row: Value, rows: Value
+        self,
+        f: LLVMFunction,
+        c: ConvContext,
+        source: LLVMValue,
+        target: LLVMValue,
+        row: LLVMValue,
+        rows: LLVMValue,
     ) -> None:
         """Some rows of all channels as planes of floats."""
         wide = c.A_W
@@ -231,7 +237,7 @@ class _SumWriter:
         params += [("rows", I64), ("channels", I64)]
         with self.m.function("columns_of_x", params, internal=True) as f:
             place, thread, buffer, image, rows, channels = f.args
-            c = Context(f, place, NAMES)
+            c = ConvContext(f, place, NAMES)
             split = Splitter(f, self.parts)
             out = f.at(c.scratch("XT", thread), image * c.XT_IMAGE)
             # Twice as many variants have places, if there are odd columns.
@@ -245,9 +251,10 @@ class _SumWriter:
             split.tell(variant.results[0], c.flag)
 
     def _pairs(
-        self, f: Function, c: Context, split: Splitter, source: Value, out: Value, slots: Value,
-        channels: Value, wrong: Value,
-    ) -> Value:  # fmt: skip
+        self, f: LLVMFunction, c: ConvContext, split: Splitter, source: LLVMValue, out: LLVMValue,
+        slots: LLVMValue,
+        channels: LLVMValue, wrong: LLVMValue,
+    ) -> LLVMValue:  # fmt: skip
         """Slots two by two; two places of the padded block walk along, over the ends of rows."""
         n, whole = self.n, channels & -SIDE
         masks = [f.low_mask(channels - whole - j * n, n) for j in range(VECTORS)]
@@ -255,7 +262,7 @@ class _SumWriter:
         wrap = c.STEP_H * c.X_ROW - pitch * across
         part, panel_bytes, half = c.XT_PART, c.XT_PANEL, c.XT_HALF
 
-        def on(offset: Value, column: Value, count: int) -> tuple[Value, Value]:
+        def on(offset: LLVMValue, column: LLVMValue, count: int) -> tuple[LLVMValue, LLVMValue]:
             for _ in range(count):
                 column, offset = column + 1, offset + across
                 over = f.compare("eq", column, pitch)
@@ -271,8 +278,12 @@ class _SumWriter:
             lines = [f.at(source, at, self.compute) for at in (first, second)]
 
             def both(
-                k: Value, place: Value, masked: bool, wrong: Value, lines: list[Value]
-            ) -> Value:
+                k: LLVMValue,
+                place: LLVMValue,
+                masked: bool,
+                wrong: LLVMValue,
+                lines: list[LLVMValue],
+            ) -> LLVMValue:
                 for j in range(VECTORS):
                     rows = [f.at(line, k + j * n, self.compute) for line in lines]
                     if masked:
@@ -300,7 +311,7 @@ class _SumWriter:
         params = [("context", PTR), ("thread", I64), ("panels", I64)]
         with self.m.function("odd_columns", params, internal=True) as f:
             place, thread, panels = f.args
-            c = Context(f, place, NAMES)
+            c = ConvContext(f, place, NAMES)
             start = c.scratch("XT", thread)
             variants, part, half = c.VARIANTS, c.XT_PART, c.XT_HALF
             shift = f.constant(16, _BITS)
@@ -321,13 +332,13 @@ class _SumWriter:
 # ---- results -------------------------------------------------------------------------------------
 
 
-def _write_collect(m: Module, element: Element, target: str) -> None:
+def _write_collect(m: Module, element: TileElement, target: str) -> None:
     """Chunk: a panel of x's channels, and some channels of g."""
     compute, n = element.compute, lanes_of(element.compute)
     wide = compute.vector(n)
     with m.function("task", TASK) as f:
         place, chunk, thread = f.args
-        c = Context(f, place, NAMES)
+        c = ConvContext(f, place, NAMES)
         panel, block = chunk // c.ROW_PARTS, chunk % c.ROW_PARTS
         first = block * c.ROW_PART
         stop = f.minimum(first + c.ROW_PART, c.LANES)

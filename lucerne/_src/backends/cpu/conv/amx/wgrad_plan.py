@@ -17,14 +17,14 @@ from lucerne._src.backends.cpu.conv.amx.microkernel import (
 )
 from lucerne._src.backends.cpu.conv.amx.wgrad import NAMES, tiled_collect_code, tiled_sum_code
 from lucerne._src.backends.cpu.conv.direct_plan import SUMS, even_parts
-from lucerne._src.backends.cpu.conv.launch import Phase, Space, Table, make_kernel
+from lucerne._src.backends.cpu.conv.launch import ConvSpace, ConvTable, Phase, make_kernel
 from lucerne._src.backends.cpu.conv.padded import CHANNELS, PLANES, describe, layout_of
-from lucerne._src.backends.cpu.conv.problem import Array, Gather, Setting, conv_gather
-from lucerne._src.backends.cpu.conv.wgrad import TAPS, Way
+from lucerne._src.backends.cpu.conv.problem import Array, ConvSetting, Gather, conv_gather
+from lucerne._src.backends.cpu.conv.wgrad import TAPS, WgradWay
 from lucerne._src.backends.cpu.conv.wgrad_plan import target_of
-from lucerne._src.backends.cpu.emit.tiles import Element, transpose_code
+from lucerne._src.backends.cpu.emit.tiles import TileElement, transpose_code
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
@@ -103,7 +103,7 @@ def cost_of(slots: Slots, p: Gather) -> float:
     return products + slots.copies * slots.of_x(rows) * _COLUMN_COST
 
 
-def suits(x: Array, w: Array, g: Array, s: Setting) -> bool:
+def suits(x: Array, w: Array, g: Array, s: ConvSetting) -> bool:
     if x.dtype not in PARTS or not has_amx() or target_of(w) is None:
         return False
     p = conv_gather(x, w, g, s, bias=False)
@@ -116,30 +116,32 @@ def suits(x: Array, w: Array, g: Array, s: Setting) -> bool:
     return waste * used / (rows * cols) <= _MOST_WASTE
 
 
-def plan_tiled_weight(x: Array, w: Array, g: Array, s: Setting, spare: Kernel | None) -> Kernel:
+def plan_tiled_weight(
+    x: Array, w: Array, g: Array, s: ConvSetting, spare: NativeKernel | None
+) -> NativeKernel:
     """The kernel of `conv_weight` (w: its result). `spare` does what tiles can't."""
     return _Planner(x, w, g, s).plan(spare)
 
 
 class _Planner:
-    def __init__(self, x: Array, w: Array, g: Array, s: Setting) -> None:
+    def __init__(self, x: Array, w: Array, g: Array, s: ConvSetting) -> None:
         self.x, self.w, self.g = x, w, g
         self.p = p = conv_gather(x, w, g, s, bias=False)
-        self.element = Element(x.dtype, SUMS[x.dtype])
-        self.sums = Element(dt.float32, SUMS[x.dtype])
+        self.element = TileElement(x.dtype, SUMS[x.dtype])
+        self.sums = TileElement(dt.float32, SUMS[x.dtype])
         self.size = self.element.compute.size
         self.number = PARTS[x.dtype]
         self.panels, self.lane_room = -(-p.reduced // SIDE), -(-p.lanes // SIDE) * SIDE
         self.taps = math.prod(w.space)
         self.slots = min(all_slots(p), key=lambda slots: cost_of(slots, p))
-        self.table, self.space = Table(NAMES), Space()
+        self.table, self.space = ConvTable(NAMES), ConvSpace()
 
-    def plan(self, spare: Kernel | None) -> Kernel:
+    def plan(self, spare: NativeKernel | None) -> NativeKernel:
         p = self.p
         self._split_work()
         self._describe()
         self._scratch()
-        way = Way(self.element, layout_of(self.x), layout_of(self.g))
+        way = WgradWay(self.element, layout_of(self.x), layout_of(self.g))
         if way.reads_x == PLANES:
             self.table.set(X_TRANSPOSE=transpose_code(self.element, self.sums))
         chunks = self.parts * p.groups * self.table.values["C_GROUPS"]

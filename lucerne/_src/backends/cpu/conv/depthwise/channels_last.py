@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 from lucerne._src.backends.cpu.conv.launch import (
     TASK,
-    Context,
+    ConvContext,
+    ConvSpace,
+    ConvTable,
     Phase,
-    Space,
-    Table,
     make_kernel,
     task_code,
     words,
 )
 from lucerne._src.backends.cpu.conv.problem import Class, Gather
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 _PIXELS = 8
 _DIMS = "DHW"
@@ -46,9 +46,9 @@ def suits(p: Gather) -> bool:
     return p.reduced == 1 and p.lanes == 1 and p.groups >= 4
 
 
-def plan_channels(p: Gather, element: Element, bias_step: int) -> Kernel:
+def plan_channels(p: Gather, element: TileElement, bias_step: int) -> NativeKernel:
     """The kernel of a depthwise convolution whose source and target are channels-last."""
-    table, space = Table(_NAMES), Space()
+    table, space = ConvTable(_NAMES), ConvSpace()
     channels, compute = p.groups, element.compute
     padded = -(-channels // lanes_of(compute)) * lanes_of(compute)
     jobs: list[int] = []
@@ -90,12 +90,12 @@ def _job_words(trio: tuple[Class, ...]) -> list[int]:
     return [*(c.start for c in trio), *(c.count for c in trio), *first, *apart, *counts]
 
 
-def _write_pack(m: Module, element: Element, bias: bool) -> None:
+def _write_pack(m: Module, element: TileElement, bias: bool) -> None:
     """Chunk t: tap t of every channel; the last chunk: what sums start from."""
     compute = element.compute
     with m.function("task", TASK) as f:
         place, chunk, _ = f.args
-        c = Context(f, place, _NAMES)
+        c = ConvContext(f, place, _NAMES)
         with f.if_(chunk < c.TAPS) as is_tap:
             offset = f.load(I64, c.word_at(c.TAP_LIST + chunk))
             target = f.at(c.space("WEIGHTS"), chunk * c.PADDED, compute)
@@ -113,15 +113,15 @@ def _write_pack(m: Module, element: Element, bias: bool) -> None:
 class _Span:
     """Which taps of a dimension are inside: how many, and where the first one reads."""
 
-    skipped: Value
-    count: Value
-    position: Value
+    skipped: LLVMValue
+    count: LLVMValue
+    position: LLVMValue
 
 
 class _Writer:
     """Chunk: some rows of one image."""
 
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: TileElement) -> None:
         self.m, self.element, self.compute = m, element, element.compute
         self.n = lanes_of(self.compute)
 
@@ -130,7 +130,7 @@ class _Writer:
             self._write_pixels(pixels)
         with self.m.function("task", TASK) as f:
             place, chunk, _ = f.args
-            self.f, c = f, Context(f, place, _NAMES)
+            self.f, c = f, ConvContext(f, place, _NAMES)
             self.c = c
             image, first = chunk // c.ROW_BLOCKS, chunk % c.ROW_BLOCKS * c.ROWS
             self.x = self.element.at(f, c.first, image * c.X_N)
@@ -143,10 +143,10 @@ class _Writer:
                     with f.loop(first, rows) as h:
                         self._row(d.index, h.index)
 
-    def _get(self, name: str) -> Value:
+    def _get(self, name: str) -> LLVMValue:
         return self.f.word(self.job, _JOB.index(name))
 
-    def _span(self, d: str, a: Value) -> _Span:
+    def _span(self, d: str, a: LLVMValue) -> _Span:
         """The taps that output `a` of this class reads inside the source, along one dimension."""
         f, c = self.f, self.c
         start = a * getattr(c, f"IN_{d}") + self._get(f"FIRST_{d}")
@@ -156,7 +156,7 @@ class _Writer:
         high = f.minimum(f.ceil_div(room, apart), taps)
         return _Span(low, f.maximum(high - low, 0), start + low * apart)
 
-    def _row(self, d: Value, h: Value) -> None:
+    def _row(self, d: LLVMValue, h: LLVMValue) -> None:
         f, c = self.f, self.c
         deep, high = self._span("D", d), self._span("H", h)
         at = deep.position * c.X_D + high.position * c.X_H
@@ -182,7 +182,14 @@ class _Writer:
             self._call(1, w.index, *common)
 
     def _call(
-        self, pixels: int, w: Value, x: Value, y: Value, skipped: Value, deep: Value, high: Value
+        self,
+        pixels: int,
+        w: LLVMValue,
+        x: LLVMValue,
+        y: LLVMValue,
+        skipped: LLVMValue,
+        deep: LLVMValue,
+        high: LLVMValue,
     ) -> None:
         f, c = self.f, self.c
         wide = self._span("W", w)
@@ -201,7 +208,7 @@ class _Writer:
         params = [("context", PTR), ("job", PTR), ("x", PTR), ("y", PTR), ("weights", PTR)]
         params += [("deep", I64), ("high", I64), ("wide", I64)]
         with self.m.function(f"pixels{pixels}", params, internal=True) as f:
-            self.f, self.c = f, Context(f, f.args[0], _NAMES)
+            self.f, self.c = f, ConvContext(f, f.args[0], _NAMES)
             self.job = f.args[1]
             channels = self.c.CHANNELS
             whole = channels & -self.n
@@ -210,7 +217,9 @@ class _Writer:
             with f.if_(whole < channels):
                 self._channels(f, pixels, whole, f.low_mask(channels - whole, self.n))
 
-    def _channels(self, f: Function, pixels: int, channel: Value, mask: Value | None) -> None:
+    def _channels(
+        self, f: LLVMFunction, pixels: int, channel: LLVMValue, mask: LLVMValue | None
+    ) -> None:
         """One vector of channels of each pixel."""
         c, element = self.c, self.element
         _, _, x, y, weights, deep, high, wide = f.args

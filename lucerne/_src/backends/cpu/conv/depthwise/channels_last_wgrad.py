@@ -12,19 +12,19 @@ import math
 from lucerne._src.backends.cpu.conv.depthwise.planes import tap_offsets
 from lucerne._src.backends.cpu.conv.launch import (
     TASK,
-    Context,
+    ConvContext,
+    ConvSpace,
+    ConvTable,
     Phase,
-    Space,
-    Table,
     make_kernel,
     task_code,
     words,
 )
-from lucerne._src.backends.cpu.conv.problem import Array, Setting
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.conv.problem import Array, ConvSetting
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 
 _DIMS = "DHW"
 _VECTORS = 4
@@ -40,8 +40,10 @@ _NAMES = words(
 _NANOSECONDS_PER_PRODUCT = 0.05
 
 
-def plan_channels_weight(x: Array, w: Array, g: Array, s: Setting, element: Element) -> Kernel:
-    table, space = Table(_NAMES), Space()
+def plan_channels_weight(
+    x: Array, w: Array, g: Array, s: ConvSetting, element: TileElement
+) -> NativeKernel:
+    table, space = ConvTable(_NAMES), ConvSpace()
     compute = element.compute
     step = _VECTORS * lanes_of(compute)
     padded = -(-w.shape[0] // step) * step
@@ -66,12 +68,12 @@ def plan_channels_weight(x: Array, w: Array, g: Array, s: Setting, element: Elem
     return make_kernel([Phase(add, parts), Phase(collect, taps)], table, space.used, 2, work)
 
 
-def _write_collect(m: Module, element: Element) -> None:
+def _write_collect(m: Module, element: TileElement) -> None:
     """Chunk: a tap. The parts are added in order."""
     compute = element.compute
     with m.function("task", TASK) as f:
         place, tap, _ = f.args
-        c = Context(f, place, _NAMES)
+        c = ConvContext(f, place, _NAMES)
         offset = f.load(I64, c.word_at(c.TAP_LIST + tap))
         sums = f.at(c.space("SUMS"), tap * c.PADDED, compute)
         with f.loop(0, c.CHANNELS) as k:
@@ -84,7 +86,7 @@ def _write_collect(m: Module, element: Element) -> None:
 class _Writer:
     """Chunk: a part of the rows of all images and depths."""
 
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: TileElement) -> None:
         self.m, self.element, self.compute = m, element, element.compute
         self.n = lanes_of(self.compute)
 
@@ -92,7 +94,7 @@ class _Writer:
         self._write_pixels()
         with self.m.function("task", TASK) as f:
             place, part, _ = f.args
-            c = self.c = Context(f, place, _NAMES)
+            c = self.c = ConvContext(f, place, _NAMES)
             self.f = f
             sums = f.at(c.space("SUMS"), part * c.SUMS_PART, self.compute)
             f.fill_bytes(sums, 0, c.SUMS_PART * self.compute.size)
@@ -101,7 +103,7 @@ class _Writer:
                 plane, h = row.index // c.OUT_H, row.index % c.OUT_H
                 self._row(sums, plane // c.OUT_D, plane % c.OUT_D, h)
 
-    def _row(self, sums: Value, image: Value, d: Value, h: Value) -> None:
+    def _row(self, sums: LLVMValue, image: LLVMValue, d: LLVMValue, h: LLVMValue) -> None:
         f, c, element = self.f, self.c, self.element
         x = element.at(f, c.second, image * c.X_N)
         g = element.at(f, c.first, image * c.G_N + d * c.G_D + h * c.G_H)
@@ -125,7 +127,7 @@ class _Writer:
         params = [("context", PTR), ("x", PTR), ("g", PTR), ("sums", PTR), ("channels", I64)]
         with self.m.function("taps", params, internal=True) as f:
             place, x, g, sums, channels = f.args
-            c = Context(f, place, _NAMES)
+            c = ConvContext(f, place, _NAMES)
             masks = [f.low_mask(channels - j * self.n, self.n) for j in range(_VECTORS)]
             with f.loop(0, c.TAPS_W) as kw:
                 start = kw.index * c.APART_W - c.BEFORE_W
@@ -140,13 +142,13 @@ class _Writer:
 
     def _dot(
         self,
-        f: Function,
-        c: Context,
-        x: Value,
-        g: Value,
-        sums: Value,
-        count: Value,
-        masks: list[Value],
+        f: LLVMFunction,
+        c: ConvContext,
+        x: LLVMValue,
+        g: LLVMValue,
+        sums: LLVMValue,
+        count: LLVMValue,
+        masks: list[LLVMValue],
     ) -> None:
         n, element = self.n, self.element
         vector = self.compute.vector(n)

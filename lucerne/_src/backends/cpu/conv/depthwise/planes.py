@@ -13,27 +13,27 @@ from typing import Any
 from lucerne._src.backends.cpu.conv.flat import (
     VECTORS_AT_ONCE,
     FlatCopy,
-    Geometry,
+    FlatGeometry,
     block_rows,
     describe_flat,
     flat_words,
 )
 from lucerne._src.backends.cpu.conv.launch import (
     TASK,
-    Context,
+    ConvContext,
+    ConvSpace,
+    ConvTable,
     Phase,
-    Space,
-    Table,
     make_kernel,
     task_code,
     words,
 )
 from lucerne._src.backends.cpu.conv.padded import PLANES
 from lucerne._src.backends.cpu.conv.problem import Gather
-from lucerne._src.backends.cpu.emit.builder import Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 NAMES = words(
@@ -57,15 +57,15 @@ def suits(p: Gather, layouts: set[str]) -> bool:
 
 
 def plan_planes(
-    p: Gather, geometry: Any, element: Element, bias_step: int, mend: Kernel | None = None
-) -> Kernel:
+    p: Gather, geometry: Any, element: TileElement, bias_step: int, mend: NativeKernel | None = None
+) -> NativeKernel:
     """`geometry(rows, cols)` says how planes lie flat for a block of so many outputs."""
     x, y, size = p.source, p.target, element.compute.size
     _, high, wide = y.space
-    whole: Geometry = geometry(high, wide)
+    whole: FlatGeometry = geometry(high, wide)
     rows = block_rows(high, whole.pitch, p.reduced * whole.slices, size, whole.every)
-    g: Geometry = geometry(rows, wide)
-    table, space = Table(NAMES), Space()
+    g: FlatGeometry = geometry(rows, wide)
+    table, space = ConvTable(NAMES), ConvSpace()
     describe_flat(table, "X", x, g)
     n, taps = lanes_of(element.compute), math.prod(p.taps)
     slack = VECTORS_AT_ONCE * n
@@ -101,12 +101,12 @@ def tap_offsets(taps: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
     return [i * x + j * y + k * z for i in range(a) for j in range(b) for k in range(c)]
 
 
-def _write_pack(m: Module, element: Element, bias: bool, watch: bool) -> None:
+def _write_pack(m: Module, element: TileElement, bias: bool, watch: bool) -> None:
     """Chunk: a group. Every output channel's weights in the order of the offsets, then its bias."""
     compute = element.compute
     with m.function("task", TASK) as f:
         place, group, _ = f.args
-        c = Context(f, place, NAMES)
+        c = ConvContext(f, place, NAMES)
         source = element.at(f, c.second, group * c.W_GROUP)
         with f.loop(0, c.LANES) as lane:
             channel = group * c.LANES + lane.index
@@ -127,7 +127,7 @@ def _write_pack(m: Module, element: Element, bias: bool, watch: bool) -> None:
 
 
 class _Writer:
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: TileElement) -> None:
         self.m, self.element, self.compute = m, element, element.compute
         self.n = lanes_of(self.compute)
         self.copy = FlatCopy(m, "X", NAMES, element)
@@ -136,7 +136,7 @@ class _Writer:
         self.copy.write()
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, NAMES)
+            c = self.c = ConvContext(f, place, NAMES)
             self.f = f
             chunk, row = chunk // c.ROW_BLOCKS, chunk % c.ROW_BLOCKS * c.ROWS
             chunk, depth = chunk // c.A_D, chunk % c.A_D
@@ -156,7 +156,7 @@ class _Writer:
                 at = image * c.Y_N + channel * c.Y_C + depth * c.Y_D + row * c.Y_H
                 self._put(self.element.at(f, c.out, at), rows)
 
-    def _channel(self, buffer: Value, channel: Value, rows: Value) -> None:
+    def _channel(self, buffer: LLVMValue, channel: LLVMValue, rows: LLVMValue) -> None:
         f, c, n, size = self.f, self.c, self.n, self.compute.size
         vector = self.compute.vector(n)
         weights = f.at(c.space("WEIGHTS"), channel * (c.ENTRIES + 1), self.compute)
@@ -178,7 +178,7 @@ class _Writer:
             for j, v in enumerate(taps.results):
                 f.store(v, f.at(target, j * n * size))
 
-    def _put(self, target: Value, rows: Value) -> None:
+    def _put(self, target: LLVMValue, rows: LLVMValue) -> None:
         """Rows of results without what lies between them."""
         f, c, n, element = self.f, self.c, self.n, self.element
         vector = self.compute.vector(n)

@@ -24,19 +24,19 @@ from lucerne._src.backends.cpu.conv.flat import (
 )
 from lucerne._src.backends.cpu.conv.launch import (
     TASK,
-    Context,
+    ConvContext,
+    ConvSpace,
+    ConvTable,
     Phase,
-    Space,
-    Table,
     make_kernel,
     task_code,
     words,
 )
-from lucerne._src.backends.cpu.conv.problem import Array, Setting
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
-from lucerne._src.backends.cpu.emit.tiles import Element, lanes_of
+from lucerne._src.backends.cpu.conv.problem import Array, ConvSetting
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 _NAMES = words(
@@ -53,8 +53,8 @@ _NANOSECONDS_PER_PRODUCT = 0.03
 
 
 def plan_planes_weight(
-    x: Array, w: Array, g: Array, s: Setting, element: Element, spare: Kernel | None
-) -> Kernel:
+    x: Array, w: Array, g: Array, s: ConvSetting, element: TileElement, spare: NativeKernel | None
+) -> NativeKernel:
     compute = element.compute
     size, n = compute.size, lanes_of(compute)
     lanes, reduced, taps = w.shape[0] // s.groups, w.shape[1], math.prod(w.space)
@@ -62,7 +62,7 @@ def plan_planes_weight(
     whole = conv_geometry(w.space, s, high, wide)
     rows = block_rows(high, whole.pitch, reduced * whole.slices + lanes, size, whole.every)
     flat = conv_geometry(w.space, s, rows, wide)
-    table, space = Table(_NAMES), Space()
+    table, space = ConvTable(_NAMES), ConvSpace()
     describe_flat(table, "X", x, flat)
     one = (1, 1, 1)
     grads = dataclasses.replace(
@@ -92,12 +92,12 @@ def plan_planes_weight(
     return make_kernel(phases, table, space.used, 2, work, spare)
 
 
-def _write_collect(m: Module, element: Element) -> None:
+def _write_collect(m: Module, element: TileElement) -> None:
     """Chunk: a group. Its sums over all parts, in order."""
     compute = element.compute
     with m.function("task", TASK) as f:
         place, group, _ = f.args
-        c = Context(f, place, _NAMES)
+        c = ConvContext(f, place, _NAMES)
         with f.loop(0, c.LANES) as lane, f.loop(0, c.REDUCED) as q, f.loop(0, c.TAPS) as tap:
             channel = group * c.LANES + lane.index
             index = (channel * c.REDUCED + q.index) * c.TAPS + tap.index
@@ -117,7 +117,7 @@ def _write_collect(m: Module, element: Element) -> None:
 class _Writer:
     """Chunk: a part and a group."""
 
-    def __init__(self, m: Module, element: Element) -> None:
+    def __init__(self, m: Module, element: TileElement) -> None:
         self.m, self.element, self.compute = m, element, element.compute
         self.n = lanes_of(self.compute)
         self.copy_x = FlatCopy(m, "X", _NAMES, element)
@@ -130,7 +130,7 @@ class _Writer:
             self._write_dot(together, vectors)
         with self.m.function("task", TASK) as f:
             place, chunk, thread = f.args
-            c = self.c = Context(f, place, _NAMES)
+            c = self.c = ConvContext(f, place, _NAMES)
             self.f, self.thread = f, thread
             part, self.group = chunk // c.GROUPS, chunk % c.GROUPS
             self.weights = c.LANES * c.REDUCED * c.TAPS
@@ -140,7 +140,7 @@ class _Writer:
             with f.loop(part * c.UNITS // c.PARTS, (part + 1) * c.UNITS // c.PARTS) as unit:
                 self._unit(unit.index)
 
-    def _unit(self, unit: Value) -> None:
+    def _unit(self, unit: LLVMValue) -> None:
         f, c = self.f, self.c
         unit, row = unit // c.ROW_BLOCKS, unit % c.ROW_BLOCKS * c.ROWS
         image, depth = unit // c.OUT_D, unit % c.OUT_D
@@ -166,9 +166,9 @@ class _Writer:
                 at = (lane.index * c.REDUCED + q.index) * c.TAPS
                 self._taps(source, grads, f.at(self.sums, at, self.compute), length)
 
-    def _taps(self, x: Value, g: Value, sums: Value, length: Value) -> None:
+    def _taps(self, x: LLVMValue, g: LLVMValue, sums: LLVMValue, length: LLVMValue) -> None:
         f, c = self.f, self.c
-        start: Value = f.constant(0)
+        start: LLVMValue = f.constant(0)
         for together in _TOGETHER:
             stop = start + (c.TAPS - start) // together * together
             with f.loop(start, stop, together) as tap:
@@ -198,7 +198,7 @@ class _Writer:
             for t in range(together):
                 self._add(f, loop.results[t::together], f.at(sums, t, self.compute))
 
-    def _add(self, f: Function, vectors: list[Value], place: Value) -> None:
+    def _add(self, f: LLVMFunction, vectors: list[LLVMValue], place: LLVMValue) -> None:
         while len(vectors) > 1:
             half = len(vectors) // 2
             vectors = [a + b for a, b in zip(vectors[:half], vectors[half:], strict=True)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F32, I16, I32, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.pack import transposed
 
@@ -48,7 +48,7 @@ def write_cut_packing(m: Module, params: list[Any]) -> None:
 # ---- cutting ----------------------------------------------------------------------------------
 
 
-def _cut(f: Function, v: Value, near: Value | None = None) -> list[Value]:
+def _cut(f: LLVMFunction, v: LLVMValue, near: LLVMValue | None = None) -> list[LLVMValue]:
     """16 numbers as the bits of three, the upper 16 of each. `near`: what is rounded first."""
     found = []
     for _ in range(PARTS - 1):
@@ -57,32 +57,36 @@ def _cut(f: Function, v: Value, near: Value | None = None) -> list[Value]:
     return [*found, f.bitcast(v, _BITS)]
 
 
-def _cut_right(f: Function, v: Value) -> list[Value]:
+def _cut_right(f: LLVMFunction, v: LLVMValue) -> list[LLVMValue]:
     """The same of numbers that may have to be put together again (`amx_whole.py`): the largest ones
     are not rounded to infinity."""
     return _cut(f, v, f.minimum(_LARGEST, f.maximum(-_LARGEST, v)))
 
 
-def _side_by_side(f: Function, low: Value, high: Value) -> Value:
+def _side_by_side(f: LLVMFunction, low: LLVMValue, high: LLVMValue) -> LLVMValue:
     """The upper halves of 32 numbers, one after the other."""
     halves = I16.vector(2 * _LANES)
     low, high = f.bitcast(low, halves), f.bitcast(high, halves)
     return f.shuffle(low, high, [2 * i + 1 for i in range(2 * _LANES)])
 
 
-def _in_pairs(f: Function, even: Value, odd: Value) -> Value:
+def _in_pairs(f: LLVMFunction, even: LLVMValue, odd: LLVMValue) -> LLVMValue:
     """Words of the upper halves of two rows."""
     return f.bits("lshr", even, 16) | (odd & -0x10000)
 
 
-def cut_row(f: Function, source: Value, place: Value, count: Value | None = None) -> None:
+def cut_row(
+    f: LLVMFunction, source: LLVMValue, place: LLVMValue, count: LLVMValue | None = None
+) -> None:
     """A row of 32 numbers of A, into the tiles of each part."""
     low, high = _row(f, source, count)
     for n, (a, b) in enumerate(zip(_cut(f, low), _cut(f, high), strict=True)):
         f.store(_side_by_side(f, a, b), f.at(place, n * _PART_BYTES), align=64)
 
 
-def _store_pair(f: Function, even: list[Value], odd: list[Value], place: Value) -> None:
+def _store_pair(
+    f: LLVMFunction, even: list[LLVMValue], odd: list[LLVMValue], place: LLVMValue
+) -> None:
     """Two rows of 32 numbers of B, as words of the two tiles of each part."""
     for half, (a, b) in enumerate(zip(even, odd, strict=True)):
         for n, (x, y) in enumerate(zip(_cut_right(f, a), _cut_right(f, b), strict=True)):
@@ -90,7 +94,7 @@ def _store_pair(f: Function, even: list[Value], odd: list[Value], place: Value) 
             f.store(_in_pairs(f, x, y), f.at(place, at), align=64)
 
 
-def _row(f: Function, place: Value, count: Value | None = None) -> list[Value]:
+def _row(f: LLVMFunction, place: LLVMValue, count: LLVMValue | None = None) -> list[LLVMValue]:
     """32 numbers; those from `count` on are zero, and not read."""
     found = []
     for half in range(2):
@@ -149,7 +153,7 @@ def _write_b_turned(m: Module, params: list[Any]) -> None:
             _store_pair(f, rows[0], rows[1], _pair_place(f, target, along.index))
 
 
-def _pair_place(f: Function, target: Value, k: Value) -> Value:
+def _pair_place(f: LLVMFunction, target: LLVMValue, k: LLVMValue) -> LLVMValue:
     """Where the words of the k that stands at byte k go."""
     return f.at(target, (k & -_STEP) * _K_BYTES + (k & (_STEP - 4)) * 16)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import F32, I32, I64, PTR
 from lucerne._src.backends.cpu.gemm.amx.pack import PANEL, STEP, STEP_BYTES, TILE
 from lucerne._src.backends.cpu.gemm.args import Args
@@ -35,7 +35,7 @@ def write_whole_sums(m: Module) -> None:
                 f.store(sums, f.at(scratch, at + (down.index & 15) * STEP))
 
 
-def _is_odd(f: Function, scratch: Value) -> Value:
+def _is_odd(f: LLVMFunction, scratch: LLVMValue) -> LLVMValue:
     """Whether some sum of a tile is infinite or nan: times zero these give nan, all others zero."""
     zero = f.zero(_WIDE)
     with f.loop(0, 4 * TILE, 4 * STEP, [zero] * 4, at_least_once=True) as loop:
@@ -49,7 +49,7 @@ def _is_odd(f: Function, scratch: Value) -> Value:
     return f.fold("or", f.compare("uno", a + b, c + d))
 
 
-def _dot(f: Function, args: Args, row: Value, column: Value) -> Value:
+def _dot(f: LLVMFunction, args: Args, row: LLVMValue, column: LLVMValue) -> LLVMValue:
     """Sixteen sums of a row, k after k."""
     a = f.at(args.A, row * args.A_ROW * 4)
     a_step = args.A_K * 4
@@ -64,7 +64,7 @@ def _dot(f: Function, args: Args, row: Value, column: Value) -> Value:
     return loop.results[0]
 
 
-def _as_it_lies(f: Function, args: Args, k: Value, column: Value) -> Value:
+def _as_it_lies(f: LLVMFunction, args: Args, k: LLVMValue, column: LLVMValue) -> LLVMValue:
     """Sixteen numbers of a row of B."""
     step = args.B_COL * 4
     start = f.at(args.B, (k * args.B_K + column * args.B_COL) * 4)
@@ -77,7 +77,7 @@ def _as_it_lies(f: Function, args: Args, k: Value, column: Value) -> Value:
     return f.call(f"llvm.masked.gather.{_WIDE.suffix}.v{_LANES}p0", _WIDE, given)
 
 
-def _put_together(f: Function, args: Args, k: Value, column: Value) -> Value:
+def _put_together(f: LLVMFunction, args: Args, k: LLVMValue, column: LLVMValue) -> LLVMValue:
     """The same from a packed B: the sum of the parts. Of infinity the first two are finite and
     infinite, what the last one holds is left out."""
     at = k * 2

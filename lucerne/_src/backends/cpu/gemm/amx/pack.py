@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.types import BF16, F32, I8, I16, I64, PTR, VOID, Type
 from lucerne._src.backends.cpu.gemm.amx.cut import (
@@ -29,7 +29,7 @@ from lucerne._src.backends.cpu.gemm.amx.cut import (
     B_TURNED,
     write_cut_packing,
 )
-from lucerne._src.backends.cpu.gemm.kinds import Kind
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.gemm.pack import transposed
 from lucerne._src.backends.cpu.math import storage
 from lucerne._src.base import dtype as dt
@@ -69,7 +69,7 @@ IN_PARTS_TURNED = Wide(a=True, b=True, parts=3, turned=True)
 cut beside the tiles, row by row, and never transposed. The sums are the same, bit by bit."""
 
 
-def write_amx_packing(m: Module, kind: Kind, wide: Wide) -> None:
+def write_amx_packing(m: Module, kind: GemmKind, wide: Wide) -> None:
     if wide.parts > 1:
         write_cut_packing(m, _PARAMS)
         return
@@ -79,24 +79,24 @@ def write_amx_packing(m: Module, kind: Kind, wide: Wide) -> None:
     _write_interleaved(m, kind, B_TURNED, wide.b, turn=False)
 
 
-def pack_panel(f: Function, how: str, *arguments: Value | int) -> None:
+def pack_panel(f: LLVMFunction, how: str, *arguments: LLVMValue | int) -> None:
     f.call(how, VOID, list(arguments))
 
 
 class _Along:
     """64 bytes along k at a time, rounded from float32 if the operand is wide."""
 
-    def __init__(self, f: Function, wide: bool) -> None:
+    def __init__(self, f: LLVMFunction, wide: bool) -> None:
         self.f, self.wide = f, wide
 
-    def load(self, start: Value, k: Value, type: Type) -> Value:
+    def load(self, start: LLVMValue, k: LLVMValue, type: Type) -> LLVMValue:
         """The bytes of k from `k` on, as `type`."""
         f = self.f
         if not self.wide:
             return f.load(type, f.at(start, k))
         return f.bitcast(_rounded(f, f.load(_FLOATS, f.at(start, k * 2))), type)
 
-    def load_up_to(self, start: Value, k: Value, valid: Value, type: Type) -> Value:
+    def load_up_to(self, start: LLVMValue, k: LLVMValue, valid: LLVMValue, type: Type) -> LLVMValue:
         """The same, zeros beyond `valid` bytes."""
         f = self.f
         if not self.wide:
@@ -105,7 +105,7 @@ class _Along:
         return f.bitcast(_rounded(f, f.masked_load(_FLOATS, f.at(start, k * 2), there)), type)
 
 
-def _rounded(f: Function, v: Value) -> Value:
+def _rounded(f: LLVMFunction, v: LLVMValue) -> LLVMValue:
     """32 floats as bfloat16. The instruction takes denormals for zero, as tiles do."""
     if not HOST.has("avx512_bf16"):
         return storage.pack(f, dt.bfloat16, v)
@@ -154,12 +154,12 @@ def _write_b_dense(m: Module, wide: bool) -> None:
             _store_tile(f, square, f.at(target, loop.index * PANEL + half.index * TILE))
 
 
-def _store_tile(f: Function, square: list[Value], place: Value) -> None:
+def _store_tile(f: LLVMFunction, square: list[LLVMValue], place: LLVMValue) -> None:
     for i, v in enumerate(transposed(f, square)):
         f.store(v, f.at(place, i * STEP), align=64)
 
 
-def _write_interleaved(m: Module, kind: Kind, name: str, wide: bool, turn: bool) -> None:
+def _write_interleaved(m: Module, kind: GemmKind, name: str, wide: bool, turn: bool) -> None:
     """Rows of the matrix are one k each: words by interleaving, for A transposed into its tiles."""
     unit = kind.source.size
     per_word = 4 // unit
@@ -185,19 +185,19 @@ class _Rows:
 
     def __init__(
         self,
-        f: Function,
+        f: LLVMFunction,
         unit: int,
         wide: bool,
-        source: Value,
-        step: Value,
-        count: Value,
-        mask: Value | None,
+        source: LLVMValue,
+        step: LLVMValue,
+        count: LLVMValue,
+        mask: LLVMValue | None,
     ) -> None:
         self.f, self.source, self.step, self.count, self.mask = f, source, step, count, mask
         self.wide = wide
         self.type = _FLOATS if wide else {1: I8, 2: I16}[unit].vector(PANEL)
 
-    def __call__(self, k: Value) -> Value:
+    def __call__(self, k: LLVMValue) -> LLVMValue:
         f = self.f
         place = f.at(self.source, k * self.step)
         if self.mask is None:
@@ -207,7 +207,7 @@ class _Rows:
             found = f.masked_load(self.type, place, f.bits("and", self.mask, there))
         return _rounded(f, found) if self.wide else found
 
-    def words(self, k: Value, per_word: int) -> tuple[Value, Value]:
+    def words(self, k: LLVMValue, per_word: int) -> tuple[LLVMValue, LLVMValue]:
         """The words of 16 and 16 columns at k."""
         f = self.f
         rows = [self(k + i) for i in range(per_word)]
@@ -225,14 +225,16 @@ class _Rows:
         return made[0], made[1]
 
 
-def _word_rows(f: Function, rows: _Rows, k: Value, per_word: int, tiles: Value) -> None:
+def _word_rows(f: LLVMFunction, rows: _Rows, k: LLVMValue, per_word: int, tiles: LLVMValue) -> None:
     with f.loop(0, 16, at_least_once=True) as loop:
         low, high = rows.words(k + loop.index * per_word, per_word)
         f.store(low, f.at(tiles, loop.index * STEP), align=64)
         f.store(high, f.at(tiles, loop.index * STEP + TILE), align=64)
 
 
-def _turned_tiles(f: Function, rows: _Rows, k: Value, per_word: int, tiles: Value) -> None:
+def _turned_tiles(
+    f: LLVMFunction, rows: _Rows, k: LLVMValue, per_word: int, tiles: LLVMValue
+) -> None:
     words = [rows.words(k + i * per_word, per_word) for i in range(16)]
     _store_tile(f, [low for low, _ in words], tiles)
     _store_tile(f, [high for _, high in words], f.at(tiles, TILE))

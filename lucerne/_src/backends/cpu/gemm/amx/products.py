@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.amx.cut import A_DENSE, A_TURNED, B_DENSE, B_TURNED
@@ -47,8 +47,8 @@ from lucerne._src.backends.cpu.gemm.driver import (
     write_select_batch,
 )
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
-from lucerne._src.backends.cpu.gemm.kinds import Kind
-from lucerne._src.backends.cpu.gemm.plan import Planned, Product, batch_words
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct, Planned, batch_words
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS, threads
 from lucerne._src.base.config import config
@@ -84,7 +84,7 @@ def has_amx() -> bool:
     return bool(asked == 0)
 
 
-def amx_driver(kind: Kind, wide: Wide = NARROW) -> Code:
+def amx_driver(kind: GemmKind, wide: Wide = NARROW) -> Code:
     key = ("gemm.amx", *kind.key, wide.a, wide.b, wide.parts, wide.turned)
     return compiled(key, lambda m: _write(m, kind, wide))
 
@@ -92,7 +92,7 @@ def amx_driver(kind: Kind, wide: Wide = NARROW) -> Code:
 # ---- code -------------------------------------------------------------------------------------
 
 
-def _write(m: Module, kind: Kind, wide: Wide) -> None:
+def _write(m: Module, kind: GemmKind, wide: Wide) -> None:
     write_amx_packing(m, kind, wide)
     unit = unit_of(kind, wide)
     a_size, b_size = (unit * (2 if w else 1) for w in (wide.a, wide.b))
@@ -108,12 +108,12 @@ def _write(m: Module, kind: Kind, wide: Wide) -> None:
     _write_prepack(m, wide.parts)
 
 
-def unit_of(kind: Kind, wide: Wide) -> int:
+def unit_of(kind: GemmKind, wide: Wide) -> int:
     """Bytes of an element in the tiles."""
     return 2 if wide.parts > 1 else kind.source.size
 
 
-def _k_blocks(f: Function, args: Args) -> Any:
+def _k_blocks(f: LLVMFunction, args: Args) -> Any:
     return f.loop(0, args.K_ROOM, args.K_BLOCK, at_least_once=True)
 
 
@@ -146,7 +146,7 @@ def _write_pack_columns(m: Module, size: int, step: int, parts: int) -> None:
             room = f.minimum(args.K_BLOCK, args.K_ROOM - k)
             count = f.minimum(room, args.K * size - k)
 
-            def place(panel: Value) -> tuple[Value, Value, Value]:
+            def place(panel: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
                 column = panel * PANEL
                 offset = ((k - k_first) * panels + (panel - origin) * room) * (PANEL * parts)
                 return column, f.minimum(columns - column, PANEL), f.at(target, offset)
@@ -178,7 +178,7 @@ def _write_pack_rows(m: Module, size: int, step: int, parts: int) -> None:
         count = f.minimum(room, args.K * size - k)
         a_row, a_k = args.A_ROW * step, args.A_K * step
 
-        def at(panel: Value) -> tuple[Value, Value, Value]:
+        def at(panel: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
             row = panel * PANEL
             to = f.at(space, (panel - origin) * room * (PANEL * parts))
             return row, f.minimum(args.M - row, PANEL), to
@@ -216,11 +216,11 @@ class _tiles:
     """`with _tiles(f, room) as (tile, steps)`: k in short pieces, each for all panels in turn, so
     that rows of the matrix are read along."""
 
-    def __init__(self, f: Function, room: Value) -> None:
+    def __init__(self, f: LLVMFunction, room: LLVMValue) -> None:
         self.f, self.room = f, room
         self.loop = f.loop(0, room, _TILE_BYTES)
 
-    def __enter__(self) -> tuple[Value, Value]:
+    def __enter__(self) -> tuple[LLVMValue, LLVMValue]:
         tile = self.loop.__enter__().index
         return tile, self.f.minimum(self.room - tile, _TILE_BYTES)
 
@@ -228,11 +228,11 @@ class _tiles:
         self.loop.__exit__(*problem)
 
 
-def _column_blocks(f: Function, args: Args) -> Any:
+def _column_blocks(f: LLVMFunction, args: Args) -> Any:
     return f.loop(0, args.COLUMN_PANELS, args.COLUMN_BLOCK)
 
 
-def _set_block(f: Function, args: Args, start: Value) -> Value:
+def _set_block(f: LLVMFunction, args: Args, start: LLVMValue) -> LLVMValue:
     stop = f.minimum(start + args.COLUMN_BLOCK, args.COLUMN_PANELS)
     args.set("PANEL_START", start)
     args.set("PANEL_STOP", stop)
@@ -244,7 +244,7 @@ def _write_product(m: Module, parallel: bool, parts: int) -> None:
     with m.function(name, [("args", PTR)], internal=True) as f:
         args = Args(f, f.args[0])
 
-        def run(task: Value, count: Value) -> None:
+        def run(task: LLVMValue, count: LLVMValue) -> None:
             if parallel:
                 f.call("lucerne_pfor", VOID, [task, args.place, count])
                 return
@@ -280,7 +280,7 @@ def _write_prepack(m: Module, parts: int) -> None:
 # ---- plans ------------------------------------------------------------------------------------
 
 
-def amx_takes(p: Product) -> bool:
+def amx_takes(p: GemmProduct) -> bool:
     """Whether tiles suit a product: large enough, and each operand dense one way."""
     if min(p.m, p.n) < 8 or p.k < 16 or p.flops < 1e5:
         return False
@@ -292,14 +292,14 @@ def parts_work() -> bool:
     return config.float32_parts and has_amx() and HOST.has("avx512_bf16")
 
 
-def parts_take(p: Product) -> bool:
+def parts_take(p: GemmProduct) -> bool:
     """Whether a float32 product is large enough to be worth cutting its numbers in three."""
     reuse = _PARTS_SHORT_REUSE if 2 * p.k <= _PARTS_K_BYTES else _PARTS_REUSE
     large = p.m * p.n >= reuse * (p.m + p.n) and p.k >= 64 and p.flops >= _PARTS_FLOPS
     return large and amx_takes(p) and parts_work()
 
 
-def turned_takes(p: Product) -> bool:
+def turned_takes(p: GemmProduct) -> bool:
     """Whether it is worth the while to take a right operand that lies along k for the left one: a
     weight that meets few rows (see `IN_PARTS_TURNED`)."""
     few = _FEW_TURNED <= p.m <= _PARTS_COLUMNS and 2 * p.m <= p.n
@@ -309,8 +309,8 @@ def turned_takes(p: Product) -> bool:
 
 
 def amx_plan(
-    kind: Kind,
-    p: Product,
+    kind: GemmKind,
+    p: GemmProduct,
     epilogue: Epilogue = PLAIN,
     *,
     b_ready: bool = False,
@@ -444,7 +444,7 @@ def _split_blocks(k: int, room: int) -> tuple[int, int, int]:
     return -(-room // STEP // count) * STEP, _PARTS_ROWS, _PARTS_COLUMNS
 
 
-def _parallel(p: Product) -> int:
+def _parallel(p: GemmProduct) -> int:
     if p.flops * p.batches < _SERIAL_FLOPS or threads() == 1:
         return SERIAL
     if p.batches == 1 or p.flops >= _LARGE_FLOPS:

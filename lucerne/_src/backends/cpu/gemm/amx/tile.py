@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.types import I1, I8, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.amx.cut import cut_row
 from lucerne._src.backends.cpu.gemm.amx.float32 import WHOLE_SUMS, write_whole_sums
 from lucerne._src.backends.cpu.gemm.amx.pack import PANEL, STEP, STEP_BYTES, TILE
 from lucerne._src.backends.cpu.gemm.args import Args
 from lucerne._src.backends.cpu.gemm.epilogue import Epilogue, Tile
-from lucerne._src.backends.cpu.gemm.kinds import Kind, store_masked
+from lucerne._src.backends.cpu.gemm.kinds import GemmKind, store_masked
 from lucerne._src.backends.cpu.gemm.pack import transposed
 from lucerne._src.backends.cpu.runtime.code import compiled
 
@@ -38,12 +38,12 @@ FEWEST_CUTTING = -(-PANEL // _ROWS_AHEAD[3])
 """Tiles beside each other that a panel takes to be cut beside them."""
 _ROWS_AT_ONCE = 4
 """Rows that a long epilogue goes through side by side."""
-Range = tuple[Value, Value]
+Range = tuple[LLVMValue, LLVMValue]
 Rows = Callable[[int], None] | None
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
 
 
-def amx_task(kind: Kind, epilogue: Epilogue, parts: int = 1, turned: bool = False) -> int:
+def amx_task(kind: GemmKind, epilogue: Epilogue, parts: int = 1, turned: bool = False) -> int:
     """The address of the task that multiplies one block.
 
     `turned`: what is multiplied are the operands in the other order, so that tiles of sums are
@@ -53,7 +53,7 @@ def amx_task(kind: Kind, epilogue: Epilogue, parts: int = 1, turned: bool = Fals
     return compiled(key, lambda m: _write(m, kind, epilogue, parts, turned))["amx_task"]
 
 
-def _write(m: Module, kind: Kind, epilogue: Epilogue, parts: int, turned: bool) -> None:
+def _write(m: Module, kind: GemmKind, epilogue: Epilogue, parts: int, turned: bool) -> None:
     size = [0] * 64
     size[0] = 1
     for t in range(8):
@@ -90,11 +90,11 @@ def _is_short(epilogue: Epilogue) -> bool:
     return epilogue.inline or not epilogue.stores
 
 
-def _amx(f: Function, name: str, *arguments: Value) -> None:
+def _amx(f: LLVMFunction, name: str, *arguments: LLVMValue) -> None:
     f.call(f"llvm.x86.{name}", VOID, list(arguments))
 
 
-def _register(f: Function, n: int) -> Value:
+def _register(f: LLVMFunction, n: int) -> LLVMValue:
     return f.constant(n, I8)
 
 
@@ -145,7 +145,7 @@ _PARAMS: list[Any] = [
 _DEFERRED: list[Any] = [("earlier", PTR), ("earlier_row", I64), ("earlier_column", I64)]
 
 
-def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> None:
+def _write_kernel(m: Module, kind: GemmKind, epilogue: Epilogue, form: _Form) -> None:
     params = _PARAMS + (_DEFERRED if form.deferred else [])
     with m.function(form.name, params, internal=True) as f:
         steps, a, b, scratch, add, ahead, ahead_step, c, c_step = f.args[:9]
@@ -168,7 +168,9 @@ def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> Non
         finish_after = form.finish_after
         cut_after = form.cut_after if form.cutting else {}
 
-        def step(index: Value, places: list[Value], finish: Rows = None) -> tuple[Value, Value]:
+        def step(
+            index: LLVMValue, places: list[LLVMValue], finish: Rows = None
+        ) -> tuple[LLVMValue, LLVMValue]:
             a, b = places
 
             def between(number: int) -> None:
@@ -196,13 +198,13 @@ def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> Non
             step_bytes = STEP_BYTES * form.parts
             return f.at(a, STEP if form.in_place else step_bytes), f.at(b, step_bytes)
 
-        first: Value | int = 0
+        first: LLVMValue | int = 0
         if form.deferred:
             first = PANEL // form.rows_per_step
             with f.loop(0, first, 1, [a, b], at_least_once=True) as loop:
                 now = loop.index * form.rows_per_step
 
-                def finish_row(n: int, now: Value = now) -> None:
+                def finish_row(n: int, now: LLVMValue = now) -> None:
                     if finish is not None:
                         finish.rows([now + n])
                     elif n % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
@@ -218,12 +220,12 @@ def _write_kernel(m: Module, kind: Kind, epilogue: Epilogue, form: _Form) -> Non
 
 
 def _multiply(
-    f: Function,
-    kind: Kind,
+    f: LLVMFunction,
+    kind: GemmKind,
     form: _Form,
-    a: Value,
-    b: Value,
-    a_step: Value,
+    a: LLVMValue,
+    b: LLVMValue,
+    a_step: LLVMValue,
     between: Callable[[int], None],
 ) -> None:
     """64 bytes of k: two tiles of A (4, 5) times two of B (6, 7) onto sums 0 to 3.
@@ -299,12 +301,12 @@ class _Finish:
 
     def __init__(
         self,
-        f: Function,
-        kind: Kind,
+        f: LLVMFunction,
+        kind: GemmKind,
         epilogue: Epilogue,
         args: Args,
-        where: list[Value],
-        columns: Value | None,
+        where: list[LLVMValue],
+        columns: LLVMValue | None,
     ) -> None:
         self.f, self.kind, self.epilogue = f, kind, epilogue
         self.scratch, first, column = where
@@ -318,7 +320,7 @@ class _Finish:
         self.step = args.C_ROW * kind.result.size
         self.c = f.at(args.C, first * self.step + column * kind.result.size)
 
-    def rows(self, rows: list[Value]) -> None:
+    def rows(self, rows: list[LLVMValue]) -> None:
         f, wide = self.f, self.kind.sums.vector(_LANES)
         vectors = []
         for r in rows:
@@ -331,7 +333,7 @@ class _Finish:
             for n, r in enumerate(rows):
                 self._store(done[2 * n : 2 * n + 2], f.at(self.c, r * self.step))
 
-    def _store(self, done: list[Value], place: Value) -> None:
+    def _store(self, done: list[LLVMValue], place: LLVMValue) -> None:
         f, kind = self.f, self.kind
         if kind.narrows:
             joined = kind.narrow(f, f.shuffle(done[0], done[1], range(PANEL)))
@@ -341,7 +343,7 @@ class _Finish:
             store_masked(f, done[j], f.at(place, j * _LANES * kind.result.size), self.masks[j])
 
 
-def _write_finish(m: Module, kind: Kind, epilogue: Epilogue) -> None:
+def _write_finish(m: Module, kind: GemmKind, epilogue: Epilogue) -> None:
     params: list[Any] = [
         ("args", PTR), ("scratch", PTR), ("row", I64), ("column", I64), ("rows", I64),
         ("columns", I64),
@@ -353,7 +355,7 @@ def _write_finish(m: Module, kind: Kind, epilogue: Epilogue) -> None:
             done.rows([loop.index])
 
 
-def _write_finish_rows(m: Module, kind: Kind, epilogue: Epilogue) -> None:
+def _write_finish_rows(m: Module, kind: GemmKind, epilogue: Epilogue) -> None:
     """Some rows of a whole tile: long epilogues are written once, and called."""
     params: list[Any] = [
         ("args", PTR), ("scratch", PTR), ("row", I64), ("column", I64), ("r", I64),
@@ -364,16 +366,16 @@ def _write_finish_rows(m: Module, kind: Kind, epilogue: Epilogue) -> None:
         finish.rows([r + n for n in range(_ROWS_AT_ONCE)])
 
 
-def _write_turn_sums(m: Module, kind: Kind) -> None:
+def _write_turn_sums(m: Module, kind: GemmKind) -> None:
     """`turn_sums(scratch)`: transpose the 32 x 32 sums of a tile."""
     with m.function("turn_sums", [("scratch", PTR)], internal=True) as f:
         wide = kind.sums.vector(_LANES)
 
-        def square(t: int) -> list[Value]:
+        def square(t: int) -> list[LLVMValue]:
             at = f.at(f.args[0], t * TILE)
             return transposed(f, [f.load(wide, f.at(at, n * STEP), align=64) for n in range(16)])
 
-        def put(t: int, square: list[Value]) -> None:
+        def put(t: int, square: list[LLVMValue]) -> None:
             for n, v in enumerate(square):
                 f.store(v, f.at(f.args[0], t * TILE + n * STEP), align=64)
 
@@ -402,7 +404,7 @@ class _After:
     ends_panels: bool
 
 
-def _write_task(m: Module, kind: Kind, parts: int, turned: bool, after: _After) -> None:
+def _write_task(m: Module, kind: GemmKind, parts: int, turned: bool, after: _After) -> None:
     """Panels of A times panels of B: A outside, so that results are written along rows."""
     with m.function("amx_task", _TASK) as f:
         _amx(f, "ldtilecfg", f.symbol("tile_sizes"))
@@ -465,9 +467,9 @@ def _write_task(m: Module, kind: Kind, parts: int, turned: bool, after: _After) 
 class _Columns:
     """Packed columns: where, from which panel on, how many panels."""
 
-    place: Value
-    first: Value
-    count: Value
+    place: LLVMValue
+    first: LLVMValue
+    count: LLVMValue
 
 
 @dataclass(frozen=True)
@@ -475,11 +477,11 @@ class _Pieces:
     """What a task works on: packed rows of A from panel `packed_from`, scratch, packed columns;
     panels before `placed` are read where they are."""
 
-    space: Value
-    scratch: Value
+    space: LLVMValue
+    scratch: LLVMValue
     columns: _Columns
-    placed: Value
-    packed_from: Value
+    placed: LLVMValue
+    packed_from: LLVMValue
 
 
 class _Block:
@@ -487,8 +489,8 @@ class _Block:
 
     def __init__(
         self,
-        f: Function,
-        kind: Kind,
+        f: LLVMFunction,
+        kind: GemmKind,
         args: Args,
         pieces: _Pieces,
         rows: Range,
@@ -502,7 +504,7 @@ class _Block:
         self.after = after
         self.rows_ahead = _Form(False, False, parts, turned=turned).rows_ahead
 
-    def multiply(self, k: Value, count: Value, final: bool) -> None:
+    def multiply(self, k: LLVMValue, count: LLVMValue, final: bool) -> None:
         f, args = self.f, self.args
         nothing, zero = f.zero(PTR), f.constant(0)
         # Carried: the tile whose epilogue is still to be done, or no scratch at all.
@@ -522,11 +524,11 @@ class _Block:
         if final:
             self._finish_waiting(down.results)
 
-    def _finish_waiting(self, waiting: list[Value]) -> None:
+    def _finish_waiting(self, waiting: list[LLVMValue]) -> None:
         with self.f.if_(self.f.compare("ne", waiting[0], self.f.zero(PTR))):
             self.f.call("finish", VOID, [self.args.place, *waiting, PANEL, PANEL])
 
-    def _pack(self, k: Value, count: Value, i: Value) -> None:
+    def _pack(self, k: LLVMValue, count: LLVMValue, i: LLVMValue) -> None:
         """A panel of A in parts is packed when it is needed, if that was not done before."""
         f, args = self.f, self.args
         number = i - self.rows[0]
@@ -538,7 +540,7 @@ class _Block:
             given = [args.place, k, count, i, stop, self._panel(count, i), i]
             f.call_at(args.KERNEL_TALLER, VOID, given)
 
-    def _cuts(self, k: Value, count: Value, i: Value) -> Value:
+    def _cuts(self, k: LLVMValue, count: LLVMValue, i: LLVMValue) -> LLVMValue:
         """Whether panel i is cut beside the tiles of the one before it."""
         f, args = self.f, self.args
         within = f.compare("lt", i, f.minimum(self.rows[1], args.M // PANEL))
@@ -549,14 +551,14 @@ class _Block:
         plain = args.is_unset("WHOLE_SPACE") & args.is_unset("A_HOW")
         return within & whole_steps & enough & plain
 
-    def _panel(self, count: Value, i: Value) -> Value:
+    def _panel(self, count: LLVMValue, i: LLVMValue) -> LLVMValue:
         """Where panel i stands if not all are packed before: in few places, in turn."""
         at = ((i - self.rows[0]) & (PANELS_AT_ONCE - 1)) * count * (PANEL * self.parts)
         return self.f.at(self.pieces.space, at)
 
     def _tile(
-        self, k: Value, count: Value, i: Value, j: Value, waiting: list[Value]
-    ) -> list[Value]:
+        self, k: LLVMValue, count: LLVMValue, i: LLVMValue, j: LLVMValue, waiting: list[LLVMValue]
+    ) -> list[LLVMValue]:
         f, args, size = self.f, self.args, self.kind.source.size
         row, column = i * PANEL, j * PANEL
         first_k = f.compare("eq", k, 0)
@@ -603,7 +605,7 @@ class _Block:
         rest = [b, target, add, ahead, ahead_step, wanted, wanted_step, into, left, args.place]
         rest += [there_row, there_column]
 
-        def run(deferred: list[Value]) -> None:
+        def run(deferred: list[LLVMValue]) -> None:
             late = bool(deferred)
             if self.parts > 1:
                 forms = _Form(False, late, self.parts, True), _Form(False, late, self.parts)
@@ -631,7 +633,7 @@ class _Block:
             f.call("turn_sums", VOID, [scratch])
         return self._finish_now_or_later(steps, scratch, there_row, there_column)
 
-    def _add_up(self, sums: Value, block: Value, first_k: Value) -> None:
+    def _add_up(self, sums: LLVMValue, block: LLVMValue, first_k: LLVMValue) -> None:
         """Add the sums of a block of k to those of the blocks before it."""
         f = self.f
         if self.parts == 1:
@@ -647,8 +649,8 @@ class _Block:
                 f.store(f.load(wide, place, align=64) + more, place, align=64)
 
     def _finish_now_or_later(
-        self, steps: Value, scratch: Value, row: Value, column: Value
-    ) -> list[Value]:
+        self, steps: LLVMValue, scratch: LLVMValue, row: LLVMValue, column: LLVMValue
+    ) -> list[LLVMValue]:
         """Whole tiles wait for the next one, if its loop is long enough."""
         f, args = self.f, self.args
         height, width = (args.N, args.M) if self.turned else (args.M, args.N)

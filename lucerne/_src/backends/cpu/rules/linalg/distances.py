@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 
@@ -35,10 +44,10 @@ def upper_norms(node: Node) -> Any:
     code = compiled(("upper_norms", kind), lambda m: _write(m, _TYPES[dt.by_name(kind)]))
     per_task = max(1, -(-count // 128))
     extra = [count, length, per_task]
-    return Kernel(code["entry"], 1, 2, extra=extra, work=0.1 * out.numel * length)
+    return NativeKernel(code["entry"], 1, 2, extra=extra, work=0.1 * out.numel * length)
 
 
-def _words(f: Function) -> list[Value]:
+def _words(f: LLVMFunction) -> list[LLVMValue]:
     """Rows, columns of the block behind the pointers and the workspace; rows of a task."""
     return [f.word(f.args[0], _POINTERS + 1 + i) for i in range(3)]
 
@@ -57,7 +66,7 @@ def _write(m: Module, type: Any) -> None:
         f.ret(0)
 
 
-def _row(f: Function, i: Value, type: Any) -> None:
+def _row(f: LLVMFunction, i: LLVMValue, type: Any) -> None:
     """Distances of row `i` to all that follow it."""
     lanes = VECTOR_BYTES // type.size
     vector = type.vector(lanes)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import F64, I32, I64, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.linalg.big import provide, read_info, space_asked_for
-from lucerne._src.backends.cpu.linalg.element import Element
+from lucerne._src.backends.cpu.linalg.element import MatrixElement
 from lucerne._src.backends.cpu.linalg.factors import Factors
-from lucerne._src.backends.cpu.linalg.frame import Batch, Form, One
-from lucerne._src.backends.cpu.linalg.places import Place, is_taken, place_of
+from lucerne._src.backends.cpu.linalg.frame import MatrixBatch, MatrixForm, One
+from lucerne._src.backends.cpu.linalg.places import MatrixPlace, is_taken, place_of
 from lucerne._src.backends.cpu.rules.table import rule
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.base.errors import LinAlgError
@@ -61,11 +61,11 @@ class _Matrices:
         self.meta, self.dtype = meta, meta.dtype
         sizes = tuple(meta.shape)
         self.batch, (self.m, self.n) = sizes[:-2], sizes[-2:]
-        self.place: Place | None = place_of(meta, self.batch) if is_taken(meta) else None
+        self.place: MatrixPlace | None = place_of(meta, self.batch) if is_taken(meta) else None
         self.count, self.k = sh.numel(self.batch), min(self.m, self.n)
 
-    def element(self) -> Element:
-        return Element(self.dtype)
+    def element(self) -> MatrixElement:
+        return MatrixElement(self.dtype)
 
     def real_size(self) -> int:
         return self.dtype.to_real().itemsize
@@ -74,30 +74,34 @@ class _Matrices:
 def _kernel(
     x: _Matrices, key: tuple[Any, ...], rooms: _Rooms, outputs: int, work: float, one: Any, *,
     more: dict[str, int] | None = None, tensors: int = 1, fail: Fail | None = None,
-) -> Kernel:  # fmt: skip
+) -> NativeKernel:  # fmt: skip
     """A kernel for the matrices `x`; `one` gets named scratch beside the usual."""
     more = more or {}
 
     def write(module: Module) -> One:
         step = one(module)
 
-        def each(b: Batch, f: Function, index: Value, space: Value) -> Value | None:
+        def each(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue
+        ) -> LLVMValue | None:
             at = {name: f.at(space, b.word(f, f"at_{name}")) for name in rooms.sizes}
-            found: Value | None = step(b, f, index, at)
+            found: LLVMValue | None = step(b, f, index, at)
             return found
 
         return each
 
     assert x.place is not None
     names = (*_INPUT, *rooms.names, *more)
-    form = Form(
+    form = MatrixForm(
         (*key, x.dtype.name), x.element(), outputs, tensors, names, write, checks=fail is not None
     )
     words = [*x.place, x.m, x.n, *rooms.words, *more.values()]
     return form.kernel(x.count, words, rooms.total, work, alone=True, fail=fail)
 
 
-def _load(b: Batch, f: Function, index: Value, to: Value) -> tuple[Value, Value]:
+def _load(
+    b: MatrixBatch, f: LLVMFunction, index: LLVMValue, to: LLVMValue
+) -> tuple[LLVMValue, LLVMValue]:
     """Copy a matrix of the input; its sizes."""
     m, n = b.word(f, "m"), b.word(f, "n")
     source = f.at(b.pointer(f, b.pointers_in), index * b.word(f, "in_step"))
@@ -123,7 +127,9 @@ def qr_factors(node: Node) -> Any:
         factors, e = Factors(module, x.element(), wide), x.element()
         qr, columns = factors.qr(), factors.columns()
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> None:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> None:
             m, n = _load(b, f, index, at["a"])
             k, count, lwork = b.word(f, "k"), f.minimum(m, n), b.word(f, "lwork")
             scratch = [at["tau"], at["work"], lwork]
@@ -157,7 +163,9 @@ def qr_reflectors(node: Node) -> Any:
     def one(module: Module) -> Any:
         qr, e = Factors(module, x.element(), wide).qr(), x.element()
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> None:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> None:
             m, n = b.word(f, "m"), b.word(f, "n")
             to = e.at(f, b.pointer(f, 0), index * m * n)
             tau = e.at(f, b.pointer(f, 1), index * f.minimum(m, n))
@@ -219,12 +227,14 @@ def eigh_factors(node: Node) -> Any:
         eigh = Factors(module, x.element(), wide).eigh(upper=upper, vectors=vectors)
         e = x.element()
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> Value:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> LLVMValue:
             n = b.word(f, "n")
             a = e.at(f, b.pointer(f, 1), index * n * n) if vectors else at["a"]
             _load(b, f, index, a)
             values = f.at(b.pointer(f, 0), index * n, e.type)
-            scratch: list[Value] = []
+            scratch: list[LLVMValue] = []
             for name in ("work", "rwork", "iwork"):
                 scratch += [at[name], b.word(f, f"l{name}")]
             return f.call(eigh, I64, [a, n, values, *scratch])
@@ -270,8 +280,14 @@ def eig_factors(node: Node) -> Any:
 
 
 def _eig_one(
-    b: Batch, f: Function, index: Value, at: dict[str, Value], eig: str, finite: str, vectors: bool
-) -> Value:
+    b: MatrixBatch,
+    f: LLVMFunction,
+    index: LLVMValue,
+    at: dict[str, LLVMValue],
+    eig: str,
+    finite: str,
+    vectors: bool,
+) -> LLVMValue:
     e, n = b.e, b.word(f, "n")
     _load(b, f, index, at["a"])
     size = 2 * e.type.size
@@ -295,7 +311,9 @@ def _eig_one(
     return good.results[0]
 
 
-def _pair_vectors(b: Batch, f: Function, at: dict[str, Value], target: Value) -> None:
+def _pair_vectors(
+    b: MatrixBatch, f: LLVMFunction, at: dict[str, LLVMValue], target: LLVMValue
+) -> None:
     """Vectors of pairs of conjugate values: real and imaginary parts are columns side by side."""
     e, n = b.e, b.word(f, "n")
     with f.loop(0, n) as c:
@@ -337,7 +355,9 @@ def svd_factors(node: Node) -> Any:
         factors, e = Factors(module, x.element(), wide), x.element()
         svd, finite = factors.svd(job), factors.finite()
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> Value:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> LLVMValue:
             m, n = _load(b, f, index, at["a"])
             ku, kv = b.word(f, "ku"), b.word(f, "kv")
             values = f.at(b.pointer(f, 1), index * f.minimum(m, n), e.type)
@@ -380,7 +400,9 @@ def ldl_packed(node: Node) -> Any:
         factors, e = Factors(module, x.element(), wide), x.element()
         ldl = factors.ldl(hermitian)
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> None:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> None:
             n = b.word(f, "n")
             to = e.at(f, b.pointer(f, 0), index * n * n)
             _load(b, f, index, to)
@@ -426,7 +448,9 @@ def least_squares(node: Node) -> Any:
         factors, e = Factors(module, x.element(), wide), x.element()
         call = factors.least_squares()
 
-        def step(b: Batch, f: Function, index: Value, at: dict[str, Value]) -> None:
+        def step(
+            b: MatrixBatch, f: LLVMFunction, index: LLVMValue, at: dict[str, LLVMValue]
+        ) -> None:
             m, n = _load(b, f, index, at["a"])
             count, rows = b.word(f, "sides"), f.maximum(m, n)
             source = f.at(b.pointer(f, b.pointers_in + 1), index * b.word(f, "b_step"))

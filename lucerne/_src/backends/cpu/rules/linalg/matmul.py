@@ -14,8 +14,8 @@ from lucerne._src.backends.cpu.gemm.kinds import KINDS
 from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.gemm.update import UPDATE, fused_update, suits_update
 from lucerne._src.backends.cpu.rules.table import rule
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
 
@@ -24,14 +24,14 @@ def nothing(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     """The executable of a product without results."""
 
 
-def fuse(graph: Graph) -> Kernel | None:
+def fuse(graph: Graph) -> NativeKernel | None:
     """One kernel of a product and what follows it: element-wise ops, or an optimizer's step."""
     if any(n.op.qualified == UPDATE for n in graph.nodes):
         return fused_update(graph)
     return fused_product(graph)
 
 
-def walk(graph: Graph) -> tuple[Graph, Walk] | None:
+def walk(graph: Graph) -> tuple[Graph, LoopWalk] | None:
     """What that kernel goes through behind the product."""
     if any(n.op.qualified == UPDATE for n in graph.nodes):
         return None

@@ -6,11 +6,20 @@ its entries pass by; a sampled product keeps one vector and adds its lanes at th
 
 from __future__ import annotations
 
-from lucerne._src.backends.cpu.emit.builder import F32, F64, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    F64,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
@@ -27,7 +36,7 @@ _WRONG_COLUMN, _WRONG_START = 1, 2
 
 
 @rule("csr_times_dense")
-def times(node: Node) -> Kernel | None:
+def times(node: Node) -> NativeKernel | None:
     starts, columns, values, dense = (a.meta for a in node.args)
     if not values.contiguous:
         return None
@@ -35,7 +44,7 @@ def times(node: Node) -> Kernel | None:
 
 
 @rule("sampled_products")
-def sampled(node: Node) -> Kernel | None:
+def sampled(node: Node) -> NativeKernel | None:
     starts, columns, left, right = (a.meta for a in node.args)
     if not _is_rows(left):
         return None
@@ -48,7 +57,7 @@ def _is_rows(meta: TensorMeta) -> bool:
 
 def _kernel(
     name: str, node: Node, starts: TensorMeta, columns: TensorMeta, right: TensorMeta, step: int
-) -> Kernel | None:
+) -> NativeKernel | None:
     """None: other types than float32 and float64, or rows that don't lie in memory as rows."""
     kinds = (starts.dtype, columns.dtype, node.outputs[0].meta.dtype)
     plain = starts.contiguous and columns.contiguous and node.outputs[0].meta.contiguous
@@ -67,7 +76,7 @@ def _kernel(
         columns.numel,
     ]  # fmt: skip
     work = columns.numel * (2.0 + right.shape[1] * 0.1)
-    return Kernel(
+    return NativeKernel(
         code["entry"], 1, 4, extra=extra, workspace=64, work=work,
         fail=lambda status, found: _refuse(status, found, right.shape[0], columns.numel),
     )  # fmt: skip
@@ -116,7 +125,7 @@ class _Writer:
                 f.store(f.load(I64, f.at(self.space, 8)), block)
             f.ret(failed)
 
-    def _enter(self, f: Function, block: Value) -> None:
+    def _enter(self, f: LLVMFunction, block: LLVMValue) -> None:
         self.out, self.starts, self.columns, self.left, self.right, self.space = (
             f.word(block, i, PTR) for i in range(_POINTERS)
         )
@@ -124,11 +133,13 @@ class _Writer:
         self.rows, self.width, self.most, self.chunk_rows, self.chunks = numbers[:5]
         self.left_step, self.right_step, self.entries = numbers[5:]
 
-    def _note(self, f: Function, found: Value, status: int) -> None:
+    def _note(self, f: LLVMFunction, found: LLVMValue, status: int) -> None:
         f.atomic_store(found, f.at(self.space, 8), "monotonic")
         f.atomic_store(f.constant(status), self.space, "monotonic")
 
-    def _within(self, f: Function, begin: Value, end: Value) -> tuple[Value, Value]:
+    def _within(
+        self, f: LLVMFunction, begin: LLVMValue, end: LLVMValue
+    ) -> tuple[LLVMValue, LLVMValue]:
         """Where a row begins and ends; one that lies outside of the entries is noted, and empty."""
         for place in (begin, end):
             with f.if_(f.compare("ugt", place, self.entries)):
@@ -136,7 +147,7 @@ class _Writer:
         wrong = f.compare("ugt", begin, self.entries) | f.compare("ugt", end, self.entries)
         return f.select(wrong, 0, begin), f.select(wrong, 0, end)
 
-    def _line(self, f: Function, entry: Value) -> Value:
+    def _line(self, f: LLVMFunction, entry: LLVMValue) -> LLVMValue:
         """The row of the dense factor that an entry reads; a wrong one is noted."""
         column = f.load(I64, f.at(self.columns, entry, I64))
         wrong = f.compare("uge", column, self.most)
@@ -144,7 +155,7 @@ class _Writer:
             self._note(f, column, _WRONG_COLUMN)
         return f.at(self.right, f.select(wrong, 0, column) * self.right_step)
 
-    def _row(self, f: Function, row: Value, begin: Value, end: Value) -> None:
+    def _row(self, f: LLVMFunction, row: LLVMValue, begin: LLVMValue, end: LLVMValue) -> None:
         target = f.at(self.out, row * self.width, self.type)
         panel = self.lanes * _PANEL
         whole = self.width // panel * panel
@@ -159,7 +170,9 @@ class _Writer:
                 entries.next(f.fma(self._value(f, entries.index), part, entries.carried[0]))
             f.masked_store(entries.results[0], place, mask)
 
-    def _panel(self, f: Function, place: Value, column: Value, begin: Value, end: Value) -> None:
+    def _panel(
+        self, f: LLVMFunction, place: LLVMValue, column: LLVMValue, begin: LLVMValue, end: LLVMValue
+    ) -> None:
         with f.loop(begin, end, 1, [f.zero(self.vector)] * _PANEL) as entries:
             source = f.at(self._line(f, entries.index), column, self.type)
             value = self._value(f, entries.index)
@@ -171,10 +184,10 @@ class _Writer:
         for i, total in enumerate(entries.results):
             f.store(total, f.at(place, i * self.lanes, self.type), self.type.size)
 
-    def _value(self, f: Function, entry: Value) -> Value:
+    def _value(self, f: LLVMFunction, entry: LLVMValue) -> LLVMValue:
         return f.splat(f.load(self.type, f.at(self.left, entry, self.type)), self.lanes)
 
-    def _entries(self, f: Function, row: Value, begin: Value, end: Value) -> None:
+    def _entries(self, f: LLVMFunction, row: LLVMValue, begin: LLVMValue, end: LLVMValue) -> None:
         line = f.at(self.left, row * self.left_step)
         with f.loop(begin, end) as entries:
             source = self._line(f, entries.index)

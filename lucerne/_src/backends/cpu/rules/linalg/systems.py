@@ -11,14 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.linalg.big import INVERSE_BLOCK, Big, provide
-from lucerne._src.backends.cpu.linalg.element import Element
-from lucerne._src.backends.cpu.linalg.frame import Batch, Form, One, batch_step
+from lucerne._src.backends.cpu.linalg.element import MatrixElement
+from lucerne._src.backends.cpu.linalg.frame import MatrixBatch, MatrixForm, One, batch_step
 from lucerne._src.backends.cpu.linalg.places import column_place, is_taken, place_of
 from lucerne._src.backends.cpu.linalg.small import Small
 from lucerne._src.backends.cpu.rules.table import rule
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.ir.graph import Node
@@ -42,7 +50,7 @@ def _way(dtype: dt.dtype, n: int, *routines: str) -> Any:
     return provide(dtype, *routines)
 
 
-def _functions(m: Module, e: Element, way: Any) -> Any:
+def _functions(m: Module, e: MatrixElement, way: Any) -> Any:
     return Small(m, e) if type(way) is str else Big(m, e, way)
 
 
@@ -65,7 +73,7 @@ def lu_checked(node: Node) -> Any:
     return _lu(node, _failure("torch.linalg.lu_factor", "lu", node.args[0].meta.ndim > 2))
 
 
-def _lu(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None:
+def _lu(node: Node, fail: Callable[[int, int], None] | None) -> NativeKernel | None:
     """Factors and pivots, and the info numbers as a third result unless the kernel itself fails."""
     meta = node.args[0].meta
     *batch, m, n = meta.shape
@@ -73,12 +81,12 @@ def _lu(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None:
     way = None if place is None else _way(meta.dtype, max(m, n), "getrf")
     if place is None or way is None:
         return None
-    e, tells = Element(meta.dtype, way == "tiny"), fail is None
+    e, tells = MatrixElement(meta.dtype, way == "tiny"), fail is None
 
     def write(module: Module) -> One:
         lu = _functions(module, e, way).lu()
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> Value:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> LLVMValue:
             m, n = b.word(f, "m"), b.word(f, "n")
             to = e.at(f, b.pointer(f, 0), index * (m * n))
             pivots = f.at(b.pointer(f, 1), index * f.minimum(m, n), I32)
@@ -91,12 +99,14 @@ def _lu(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None:
         return one
 
     key = ("lu", e.dtype.name, way, tells)
-    form = Form(key, e, 2 + tells, 1, _FACTOR, write, checks=not tells)
+    form = MatrixForm(key, e, 2 + tells, 1, _FACTOR, write, checks=not tells)
     work, alone = _own(e.dtype, m, way), type(way) is not str
     return form.kernel(sh.numel(batch), [*place, m, n], 0, work, alone=alone, fail=fail)
 
 
-def _load(b: Batch, f: Function, index: Value, to: Value, m: Value, n: Value) -> None:
+def _load(
+    b: MatrixBatch, f: LLVMFunction, index: LLVMValue, to: LLVMValue, m: LLVMValue, n: LLVMValue
+) -> None:
     """Copy the first operand's matrix to a place of its size."""
     source = f.at(b.pointer(f, b.pointers_in), index * b.word(f, "in_step"))
     b.copy_in(f, source, [b.word(f, "rs"), b.word(f, "cs")], to, m, m, n)
@@ -109,7 +119,7 @@ def pivots_to_permutation(node: Node) -> Any:
         return None
 
     def write(module: Module) -> One:
-        def one(b: Batch, f: Function, index: Value, space: Value) -> None:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> None:
             n, k = b.word(f, "n"), b.word(f, "k")
             order = f.at(b.pointer(f, 0), index * n, I64)
             pivots = f.at(b.pointer(f, 1), index * k, I32)
@@ -126,7 +136,7 @@ def pivots_to_permutation(node: Node) -> Any:
 
         return one
 
-    form = Form(("permutation",), Element(dt.float32), 1, 1, ("n", "k"), write)
+    form = MatrixForm(("permutation",), MatrixElement(dt.float32), 1, 1, ("n", "k"), write)
     count = sh.numel(meta.shape[:-1])
     return form.kernel(count, [n, meta.shape[-1]], 0, 20.0 + n)
 
@@ -146,7 +156,7 @@ def tri_solve(node: Node) -> Any:
     a, b = place_of(A, batch), place_of(B, batch)
     n = A.shape[-1]
     way = _way(A.dtype, n, "trsm")
-    e = Element(A.dtype, way == "tiny")
+    e = MatrixElement(A.dtype, way == "tiny")
     if a is None or b is None or way is None:
         return None
     lies, ld = "copied", n
@@ -164,7 +174,7 @@ def tri_solve(node: Node) -> Any:
             solve = math.solve(upper=upper, left=left, unit=unit)
         return lambda b, f, index, space: _solve_one(b, f, index, space, solve, lies, left)
 
-    form = Form(key, e, 1, 2, _SYSTEM, write)
+    form = MatrixForm(key, e, 1, 2, _SYSTEM, write)
     count = sh.numel(batch)
     work = 40.0 + 0.2 * n * rows * columns + n * 5.0
     room = n * n * e.size if lies == "copied" else 0
@@ -173,7 +183,13 @@ def tri_solve(node: Node) -> Any:
 
 
 def _solve_one(
-    b: Batch, f: Function, index: Value, space: Value, solve: str, lies: str, left: bool
+    b: MatrixBatch,
+    f: LLVMFunction,
+    index: LLVMValue,
+    space: LLVMValue,
+    solve: str,
+    lies: str,
+    left: bool,
 ) -> None:
     rows, columns, ld = (b.word(f, name) for name in ("rows", "columns", "ld"))
     n, count = (rows, columns) if left else (columns, rows)
@@ -201,7 +217,7 @@ def cholesky_checked(node: Node) -> Any:
     return _cholesky(node, _failure("linalg.cholesky", "cholesky", meta.ndim > 2))
 
 
-def _cholesky(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None:
+def _cholesky(node: Node, fail: Callable[[int, int], None] | None) -> NativeKernel | None:
     """The factor, and the info numbers as a second result unless the kernel itself fails."""
     meta, upper = node.args[0].meta, node.args[1]
     *batch, n, _ = meta.shape
@@ -209,13 +225,13 @@ def _cholesky(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | N
     way = None if place is None else _way(meta.dtype, n, "potrf")
     if place is None or way is None or (upper and meta.dtype.category == dt.COMPLEX):
         return None
-    e, tells = Element(meta.dtype, way == "tiny"), fail is None
+    e, tells = MatrixElement(meta.dtype, way == "tiny"), fail is None
 
     def write(module: Module) -> One:
         cholesky = _functions(module, e, way).cholesky()
         _write_lower(module, e)
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> Value:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> LLVMValue:
             n = b.word(f, "n")
             to = e.at(f, b.pointer(f, 0), index * (n * n))
             made = space if upper else to
@@ -232,7 +248,7 @@ def _cholesky(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | N
 
     if upper:  # the transpose comes in, and goes out
         place = place._replace(rs=place.cs, cs=place.rs)
-    form = Form(
+    form = MatrixForm(
         ("cholesky", e.dtype.name, way, upper, tells), e, 1 + tells, 1, _FACTOR, write,
         checks=not tells,
     )  # fmt: skip
@@ -241,7 +257,7 @@ def _cholesky(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | N
     return form.kernel(sh.numel(batch), [*place, n, n], room, work, alone=alone, fail=fail)
 
 
-def _write_lower(m: Module, e: Element) -> None:
+def _write_lower(m: Module, e: MatrixElement) -> None:
     """`keep_lower(a, n)`: zeros above the diagonal."""
     params = [("a", PTR), ("n", I64)]
     with m.function("keep_lower", params, internal=True) as f:
@@ -268,21 +284,21 @@ def inverse_checked(node: Node) -> Any:
     return _inverse(node, ("inverse", True), _failure("linalg.inv", "inv", meta.ndim > 2))
 
 
-def _inverse(node: Node, kind: Any, fail: Callable[[int, int], None] | None) -> Kernel | None:
+def _inverse(node: Node, kind: Any, fail: Callable[[int, int], None] | None) -> NativeKernel | None:
     meta = node.args[0].meta
     *batch, n, _ = meta.shape
     place = place_of(meta, batch) if is_taken(meta) else None
     way = None if place is None else _way(meta.dtype, n, "getrf", "getri")
     if place is None or way is None:
         return None
-    e, tells = Element(meta.dtype, way == "tiny"), fail is None
+    e, tells = MatrixElement(meta.dtype, way == "tiny"), fail is None
 
     def write(module: Module) -> One:
         if type(way) is not str:
             return _by_lapack(Big(module, e, way).inverse())
         solve = _solver(module, e, way, True)
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> Value:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> LLVMValue:
             n = b.word(f, "n")
             to = e.at(f, b.pointer(f, 0), index * (n * n))
             _load(b, f, index, space, n, n)
@@ -296,7 +312,7 @@ def _inverse(node: Node, kind: Any, fail: Callable[[int, int], None] | None) -> 
 
         return one
 
-    form = Form(
+    form = MatrixForm(
         (*kind, e.dtype.name, way), e, 1 + tells, 1, _FACTOR, write, checks=not tells
     )  # fmt: skip
     room = max(n, INVERSE_BLOCK) * n * e.size + 8 * n
@@ -307,7 +323,7 @@ def _inverse(node: Node, kind: Any, fail: Callable[[int, int], None] | None) -> 
 def _by_lapack(inverse: str) -> One:
     """Each matrix is inverted where the result is."""
 
-    def one(b: Batch, f: Function, index: Value, space: Value) -> Value:
+    def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> LLVMValue:
         n = b.word(f, "n")
         to = b.e.at(f, b.pointer(f, 0), index * (n * n))
         _load(b, f, index, to, n, n)
@@ -316,7 +332,7 @@ def _by_lapack(inverse: str) -> One:
     return one
 
 
-def _solver(m: Module, e: Element, way: Any, left: bool) -> str:
+def _solver(m: Module, e: MatrixElement, way: Any, left: bool) -> str:
     """`i64 system(a, n, x, count)`: factorise A (n by n, with room for pivots behind it) and put
     the solution in the place of x; gives the info number."""
     math, swaps = _functions(m, e, way), Small(m, e)
@@ -346,7 +362,7 @@ def solve_checked(node: Node) -> Any:
     return _solve(node, _failure("torch.linalg.solve", "solve", meta.ndim > 2))
 
 
-def _solve(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None:
+def _solve(node: Node, fail: Callable[[int, int], None] | None) -> NativeKernel | None:
     A, B, out, left = node.args[0].meta, node.args[1].meta, node.outputs[0].meta, node.args[2]
     if not is_taken(A, B, out):
         return None
@@ -356,7 +372,7 @@ def _solve(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None
     a, b, o = place_of(A, batch), read(B, batch), read(out, batch)
     n, tells, turned = A.shape[-1], fail is None, node.args[3]
     way = _way(A.dtype, n, "getrf", "trsm")
-    e = Element(A.dtype, way == "tiny")
+    e = MatrixElement(A.dtype, way == "tiny")
     if a is None or b is None or o is None or way is None or batch != tuple(A.shape[:-2]):
         return None
     rows, columns = (n, 1) if vector else out.shape[-2:]
@@ -367,7 +383,7 @@ def _solve(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None
         solve = _solver(module, e, way, left)
         conjugate = Small(module, e).conjugate()
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> Value:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> LLVMValue:
             n, other = b.word(f, "n"), b.word(f, "columns")
             rows, columns = (n, other) if left else (other, n)
             _load(b, f, index, space, n, n)
@@ -387,7 +403,7 @@ def _solve(node: Node, fail: Callable[[int, int], None] | None) -> Kernel | None
 
     names = (*_FACTOR, *_RIGHT, "x_at")
     key = ("solve", e.dtype.name, way, left, turned, tells)
-    form = Form(key, e, 1 + tells, 2, names, write, checks=not tells)
+    form = MatrixForm(key, e, 1 + tells, 2, names, write, checks=not tells)
     x_at = -(-(n * n * e.size + 4 * n) // 64) * 64
     words = [*a, n, n, *b, *o, columns if left else rows, x_at]
     room, alone = x_at + rows * columns * e.size, type(way) is not str
@@ -407,12 +423,12 @@ def det(node: Node) -> Any:
     way = None if place is None else _way(meta.dtype, n, "getrf")
     if place is None or way is None:
         return None
-    e = Element(meta.dtype, way == "tiny")
+    e = MatrixElement(meta.dtype, way == "tiny")
 
     def write(module: Module) -> One:
         lu = _functions(module, e, way).lu()
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> None:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> None:
             n = b.word(f, "n")
             _load(b, f, index, space, n, n)
             pivots = e.at(f, space, n * n)
@@ -428,7 +444,7 @@ def det(node: Node) -> Any:
 
         return one
 
-    form = Form(("det", e.dtype.name, way), e, 1, 1, _FACTOR, write)
+    form = MatrixForm(("det", e.dtype.name, way), e, 1, 1, _FACTOR, write)
     work, alone = _own(e.dtype, n, way), type(way) is not str
     room = n * n * e.size + 4 * n
     return form.kernel(sh.numel(batch), [*place, n, n], room, work, alone=alone)
@@ -444,7 +460,7 @@ def scaled_adjoint_inverse(node: Node) -> Any:
     step = batch_step(factor, batch, 0)
     if place is None or way is None or step is None:
         return None
-    e = Element(meta.dtype, way == "tiny")
+    e = MatrixElement(meta.dtype, way == "tiny")
     eps = float(np.finfo(meta.dtype.to_real().storage).eps)
 
     def write(module: Module) -> One:
@@ -452,7 +468,7 @@ def scaled_adjoint_inverse(node: Node) -> Any:
         lu, swap, conjugate = math.lu(), swaps.swap_rows(), swaps.conjugate()
         solves = [math.solve(upper=u, left=True, unit=not u) for u in (False, True)]
 
-        def one(b: Batch, f: Function, index: Value, space: Value) -> None:
+        def one(b: MatrixBatch, f: LLVMFunction, index: LLVMValue, space: LLVMValue) -> None:
             n = b.word(f, "n")
             _load(b, f, index, space, n, n)
             pivots, x = e.at(f, space, n * n), f.at(space, b.word(f, "x_at"))
@@ -476,7 +492,7 @@ def scaled_adjoint_inverse(node: Node) -> Any:
         return one
 
     key = ("scaled_adjoint_inverse", e.dtype.name, way)
-    form = Form(key, e, 1, 2, (*_FACTOR, "f_step", "x_at"), write)
+    form = MatrixForm(key, e, 1, 2, (*_FACTOR, "f_step", "x_at"), write)
     x_at = -(-(n * n * e.size + 4 * n) // 64) * 64
     work, alone = 3 * _own(e.dtype, n, way), type(way) is not str
     words = [*place, n, n, step, x_at]

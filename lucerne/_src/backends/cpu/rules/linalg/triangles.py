@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I8, I32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.types import I16, Type
 from lucerne._src.backends.cpu.linalg.frame import batch_step
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import shape as sh
 from lucerne._src.ir.graph import Node
 
@@ -29,7 +38,7 @@ def triu(node: Node) -> Any:
     return _triangle(node, lower=False)
 
 
-def _triangle(node: Node, lower: bool) -> Kernel | None:
+def _triangle(node: Node, lower: bool) -> NativeKernel | None:
     meta, out, diagonal = node.args[0].meta, node.outputs[0].meta, node.args[1]
     *batch, rows, columns = meta.shape
     step = batch_step(meta, batch)
@@ -42,7 +51,7 @@ def _triangle(node: Node, lower: bool) -> Kernel | None:
     limit = rows + columns
     shift = max(-limit, min(limit, diagonal))
     extra = [units, per_task, rows, columns, step, *meta.byte_strides[-2:], shift]
-    return Kernel(code["entry"], 1, 1, extra=extra, work=0.3 * out.numel)
+    return NativeKernel(code["entry"], 1, 1, extra=extra, work=0.3 * out.numel)
 
 
 @rule("diag_embed")
@@ -61,7 +70,7 @@ def diag_embed(node: Node) -> Any:
     count, width = sh.numel(batch), out.shape[-1]
     start = offset if offset >= 0 else -offset * width
     extra = [count, width, n, step, meta.byte_strides[-1], start]
-    return Kernel(code["entry"], 1, 1, extra=extra, work=0.1 * out.numel)
+    return NativeKernel(code["entry"], 1, 1, extra=extra, work=0.1 * out.numel)
 
 
 def _write(m: Module, size: int, lower: bool) -> None:
@@ -78,7 +87,9 @@ def _write(m: Module, size: int, lower: bool) -> None:
         f.ret(0)
 
 
-def _row(f: Function, words: dict[str, Value], unit: Value, size: int, lower: bool) -> None:
+def _row(
+    f: LLVMFunction, words: dict[str, LLVMValue], unit: LLVMValue, size: int, lower: bool
+) -> None:
     rows, columns, cs = words["rows"], words["columns"], words["cs"]
     matrix, row = unit // rows, unit % rows
     out = f.at(f.word(f.args[0], 0, PTR), unit * columns * size)

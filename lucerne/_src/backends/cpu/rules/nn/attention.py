@@ -9,7 +9,7 @@ from lucerne._src.backends.cpu.attention import backward, forward, single, tiled
 from lucerne._src.backends.cpu.attention.micro import WIDTH
 from lucerne._src.backends.cpu.attention.plan import (
     MOST_WIDTH,
-    Structure,
+    AttentionStructure,
     group_of,
     groups_of,
     row_floats,
@@ -20,7 +20,7 @@ from lucerne._src.backends.cpu.emit.builder import BF16, F16, F32, I8, Type
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
@@ -34,7 +34,7 @@ _TILES_EACH = 4
 """The fewest tiles of a task: it copies all keys of its head."""
 
 
-class Sizes:
+class AttentionSizes:
     """An attention call as (batch, head, position, column); None from `read` when it can't be."""
 
     def __init__(self, node: Node) -> None:
@@ -46,7 +46,7 @@ class Sizes:
         self.value_width = value.shape[-1]
 
     @classmethod
-    def read(cls, node: Node) -> Sizes | None:
+    def read(cls, node: Node) -> AttentionSizes | None:
         query, key, value, mask = operands(node)
         if query.dtype not in _TYPES or (mask is not None and mask.dtype not in _MASKS):
             return None
@@ -66,8 +66,8 @@ class Sizes:
             return None
         return cls(node)
 
-    def structure(self, columns: int) -> Structure:
-        return Structure(
+    def structure(self, columns: int) -> AttentionStructure:
+        return AttentionStructure(
             _TYPES[self.query.dtype],
             None if self.mask is None else _MASKS[self.mask.dtype],
             bool(self.causal),
@@ -117,10 +117,10 @@ class Sizes:
 
     def kernel(
         self, entry: int, outputs: int, tensors: int, extra: list[int], scratch: int, flops: int
-    ) -> Kernel:
+    ) -> NativeKernel:
         """`flops`: operations per pair of positions and column."""
         pairs = self.batch * self.heads * self.queries * self.keys
-        return Kernel(
+        return NativeKernel(
             entry,
             outputs,
             tensors + (self.mask is not None),
@@ -157,7 +157,7 @@ def double_word(x: float) -> int:
 
 @rule("flash_attention")
 def attend(node: Node) -> Any:
-    sizes = Sizes.read(node)
+    sizes = AttentionSizes.read(node)
     if sizes is None:
         return None
     by_tiles = sizes.fits_tiles()
@@ -184,7 +184,7 @@ def attend(node: Node) -> Any:
 
 @rule("flash_attention_backward")
 def attend_back(node: Node) -> Any:
-    sizes = Sizes.read(node)
+    sizes = AttentionSizes.read(node)
     grad, out, stats = (a.meta for a in node.args[4:7])
     if sizes is None or stats.dtype is not dt.float32 or not stats.contiguous:
         return None

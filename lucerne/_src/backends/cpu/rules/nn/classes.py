@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.rowwise.cross_entropy import HEADER, Kind, write_classes
+from lucerne._src.backends.cpu.rowwise.cross_entropy import HEADER, CrossEntropyKind, write_classes
 from lucerne._src.backends.cpu.rules.casts import is_rounding, is_widening
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph, Node, Value
@@ -34,7 +34,7 @@ def backward(node: Node) -> Any:
     return _kernel(node, node.args[1].meta, node.outputs[0].meta)
 
 
-def fuse(graph: Graph) -> Kernel | None:
+def fuse(graph: Graph) -> NativeKernel | None:
     """A loss with the cast of its scores, a gradient with that and with the cast of its result:
     half the bytes of the largest tensors of many models. None: the graph has another form."""
     losses = [n for n in graph.nodes if n.op.qualified in _NAMES]
@@ -63,7 +63,7 @@ def walk(graph: Graph) -> None:
 
 def _kernel(
     node: Node, given: TensorMeta, result: TensorMeta, order: tuple[int, ...] = ()
-) -> Kernel | None:
+) -> NativeKernel | None:
     """`given`: the scores as they lie in memory; `result`: what is written; `order`: of tensors."""
     g = node.args[0].meta if node.op.qualified == _BACKWARD else None
     scores, target, weight, reduction, ignored = node.args[0 if g is None else 1 :]
@@ -76,7 +76,7 @@ def _kernel(
         return None
     rows, classes = given.shape
     count = 2 + (weight is not None) + (g is not None)
-    kind = Kind(
+    kind = CrossEntropyKind(
         dtype.name, weight is not None, reduction, g is not None,
         "" if given.dtype is dtype else given.dtype.name,
         "" if result.dtype is dtype else result.dtype.name, order or tuple(range(count)),
@@ -88,7 +88,7 @@ def _kernel(
     steps = given.byte_strides[0], target.meta.byte_strides[0]
     extra = [rows, classes, *steps, chunk, chunks, ignored, g_step]
     kept = 0 if g is None or result.dtype is dtype.compute else MAX_THREADS * classes * 8
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         outputs=1,
         tensors=count,

@@ -13,14 +13,14 @@ from lucerne._src.backends.cpu.conv.choose import (
     tailed_problem,
     weight_kernel,
 )
-from lucerne._src.backends.cpu.conv.direct_plan import Tail
+from lucerne._src.backends.cpu.conv.direct_plan import ConvTail
 from lucerne._src.backends.cpu.conv.launch import MAX_EXTRA, Given
-from lucerne._src.backends.cpu.conv.problem import Array, Gather, Setting, spread
+from lucerne._src.backends.cpu.conv.problem import Array, ConvSetting, Gather, spread
 from lucerne._src.backends.cpu.fused.elements import Elements, inputs_of
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.backends.cpu.rules.table import rule
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
 
@@ -34,7 +34,7 @@ def conv(node: Node) -> Any:
     x, w, bias, *setting = node.args
     y = node.outputs[0]
     arrays = spread(x.meta), spread(w.meta), spread(y.meta)
-    return conv_kernel(*arrays, Setting.of(*setting), _bias_step(bias))
+    return conv_kernel(*arrays, ConvSetting.of(*setting), _bias_step(bias))
 
 
 @rule("conv_input")
@@ -42,7 +42,7 @@ def conv_input(node: Node) -> Any:
     g, w, bias, _, *setting = node.args
     x = node.outputs[0]
     arrays = spread(g.meta), spread(w.meta), spread(x.meta)
-    return input_kernel(*arrays, Setting.of(*setting), _bias_step(bias))
+    return input_kernel(*arrays, ConvSetting.of(*setting), _bias_step(bias))
 
 
 @rule("conv_weight")
@@ -50,13 +50,13 @@ def conv_weight(node: Node) -> Any:
     g, x, _, *setting = node.args
     w = node.outputs[0]
     arrays = spread(g.meta), spread(x.meta), spread(w.meta)
-    return weight_kernel(*arrays, Setting.of(*setting))
+    return weight_kernel(*arrays, ConvSetting.of(*setting))
 
 
 # ---- with element-wise ops -----------------------------------------------------------------------
 
 
-def fuse(graph: Graph) -> Kernel | None:
+def fuse(graph: Graph) -> NativeKernel | None:
     """A convolution and the element-wise ops on its result, whose operands lie like it or have a
     number for each channel; None when the graph has another form."""
     try:
@@ -65,7 +65,7 @@ def fuse(graph: Graph) -> Kernel | None:
         return None
 
 
-def walk(graph: Graph) -> tuple[Graph, Walk]:
+def walk(graph: Graph) -> tuple[Graph, LoopWalk]:
     """What that kernel goes through behind the convolution."""
     return _Tailed(graph).walk()
 
@@ -91,7 +91,7 @@ class _Tailed:
         if not meta.dtype.is_floating_point or meta.shape != out.meta.shape:
             raise NotTaken("not floating numbers")
 
-    def kernel(self) -> Kernel | None:
+    def kernel(self) -> NativeKernel | None:
         problem, given = self._problem(), inputs_of(self.others)
         if problem is None:
             return None
@@ -106,9 +106,9 @@ class _Tailed:
         if call.count != len(self.graph.inputs):
             raise NotTaken("an input that is not read")
         after = self._after(given, extra, problem.target)
-        return tailed_kernel(problem, _bias_step(self.conv.args[2]), Tail(after, call))
+        return tailed_kernel(problem, _bias_step(self.conv.args[2]), ConvTail(after, call))
 
-    def walk(self) -> tuple[Graph, Walk]:
+    def walk(self) -> tuple[Graph, LoopWalk]:
         """The ops behind the convolution, and what their loops go through."""
         problem, given = self._problem(), inputs_of(self.others)
         assert problem is not None
@@ -121,7 +121,7 @@ class _Tailed:
         if any(v is not None and v.index not in self.inputs for v in (x, w, bias)):
             raise NotTaken("a convolution of something computed here")
         arrays = spread(x.meta), spread(w.meta), spread(self.result.meta)
-        return tailed_problem(*arrays, Setting.of(*setting), bias is not None)
+        return tailed_problem(*arrays, ConvSetting.of(*setting), bias is not None)
 
     def _after(self, given: list[Value], extra: list[Value], target: Array) -> after_.After:
         """The ops, run over the target as the engine cuts it: not always as the result's own

@@ -10,14 +10,18 @@ from typing import Any
 from lucerne._src.backends.cpu.fused.elements import Elements, inputs_of
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.backends.cpu.rowwise import batch_norm as channels_
-from lucerne._src.backends.cpu.rowwise.layer_norm import Kind, lanes_of, write_norm_backward
+from lucerne._src.backends.cpu.rowwise.layer_norm import (
+    LayerNormKind,
+    lanes_of,
+    write_norm_backward,
+)
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base import shape as sh
-from lucerne._src.ir.checks.index_maps import Walk
+from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
 
@@ -38,14 +42,14 @@ def layer_norm_backward(node: Node) -> Any:
         return None
     length = weight.numel
     rows = x.numel // length
-    kind = Kind(x.dtype.name, weight.dtype.name)
+    kind = LayerNormKind(x.dtype.name, weight.dtype.name)
     code = compiled(("layer_norm_backward", kind), lambda m: write_norm_backward(m, kind))
     chunk = max(1, _CHUNK_ELEMENTS // length, -(-rows // _MOST_CHUNKS))
     chunks = -(-rows // chunk)
     compute = x.dtype.compute
     lanes = lanes_of(compute)
     padded = -(-length // lanes) * lanes
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         outputs=3,
         tensors=3,
@@ -97,18 +101,18 @@ def _rows_of(node: Node) -> TensorMeta:
     return meta
 
 
-def _norm_code(kind: channels_.Kind, around: channels_.Around | None) -> int:
+def _norm_code(kind: channels_.BatchNormKind, around: channels_.Around | None) -> int:
     key = ("channel_norm", kind) if around is None else ("channel_norm", kind, around.key)
     return compiled(key, lambda m: channels_.write_channel_norm(m, kind, around))["entry"]
 
 
 def _norm_kernel(
     node: Node,
-    kind: channels_.Kind,
+    kind: channels_.BatchNormKind,
     around: channels_.Around | None,
     outputs: int,
     still: Sequence[int] = (),
-) -> Kernel:
+) -> NativeKernel:
     """The kernel of a batch norm; `still` are the strides of what stands still on a plane."""
     x, order = _rows_of(node), _taken(node)
     assert order is not None
@@ -120,7 +124,7 @@ def _norm_kernel(
     lanes = lanes_of(compute)
     padded = -(-channels // lanes) * lanes
     bits = struct.unpack("<q", struct.pack("<d", node.args[-1]))[0]
-    return Kernel(
+    return NativeKernel(
         _norm_code(kind, around),
         outputs=outputs,
         tensors=kind.pointers - outputs,
@@ -136,7 +140,7 @@ def channel_norm(node: Node) -> Any:
     if order is None:
         return None
     x, weight = _rows_of(node), node.args[_TENSORS[node.op.qualified] // 2].meta
-    kind = channels_.Kind.alone(
+    kind = channels_.BatchNormKind.alone(
         x.dtype.name, weight.dtype.name, node.op.qualified == _BACKWARD, order[0]
     )
     return _norm_kernel(node, kind, None, channels_.RESULTS)
@@ -145,7 +149,7 @@ def channel_norm(node: Node) -> Any:
 # ---- batch norm and element-wise ops in one kernel ----------------------------------------------
 
 
-def fuse(graph: Graph) -> Kernel | None:
+def fuse(graph: Graph) -> NativeKernel | None:
     """A batch norm with the element-wise ops on its result, or a gradient with those that make the
     incoming one; None when the graph has another form."""
     try:
@@ -154,7 +158,7 @@ def fuse(graph: Graph) -> Kernel | None:
         return None
 
 
-def walk(graph: Graph) -> tuple[Graph, Walk]:
+def walk(graph: Graph) -> tuple[Graph, LoopWalk]:
     """What the element-wise ops of that kernel go through."""
     return _Company(graph).walk()
 
@@ -183,7 +187,7 @@ class _Company:
         self.order, self.columns = order, order[0]
         self.rows = _rows_of(self.norm)
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> NativeKernel:
         tensors = self.norm.args[: _TENSORS[self.norm.op.qualified]]
         made = {v.index for n in self.others for v in n.outputs}
         skipped = int(self.backward and tensors[0].index in made)
@@ -195,13 +199,13 @@ class _Company:
         places = [self.wanted.get(v.index, -1) for v in self.norm.outputs]
         places += [-1 if v.index in made else self._word(v) for v in tensors]
         weight = tensors[len(tensors) // 2].meta.dtype
-        kind = channels_.Kind(
+        kind = channels_.BatchNormKind(
             self.rows.dtype.name, weight.name, self.backward, self.columns, tuple(places),
             len(self.graph.outputs) + len(self.graph.inputs),
         )  # fmt: skip
         return _norm_kernel(self.norm, kind, around, len(self.graph.outputs), still)
 
-    def walk(self) -> tuple[Graph, Walk]:
+    def walk(self) -> tuple[Graph, LoopWalk]:
         """The element-wise ops, and what the walks of the norm go through."""
         around, still = self._around(self.norm.args[0] if self.backward else None)
         _, *sizes = self.order

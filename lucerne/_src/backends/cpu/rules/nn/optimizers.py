@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.cpu.elementwise.optimizers import Kind, write_count, write_step
+from lucerne._src.backends.cpu.elementwise.optimizers import OptimizerKind, write_count, write_step
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import TensorMeta
@@ -43,7 +43,7 @@ def counted_up(node: Node) -> Any:
         return None
     name, count = metas[0].dtype.name, len(metas)
     code = compiled(("count", name, count), lambda m: write_count(m, name, count))
-    return Kernel(code["entry"], outputs=count, tensors=count, work=2.0 * count)
+    return NativeKernel(code["entry"], outputs=count, tensors=count, work=2.0 * count)
 
 
 def _metas(values: tuple[Value, ...]) -> list[TensorMeta]:
@@ -52,7 +52,7 @@ def _metas(values: tuple[Value, ...]) -> list[TensorMeta]:
 
 def _kernel(
     node: Node, lists: list[list[TensorMeta]], steps: list[TensorMeta], flags: Any, numbers: int
-) -> Kernel | None:
+) -> NativeKernel | None:
     """All tensors of a list have one dtype, and those of one parameter lie alike in memory."""
     kinds = [{m.dtype for m in metas} for metas in lists]
     if any(len(k) != 1 for k in kinds) or len({next(iter(k)).compute for k in kinds}) != 1:
@@ -68,14 +68,14 @@ def _kernel(
         if len({(tuple(m.shape), m.strides) for m in metas}) != 1 or not metas[0].is_dense:
             return None
     names = tuple(d.name for d in dtypes)
-    kind = Kind(
+    kind = OptimizerKind(
         node.op.name, tuple(flags), count, (names[0], *names[2:]), names,
         "float32" if steps else "", numbers,
     )  # fmt: skip
     code = compiled(("step", kind), lambda m: write_step(m, kind))
     table = _chunks([m.numel for m in lists[0]])
     total = sum(m.numel for m in lists[0])
-    return Kernel(
+    return NativeKernel(
         code["entry"],
         outputs=len(node.outputs),
         tensors=count * len(lists) + len(steps),

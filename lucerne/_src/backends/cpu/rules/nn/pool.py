@@ -9,13 +9,13 @@ from typing import Any
 
 from lucerne._src.backends.cpu.math.storage import STORED
 from lucerne._src.backends.cpu.pool.avg_pool import AvgForm, AvgPool, Window, table_words
-from lucerne._src.backends.cpu.pool.frame import CHANNELS, COLUMNS, Geometry, frame_words
+from lucerne._src.backends.cpu.pool.frame import CHANNELS, COLUMNS, PoolGeometry, frame_words
 from lucerne._src.backends.cpu.pool.max_pool import MaxForm, MaxPool
 from lucerne._src.backends.cpu.pool.resample import Resample, ResampleForm
 from lucerne._src.backends.cpu.pool.resample import table_words as resample_words
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
@@ -39,14 +39,14 @@ def max_pool(node: Node) -> Any:
     meta, out = source.meta, node.outputs[0].meta
     if not _poolable(meta):
         return None
-    at = Geometry.of(kernel, stride, padding, dilation)
+    at = PoolGeometry.of(kernel, stride, padding, dilation)
     together = meta.strides[1] == 1 and out.strides[1] == 1
     by_columns = _by_columns(meta, out, stride[-1]) and not (together and meta.shape[1] > 1)
     shape = COLUMNS if by_columns else CHANNELS
     form = MaxForm(shape, meta.dtype.name, stride[-1] if by_columns else 0, together)
     code = compiled(("max pool", *astuple(form)), lambda m: MaxPool(m, form).write())
     work = out.numel * prod(kernel) * 0.5
-    return Kernel(code["entry"], 2, 1, extra=frame_words(meta, out, at, shape), work=work)
+    return NativeKernel(code["entry"], 2, 1, extra=frame_words(meta, out, at, shape), work=work)
 
 
 # ---- means ---------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def _sliding(
 
 
 def _mean_kernel(
-    meta: TensorMeta, out: TensorMeta, at: Geometry, tables: list[list[Window]], stride: int
+    meta: TensorMeta, out: TensorMeta, at: PoolGeometry, tables: list[list[Window]], stride: int
 ) -> Any:
     """`stride` of the columns when windows slide evenly, else 0."""
     if not _poolable(meta) or meta.dtype.category != dt.FLOAT:
@@ -78,7 +78,7 @@ def _mean_kernel(
     code = compiled(("avg pool", *astuple(form)), lambda m: AvgPool(m, form).write())
     words = frame_words(meta, out, at, shape)
     extra = [*words, *table_words(tables, len(words))]
-    return Kernel(code["entry"], 1, 1, extra=extra, work=meta.numel * 0.5)
+    return NativeKernel(code["entry"], 1, 1, extra=extra, work=meta.numel * 0.5)
 
 
 def _joined(meta: TensorMeta) -> TensorMeta:
@@ -94,7 +94,7 @@ def _whole_mean(node: Node, count: int) -> Any:
         return None
     size = prod(source.shape[2:])
     ones = (1, 1, 1)
-    at = Geometry.of(ones, ones, (0, 0, 0), ones)
+    at = PoolGeometry.of(ones, ones, (0, 0, 0), ones)
     tables = [[(0, size, count)]]
     return _mean_kernel(_joined(source), _joined(out), at, tables, 0)
 
@@ -113,7 +113,7 @@ def avg_pool(node: Node) -> Any:
         _sliding(*row)
         for row in zip(source.meta.shape[2:], counts, kernel, stride, padding, strict=True)
     ]
-    at = Geometry.of(kernel, stride, padding, (1,) * len(kernel))
+    at = PoolGeometry.of(kernel, stride, padding, (1,) * len(kernel))
     return _mean_kernel(source.meta, node.outputs[0].meta, at, tables, stride[-1])
 
 
@@ -128,7 +128,7 @@ def adaptive_avg_pool(node: Node) -> Any:
         bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
         tables.append([(start, stop, stop - start) for start, stop in bounds])
     ones = (1,) * len(size)
-    at = Geometry.of(ones, ones, (0,) * len(size), ones)
+    at = PoolGeometry.of(ones, ones, (0,) * len(size), ones)
     return _mean_kernel(source.meta, node.outputs[0].meta, at, tables, 0)
 
 
@@ -165,10 +165,10 @@ def _weighted(node: Node, taps: list[Any], *, moves: bool, skips: bool) -> Any:
     name, item = ("", meta.dtype.itemsize) if moves else (meta.dtype.name, 0)
     form = ResampleForm(shape, name, item, together, skips)
     ones = (1,) * len(taps)
-    words = frame_words(meta, out, Geometry.of(ones, ones, (0,) * len(taps), ones), shape)
+    words = frame_words(meta, out, PoolGeometry.of(ones, ones, (0,) * len(taps), ones), shape)
     scratch = 0 if moves else meta.shape[-1] * (8 if wide else 4) + 63 & -64
     code = compiled(("resample", *astuple(form)), lambda m: Resample(m, form).write())
-    return Kernel(
+    return NativeKernel(
         code["entry"], 1, 1, extra=[*words, *resample_words(taps, wide, scratch)],
         workspace=scratch * MAX_THREADS, work=out.numel * 1.0,
     )  # fmt: skip

@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import F32, I64, PTR, VOID, Function, Module, Value
+from lucerne._src.backends.cpu.emit.builder import (
+    F32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.math.table import real_function
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
@@ -24,26 +32,26 @@ CHUNK = 4096
 """Elements of one task, about."""
 _WORDS = ("rows", "width", "chunk_rows", "chunks")
 
-Cell = Callable[[Function, list[list[Value]]], list[list[Value]]]
+Cell = Callable[[LLVMFunction, list[list[LLVMValue]]], list[list[LLVMValue]]]
 """From the parts of each input to the parts of each output."""
 
 
-def sigmoid(f: Function, x: Value) -> Value:
+def sigmoid(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return real_function(f, "sigmoid", x)
 
 
-def tanh(f: Function, x: Value) -> Value:
+def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return real_function(f, "tanh", x)
 
 
-def lstm(f: Function, inputs: list[list[Value]]) -> list[list[Value]]:
+def lstm(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     ours, hidden, [cell] = inputs
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
     after = f.fma(sigmoid(f, forget), cell, sigmoid(f, i) * tanh(f, new))
     return [[sigmoid(f, out) * tanh(f, after)], [after]]
 
 
-def lstm_backward(f: Function, inputs: list[list[Value]]) -> list[list[Value]]:
+def lstm_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     ours, hidden, [cell], [after], [by_hidden], [by_after] = inputs
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
     i, forget, out = (sigmoid(f, x) for x in (i, forget, out))
@@ -58,13 +66,13 @@ def lstm_backward(f: Function, inputs: list[list[Value]]) -> list[list[Value]]:
     return [gates, [by_cell * forget]]
 
 
-def gru(f: Function, inputs: list[list[Value]]) -> list[list[Value]]:
+def gru(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden] = inputs
     new = tanh(f, f.fma(sigmoid(f, i_reset + h_reset), h_new, i_new))
     return [[f.fma(hidden - new, sigmoid(f, i_update + h_update), new)]]
 
 
-def gru_backward(f: Function, inputs: list[list[Value]]) -> list[list[Value]]:
+def gru_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden], [grad] = inputs
     reset, update = sigmoid(f, i_reset + h_reset), sigmoid(f, i_update + h_update)
     new = tanh(f, f.fma(reset, h_new, i_new))
@@ -88,7 +96,7 @@ CELLS: dict[str, tuple[Cell, tuple[int, ...], tuple[int, ...]]] = {
 
 
 @rule(*CELLS)
-def recurrent(node: Node) -> Kernel | None:
+def recurrent(node: Node) -> NativeKernel | None:
     name = node.op.qualified
     cell, in_parts, out_parts = CELLS[name]
     inputs, outputs = [a.meta for a in node.args], [v.meta for v in node.outputs]
@@ -105,7 +113,9 @@ def recurrent(node: Node) -> Kernel | None:
     code = compiled(("recurrent", name, LANES), write)
     chunk_rows = max(1, CHUNK // width)
     extra = [rows, width, chunk_rows, -(-rows // chunk_rows), *places]
-    return Kernel(code["cell"], len(outputs), len(inputs), extra=extra, work=rows * width * 2.0)
+    return NativeKernel(
+        code["cell"], len(outputs), len(inputs), extra=extra, work=rows * width * 2.0
+    )
 
 
 def _row_step(meta: TensorMeta, width: int) -> Any:
@@ -139,18 +149,18 @@ def _write(m: Module, cell: Cell, out_parts: tuple[int, ...], in_parts: tuple[in
 
 
 def _columns(
-    f: Function,
+    f: LLVMFunction,
     cell: Cell,
-    lines: list[Value],
+    lines: list[LLVMValue],
     out_parts: tuple[int, ...],
     in_parts: tuple[int, ...],
-    column: Value,
-    width: Value,
+    column: LLVMValue,
+    width: LLVMValue,
 ) -> None:
     """One vector of columns of one row."""
     mask = f.low_mask(width - column, LANES)
 
-    def place(line: Value, part: int) -> Value:
+    def place(line: LLVMValue, part: int) -> LLVMValue:
         return f.at(line, width * part + column, F32)
 
     targets, sources = lines[: len(out_parts)], lines[len(out_parts) :]

@@ -17,14 +17,14 @@ from lucerne._src.backends.cpu.emit.builder import (
     I64,
     PTR,
     VOID,
-    Function,
+    LLVMFunction,
+    LLVMValue,
     Module,
-    Value,
 )
 from lucerne._src.backends.cpu.emit.target import HOST, VECTOR_BYTES
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import Kernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 
@@ -56,7 +56,7 @@ def tap_products(node: Node) -> Any:
     return _kernel(node, "products", planes.shape, index.shape, planes.shape[2])
 
 
-def _kernel(node: Node, name: str, planes: Any, index: Any, size: int) -> Kernel | None:
+def _kernel(node: Node, name: str, planes: Any, index: Any, size: int) -> NativeKernel | None:
     """None: other types than float32 and float64, or operands with gaps."""
     out = node.outputs[0].meta
     metas = [a.meta for a in node.args[:3]]
@@ -76,7 +76,7 @@ def _kernel(node: Node, name: str, planes: Any, index: Any, size: int) -> Kernel
     key = ("taps", name, kind, held)
     code = compiled(key, lambda m: _Writer(m, dt.by_name(kind), held).write(name))
     extra = [channels, size, taps, points, units, per_task]
-    return Kernel(code["entry"], 1, 3, extra=extra, work=n * channels * cost)
+    return NativeKernel(code["entry"], 1, 3, extra=extra, work=n * channels * cost)
 
 
 class _Writer:
@@ -90,7 +90,7 @@ class _Writer:
 
     def write(self, name: str) -> None:
         """`i64 entry(ptr block)`."""
-        bodies: dict[str, Callable[[Function, Value], None]] = {
+        bodies: dict[str, Callable[[LLVMFunction, LLVMValue], None]] = {
             "gather": self._gather_stretch, "planes": self._gather_plane,
             "scatter": self._scatter_plane, "products": self._stretch,
         }  # fmt: skip
@@ -106,7 +106,7 @@ class _Writer:
             f.call("lucerne_pfor", VOID, [f.symbol("task"), f.args[0], tasks])
             f.ret(0)
 
-    def _enter(self, f: Function) -> None:
+    def _enter(self, f: LLVMFunction) -> None:
         block = f.args[0]
         self.out, self.first, self.second, self.third = (
             f.word(block, i, PTR) for i in range(_POINTERS)
@@ -114,7 +114,9 @@ class _Writer:
         numbers = [f.word(block, _POINTERS + 1 + i) for i in range(len(_WORDS))]
         self.channels, self.size, self.taps, self.points, self.units, self.per_task = numbers
 
-    def _fetch(self, f: Function, plane: Value, at: Value, mask: Value) -> Value:
+    def _fetch(
+        self, f: LLVMFunction, plane: LLVMValue, at: LLVMValue, mask: LLVMValue
+    ) -> LLVMValue:
         """Elements of a plane at indices; nothing where they are negative."""
         inside = f.bits("and", f.compare("ge", at, f.zero(self.places)), mask)
         if HOST.has_avx512:
@@ -127,7 +129,7 @@ class _Writer:
         align = f.constant(self.type.size, I32)
         return f.call(name, self.vector, [to, align, inside, f.zero(self.vector)])
 
-    def _gather_stretch(self, f: Function, unit: Value) -> None:
+    def _gather_stretch(self, f: LLVMFunction, unit: LLVMValue) -> None:
         """A stretch of points in all planes: first planes, then indices, then weights."""
         lanes = VECTOR_BYTES // self.type.size
         vector, places = self.type.vector(lanes), I64.vector(lanes)
@@ -154,7 +156,9 @@ class _Writer:
                 target = f.at(rows, channel.index * self.points + p, self.type)
                 f.masked_store(total, target, mask)
 
-    def _pick(self, f: Function, plane: Value, at: Value, inside: Value, vector: Any) -> Value:
+    def _pick(
+        self, f: LLVMFunction, plane: LLVMValue, at: LLVMValue, inside: LLVMValue, vector: Any
+    ) -> LLVMValue:
         """Elements of a plane at 32-bit indices, zero where `inside` is not set."""
         if HOST.has_avx512:  # asked for by name: kernels are compiled without gathers else
             name = f"llvm.x86.avx512.mask.gather.dp{'s' if self.type is F32 else 'd'}.512"
@@ -165,7 +169,7 @@ class _Writer:
         align = f.constant(self.type.size, I32)
         return f.call(name, vector, [to, align, inside, f.zero(vector)])
 
-    def _gather_plane(self, f: Function, unit: Value) -> None:
+    def _gather_plane(self, f: LLVMFunction, unit: LLVMValue) -> None:
         """One plane: first planes, then indices, then weights."""
         plane = f.at(self.first, unit * self.size, self.type)
         base = unit // self.channels * (self.taps * self.points)
@@ -181,7 +185,7 @@ class _Writer:
             target = f.at(self.out, unit * self.points + p, self.type)
             f.masked_store(taps.results[0], target, mask)
 
-    def _scatter_plane(self, f: Function, unit: Value) -> None:
+    def _scatter_plane(self, f: LLVMFunction, unit: LLVMValue) -> None:
         """One plane of the result; taps may meet, so one after another."""
         plane = f.at(self.out, unit * self.size, self.type)
         f.fill_bytes(plane, 0, self.size * self.type.size)
@@ -197,7 +201,7 @@ class _Writer:
                     place = f.at(plane, at, self.type)
                     f.store(f.fma(by, g, f.load(self.type, place)), place)
 
-    def _stretch(self, f: Function, unit: Value) -> None:
+    def _stretch(self, f: LLVMFunction, unit: LLVMValue) -> None:
         """Products of a stretch of points, over all channels: points, planes, indices."""
         stretches = f.ceil_div(self.points, _STRETCH)
         n, first = unit // stretches, unit % stretches * _STRETCH
