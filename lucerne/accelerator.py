@@ -19,7 +19,7 @@ def _found() -> str:
             backend = backends.get(name)
         except RuntimeError:  # installed, but it can't run here
             continue
-        if hasattr(backend, "write") and backend.devices():
+        if backend.own_memory and backend.devices():
             return name
     return ""
 
@@ -49,9 +49,7 @@ def synchronize(device: Any = None) -> None:
     """Wait until the device has done all it was asked for."""
     if device is not None:
         _check_index(device)
-    wait = getattr(_backend(), "synchronize", None)
-    if wait is not None:
-        wait()
+    _backend().synchronize()
 
 
 def current_device_index() -> int:

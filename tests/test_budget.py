@@ -10,6 +10,7 @@ from tests.support.structure import (
     MAX_FUNCTION_LINES,
     MAX_WINDOW_LINES,
     Check,
+    ability_probes,
     assert_none,
     crowded_folders,
     empty_bodies,
@@ -37,6 +38,7 @@ CHECKS: list[Check] = [
     import_cycles,
     hidden_imports,
     environment_readers,
+    ability_probes,
     loose_todos,
     empty_bodies,
     torch_imports,
@@ -80,6 +82,7 @@ CLEAN = {
         "def get(name): return importlib.import_module(f'lucerne._src.backends.{name}')\n"
         "def cpu(): return importlib.import_module('lucerne._src.backends.cpu')\n"
     ),
+    "_src/backends/contract/backend.py": "class Backend:\n    def fuses(self): return False\n",
     "_src/backends/cpu/__init__.py": "from lucerne._src.backends import get\n",
     "_src/ops/__init__.py": (
         "from lucerne._src.ops import view\nfrom lucerne._src.ops.reduce import total\n"
@@ -154,6 +157,7 @@ PLANTED: list[tuple[Check, str, str, int, str]] = [
         1,
         "belongs into _src",
     ),
+    (ability_probes, "nn.py", "x = 1\ny = getattr(x, 'fuses', None)", 2, "has a default"),
     (repeated_classes, "_src/ops/view.py", "class Box: x = 1", 1, "_src/base/protocols.py too"),
     (torch_imports, "nn.py", "import torch", 1, "torch"),
     (torch_imports, "nn.py", "from torch.nn import functional as F", 1, "torch.nn"),

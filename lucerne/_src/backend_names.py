@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
@@ -18,7 +19,7 @@ from lucerne._src.tensor import api as lu
 
 CompilerFunction = Callable[..., Callable[..., Any]]
 
-_ALIASES = {"inductor": (), "eager": ("fuse", "heads"), "aot_eager": ("fuse", "heads")}
+_ALIASES = {"inductor": (), "eager": ("fuse", "anchors"), "aot_eager": ("fuse", "anchors")}
 """Names of PyTorch's, which mean the host: with all it can do, or op by op."""
 _DEBUG = frozenset(("eager", "aot_eager", "null", "reference"))
 _functions: dict[str, tuple[CompilerFunction, frozenset[str]]] = {}
@@ -100,7 +101,7 @@ def _example(meta: Any) -> Any:
     return lu.empty_strided(tuple(meta.shape), meta.strides, dtype=meta.dtype).zero_()
 
 
-class GraphRunner:
+class GraphRunner(Runner):
     """Runs what the user's function returned."""
 
     def __init__(self, run: Callable[..., Any], tensors: list[bool]) -> None:

@@ -42,6 +42,10 @@ def _primitives(options: argparse.Namespace) -> int:
     print(f"primitives: {len(ops)}")
     for op in ops:
         print(f"  {op.kind:<11}{contract.signature(op):<60} {contract.first_line(op)}")
+    has, lacks = contract.abilities(options.device)
+    print(f"optional abilities of {options.device}: {len(has)} of {len(has) + len(lacks)}")
+    print("  " + " ".join(has))
+    print("  by default: " + " ".join(lacks))
     return 0
 
 
@@ -170,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     primitives = commands.add_parser("primitives", help="print the contract of a backend")
     primitives.add_argument("--markdown", action="store_true", help="as docs/primitives.md")
+    primitives.add_argument("--device", default=backends.HOST, help="whose abilities to print")
     primitives.set_defaults(run=_primitives)
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")
     missing.add_argument("--device", default="reference")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.backend import Backend
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.scalar.protocol import REQUIRED, Scalar
 from lucerne._src.tensor import bootstrap as bootstrap
@@ -31,6 +32,12 @@ def missing(device: str) -> list[str]:
     """Primitives that the backend of `device` has no rule for."""
     backend = backends.get(device)
     return [op.qualified for op in primitives() if not backend.supports(op)]
+
+
+def abilities(device: str) -> tuple[list[str], list[str]]:
+    """Of the contract's optional abilities: those the backend of `device` has, and the others."""
+    has = backends.get(device).abilities
+    return list(has), [name for name in Backend.OPTIONAL if name not in has]
 
 
 def as_markdown() -> str:

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.backend import Backend
 from lucerne._src.backends.contract.control_flow import SubProgram, is_control
 from lucerne._src.base.config import config
 from lucerne._src.ir.checks.lifetimes import check_places
@@ -41,8 +42,10 @@ class PassSetting:
     """The bodies of composites that the backend does not take; None: there are no such nodes."""
 
     @staticmethod
-    def of(backend: Any, *, bitwise: bool, expand: decompose.Expand | None = None) -> PassSetting:
-        return PassSetting(bitwise, getattr(backend, "prefers_channels_last", None), expand)
+    def of(
+        backend: Backend, *, bitwise: bool, expand: decompose.Expand | None = None
+    ) -> PassSetting:
+        return PassSetting(bitwise, backend.prefers_channels_last, expand)
 
 
 PLAIN = PassSetting()
@@ -151,7 +154,7 @@ def compile_graph(
     """
     stages = stages or Stages()
     backend = backends.get(backend_name)
-    known = len(getattr(backend, "kernels", ()))
+    known = len(backend.kernels)
     setting = PassSetting.of(backend, bitwise=mode == "bitwise", expand=expand)
     graph = improve(graph, stages, disable, setting)
     began = perf_counter()
@@ -168,12 +171,12 @@ def compile_graph(
     with during("assembly"):
         runner = make_runner(program, backend)
     stages.seconds["assemble"] = perf_counter() - began
-    stages.kernels = getattr(backend, "kernels", ())[known:]
+    stages.kernels = backend.kernels[known:]
     return runner
 
 
 def _with_programs(
-    graph: Graph, backend: Any, mode: str | None, disable: frozenset[str], body: Body
+    graph: Graph, backend: Backend, mode: str | None, disable: frozenset[str], body: Body
 ) -> Graph:
     """The graphs inside control-flow nodes become programs of the same backend."""
     if not any(is_control(node) for node in graph.nodes):
@@ -196,7 +199,7 @@ def _with_programs(
 
 def lowering(
     graph: Graph,
-    backend: Any,
+    backend: Backend,
     constants: Mapping[int, Any],
     mode: str | None,
     disable: frozenset[str],
@@ -206,32 +209,27 @@ def lowering(
     """A graph that all passes are done with, on its way to a program of this backend. `notes` get
     what is decided and why."""
     graph = _with_programs(graph, backend, mode, disable, body)
-    takes = getattr(backend, "fuses_groups", _takes_nothing)
     fusion = _fusion(backend, disable, bitwise=mode == "bitwise")
     held = [(graph.inputs[k], t) for k, t in constants.items()]
-    over_operand = getattr(backend, "over_operand", {})
-    return Lowering(graph, takes, fusion, held, body, over_operand, notes)
+    takes = backend.fuses_groups
+    return Lowering(graph, takes, fusion, held, body, backend.over_operand, notes)
 
 
-def _fusion(backend: Any, disable: frozenset[str], *, bitwise: bool) -> Fusion | None:
+def _fusion(backend: Backend, disable: frozenset[str], *, bitwise: bool) -> Fusion | None:
     """Which groups to look for; None: every node runs by itself."""
-    if "fuse" in disable or not hasattr(backend, "fuses_groups"):
+    if "fuse" in disable or "fuses_groups" not in backend.abilities:
         return None
-    heads = frozenset() if "heads" in disable else frozenset(getattr(backend, "heads", ()))
+    anchors = frozenset() if "anchors" in disable else frozenset(backend.anchors)
     return Fusion(
-        heads,
-        heads & frozenset(getattr(backend, "catchers", ())),
-        folds=not bitwise and getattr(backend, "folds", True),
-        is_costly=getattr(backend, "is_costly", lambda node: False),
-        is_free=getattr(backend, "is_free", lambda node: False),
-        does_itself=getattr(backend, "does_itself", lambda node, readers: False),
-        updates=getattr(backend, "updates", _updates_nothing) if heads else _updates_nothing,
+        anchors,
+        anchors & backend.prologue_anchors,
+        folds=not bitwise and backend.folds,
+        is_costly=backend.is_costly,
+        folds_into_loads=backend.folds_into_loads,
+        recomputed_in_readers=backend.recomputed_in_readers,
+        updates=backend.updates if anchors else _updates_nothing,
     )
 
 
 def _updates_nothing(node: Node, op: str) -> bool:
     return False
-
-
-def _takes_nothing(graphs: list[Graph]) -> list[bool]:
-    return [False] * len(graphs)

@@ -22,7 +22,6 @@ from lucerne._src.backends import on_host as on_host
 from lucerne._src.backends import outside as outside
 from lucerne._src.backends import register as register
 from lucerne._src.backends import set_fallback as set_fallback
-from lucerne._src.backends import write as write
 from lucerne._src.base.process import forks as _forks
 
 _SETTINGS = ("cuda", "cudnn", "mha", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")

@@ -126,10 +126,10 @@ class _Expand:
 
     def __init__(self, backend: str, refused: set[Any]) -> None:
         self.refused = refused
-        self.claims = getattr(backends.get(backend), "fuses", None)
+        self.fuses = backends.get(backend).fuses
 
     def __call__(self, node: Node) -> Graph | None:
-        whole = self.claims is not None and node.op.meta is not None and self.claims(node.op)
+        whole = node.op.meta is not None and self.fuses(node.op)
         if whole and _key(node) not in self.refused:
             return None
         if node.op.name in CONTROL:

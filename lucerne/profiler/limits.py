@@ -113,8 +113,7 @@ def limits(*, anew: bool = False) -> Limits:
     """The limits of this machine: known, else from disk, else measured now (about a second)."""
     threads = lu.get_num_threads()
     if anew or threads not in _known:
-        measured = getattr(backends.get(backends.HOST), "limits", None)
-        figures = _from_outside(threads) if measured is None else dict(measured(anew=anew))
+        figures = dict(backends.get(backends.HOST).limits(anew=anew)) or _from_outside(threads)
         figures["launch_us"] = _launch_us()
         _known[threads] = Limits(**figures)
     return _known[threads]

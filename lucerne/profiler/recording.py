@@ -447,5 +447,5 @@ def _program_name(program: Program) -> str:
 
 def _allocated_bytes() -> Any:
     """A function that tells how many bytes of the host's memory are in use; None: unknown."""
-    memory = getattr(backends.get(backends.HOST), "memory", None)
-    return getattr(memory, "allocated_now", None)
+    memory = backends.get(backends.HOST).memory
+    return None if memory is None else memory.allocated_now

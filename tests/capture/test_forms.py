@@ -231,7 +231,7 @@ def test_modes_of_torch_compute_the_same() -> None:
         assert fn(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
-@pytest.mark.parametrize("name", ["fold", "simplify", "cse", "dead", "draws", "fuse", "heads"])
+@pytest.mark.parametrize("name", ["fold", "simplify", "cse", "dead", "draws", "fuse", "anchors"])
 def test_every_pass_can_be_left_out(name: str) -> None:
     model = module()
     compiled = torch.compile(model, fullgraph=True, options={"disable": [name]})

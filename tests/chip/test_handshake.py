@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from lucerne import backends
+from lucerne._src.backends.contract.handshake import taken
 from lucerne._src.conformance import Case
 from lucerne._src.conformance.workers import Progress, run_apart
 from lucerne.backends import ContractError
-from lucerne.backends.api import CHANGES, CONTRACT_VERSION, OLDEST_CONTRACT
+from lucerne.backends.api import CHANGES, CONTRACT_VERSION, OLDEST_CONTRACT, Backend
 from tests.chip import slate
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def backend(**fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (1, r"written for contract 1; this Lucerne knows 2 to 4(.|\n)*What changed since:\n  2: "),
+        (1, r"written for contract 1; this Lucerne knows 2 to 5(.|\n)*What changed since:\n  2: "),
         (CONTRACT_VERSION + 1, "Install a newer Lucerne .* or an older release of the backend"),
         (None, "does not say which version of the contract"),
         ("3", "says '3', which is no number"),
@@ -46,6 +47,49 @@ def test_a_contract_that_does_not_fit(version: Any, told: str) -> None:
 def test_missing_methods_are_named() -> None:
     with pytest.raises(ContractError, match="has no compile, supports"):
         backends.register("odd", backend(compile=None, supports=None))
+
+
+class Plain:
+    """Contract 4: an object with what it can do."""
+
+    contract_version = 4
+    heads = frozenset({"batch_matmul"})
+
+    def __init__(self) -> None:
+        self.inner = slate.make()
+
+    def is_free(self, node: Any) -> bool:
+        return True
+
+    def write(self, buffer: Any, start: int, data: Any) -> None:
+        self.inner.write(buffer, start, data)
+
+    devices = allocate = to_host = from_host = address = compile = supports = lambda self, *args: (
+        None
+    )
+
+
+def test_an_object_of_an_older_contract_is_adapted() -> None:
+    found = taken("plain", Plain())
+    assert isinstance(found, Backend)
+    assert set(found.abilities) == {"own_memory", "write", "anchors", "folds_into_loads"}
+    assert found.own_memory
+    assert found.anchors == {"batch_matmul"}
+    assert found.folds_into_loads(None)
+    assert not found.fuses(None)
+    assert found.inner.contract_version == 4
+
+
+def test_an_object_of_this_contract_derives_from_backend() -> None:
+    newer = type("Newer", (Plain,), {"contract_version": CONTRACT_VERSION})
+    with pytest.raises(ContractError, match=r"derives from lucerne\.backends\.api\.Backend; Newer"):
+        taken("newer", newer())
+
+
+def test_abilities_are_what_differs_from_the_default() -> None:
+    assert backends.get("null").abilities == ()
+    assert set(slate.make().abilities) == {"own_memory", "write"}
+    assert {"fuses_groups", "assemble", "anchors"} <= set(backends.get("cpu").abilities)
 
 
 def test_every_version_says_what_it_brought() -> None:
@@ -102,7 +146,7 @@ def run(name, inputs, out):
 """
 
 
-def install(folder: Path, *, version: int = CONTRACT_VERSION, target: str = "chalk:Chalk") -> None:
+def install(folder: Path, *, version: int = 4, target: str = "chalk:Chalk") -> None:
     """What `pip install` would leave in a folder of packages."""
     (folder / "chalk.py").write_text(textwrap.dedent(CHALK).format(version=version))
     info = folder / "lucerne_chalk-0.1.dist-info"

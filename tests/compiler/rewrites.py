@@ -72,7 +72,7 @@ def drawn(seed: int) -> Case:
         Program(inputs, _steps(text, before, after, sizes), ("r0",), grad, seed)
         for text in (pair.left, pair.right)
     )
-    disable = r.choice(["", "", *(p.name for p in pipeline.PASSES), "fuse", "heads"])
+    disable = r.choice(["", "", *(p.name for p in pipeline.PASSES), "fuse", "anchors"])
     # The two sides may be laid out differently, and a sum then adds in another order.
     exact = pair.exact and mode == "bitwise" and grad == "none" and "sum" not in after
     return Case(pair, left, right, mode, disable, exact)

@@ -230,7 +230,7 @@ def test_these_are_groups(form: Callable[[Maker], None]) -> None:
     """The compiler finds them: ops behind a norm, ops that make a gradient."""
     maker = Maker((2, 3, 4, 4), dt.float32, "planes")
     form(maker)
-    found = Grouping(maker.graph, Fusion(CPU.heads, CPU.catchers)).groups()
+    found = Grouping(maker.graph, Fusion(CPU.anchors, CPU.prologue_anchors)).groups()
     assert found == [list(range(len(maker.graph.nodes)))]
 
 

@@ -21,8 +21,8 @@ FUSIONS = st.sampled_from(
         Fusion(),
         Fusion(folds=False),
         Fusion(most_nodes=3),
-        Fusion(heads=frozenset(("cat", "padded", "batch_matmul"))),
-        Fusion(heads=frozenset(("cat", "padded")), catchers=frozenset(("cat", "padded"))),
+        Fusion(anchors=frozenset(("cat", "padded", "batch_matmul"))),
+        Fusion(anchors=frozenset(("cat", "padded")), prologue_anchors=frozenset(("cat", "padded"))),
     ]
 )
 
@@ -145,7 +145,7 @@ def test_empty_tensors_stay_alone() -> None:
 
 def test_a_head_takes_what_follows() -> None:
     graph = traced(lambda x, w: F.relu(x @ w) * 2, meta(4, 5), meta(5, 6))
-    fusion = Fusion(heads=frozenset(("batch_matmul", "matrix_product", "mm", "product")))
+    fusion = Fusion(anchors=frozenset(("batch_matmul", "matrix_product", "mm", "product")))
     names = groups_of(graph, fusion)
     flat = [n for group in names for n in group]
     assert "relu" in flat

@@ -206,7 +206,7 @@ def test_the_checks_see_what_is_wrong() -> None:
 # ---- nodes that their readers repeat ------------------------------------------------------------
 
 PRODUCT = "batch_matmul"
-REPEATING = Fusion(frozenset((PRODUCT,)), is_free=lambda node: node.op.name == "exp")
+REPEATING = Fusion(frozenset((PRODUCT,)), folds_into_loads=lambda node: node.op.name == "exp")
 
 
 def always(graphs: list[Graph]) -> list[bool]:

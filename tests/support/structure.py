@@ -300,6 +300,30 @@ def environment_readers(package: Package) -> list[str]:
     return problems
 
 
+def ability_probes(package: Package) -> list[str]:
+    """Questions whether an object has an ability of the contract: the class has a default for each,
+    so that nobody needs to ask. The adapter alone meets objects that are none of it."""
+    backend = package.modules.get("lucerne._src.backends.contract.backend")
+    names = {
+        member.name if isinstance(member, FUNCTIONS) else ast.unparse(member.target)
+        for node in (backend.tree.body if backend else ())
+        if isinstance(node, ast.ClassDef) and node.name in ("Backend", "Runner")
+        for member in node.body
+        if isinstance(member, (*FUNCTIONS, ast.AnnAssign))
+    } - {"address", "kept", "memory", "write"}  # (words that other objects have too)
+    problems = []
+    for module, place in _places(package):
+        match place.node:
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+                lineno=line,
+            ) if name in names and not module.file.startswith("_src/backends/contract/"):
+                what = f"{name} is an ability of the contract: call it, it has a default"
+                problems.append(module.problem(line, what))
+    return problems
+
+
 def loose_todos(package: Package) -> list[str]:
     """Promises without an issue number."""
     return [

@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from lucerne.backends import formulas
-from lucerne.backends.api import CONTRACT_VERSION, device
+from lucerne.backends.api import Backend, device
 from lucerne.backends.api import dtype as dt
 
 # ---- a kernel as text ----------------------------------------------------------------------------
@@ -221,10 +221,11 @@ class Queue:
         return launch
 
 
-class OpenCL:
+class OpenCL(Backend):
     """The contract: bytes, and graphs of one op."""
 
-    contract_version = CONTRACT_VERSION
+    contract_version = 5
+    own_memory = True
 
     def __init__(self):
         self.queue = Queue()

@@ -18,5 +18,4 @@ from lucerne._src.backends.contract.registry import names as names
 from lucerne._src.backends.contract.registry import on_host as on_host
 from lucerne._src.backends.contract.registry import outside as outside
 from lucerne._src.backends.contract.registry import register as register
-from lucerne._src.backends.contract.registry import write as write
 from lucerne._src.base.device import HOST as HOST

@@ -87,7 +87,7 @@ class Options:
         """Whether random numbers follow from a key and counters, not from the generator: then they
         are computed where they are used, on any device that has the formula."""
         backend = backends.get(self.backend)
-        if hasattr(backend, "write") and not backend.supports(COUNTED_DRAW):
+        if backend.own_memory and not backend.supports(COUNTED_DRAW):
             return False
         return self.mode != "bitwise" and "count_draws" not in self.disable
 

@@ -80,7 +80,7 @@ def unsupported(device: str) -> set[str]:
 def fallbacks(device: str) -> Counter[str]:
     """How many graphs of each op the backend has handed to another one so far, if it counts."""
     backend = backends.get(device.partition(":")[0])
-    return Counter(getattr(backend, "fallbacks", {}))
+    return Counter(backend.fallbacks)
 
 
 _WITNESS = "reference"

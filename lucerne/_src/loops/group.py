@@ -4,7 +4,7 @@ A value that is made and read inside one kernel never goes through memory. Two s
 
 * element-wise ops and folds over one set of dimensions, on tensors of one shape (`loops`);
 * a heavy op (a matrix product, a normalisation) with the element-wise ops on its result (`head`),
-  or, where the backend says so, with those that make its first operand (`catchers`).
+  or, where the backend says so, with those that make its first operand (`prologue_anchors`).
 
 Nodes are visited in order. Each joins the groups of what it reads when the shapes fit and nothing
 between them would have to run both before and after the group. Whether a group is really one
@@ -113,18 +113,18 @@ class Group:
 class Fusion:
     """What may become a group."""
 
-    heads: frozenset[str] = frozenset()
+    anchors: frozenset[str] = frozenset()
     """Heavy ops (by qualified name) that take element-wise ops on their result along."""
-    catchers: frozenset[str] = frozenset()
+    prologue_anchors: frozenset[str] = frozenset()
     """Those of them that also take the ones that make their first operand."""
     folds: bool = True
     """Whether folds join others: the order in which they add depends on it."""
     is_costly: Callable[[Node], bool] = lambda node: False
     """Ops that heavy ones don't take along on large results: loops of their own do them better."""
-    is_free: Callable[[Node], bool] = lambda node: False
+    folds_into_loads: Callable[[Node], bool] = lambda node: False
     """Ops that heavy ones do while they read, at no cost: better done by each reader than once in
     memory."""
-    does_itself: Callable[[Node, Sequence[Node]], bool] = lambda node, readers: False
+    recomputed_in_readers: Callable[[Node, Sequence[Node]], bool] = lambda node, readers: False
     """Whether all readers of an op would rather do it themselves, so that it joins nobody before:
     what makes its operand then writes fewer bytes."""
     updates: Callable[[Node, str], bool] = lambda node, op: False
@@ -200,9 +200,9 @@ class Grouping:
             return
         space = self._space(node)
         if space is None:
-            if node.op.qualified in self.fusion.heads:
+            if node.op.qualified in self.fusion.anchors:
                 group.head, group.full = node, squeezed(node.outputs[0].meta.shape)
-                if node.op.qualified in self.fusion.catchers:
+                if node.op.qualified in self.fusion.prologue_anchors:
                     self._catch(group, node)
             return
         if self._is_for_readers(node):
@@ -237,7 +237,7 @@ class Grouping:
         if not self.leaving.isdisjoint(node.outputs):
             return False
         readers = [self.graph.nodes[k] for k in self.readers.get(node.outputs[0], ())]
-        return bool(readers) and self.fusion.does_itself(node, readers)
+        return bool(readers) and self.fusion.recomputed_in_readers(node, readers)
 
     def _catch(self, head: Group, node: Node) -> None:
         """Take the element-wise group that makes the first operand into a heavy op's own."""
@@ -428,7 +428,7 @@ def _all_readers(v: Value, grouping: Grouping) -> Iterator[int]:
     for k in grouping.readers.get(v, ()):
         yield k
         node = grouping.graph.nodes[k]
-        if grouping.fusion.is_free(node):
+        if grouping.fusion.folds_into_loads(node):
             yield from grouping.readers.get(node.outputs[0], ())
 
 

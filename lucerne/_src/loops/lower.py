@@ -173,7 +173,9 @@ class Lowering:
             node = unit.nodes[0]
             if len(unit.nodes) > 1 or not self.kept.isdisjoint(node.outputs):
                 continue
-            if fusion.is_free(node) or fusion.does_itself(node, self.uses.get(node.outputs[0], ())):
+            if fusion.folds_into_loads(node) or fusion.recomputed_in_readers(
+                node, self.uses.get(node.outputs[0], ())
+            ):
                 free[node.outputs[0]] = node
         while free:
             asked: dict[int, tuple[StepDraft, list[Value]]] = {}
@@ -181,7 +183,7 @@ class Lowering:
             light: set[Value] = set()
             for k, unit in enumerate(units):
                 read = list(dict.fromkeys(b for v in unit.reads if (b := self._base(v)) in free))
-                if read and not any(n.op.qualified in fusion.heads for n in unit.nodes):
+                if read and not any(n.op.qualified in fusion.anchors for n in unit.nodes):
                     light.update(read)
                 elif read:
                     asked[k] = self._unit([*(free[v] for v in read), *unit.nodes]), read

@@ -82,12 +82,12 @@ def _decisions(
 def _structure(grouping: Grouping, maker: Node, node: Node, v: Value, base: Value) -> str:
     """Why two nodes were never tried together."""
     if grouping._space(node) is None:
-        if node.op.qualified in grouping.fusion.heads:
+        if node.op.qualified in grouping.fusion.anchors:
             return f"{node.op.name} reads each element many times: its operands lie in memory"
         return f"{node.op.name} has a kernel of its own, which takes nothing along"
     if v is not base and v not in grouping.same:
         return "it is read through a view that changes the order of elements"
-    if grouping._space(maker) is None and maker.op.qualified not in grouping.fusion.heads:
+    if grouping._space(maker) is None and maker.op.qualified not in grouping.fusion.anchors:
         return f"{maker.op.name} has a kernel of its own, which takes nothing along"
     return f"{maker.op.name} was taken into a kernel that ends with its heavy op"
 

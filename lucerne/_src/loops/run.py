@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from lucerne._src.backends.contract.backend import Runner
+from lucerne._src.backends.contract.backend import Backend, Runner
 from lucerne._src.backends.contract.step_runner import StepRunner
 from lucerne._src.ir.program import Program
 
 
-def make_runner(program: Program, backend: Any) -> Runner:
+def make_runner(program: Program, backend: Backend) -> Runner:
     """`runner(arguments, numbers, results)` runs the program; results are allocated already."""
-    assemble = getattr(backend, "assemble", None)
-    made: Runner = StepRunner(program, backend) if assemble is None else assemble(program)
-    return made
+    return backend.assemble(program) or StepRunner(program, backend)

@@ -11,8 +11,7 @@ from lucerne._src.base.device import device as Device
 
 def _memory(device: Any) -> Any:
     """The allocator of a device; None where the backend leaves memory to the system."""
-    served = backends.get(HOST if device is None else Device(device).type)
-    return getattr(served, "memory", None)
+    return backends.get(HOST if device is None else Device(device).type).memory
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:

@@ -126,16 +126,13 @@ def set_num_threads(n: int) -> None:
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     _Flags.threads = int(n)
-    tell = getattr(backends.get(backends.HOST), "set_threads", None)
-    if tell is not None:
-        tell(_Flags.threads)
-        run.clear_plans()
+    backends.get(backends.HOST).set_threads(_Flags.threads)
+    run.clear_plans()
 
 
 def get_num_threads() -> int:
     """How many threads kernels use: the host's backend knows, where it has its own."""
-    told = getattr(backends.get(backends.HOST), "threads", None)
-    return _Flags.threads if told is None else int(told())
+    return backends.get(backends.HOST).threads() or _Flags.threads
 
 
 def set_num_interop_threads(n: int) -> None:
@@ -155,8 +152,7 @@ def get_num_interop_threads() -> int:
 def set_flush_denormal(mode: bool) -> bool:
     """Treat denormal numbers as zero in this thread and in workers that work for it. False where
     the backend can't: the reference backend keeps them, as NumPy does."""
-    tell = getattr(backends.get(backends.HOST), "set_flush_denormal", None)
-    return False if tell is None else bool(tell(bool(mode)))
+    return backends.get(backends.HOST).set_flush_denormal(bool(mode))
 
 
 def get_device_module(device: Any = None) -> Any:

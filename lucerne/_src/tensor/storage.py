@@ -113,7 +113,7 @@ class Storage(StorageBase):
         if dispatch.state.kernel_level:
             dispatch.state.kernel_level[-1].touches(self)
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        backends.write(backends.get(self.device.type), self.buffer, start, flat)
+        backends.get(self.device.type).write(self.buffer, start, flat)
 
     def data_ptr(self) -> int:
         """Where the bytes are; 0: there are none, or too few for some tensor (see `begin`)."""

@@ -152,8 +152,7 @@ class Tuned:
 
     def _disk_key(self, which: str) -> bytes | None:
         """The processor, the number of threads, the kernel's text, the choices, the call."""
-        identity = getattr(backends.get(backends.HOST), "identity", None)
-        made_by = None if identity is None else identity()
+        made_by = backends.get(backends.HOST).identity()
         if made_by is None or self._text is None or not _folder().is_on:
             return None
         told = repr((made_by, config.threads, self._text, self.configs, which))

@@ -1,9 +1,15 @@
-"""The contract of a backend: move bytes, and compile a graph of primitives."""
+"""The contract of a backend: move bytes, and compile a graph of primitives.
+
+`Backend` is a class: what every backend must have is abstract, every other ability is a method with
+a default, and the framework never asks whether one is there. Backends for contracts 2 to 4, which
+were plain objects, are taken by `adapter.py`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,7 +20,7 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
 
-CONTRACT_VERSION = 4
+CONTRACT_VERSION = 5
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -26,6 +32,9 @@ CHANGES = {
     "memory of the device (`lucerne.backends.api.Room`). New and optional: `synchronize`",
     4: "`eig_factors(input, vectors)`: eigenvectors only where they are asked for. New, optional: "
     "`mul_add` of a scalar machine (rounds once), `updates` (a product does an optimizer's step)",
+    5: "a backend derives from `Backend`; `own_memory = True` says that its memory is not the "
+    "host's. Other names: `heads` is `anchors`, `catchers` is `prologue_anchors`, `is_free` is "
+    "`folds_into_loads`, `does_itself` is `recomputed_in_readers`. A runner derives from `Runner`",
 }
 """What each version brought."""
 
@@ -52,100 +61,10 @@ class Executable(Protocol):
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any: ...
 
 
-class Backend(Protocol):
-    """Two abilities. Everything else the framework derives."""
-
-    contract_version: int
-
-    def devices(self) -> list[device]: ...
-
-    def allocate(self, nbytes: int) -> Buffer:
-        """Fresh bytes, aligned to 64, contents undefined."""
-
-    def to_host(self, buffer: Buffer) -> np.ndarray:
-        """The bytes as a uint8 array (shared when the device's memory is the host's)."""
-
-    def from_host(self, data: np.ndarray) -> Buffer:
-        """A buffer with these bytes."""
-
-    def address(self, buffer: Buffer) -> int:
-        """Where the bytes are: what `data_ptr` reports."""
-
-    def compile(self, graph: Graph) -> Executable:
-        """An executable for a graph of primitives; eager hands over graphs of one op."""
-
-    def supports(self, op: Op) -> bool:
-        """Whether `compile` takes this op."""
-
-
-class Apart(Protocol):
-    """What a backend for a device with memory of its own must have besides."""
-
-    def write(self, buffer: Buffer, start: int, data: np.ndarray) -> None:
-        """Replace bytes of a buffer; `data` is a flat array of bytes. (A backend with this method
-        may give copies in `to_host`; without it, `to_host` shares the buffer's memory.)"""
-
-    def synchronize(self) -> None:
-        """Wait until all that was asked for is done. (Without it: it always is.)"""
-
-
-class Fusing(Protocol):
-    """What a backend may have besides: composites as one kernel.
-
-    A composite is an op written with other ops; without this ability eager runs them one by one. A
-    composite with a `meta` of its own arrives as a graph of that one node, any other as the graph
-    of the primitives its body calls.
-    """
-
-    def fuses(self, op: Op) -> bool:
-        """Whether calls of this composite should be offered at all. Must not depend on data."""
-
-    def fuse(self, graph: Graph) -> Executable | None:
-        """One executable for the whole graph, or None: its ops then run one by one."""
-
-
-class Grouping(Protocol):
-    """What a backend may have besides: kernels for groups of nodes of a compiled graph."""
-
-    heads: frozenset[str]
-    """Ops (by qualified name) that take element-wise ops behind them into their own loops."""
-    catchers: frozenset[str]
-    """Those among them that rather take the ops which make their first operand."""
-    over_operand: Mapping[str, int]
-    """Ops that may write their result over an operand (its number) of the same meta. Element-wise
-    kernels always may: each element is read before it is written."""
-
-    folds: bool
-    """Whether reductions join element-wise ops; without this attribute they do."""
-
-    def updates(self, node: Node, op: str) -> bool:
-        """Whether a head can do an optimizer's step (the op's name) for the parameter whose
-        gradient it makes (`fuse` decides). Without this method none does."""
-
-    def is_costly(self, node: Node) -> bool:
-        """Whether an element-wise op is better not taken along behind a large heavy op."""
-
-    def is_free(self, node: Node) -> bool:
-        """Whether heads may do an op while they read its result, at no cost (`fuse` decides)."""
-
-    def does_itself(self, node: Node, readers: Sequence[Node]) -> bool:
-        """Whether all readers of an op had better do it (`fuse` decides): what makes its operand
-        then writes fewer bytes."""
-
-    def fuses_groups(self, graphs: list[Graph]) -> list[bool]:
-        """For which of the groups `fuse` gives one executable."""
-
-
-class Arranging(Protocol):
-    """What a backend may have besides: a wish how images lie in memory."""
-
-    def prefers_channels_last(self, node: Node) -> bool:
-        """Whether a convolution had better work on images whose channels lie side by side."""
-
-
-class Runner(Protocol):
+class Runner(ABC):
     """A program that is ready to run."""
 
+    @abstractmethod
     def __call__(
         self,
         arguments: Sequence[TensorState],
@@ -154,80 +73,199 @@ class Runner(Protocol):
     ) -> None:
         """Run all steps. Arguments have the metas the program was made for."""
 
+    launch: Any = None
+    """`launch(first, second, numbers)`: fresh tensors with the results, writes counted, and no
+    Python between; None if an argument is not as expected (nothing was done then). The arguments
+    are both tuples; those of the first stay from call to call. Without it: there is no such way."""
 
-class Launching(Protocol):
-    """What a runner may have besides: calls without Python between the tensors and the results."""
-
-    def expect(
+    def expect(  # noqa: B027 (a default, not a hole)
         self,
         requires_grad: Sequence[bool | None] | None = None,
         groups: Sequence[int] | None = None,
+        kinds: Sequence[type | None] | None = None,
     ) -> None:
         """What `launch` asks of the arguments besides their metas. `groups`: arguments that may
-        share memory though one of them is written have the same number, not 0."""
-
-    def launch(
-        self, first: tuple[Any, ...], second: tuple[Any, ...], numbers: tuple[Any, ...] = ()
-    ) -> tuple[Any, ...] | None:
-        """Fresh tensors with the results, writes counted; None: an argument is not as expected and
-        nothing was done. The arguments are both tuples; those of the first stay from call to call.
-        """
+        share memory though one of them is written have the same number, not 0. `kinds`: their
+        classes."""
 
 
-class Identified(Protocol):
-    """What a backend may have besides: a name for all it depends on, so that programs made for it
-    can be kept and used by another process."""
+class Backend(ABC):
+    """A device. What is abstract must be there; every other ability has a default."""
+
+    contract_version: int
+    """The number of the contract that the backend was written for: a number, not
+    CONTRACT_VERSION, which would always agree."""
+
+    # ---- what every backend has ----------------------------------------------------------------
+
+    @abstractmethod
+    def devices(self) -> list[device]: ...
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Buffer:
+        """Fresh bytes, aligned to 64, contents undefined."""
+
+    @abstractmethod
+    def to_host(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        """The bytes as a uint8 array (shared when the device's memory is the host's)."""
+
+    @abstractmethod
+    def from_host(self, data: np.ndarray[Any, Any]) -> Buffer:
+        """A buffer with these bytes."""
+
+    @abstractmethod
+    def address(self, buffer: Buffer) -> int:
+        """Where the bytes are: what `data_ptr` reports."""
+
+    @abstractmethod
+    def compile(self, graph: Graph) -> Executable:
+        """An executable for a graph of primitives; eager hands over graphs of one op."""
+
+    @abstractmethod
+    def supports(self, op: Op) -> bool:
+        """Whether `compile` takes this op."""
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    own_memory: bool = False
+    """Whether the memory is the device's own: `to_host` then gives copies, and `write` is needed.
+    Else `to_host` shares the buffer's memory."""
+
+    def write(self, buffer: Buffer, start: int, data: np.ndarray[Any, Any]) -> None:
+        """Replace bytes of a buffer; `data` is a flat array of bytes."""
+        self.to_host(buffer)[start : start + data.nbytes] = data
+
+    def synchronize(self) -> None:  # noqa: B027
+        """Wait until all that was asked for is done. Without this method it always is."""
+
+    memory: Any = None
+    """Statistics of the memory (`stats`, `reset_peak`, `empty_cache`, `allocated_now`); None: it is
+    left to the system."""
+
+    # ---- composites as one kernel --------------------------------------------------------------
+    #
+    # A composite is an op written with other ops; a backend without this ability runs them one by
+    # one. A composite with a `meta` of its own arrives as a graph of that one node, any other as
+    # the graph of the primitives its body calls.
+
+    def fuses(self, op: Op) -> bool:
+        """Whether calls of this composite should be offered at all. Must not depend on data."""
+        return False
+
+    def fuse(self, graph: Graph) -> Executable | None:
+        """One executable for the whole graph, or None: its ops then run one by one."""
+        return None
+
+    # ---- kernels for groups of nodes of a compiled graph ---------------------------------------
+
+    anchors: frozenset[str] = frozenset()
+    """Ops (by qualified name) that take element-wise ops behind them into their own loops."""
+    prologue_anchors: frozenset[str] = frozenset()
+    """Those among them that rather take the ops which make their first operand."""
+    over_operand: Mapping[str, int] = {}
+    """Ops that may write their result over an operand (its number) of the same meta. Element-wise
+    kernels always may: each element is read before it is written."""
+    folds: bool = True
+    """Whether reductions join element-wise ops."""
+
+    def fuses_groups(self, graphs: list[Graph]) -> list[bool]:
+        """For which of the groups `fuse` gives one executable. Without this method no groups are
+        looked for."""
+        return [False] * len(graphs)
+
+    def updates(self, node: Node, op: str) -> bool:
+        """Whether an anchor can do an optimizer's step (the op's name) for the parameter whose
+        gradient it makes (`fuse` decides)."""
+        return False
+
+    def is_costly(self, node: Node) -> bool:
+        """Whether an element-wise op is better not taken along behind a large heavy op."""
+        return False
+
+    def folds_into_loads(self, node: Node) -> bool:
+        """Whether anchors may do an op while they read its result, at no cost (`fuse` decides)."""
+        return False
+
+    def recomputed_in_readers(self, node: Node, readers: Sequence[Node]) -> bool:
+        """Whether all readers of an op had better do it (`fuse` decides): what makes its operand
+        then writes fewer bytes."""
+        return False
+
+    def prefers_channels_last(self, node: Node) -> bool:
+        """Whether a convolution (its gradients count as well) had better read and write images
+        with their channels side by side."""
+        return False
+
+    # ---- whole programs, kept and shown --------------------------------------------------------
+
+    def assemble(self, program: Program) -> Runner | None:
+        """The whole program in one call; None: its steps run one by one, each compiled by `fuse`
+        or `compile`."""
+        return None
 
     def identity(self) -> bytes | None:
-        """A digest of the processor, of versions and of the text of the backend; None: it can't be
-        told, and nothing is kept."""
+        """A digest of the processor, of versions and of the text of the backend, so that programs
+        made for it can be kept and used by another process; None: nothing is kept."""
+        return None
 
-    def kept(self) -> Cache:
-        """Where its kernels are kept."""
-
-
-class Reporting(Protocol):
-    """What a backend may have besides: an account of the kernels it made."""
+    def kept(self) -> Cache | None:
+        """Where its kernels are kept; None: nowhere."""
+        return None
 
     @property
     def kernels(self) -> Sequence[tuple[Any, float, bool]]:
         """All kernels of this process: key, seconds it took, whether its code was on disk."""
-
-
-class Measuring(Protocol):
-    """What a backend may have besides: what its device can do at best."""
-
-    def limits(self, *, anew: bool = False) -> Mapping[str, Any]:
-        """Measured figures, as `lucerne.profiler.limits.Limits` names them; kept ones if there are
-        any and `anew` is not asked for."""
-
-
-class Telling(Protocol):
-    """What a backend may have besides: the code of its kernels as text."""
+        return ()
 
     def kernel_text(self, graph: Graph) -> Mapping[str, str]:
         """What runs a step of a program, by the ending of a file that would hold it."""
+        return {}
+
+    fallbacks: Mapping[str, int] = {}
+    """How many graphs of each op (by qualified name) were passed on to another backend."""
+
+    # ---- the machine ---------------------------------------------------------------------------
+
+    def limits(self, *, anew: bool = False) -> Mapping[str, Any]:
+        """Measured figures, as `lucerne.profiler.limits.Limits` names them; kept ones if there are
+        any and `anew` is not asked for. Empty: the framework measures from outside."""
+        return {}
+
+    def threads(self) -> int | None:
+        """How many threads kernels use; None: the backend does not say."""
+        return None
+
+    def set_threads(self, n: int) -> None:  # noqa: B027
+        """Use so many threads. Without this method the backend has no say in it."""
+
+    def set_flush_denormal(self, on: bool) -> bool:
+        """Take denormal numbers for zero; False: the backend can't."""
+        return False
+
+    def fast_path(self) -> Any:
+        """What runs in front of the Python path of eager calls; None: nothing does."""
+        return None
+
+    # ---- what it can do ------------------------------------------------------------------------
+
+    OPTIONAL: ClassVar[tuple[str, ...]]
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """The optional abilities that this backend has an answer of its own for."""
+        return tuple(name for name in self.OPTIONAL if _differs(self, name))
 
 
-class Assembling(Protocol):
-    """What a backend may have besides: whole programs in one call.
-
-    Without it the steps run one by one, each compiled by `fuse` or `compile`.
-    """
-
-    def assemble(self, program: Program) -> Runner: ...
+def _differs(backend: Backend, name: str) -> bool:
+    if name in vars(backend):
+        return True
+    return getattr(type(backend), name) is not getattr(Backend, name)
 
 
-class Choosing(Protocol):
-    """What a backend may have besides: a say in the layout of images in compiled programs."""
-
-    def prefers_channels_last(self, node: Node) -> bool:
-        """Whether a convolution (its gradients count as well) had better read and write images
-        with their channels side by side; without this method it never does."""
-
-
-class Counting(Protocol):
-    """What a backend that passes some graphs on to another one should have, so that it shows."""
-
-    fallbacks: dict[str, int]
-    """How many graphs of each op (by qualified name) were passed on."""
+Backend.OPTIONAL = tuple(
+    name
+    for name in vars(Backend)
+    if not name.startswith("_")
+    and name not in ("OPTIONAL", "abilities")
+    and name not in Backend.__abstractmethods__
+)

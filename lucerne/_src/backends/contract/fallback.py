@@ -173,7 +173,7 @@ class HostCall:
         size = o._meta.dtype.itemsize
         nbytes = o._meta.span * size
         data = np.asarray(self.host.to_host(m._storage.buffer))[:nbytes]
-        registry.write(self.backend, o._storage.buffer, o._offset * size, data)
+        self.backend.write(o._storage.buffer, o._offset * size, data)
         moved[1] += nbytes
 
 

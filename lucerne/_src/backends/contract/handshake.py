@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucerne._src.backends.contract.backend import CHANGES, CONTRACT_VERSION, OLDEST_CONTRACT
+from lucerne._src.backends.contract.adapter import LAST_PLAIN, AdaptedBackend
+from lucerne._src.backends.contract.backend import (
+    CHANGES,
+    CONTRACT_VERSION,
+    OLDEST_CONTRACT,
+    Backend,
+)
 
 METHODS = ("devices", "allocate", "to_host", "from_host", "address", "compile", "supports")
 """What every backend has."""
@@ -14,8 +20,8 @@ class ContractError(RuntimeError):
     """A backend was written for another contract, or for none."""
 
 
-def check(name: str, backend: Any, source: str = "") -> None:
-    """Refuse a backend that does not fit, with what to do about it."""
+def taken(name: str, backend: Any, source: str = "") -> Backend:
+    """A backend as this contract has it; one that does not fit is refused, with what to do."""
     version = getattr(backend, "contract_version", None)
     who = f"the backend {name!r}" + (f" ({source})" if source else "")
     known = f"{OLDEST_CONTRACT} to {CONTRACT_VERSION}"
@@ -47,3 +53,12 @@ def check(name: str, backend: Any, source: str = "") -> None:
             f"{who} has no {', '.join(missing)}: lucerne/backends/api.py (class Backend) says "
             "what a backend must have"
         )
+    if isinstance(backend, Backend):
+        return backend
+    if version > LAST_PLAIN:
+        raise ContractError(
+            f"{who} was written for contract {version}, under which a backend derives from "
+            f"lucerne.backends.api.Backend; {type(backend).__name__} does not. What changed: "
+            f"{CHANGES[version]}"
+        )
+    return AdaptedBackend(backend)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.backend import Backend
-from lucerne._src.backends.contract.handshake import check
+from lucerne._src.backends.contract.handshake import taken
 from lucerne._src.base import device as dev
 from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST
@@ -28,11 +28,10 @@ class NoBackendError(RuntimeError, AssertionError):
     """Torch raises either for a device it can't use, depending on the device: this is both."""
 
 
-def register(name: str, backend: Backend) -> None:
+def register(name: str, backend: Any) -> None:
     """Make `backend` serve the device type `name` (out-of-tree backends call this, or use the
     entry point group `lucerne.backends`)."""
-    check(name, backend)
-    _registered[name] = backend
+    _registered[name] = taken(name, backend)
 
 
 @cache
@@ -107,40 +106,28 @@ def _made(name: str, point: Any) -> Backend:
     dist = getattr(point, "dist", None)
     source = f"{dist.name} {dist.version}, {point.value}" if dist is not None else point.value
     try:
-        loaded: Backend = point.load()()
+        loaded: Any = point.load()()
     except (ImportError, AttributeError) as error:
         raise NoBackendError(
             f"the backend {name!r} ({source}) is installed but can't be loaded: {error}. Its "
             f"entry point in the group {GROUP!r} must name a class or function that takes no "
             "arguments and returns a backend."
         ) from error
-    check(name, loaded, source)
-    return loaded
+    return taken(name, loaded, source)
 
 
 def on_host(backend: Backend, buffer: Any) -> np.ndarray[Any, Any]:
     """A buffer's bytes; of memory that is the device's own a copy, which can't be written to."""
     found = backend.to_host(buffer)
-    if hasattr(backend, "write"):
+    if backend.own_memory:
         found.flags.writeable = False
     return found
 
 
-def write(backend: Any, buffer: Any, start: int, data: np.ndarray[Any, Any]) -> None:
-    """Replace bytes of a buffer (`data` is a flat array of bytes)."""
-    if hasattr(backend, "write"):
-        backend.write(buffer, start, data)
-    else:
-        backend.to_host(buffer)[start : start + data.nbytes] = data
-
-
 def fast_path() -> Any:
-    """What the host's engine puts in front of the Python path (see `FastPath` in api.py), or None:
-    the Python path then does everything."""
-    if not config.fast_path:
-        return None
-    make = getattr(get(HOST), "fast_path", None)
-    return None if make is None else make()
+    """What the host's engine puts in front of the Python path, or None: the Python path then does
+    everything."""
+    return get(HOST).fast_path() if config.fast_path else None
 
 
 def _count(name: str) -> int:

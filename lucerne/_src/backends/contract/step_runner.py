@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract import control_flow
-from lucerne._src.backends.contract.backend import Buffer, Executable, TensorState
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
 from lucerne._src.backends.contract.fallback import executable as with_fallback
 from lucerne._src.backends.contract.registry import on_host
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
@@ -69,7 +69,7 @@ class Spot:
         self._array: Any = None
 
 
-def executable_of(graph: Graph, backend: Any) -> Executable:
+def executable_of(graph: Graph, backend: Backend) -> Executable:
     """What runs one step: a kernel for the group, or for the one op."""
     if len(graph.nodes) == 1 and control_flow.is_control(graph.nodes[0]):
         return control_flow.executable(graph.nodes[0], backend)
@@ -80,13 +80,10 @@ def executable_of(graph: Graph, backend: Any) -> Executable:
     composites = [n.op for n in graph.nodes if n.op.kind == op_.COMPOSITE]
     if len(graph.nodes) == 1 and not composites:
         return with_fallback(backend, graph)
-    fuse, fuses = getattr(backend, "fuse", None), getattr(backend, "fuses", None)
-    if fuse is None and not composites:
-        many: Executable = backend.compile(graph)
-        return many
+    if "fuse" not in backend.abilities and not composites:
+        return backend.compile(graph)
     alone = len(graph.nodes) == 1
-    refused = fuse is None or (alone and fuses is not None and not fuses(composites[0]))
-    found: Executable | None = None if refused or fuse is None else fuse(graph)
+    found = None if alone and not backend.fuses(composites[0]) else backend.fuse(graph)
     if found is None:
         what = "for this composite" if alone else "of this group"
         text = f"the backend {type(backend).__name__} has no kernel {what}:\n{graph}"
@@ -172,11 +169,11 @@ def _check_item(step: Step, x: Any, v: Value) -> None:
         raise ValueError(f"step {step.name}: {v} is a number, its place {x} a tensor")
 
 
-class StepRunner:
+class StepRunner(Runner):
     """A program on any backend: every step is a call of its executable."""
 
     def __init__(
-        self, program: Program, backend: Any, executables: Sequence[Executable] | None = None
+        self, program: Program, backend: Backend, executables: Sequence[Executable] | None = None
     ) -> None:
         self.program, self.backend = program, backend
         for step in program.steps:
@@ -235,7 +232,7 @@ class StepRunner:
         return made
 
 
-def _remembered(made: dict[Any, Executable], graph: Graph, backend: Any) -> Executable:
+def _remembered(made: dict[Any, Executable], graph: Graph, backend: Backend) -> Executable:
     key = shape_of(graph)
     if key not in made:
         made[key] = executable_of(graph, backend)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src import backends
-from lucerne._src.backends.contract.backend import CONTRACT_VERSION, Buffer, Executable, Runner
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
 from lucerne._src.backends.contract.step_runner import executable_of, shape_of
 from lucerne._src.backends.cpu.elementwise.cheap import CHEAP
 from lucerne._src.backends.cpu.native import native
@@ -29,10 +29,10 @@ from lucerne._src.ir.program import Program
 _MOST_FUSED = 4096
 
 
-class CpuBackend:
+class CpuBackend(Backend):
     """Machine code made by LLVM; what has no rule runs on the reference backend, and is counted."""
 
-    contract_version = CONTRACT_VERSION
+    contract_version = 5
 
     def __init__(self) -> None:
         self.fallbacks: dict[str, int] = {}
@@ -53,7 +53,7 @@ class CpuBackend:
         return self._native
 
     def identity(self) -> bytes | None:
-        """See `api.Identified`."""
+        """All that machine code depends on besides its own key."""
         return disk.environment()
 
     def kept(self) -> Cache:
@@ -142,9 +142,9 @@ class CpuBackend:
         made = dict(zip(distinct, on_all_cores(self.fuse, list(distinct.values())), strict=True))
         return [made[key] is not None for key in keys]
 
-    heads = frozenset(fused.ANCHORS)
+    anchors = frozenset(fused.ANCHORS)
     """Ops that take element-wise ops behind them into their own loops."""
-    catchers = fused.CATCHERS
+    prologue_anchors = fused.PROLOGUE_ANCHORS
     over_operand = fused.OVER_OPERAND
 
     def updates(self, node: Node, op: str) -> bool:
@@ -155,11 +155,11 @@ class CpuBackend:
         """Ops with long code: behind a large product they would wait for each other."""
         return node.op.kind == op_.POINTWISE and node.op.name not in CHEAP
 
-    def is_free(self, node: Node) -> bool:
+    def folds_into_loads(self, node: Node) -> bool:
         """Rounding to bfloat16: packing for tiles does it on the way."""
         return is_rounding(node)
 
-    def does_itself(self, node: Node, readers: Sequence[Node]) -> bool:
+    def recomputed_in_readers(self, node: Node, readers: Sequence[Node]) -> bool:
         """Scores in bfloat16 are half the bytes, for the product that writes them as well."""
         return is_widening(node) and all(r.op.qualified in READ_NARROW for r in readers)
 
@@ -174,7 +174,7 @@ class CpuBackend:
         return found
 
     def kernel_text(self, graph: Graph) -> dict[str, str]:
-        """See `api.Telling`."""
+        """LLVM's text and the assembly of the kernels."""
         self._fused.pop(shape_of(graph), None)  # it shall be made before our eyes
         found = listed(lambda: executable_of(graph, self))
         return {

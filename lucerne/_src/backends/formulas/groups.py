@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable as ExecutableState
@@ -27,14 +27,8 @@ _MOVES = frozenset(("cast", "copy", "clone_as", "filled"))
 class Groups:
     """What a backend with a writer may inherit: the compiler hands over groups of ops."""
 
-    heads: frozenset[str] = frozenset()
-    catchers: frozenset[str] = frozenset()
-    over_operand: Mapping[str, int] = {}
     folds = False
     """Reductions stay by themselves."""
-
-    def fuses(self, op: op_.Op) -> bool:
-        return False
 
     def fuse(self, graph: Graph) -> ExecutableState | None:
         return fused(graph, self)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.contract.backend import CONTRACT_VERSION, Buffer, Executable, TensorState
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, TensorState
 from lucerne._src.backends.reference import rules as rules
 from lucerne._src.backends.reference.kernels import Kernel, make_kernel
 from lucerne._src.backends.reference.table import RULES
@@ -51,10 +51,10 @@ class _QuietContext(threading.local):
 _quiet = _QuietContext()
 
 
-class ReferenceBackend:
+class ReferenceBackend(Backend):
     """Everything in NumPy."""
 
-    contract_version = CONTRACT_VERSION
+    contract_version = 5
 
     def devices(self) -> list[device]:
         return [device("reference")]

@@ -60,7 +60,7 @@ class Joint:
     """What hears of errors that are ours (`faults.Teller`)."""
 
     def __post_init__(self) -> None:
-        self.launch: Any = getattr(self.runner, "launch", None)
+        self.launch: Any = self.runner.launch
         """Runs the pass by one call of machine code, or says None; None: there is no such."""
 
     def computed(self, saved: Sequence[Any], numbers: Any, grads: Sequence[Any]) -> list[Any]:

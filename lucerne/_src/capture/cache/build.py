@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.backends.contract.fallback import brought
 from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.config import config
@@ -57,7 +58,7 @@ from lucerne._src.transforms.one_device import on_one_device
 from lucerne._src.transforms.partition import OUTPUT
 from lucerne._src.transforms.random import count_draws
 
-_STAGES = frozenset(("count_draws", "fuse", "heads"))
+_STAGES = frozenset(("count_draws", "fuse", "anchors"))
 """What can be left out besides passes."""
 
 
@@ -94,7 +95,7 @@ def backend_of(graph: Graph, options: Options) -> str:
     return apart.pop() if apart and options.follows else options.backend
 
 
-class Bridge:
+class Bridge(Runner):
     """Runs a program of one device for arguments that are partly on the host: those are brought
     there, and brought back where they were written."""
 

@@ -295,7 +295,7 @@ class CacheEntry:
         """Calls once more, uncompiled (`second_derivatives.Again`); None: it is part of one."""
         self.written = written
         self.stages = stages
-        self.launch: Any = getattr(runner, "launch", None)
+        self.launch: Any = runner.launch
         self.held = tuple(s.thing for s in self.sources if s.kind == HELD)
         self.given = self.sources[len(self.held) :]
         self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
@@ -361,11 +361,9 @@ class CacheEntry:
             else None
             for s in self.sources
         ]
-        expect = getattr(self.runner, "expect", None)
-        if expect is not None:
-            classes = {k: kind for k, *_, kind in self.guards.tensors}
-            kinds = [classes.get(s.index) if s.kind == ARGUMENT else None for s in self.sources]
-            expect(self.flags, kinds=kinds)
+        classes = {k: kind for k, *_, kind in self.guards.tensors}
+        kinds = [classes.get(s.index) if s.kind == ARGUMENT else None for s in self.sources]
+        self.runner.expect(self.flags, kinds=kinds)
 
     def is_repeatable(self, error: Exception) -> bool:
         """Whether a call that has raised leaves nothing behind: then the function may run instead.

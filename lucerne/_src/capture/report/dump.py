@@ -83,12 +83,10 @@ def kernel_texts(program: Any, options: Any) -> dict[str, str]:
     """LLVM IR of each different kernel by file name, where the backend tells and is asked to."""
     if not (options.dump_kernels or config.dump_kernels):
         return {}
-    tell = getattr(backends.get(options.backend), "kernel_text", None)
-    if tell is None:
-        return {}
+    backend = backends.get(options.backend)
     found: dict[str, str] = {}
     for k, step in enumerate(program.steps):
-        for kind, text in tell(step.graph).items():
+        for kind, text in backend.kernel_text(step.graph).items():
             found[f"{k:03d}.{kind}"] = text
     return found
 

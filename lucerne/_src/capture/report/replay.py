@@ -50,8 +50,10 @@ class ReplayedPart:
 
 def setting_of(options: Any) -> PassSetting:
     """What passes are told, by what `compile` was told."""
-    backend = None if options.maker is not None else backends.get(options.backend)
-    return PassSetting.of(backend, bitwise=options.mode == "bitwise")
+    bitwise = options.mode == "bitwise"
+    if options.maker is not None:
+        return PassSetting(bitwise)
+    return PassSetting.of(backends.get(options.backend), bitwise=bitwise)
 
 
 def replay(entry: Any, options: Any) -> list[ReplayedPart]:

@@ -80,7 +80,7 @@ def in_memory(x: Any, backend: Any) -> Any:
     if meta.numel:  # by way of the host: the memory may be the backend's own
         flat = np.zeros(nbytes, np.uint8)
         np.ndarray(tuple(meta.shape), meta.dtype.storage, flat, 0, meta.byte_strides)[...] = x.array
-        backends.write(backend, buffer, 0, flat)
+        backend.write(buffer, 0, flat)
     return made
 
 

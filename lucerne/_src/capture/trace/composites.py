@@ -8,7 +8,6 @@ the same kernel here as there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lucerne._src import backends
@@ -39,8 +38,6 @@ class Composites:
 
     def __init__(self, backend: str, bitwise: bool) -> None:
         self.backend, self.bitwise = backends.get(backend), bitwise
-        claims = getattr(self.backend, "fuses", None)
-        self.claims: Callable[[Any], bool] = claims or (lambda op: False)
         self.refused: set[tuple[Any, ...]] = set()
         """Composites with the metas of their tensors that the backend has no kernel for."""
         self._bodies: dict[Any, Body | None] = {}
@@ -48,7 +45,7 @@ class Composites:
     def __call__(self, op: Op, args: tuple[Any, ...]) -> bool:
         if op.name in CONTROL:
             return True
-        if not self.claims(op):
+        if not self.backend.fuses(op):
             return False
         if op.meta is None:
             return self.bitwise and self.body(op, args) is not None
@@ -109,8 +106,7 @@ class Composites:
         if seen is None:
             return None
         graph, result = seen
-        takes = getattr(self.backend, "fuses_groups", None)
-        if takes is None or not takes([graph])[0]:
+        if not self.backend.fuses_groups([graph])[0]:
             return None
         return Body(graph, tuple(v.meta for v in graph.outputs), type(result))
 

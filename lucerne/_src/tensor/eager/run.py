@@ -687,8 +687,7 @@ def _make_fused_plan(key: tuple[Any, ...], op: Op, args: tuple[Any, ...]) -> Any
     usual = len(devices) == 1 and not conjugate.among(args)
     if usual and target is not None and target.type != backends.META:
         backend = backends.get(target.type)
-        claims = getattr(backend, "fuses", None)
-        if claims is not None and claims(op):
+        if backend.fuses(op):
             try:
                 plan = _built_fused_plan(op, args, target, backend)
             except argument_errors.CAUGHT as error:

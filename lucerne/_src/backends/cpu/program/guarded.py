@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from lucerne._src.backends.contract.backend import Executable, TensorState
+from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
 from lucerne._src.backends.contract.step_runner import Spot, inputs_of, over
 from lucerne._src.backends.cpu.program.host import Window
 from lucerne._src.backends.cpu.runtime import guards, memory
@@ -40,7 +40,7 @@ class _Room:
         self._from.free(self.address, self.nbytes)
 
 
-class GuardedRunner:
+class GuardedRunner(Runner):
     """Runs the steps one by one, in memory that catches mistakes."""
 
     def __init__(self, program: Program, executables: Sequence[Executable]) -> None:
@@ -52,9 +52,6 @@ class GuardedRunner:
             key: value for value in self._values for key in value.places
         }
         self._alignment = guards.SMALLEST_ALIGNMENT
-
-    def expect(self, *conditions: Any, **more: Any) -> None:
-        """Nothing: `launch` is never taken."""
 
     def launch(self, *arguments: Any) -> None:
         """None: `__call__` knows the way."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from lucerne._src.backends.contract.backend import Executable, TensorState
+from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
 from lucerne._src.backends.contract.step_runner import over
 from lucerne._src.backends.cpu.native.plans import LETTERS, RELEASE_ABOVE_NS
 from lucerne._src.backends.cpu.program import state as S
@@ -44,7 +44,7 @@ def _code() -> Code:
     return compiled(("program", S.STATE_WORDS), lambda m: S.write_state_code(m))
 
 
-class NativeRunner:
+class NativeRunner(Runner):
     """All steps in as few calls of machine code as there are steps for Python in between, plus one.
 
     One call runs at a time: another thread waits for it.

@@ -46,7 +46,7 @@ ANCHORS = {
 }
 """Ops that take element-wise ops into their own loops: the family whose `fuse` does it."""
 
-CATCHERS = frozenset(("channel_norm_backward",))
+PROLOGUE_ANCHORS = frozenset(("channel_norm_backward",))
 """Anchors that take the ops which make their first operand."""
 
 

@@ -37,9 +37,9 @@ class CacheInfo:
 
 def _places() -> dict[str, Cache]:
     found = {PROGRAM: lookup.folder()}
-    kept = getattr(backends.get(backends.HOST), "kept", None)
+    kept = backends.get(backends.HOST).kept()
     if kept is not None:
-        found[KERNEL] = kept()
+        found[KERNEL] = kept
     return found
 
 

@@ -120,8 +120,7 @@ def folder() -> Cache:
 @functools.cache
 def surroundings(backend: str) -> str | None:
     """Versions, processor, the text of this package; None: they can't be told."""
-    identity = getattr(backends.get(backend), "identity", None)
-    made_by = None if identity is None else identity()
+    made_by = backends.get(backend).identity()
     package = source_digests.digest(source_digests.PACKAGE, ("",), folder())
     if made_by is None or package is None:
         return None
@@ -354,11 +353,11 @@ def assembled(program: Program, backend_name: str, stages: Stages) -> Any:
     if config.verify_passes:
         with stages.timed("check"):
             check_places(program)
-    known = len(getattr(backend, "kernels", ()))
+    known = len(backend.kernels)
     with stages.timed("assemble"):
         runner = make_runner(program, backend)
     stages.program = program
-    stages.kernels = getattr(backend, "kernels", ())[known:]
+    stages.kernels = backend.kernels[known:]
     return runner
 
 
