@@ -99,6 +99,7 @@ def __dir__() -> list[str]:
 
 with _Unhurried():
     from lucerne import autograd as autograd
+    from lucerne import backends as backends
     from lucerne import fft as fft
     from lucerne import linalg as linalg
     from lucerne import masked as masked

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
-
 from lucerne._src.tensor.bootstrap import fill as _fill
 from lucerne._src.tensor.tensor import Tensor as Tensor
 
 _fill(globals(), "fft")
-
-if _TYPE_CHECKING:
-
-    def __getattr__(name: str) -> _Any:
-        """The op table fills in the rest: a checker cannot see it."""

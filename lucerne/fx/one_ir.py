@@ -131,7 +131,7 @@ class _FromIr:
         return self.graph.get_attr(name)
 
 
-_COPY: Any = lu.Tensor.copy_  # type: ignore[attr-defined]
+_COPY: Any = lu.Tensor.copy_
 
 
 def _returns_several(node: ir.Node) -> bool:

@@ -105,6 +105,7 @@ class Buffer(Tensor, metaclass=_BufferMeta, watched=False):
     """
 
     __module__ = "lucerne.nn.parameter"
+    persistent: bool
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:

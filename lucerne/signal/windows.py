@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
-
 from lucerne._src.tensor.bootstrap import fill as _fill
 
 _fill(globals(), "signal.windows")
-
-if _TYPE_CHECKING:
-
-    def __getattr__(name: str) -> _Any:
-        """The op table fills in the rest: a checker cannot see it."""

@@ -99,7 +99,8 @@ def _function(name: str) -> Callable[..., Any] | None:
             return public_names(space).get(name.removeprefix(prefix))
     if name in _METHODS:
         return _as_method(name)
-    if name.endswith("_") and not name.startswith("_") and _function(name[:-1]) is not None:
+    in_place = name.endswith("_") and not name.startswith("_")
+    if in_place and name in _written() and _function(name[:-1]) is not None:
         return _as_method(name)
     return None
 

@@ -158,7 +158,7 @@ def _foreach_pow(self: Any, exponent: Any) -> tuple[Any, ...]:
 
 def _foreach_norm(self: Any, ord: float = 2, dtype: Any = None) -> tuple[Any, ...]:
     """The norm of each tensor of a list."""
-    from_all: Any = Tensor.norm  # type: ignore[attr-defined]
+    from_all: Any = Tensor.norm
     found = []
     for t in _listed("_foreach_norm", self):
         if not (t.is_floating_point() or t.is_complex()):

@@ -88,7 +88,7 @@ def install_operators() -> None:
             setattr(Tensor, f"__i{dunder}__", _over(over, f"__i{dunder}__"))
     for prefix in ("", "i"):
         setattr(Tensor, f"__{prefix}div__", getattr(Tensor, f"__{prefix}truediv__"))
-    Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[attr-defined]
+    Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[method-assign]
     for name in ("real", "imag"):
         setattr(Tensor, name, _part(fronts()[name].function))
     for dunder, name in _COMPARE.items():

@@ -6,7 +6,7 @@ State comes from TensorBase, methods from the op table (methods.py).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from lucerne._src import backends
 from lucerne._src.base import layout as lo
@@ -30,8 +30,13 @@ from lucerne._src.tensor.eager.specialize import asks_place
 from lucerne._src.tensor.interop import construct, outside
 from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
 
+if TYPE_CHECKING:  # what methods.py and others put onto the class: a checker cannot see it
+    from lucerne._src.tensor.declared import TableMembers
+else:
+    TableMembers = TensorBase
 
-class Tensor(TensorBase):
+
+class Tensor(TableMembers):
     """An n-dimensional array on a device, with views, in-place writes and derivatives.
 
     >>> import lucerne as torch
@@ -44,23 +49,7 @@ class Tensor(TensorBase):
     __module__ = "lucerne"
     __array_priority__ = 1000
 
-    if TYPE_CHECKING:  # installed from the op table: a checker cannot see it
-
-        def __getattr__(self, name: str) -> Any:
-            """Methods."""
-
-        def _operator(self, *operands: Any) -> Any:
-            """Operators."""
-
-        __getitem__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _operator
-        __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __rpow__ = _operator
-        __matmul__ = __neg__ = __invert__ = __and__ = __or__ = __xor__ = __rand__ = _operator
-        __lt__ = __le__ = __gt__ = __ge__ = _operator
-
-        def __setitem__(self, index: Any, value: Any) -> None:
-            """Writing through an index."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         return construct.legacy_tensor(cls, args, kwargs)
 
     # -- what it is ------------------------------------------------------------------------------
@@ -93,12 +82,24 @@ class Tensor(TensorBase):
     def nbytes(self) -> int:
         return self._meta.numel * self._meta.dtype.itemsize
 
-    def size(self, dim: int | None = None) -> Any:
+    @overload
+    def size(self, dim: None = None) -> sh.Size: ...
+
+    @overload
+    def size(self, dim: int) -> int: ...
+
+    def size(self, dim: int | None = None) -> sh.Size | int:
         if dim is None:
             return self._meta.shape
         return self._meta.shape[sh.wrap_dim(dim, self._meta.ndim, allow_scalar=False)]
 
-    def stride(self, dim: int | None = None) -> Any:
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+
+    @overload
+    def stride(self, dim: int) -> int: ...
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         if dim is None:
             return self._meta.strides
         return self._meta.strides[sh.wrap_dim(dim, self._meta.ndim, allow_scalar=False)]
@@ -184,7 +185,7 @@ class Tensor(TensorBase):
         return self
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         return None if self._auto is None else autograd.read_grad(self)
 
     @grad.setter
@@ -327,7 +328,7 @@ class Tensor(TensorBase):
             raise TypeError("len() of a 0-d tensor")
         return self._meta.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         if not self._meta.ndim:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))

@@ -146,7 +146,8 @@ def _attention(
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     scores = (query.to(dtype) @ key.to(dtype).mT) * scale
     if score_mod is not None:
-        at = indices(tuple(scores.shape), query.device)
+        batch, heads, rows, columns = scores.shape
+        at = indices((batch, heads, rows, columns), query.device)
         scores = spread(score_mod(scores, *at), tuple(scores.shape), "score_mod").to(dtype)
     if block_mask is not None:
         scores = scores.masked_fill(~block_mask.visible(query.device), -math.inf)

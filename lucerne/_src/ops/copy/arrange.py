@@ -463,7 +463,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 @front()
-def unravel_index(indices: Tensor, shape: Any) -> Any:
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a flattened tensor as one index tensor per dimension of `shape`."""
     if indices.dtype.category > dt.INTEGER or indices.dtype is dt.bool_:
         raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")

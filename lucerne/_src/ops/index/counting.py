@@ -92,7 +92,7 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
-) -> Any:
+) -> Tensor:
     """The different values, in order; with `dim`, the different slices.
 
     >>> import lucerne
@@ -120,7 +120,7 @@ def unique_consecutive(
     return_inverse: bool = False,
     return_counts: bool = False,
     dim: int | None = None,
-) -> Any:
+) -> Tensor:
     """Runs of equal values reduced to one of them.
 
     >>> import lucerne

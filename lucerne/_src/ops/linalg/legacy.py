@@ -237,7 +237,9 @@ def _apply_q(input: Tensor, tau: Tensor, x: Tensor, turned: bool) -> Tensor:
 
 
 @front(method=True)
-def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+def lu(
+    A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None
+) -> tuple[Tensor, ...]:
     """`lucerne.linalg.lu_factor_ex` as a plain tuple."""
     found = la.lu_factor_ex(A, pivot=pivot)
     made = _LU_INFO(*found) if get_infos else tuple(found)[:2]
@@ -339,7 +341,9 @@ def _approximate_basis(A: Tensor, q: int, niter: int, M: Any) -> Tensor:
 
 
 @front()
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = None) -> Any:
+def svd_lowrank(
+    A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Approximate singular value decomposition of rank `q`, of `A - M`."""
     q = 6 if q is None else q
     niter = 2 if niter is None else niter
@@ -356,7 +360,9 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = No
 
 
 @front()
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+def pca_lowrank(
+    A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
     """Principal components of the rows of A, by `svd_lowrank`."""
     least = min(A.shape[-2:])
     if q is None:

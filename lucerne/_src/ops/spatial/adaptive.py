@@ -219,19 +219,19 @@ def _maxima(n: int, input: Tensor, output_size: Any, return_indices: bool) -> An
 
 
 @front(namespace="nn.functional")
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Maxima over windows such that `output_size` of them cover the last dimension."""
     return _maxima(1, input, output_size, bool(return_indices))
 
 
 @front(namespace="nn.functional")
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Maxima over windows such that `output_size` of them cover the last two dimensions."""
     return _maxima(2, input, output_size, bool(return_indices))
 
 
 @front(namespace="nn.functional")
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
     """Maxima over windows such that `output_size` of them cover the last three dimensions."""
     return _maxima(3, input, output_size, bool(return_indices))
 
@@ -248,7 +248,9 @@ def torch_adaptive_max_pool1d(input: Tensor, output_size: Any) -> Any:
 def _with_indices(n: int) -> None:
     """`adaptive_max_pool{n}d_with_indices`, which returns them whatever it is told."""
 
-    def call(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    def call(
+        input: Tensor, output_size: Any, return_indices: bool = False
+    ) -> tuple[Tensor, Tensor]:
         return _maxima(n, input, output_size, True)
 
     call.__name__ = call.__qualname__ = f"adaptive_max_pool{n}d_with_indices"

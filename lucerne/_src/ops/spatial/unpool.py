@@ -238,7 +238,7 @@ def fractional_max_pool2d(
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """Maxima over windows at jittered places, so that any output size is possible."""
     found = _fractional_pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
@@ -252,7 +252,7 @@ def fractional_max_pool3d(
     output_ratio: Any = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """Maxima over windows at jittered places, in three dimensions."""
     found = _fractional_pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
@@ -300,7 +300,7 @@ def lp_pool3d(
 
 
 def _pair_form(name: str, run: Any) -> None:
-    def with_indices(*args: Any, **kwargs: Any) -> Any:
+    def with_indices(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """The result and where each value was."""
         return run(*args, **{**kwargs, "return_indices": True})
 

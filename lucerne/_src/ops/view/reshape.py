@@ -369,7 +369,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
 
 
 @front()
-def broadcast_shapes(*shapes: Any) -> Any:
+def broadcast_shapes(*shapes: Any) -> sh.Size:
     """The shape that tensors of these shapes broadcast to.
 
     >>> import lucerne

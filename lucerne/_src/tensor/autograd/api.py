@@ -317,7 +317,7 @@ def _nested_grad(
     """`grad` of nested tensors: that of the dense ones inside, put together again."""
 
     def inside(t: Any) -> list[Any]:
-        return list(t.inner()) if getattr(t, "is_nested", False) else [t]
+        return list(t.dense_parts()) if getattr(t, "is_nested", False) else [t]
 
     outs: list[Any] = []
     cotangents: list[Any] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lucerne._src import backends
@@ -30,7 +31,7 @@ def _device_flag(name: str) -> property:
 def _move_to(name: str) -> Any:
     def method(
         self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None
-    ) -> Any:
+    ) -> Tensor:
         """A copy on that device."""
         where = Device(name) if device is None else Device(device)
         return self.to(where, memory_format=memory_format)
@@ -39,7 +40,7 @@ def _move_to(name: str) -> Any:
     return method
 
 
-def cpu(self: Any, memory_format: Any = None) -> Any:
+def cpu(self: Any, memory_format: Any = None) -> Tensor:
     """A copy in host memory; itself when it is there already."""
     return self.to(Device(backends.HOST), memory_format=memory_format)
 
@@ -86,12 +87,12 @@ def record_stream(self: Any, stream: Any) -> None:
     """Accepted for compatibility: host work is synchronous."""
 
 
-def module_load(self: Any, other: Any, assign: bool = False) -> Any:
+def module_load(self: Any, other: Any, assign: bool = False) -> Tensor:
     """What loading a state dict does with a tensor."""
     return other.detach() if assign else self.copy_(other).detach()
 
 
-def new(self: Any, *args: Any, device: Any = None) -> Any:
+def new(self: Any, *args: Any, device: Any = None) -> Tensor:
     """The legacy constructor: sizes, or data, with this tensor's dtype."""
     if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], tuple):
         return self.new_tensor(args[0], device=device)
@@ -108,7 +109,7 @@ def new_tensor(
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,
-) -> Any:
+) -> Tensor:
     """A copy of `data` with this tensor's dtype and device, unless others are given."""
     strided_only("new_tensor", layout)
     if pin_memory:
@@ -125,14 +126,14 @@ def sparse_dim(self: Any) -> int:
     return 0
 
 
-def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
+def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """Itself: a strided tensor is dense (unless it stands for others inside vmap)."""
     if state.kernel_level:
         self = state.kernel_level[-1].densified(self)
     return self if dtype is None else self.to(dtype)
 
 
-def to_padded_tensor(self: Any, padding: float, output_size: Any = None) -> Any:
+def to_padded_tensor(self: Any, padding: float, output_size: Any = None) -> Tensor:
     """Only for nested tensors (see `lucerne.nested`)."""
     raise NotImplementedError(
         "to_padded_tensor: expected a nested tensor, got a dense one. Hint: "
@@ -162,7 +163,7 @@ def _placed(old: Any, shape: Any, strides: Any, offset: int, nbytes: int) -> Any
 
 def set_(
     self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
-) -> Any:
+) -> Tensor:
     """Make this tensor read another's storage."""
     if source is None:
         source = self.new_empty((0,))
@@ -180,6 +181,13 @@ def set_(
     return self
 
 
+_ANSWERS: dict[str, Callable[[Any], Any]] = {
+    "name": lambda self: None,
+    "grad_dtype": lambda self: self._meta.dtype,
+    "volatile": lambda self: False,
+}
+
+
 def install() -> None:
     """Put the members on Tensor."""
     for name in _FOREIGN_DEVICES:
@@ -195,7 +203,6 @@ def install() -> None:
     ):  # fmt: skip
         if fn.__name__ not in Tensor.__dict__:
             setattr(Tensor, fn.__name__, fn)
-    Tensor.type = type_  # type: ignore[attr-defined]
-    Tensor.name = property(lambda self: None)  # type: ignore[attr-defined]
-    Tensor.grad_dtype = property(lambda self: self._meta.dtype)  # type: ignore[attr-defined]
-    Tensor.volatile = property(lambda self: False)  # type: ignore[attr-defined]
+    Tensor.type = type_  # type: ignore[method-assign]
+    for name, read in _ANSWERS.items():
+        setattr(Tensor, name, property(read))

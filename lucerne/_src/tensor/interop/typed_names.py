@@ -271,5 +271,5 @@ def storage_type(self: Any) -> Any:
     return STORAGE_TYPES[f"{_name(self.dtype)}Storage"]
 
 
-Tensor.storage = storage  # type: ignore[attr-defined]
-Tensor.storage_type = storage_type  # type: ignore[attr-defined]
+Tensor.storage = storage  # type: ignore[method-assign]
+Tensor.storage_type = storage_type  # type: ignore[method-assign]

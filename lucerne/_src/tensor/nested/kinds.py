@@ -155,7 +155,7 @@ class NestedTensor(Tensor, watched=False):
     def is_nested(self) -> bool:
         return True
 
-    def inner(self) -> list[Any]:
+    def dense_parts(self) -> list[Any]:
         """The dense tensors inside, which carry the history."""
         raise NotImplementedError
 
@@ -169,37 +169,37 @@ class NestedTensor(Tensor, watched=False):
 
     @property
     def requires_grad(self) -> bool:
-        return any(t.requires_grad for t in self.inner())
+        return any(t.requires_grad for t in self.dense_parts())
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        for t in self.inner():
+        for t in self.dense_parts():
             t.requires_grad_(requires_grad)
         return self
 
     @property
     def grad(self) -> Any:
-        grads = [t.grad for t in self.inner()]
+        grads = [t.grad for t in self.dense_parts()]
         if all(g is None for g in grads):
             return None
-        pairs = zip(grads, self.inner(), strict=True)
+        pairs = zip(grads, self.dense_parts(), strict=True)
         return self.like([t.new_zeros(t.shape) if g is None else g for g, t in pairs])
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        for i, t in enumerate(self.inner()):
-            t.grad = None if value is None else value.inner()[i]
+        for i, t in enumerate(self.dense_parts()):
+            t.grad = None if value is None else value.dense_parts()[i]
 
     @property
     def grad_fn(self) -> Any:
-        return next((t.grad_fn for t in self.inner() if t.grad_fn is not None), None)
+        return next((t.grad_fn for t in self.dense_parts() if t.grad_fn is not None), None)
 
     @property
     def is_leaf(self) -> bool:
-        return all(t.is_leaf for t in self.inner())
+        return all(t.is_leaf for t in self.dense_parts())
 
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -207,28 +207,28 @@ class NestedTensor(Tensor, watched=False):
     ) -> None:  # fmt: skip
         if gradient is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        given = gradient.inner()
-        for i, t in enumerate(self.inner()):
+        given = gradient.dense_parts()
+        for i, t in enumerate(self.dense_parts()):
             keep = retain_graph or i + 1 < len(given)
             t.backward(given[i], retain_graph=keep, create_graph=create_graph, inputs=inputs)
 
     def retain_grad(self) -> None:
-        for t in self.inner():
+        for t in self.dense_parts():
             t.retain_grad()
 
     def register_hook(self, hook: Any) -> NoReturn:
         refuse("register_hook", self)
 
     def detach(self) -> Any:
-        return self.like([t.detach() for t in self.inner()])
+        return self.like([t.detach() for t in self.dense_parts()])
 
     @property
     def data(self) -> Any:
-        return self.like([t.data for t in self.inner()])
+        return self.like([t.data for t in self.dense_parts()])
 
     @data.setter
     def data(self, value: Any) -> None:
-        for old, new in zip(self.inner(), value.inner(), strict=True):
+        for old, new in zip(self.dense_parts(), value.dense_parts(), strict=True):
             old.data = new
 
     def numel(self) -> int:
@@ -263,17 +263,19 @@ class NestedTensor(Tensor, watched=False):
         self.numpy()
 
     def data_ptr(self) -> int:
-        found = [t.data_ptr() for t in self.inner()]
+        found = [t.data_ptr() for t in self.dense_parts()]
         return found[0] if found else 0
 
     def __bool__(self) -> bool:
         return bool(self.item())
 
     def __copy__(self) -> Any:
-        return self.like(self.inner())
+        return self.like(self.dense_parts())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = self.like([t.detach().clone().requires_grad_(t.requires_grad) for t in self.inner()])
+        made = self.like(
+            [t.detach().clone().requires_grad_(t.requires_grad) for t in self.dense_parts()]
+        )
         memo[id(self)] = made
         return made
 
@@ -287,7 +289,7 @@ class JaggedTensor(NestedTensor, watched=False):
     _at: int
     """Which dimension is ragged (of the batch, so at least 1)."""
 
-    def inner(self) -> list[Any]:
+    def dense_parts(self) -> list[Any]:
         return [self._packed]
 
     def like(self, inner: list[Any]) -> Any:
@@ -385,7 +387,7 @@ class NestedList(NestedTensor, watched=False):
     __module__ = "lucerne.nested"
     _entries: tuple[Any, ...]
 
-    def inner(self) -> list[Any]:
+    def dense_parts(self) -> list[Any]:
         return list(self._entries)
 
     def like(self, inner: list[Any]) -> Any:
@@ -500,7 +502,7 @@ def write(target: Any, result: Any) -> Any:
     """What an in-place call leaves in its target."""
     if not isinstance(target, NestedTensor):
         return target.copy_(result)
-    for old, new in zip(target.inner(), result.inner(), strict=True):
+    for old, new in zip(target.dense_parts(), result.dense_parts(), strict=True):
         old.copy_(new)
     return target
 

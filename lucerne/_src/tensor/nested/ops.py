@@ -134,7 +134,7 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(_first(args), NestedList):
         return _each_entry(_product, _first(args), args[:2], {})
     both = isinstance(left, NestedTensor) and isinstance(right, NestedTensor)
-    if isinstance(left, NestedTensor) and not both and right.ndim <= 2:
+    if isinstance(left, JaggedTensor) and not both and right.ndim <= 2:
         if left._at == left.ndim - 1:
             refuse("matmul over the ragged dimension with a dense matrix", left)
         made = left._packed.matmul(right)
@@ -144,7 +144,7 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if inside and left._ragged.same(right._ragged):  # the ragged dimension disappears
             return to_padded_tensor(left, 0.0).matmul(to_padded_tensor(right, 0.0))
         refuse("matmul of two ragged tensors (its result would be ragged twice)", left)
-    if isinstance(left, NestedTensor):
+    if isinstance(left, JaggedTensor):
         return from_padded(to_padded_tensor(left, 0.0).matmul(right), left._ragged, left._at)
     made = left.matmul(to_padded_tensor(right, 0.0))
     return from_padded(made, right._ragged, right._at)
@@ -279,7 +279,7 @@ def _question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         same = len(a) == len(b) and all(x.shape == y.shape for x, y in zip(a, b, strict=True))
         return same and all(x.allclose(y, *args[2:], **kwargs) for x, y in zip(a, b, strict=True))
     nested = _first(args)
-    inside = nested.inner()
+    inside = nested.dense_parts()
     return getattr(inside[0], name)()
 
 

@@ -244,6 +244,7 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     if isinstance(nested, NestedList):
         rows = zip(*(t.unbind() for t in tensors), strict=True)
         return make_list(joined(list(row), d) for row in rows)
+    assert isinstance(nested, JaggedTensor)
     if not all(t._ragged.same(nested._ragged) and t._at == nested._at for t in tensors):
         raise RuntimeError("cat(): the tensors differ in their offsets or their ragged dimension")
     return nested.like([joined([t._packed for t in tensors], d)])
@@ -264,7 +265,7 @@ def item(input: Any, key: Any) -> Any:
             if k != slice(None):
                 d = _inner(input, dim, "slice")
                 whole = (*(slice(None),) * d, k)
-                parts = [t[whole] for t in input.inner()]
+                parts = [t[whole] for t in input.dense_parts()]
                 input = input.like(parts)
             dim += 1
         elif isinstance(k, int):

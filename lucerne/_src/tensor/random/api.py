@@ -130,6 +130,6 @@ def _bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
     return bernoulli_fill(self, p, generator, InPlace(self))
 
 
-Tensor.normal_ = _normal_  # type: ignore[attr-defined]
-Tensor.bernoulli_ = _bernoulli_  # type: ignore[attr-defined]
+Tensor.normal_ = _normal_  # type: ignore[method-assign]
+Tensor.bernoulli_ = _bernoulli_  # type: ignore[method-assign]
 Generator = _Generator

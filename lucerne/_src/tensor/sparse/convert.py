@@ -82,7 +82,7 @@ def in_blocks(t: Any, batch: int, block: tuple[int, int]) -> Any:
 def to_sparse(
     self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
     dense_dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The elements that are not zero, with their places (COO unless `layout` says another).
 
     >>> import lucerne
@@ -296,7 +296,7 @@ def sparse_mask(self: Any, mask: Any) -> Any:
         if self.layout is mask.layout and self.same_places(mask):
             return mask.detach().with_values(self._values())
         self = self.to_dense()
-    if mask.is_sparse:
+    if not isinstance(mask, CompressedTensor):
         at = mask.coordinates()
         return mask.detach().with_values(self[at] if at else self.reshape(1)[: mask._nnz()])
     b = mask.batch_dims
@@ -328,22 +328,22 @@ def _expects(name: str, what: str) -> Any:
     return method
 
 
-def to_sparse_csr(self: Any, dense_dim: int | None = None) -> Any:
+def to_sparse_csr(self: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix by compressed rows."""
     return to_compressed(self, lo.sparse_csr, None, dense_dim)
 
 
-def to_sparse_csc(self: Any, dense_dim: int | None = None) -> Any:
+def to_sparse_csc(self: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix by compressed columns."""
     return to_compressed(self, lo.sparse_csc, None, dense_dim)
 
 
-def to_sparse_bsr(self: Any, blocksize: Any, dense_dim: int | None = None) -> Any:
+def to_sparse_bsr(self: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix by compressed rows of blocks."""
     return to_compressed(self, lo.sparse_bsr, blocksize, dense_dim)
 
 
-def to_sparse_bsc(self: Any, blocksize: Any, dense_dim: int | None = None) -> Any:
+def to_sparse_bsc(self: Any, blocksize: Any, dense_dim: int | None = None) -> Tensor:
     """The matrix by compressed columns of blocks."""
     return to_compressed(self, lo.sparse_bsc, blocksize, dense_dim)
 
@@ -386,7 +386,7 @@ def _resized(self: Any, size: Any, sparse_dim: int, dense_dim: int, keep: bool) 
     return self
 
 
-def resize_as_sparse_(self: Any, the_template: Any) -> Any:
+def resize_as_sparse_(self: Any, the_template: Any) -> Tensor:
     """The shape of another sparse tensor, in which the elements must fit."""
     if self.shape == the_template.shape and self.sparse_dim() == the_template.sparse_dim():
         return self

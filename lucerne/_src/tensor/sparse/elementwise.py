@@ -9,6 +9,8 @@ from lucerne._src.ops.copy.join import cat
 from lucerne._src.tensor.sparse.convert import sparse_mask
 from lucerne._src.tensor.sparse.kinds import (
     OPS,
+    CompressedTensor,
+    CooTensor,
     SparseTensor,
     become,
     make_compressed,
@@ -83,9 +85,9 @@ def add(input: Any, other: Any, alpha: Any = 1) -> Any:
         b, scaled = _as_layout(b.with_values(scaled), a)
     if a.same_places(b) and a._sorted:
         return a.with_values(a._values() + scaled)
-    if not a.is_sparse:
+    if not isinstance(a, CooTensor):
         total = add(a.to_sparse(), b.with_values(scaled).to_sparse())
-        return total.coalesce().to_sparse(layout=a.layout, blocksize=a.block)
+        return total.coalesce().to_sparse(layout=a.layout, blocksize=getattr(a, "block", None))
     both = dt.promote_types(a.dtype, scaled.dtype)
     values = cat([a._values().to(both), scaled.to(both)])
     index = cat([a._index, b._index], 1)
@@ -131,7 +133,7 @@ def mul(input: Any, other: Any) -> Any:
     if not isinstance(b, SparseTensor):
         picked = sparse_mask(b.broadcast_to(a.shape), a)
         return a.with_values(a._values() * picked._values())
-    if a.layout is b.layout and not a.is_sparse:
+    if a.layout is b.layout and isinstance(a, CompressedTensor):
         if a.same_places(b):
             return a.with_values(a._values() * b._values())
         common = mul(a.to_sparse(), b.to_sparse())
@@ -260,7 +262,7 @@ def equal(input: Any, other: Any) -> bool:
         refuse("equal with a dense tensor", input if isinstance(input, SparseTensor) else other)
     if input.shape != other.shape or input.layout is not other.layout:
         return False
-    a, b = (x.coalesce() if x.is_sparse else x for x in (input, other))
+    a, b = (x.coalesce() if isinstance(x, CooTensor) else x for x in (input, other))
     return a.same_places(b) and bool((a._vals == b._vals).all())
 
 

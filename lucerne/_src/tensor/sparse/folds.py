@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.tensor.pools import pooled_softmax
-from lucerne._src.tensor.sparse.kinds import OPS, SparseTensor, make_coo, refuse
+from lucerne._src.tensor.sparse.kinds import OPS, CooTensor, make_coo, refuse
 
 
 def sum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -93,7 +93,7 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 
 def _softmax(input: Any, dim: int, dtype: Any, name: str) -> Any:
-    if not isinstance(input, SparseTensor) or not input.is_sparse:
+    if not isinstance(input, CooTensor):
         refuse(name, input)
     dim = sh.wrap_dim(dim, input.ndim)
     done = (input if dtype is None else OPS["to"](input, dtype)).coalesce()

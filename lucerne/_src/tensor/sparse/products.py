@@ -123,7 +123,7 @@ def bmm(input: Any, mat2: Any) -> Any:
         refuse("bmm(dense, sparse)", mat2)
     if input.ndim != 3 or mat2.ndim != 3 or input.shape[0] != mat2.shape[0]:
         raise RuntimeError("bmm: expected two batches of matrices of the same length")
-    sparse = input if input.is_sparse else input.to_sparse()
+    sparse: Any = input if input.is_sparse else input.to_sparse()
     count, rows, inner = input.shape
     if sparse.dense_dim() or mat2.shape[1] != inner:
         raise RuntimeError(

@@ -10,7 +10,14 @@ from lucerne._src.base import shape as sh
 from lucerne._src.ops.copy.join import cat as joined
 from lucerne._src.ops.copy.join import stack as stacked
 from lucerne._src.ops.index.searching import binary_search
-from lucerne._src.tensor.sparse.kinds import OPS, SparseTensor, make_compressed, make_coo, refuse
+from lucerne._src.tensor.sparse.kinds import (
+    OPS,
+    CompressedTensor,
+    SparseTensor,
+    make_compressed,
+    make_coo,
+    refuse,
+)
 from lucerne._src.tensor.tensor import Tensor
 
 _TURNED = {
@@ -35,7 +42,7 @@ def transposed(input: Any, dim0: int, dim1: int) -> Any:
         return input
     order = list(range(input.ndim))
     order[a], order[b] = b, a
-    if input.is_sparse:
+    if not isinstance(input, CompressedTensor):
         return permuted(input, order)
     first = input.batch_dims
     if {a, b} != {first, first + 1}:
