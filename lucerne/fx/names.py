@@ -131,20 +131,6 @@ def _public() -> dict[Any, str]:
     return found
 
 
-@functools.cache
-def _building_blocks() -> dict[Op, str]:
-    """Where ops that aren't public names are found: "ops.arithmetic.add2"."""
-    found: dict[Op, str] = {}
-    home = f"{PACKAGE}.ops."
-    for path, module in list(sys.modules.items()):
-        if path.startswith(home):
-            for name, function in vars(module).items():
-                op = getattr(function, "op", None)
-                if isinstance(op, Op) and function.__module__ == path:
-                    found.setdefault(op, f"{path[len(PACKAGE) + 1 :]}.{name}")
-    return found
-
-
 def _own_names(space: str) -> set[str]:
     """Names of entries, without their aliases."""
     entries: list[Any] = [*table().values(), *fronts().values()]
@@ -161,7 +147,7 @@ def public_path(function: Any) -> str | None:
         return None
     op = getattr(function, "op", None)
     if found is None and isinstance(op, Op) and function is op.public:
-        found = _building_blocks().get(op)
+        found = f"ops.lucerne.{op.name}"  # a building block, by no public name
     if found is not None:
         return found
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)

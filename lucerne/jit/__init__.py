@@ -175,7 +175,7 @@ def script(
     tensor([2., 2.])
     >>> print(double.code.strip())
     def forward(self, x):
-        add2 = torch.ops.arithmetic.add2(x, x);  x = None
+        add2 = torch.ops.lucerne.add2(x, x);  x = None
         return (add2,)
     """
     _warn_of_optimize(optimize)

@@ -47,7 +47,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers drawn evenly from [a, b).
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> bool((uniform_(lu.empty(5), 2.0, 3.0) >= 2.0).all())
     True
     """
@@ -71,7 +71,7 @@ def trunc_normal_(
 ) -> Any:
     """Fill from a normal distribution of which only the part within [a, b] is kept.
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> bool((trunc_normal_(lu.empty(100), std=2.0, a=-1.0, b=1.0).abs() <= 1.0).all())
     True
     """
@@ -143,7 +143,7 @@ def zeros_(tensor: Any) -> Any:
 def eye_(tensor: Any) -> Any:
     """Make a matrix the identity: a linear layer that passes its input through.
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> eye_(lu.empty(2, 3))
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
@@ -200,7 +200,7 @@ def _xavier_std(tensor: Any, gain: float) -> float:
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     """Even draws that keep activations and gradients alike in size (Glorot and Bengio, 2010).
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> bool((xavier_uniform_(lu.empty(3, 3)).abs() <= 1.0).all())
     True
     """
@@ -231,7 +231,7 @@ def kaiming_uniform_(
 ) -> Any:
     """Even draws for layers that feed a (leaky) relu of slope `a` (He et al., 2015).
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> bool((kaiming_uniform_(lu.empty(2, 6)).abs() <= 1.0).all())
     True
     """
@@ -260,7 +260,7 @@ def kaiming_normal_(
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """Rows (or columns, if there are fewer) of length `gain`, each at right angles to the others.
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> w = orthogonal_(lu.empty(2, 5))
     >>> lu.allclose(w @ w.T, lu.eye(2), atol=1e-6)
     True
@@ -283,7 +283,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
     """A normal matrix with the share `sparsity` of each column set to zero.
 
-    >>> from lucerne.tensor import api as lu
+    >>> from lucerne._src.tensor import api as lu
     >>> int((sparse_(lu.empty(10, 4), sparsity=0.3) == 0).sum())
     12
     """

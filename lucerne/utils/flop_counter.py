@@ -110,7 +110,7 @@ class FlopCounterMode(Interpreter):
         if formula is not None and out is None:
             func = aten.call_of(op, args, out)[0].overloadpacket
             if op.qualified in _SHOWN:
-                func = getattr(aten, _SHOWN[op.qualified])
+                func = getattr(aten.SPACE, _SHOWN[op.qualified])
             self._count(func, formula(args, result))
         elif self._custom and out is None:
             self._count_custom(op, args, result)

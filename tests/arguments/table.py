@@ -51,7 +51,7 @@ UNMEANT: Rows = [
     ("programs are recorded in one way, and what runs is Python", (
         "lucerne.export.export:strict", "lucerne.jit.trace:strict", "lucerne.jit.*:_*",
         "lucerne.jit.ignore:kwargs", "lucerne.jit.annotate:the_type", "lucerne.jit.Attribute:type",
-        "lucerne.compiler.substitute_in_graph:options",
+        "*.compiler.substitute_in_graph:options",
     )),
     ("files are written in one form, which every reader takes", (
         "*.save:pickle_protocol", "lucerne.save:_disable_byteorder_record",

@@ -152,7 +152,7 @@ def test_surroundings_name_versions_and_the_processor(monkeypatch: Patch, tmp_pa
             return self.name
 
     monkeypatch.setattr(lookup.backends, "get", lambda name: Backend())
-    monkeypatch.setattr(lookup.sources, "digest", lambda *args: b"text")
+    monkeypatch.setattr(lookup.source_digests, "digest", lambda *args: b"text")
     for name, value in (
         ("", None), ("python_version", lambda: "3.99"), ("python_implementation", lambda: "x"),
     ):  # fmt: skip
@@ -163,10 +163,10 @@ def test_surroundings_name_versions_and_the_processor(monkeypatch: Patch, tmp_pa
     Backend.name = b"another processor"
     lookup.surroundings.cache_clear()
     found.append(lookup.surroundings("cpu"))
-    monkeypatch.setattr(lookup.sources, "digest", lambda *args: b"edited")
+    monkeypatch.setattr(lookup.source_digests, "digest", lambda *args: b"edited")
     lookup.surroundings.cache_clear()
     found.append(lookup.surroundings("cpu"))
-    monkeypatch.setattr(lookup.sources, "digest", lambda *args: None)
+    monkeypatch.setattr(lookup.source_digests, "digest", lambda *args: None)
     lookup.surroundings.cache_clear()
     assert lookup.surroundings("cpu") is None
     lookup.surroundings.cache_clear()

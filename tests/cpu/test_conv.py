@@ -374,7 +374,7 @@ ENGINES = [
     ("3x3", "channels", "plan_gather"),
     ("1x1", "planes", "pointwise.plan_pointwise"),
     ("1x1", "channels", "plan_gather"),
-    ("depthwise", "channels", "depthwise.plan_channels"),
+    ("depthwise", "channels", "channels_last.plan_channels"),
     ("depthwise", "planes", "planes.plan_planes"),
     ("groups of few", "planes", "planes.plan_planes"),
     ("groups of few", "channels", "plan_gather"),

@@ -98,7 +98,7 @@ def test_environment_names_what_code_depends_on(monkeypatch: Patch, tmp_path: Pa
         (package / part).mkdir(parents=True)
     module = package / "backends/cpu/runtime/x/disk.py"
     module.parent.mkdir(parents=True)
-    monkeypatch.setattr(disk, "__file__", str(package / "_src/backends/cpu/runtime/disk.py"))
+    monkeypatch.setattr(disk, "__file__", str(package / "backends/cpu/runtime/disk.py"))
     monkeypatch.setattr(source_digests, "process_start", lambda: time.time() + 100)
 
     def digest() -> bytes | None:

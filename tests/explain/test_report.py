@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne._src.explain import text
+from lucerne._src.explain import Explanation, text
 from lucerne._src.explain.collect import changes, joined, judge
 from lucerne._src.explain.memory import memory_of, size
 from lucerne._src.explain.report import COMPUTE, MEMORY, OVERHEAD, KernelReport
 from lucerne._src.ir.checks.lifetimes import most_in_use
-from lucerne.explain import Explanation
 from lucerne.profiler.limits import Limits
 from tests.explain.scenes import Block, Training, batch, broken, line_of, norms
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import lucerne
 from lucerne import nn
+from lucerne._src.io import safetensors
 from lucerne.export import export, save
-from lucerne.io import safetensors
 from tests.export import fuzz
 
 F = nn.functional

@@ -18,10 +18,10 @@ from typing import Any
 
 import lucerne
 from lucerne import nn
+from lucerne._src.io import safetensors
 from lucerne._src.io.errors import LoadError
 from lucerne.control_flow import scan
 from lucerne.export import Dim, export, load, save
-from lucerne.io import safetensors
 
 CLEAN = (
     RuntimeError,

@@ -11,9 +11,9 @@ import pytest
 import lucerne as lu
 from lucerne import nn
 from lucerne._src.ir import op as op_
+from lucerne._src.ops import aten as calls
 from lucerne.export import default_decompositions, export
 from lucerne.fx.experimental.proxy_tensor import make_fx
-from lucerne.ops import aten as calls
 
 aten: Any = lu.ops.aten
 

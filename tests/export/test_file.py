@@ -16,9 +16,9 @@ import pytest
 
 import lucerne as lu
 from lucerne import nn
+from lucerne._src.io import safetensors
 from lucerne._src.io.errors import CorruptFileError, LoadError, UnsupportedFileError
 from lucerne.export import ExportError, export, load, save
-from lucerne.io import safetensors
 from tests.export import forging, fuzz
 from tests.export.rows import Counter, Fn
 

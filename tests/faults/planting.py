@@ -21,7 +21,7 @@ from lucerne._src.capture.shadow.shadowing import PartShadow, Shadow
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.checks import index_maps
 
-PACKAGE = str(Path(lucerne.__file__).parent) + "/"
+PACKAGE = str(Path(lucerne.__file__).parent / "_src") + "/"
 HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
 ERRORS: tuple[type[Exception], ...] = (
     RuntimeError, IndexError, ZeroDivisionError, KeyError, AssertionError, MemoryError,
@@ -38,18 +38,18 @@ MAKERS: tuple[CodeType, ...] = tuple(
 """Where making something begins, or asking what comes between two parts. What runs outside of them
 is a program, not the compiler."""
 PUTS_BACK = {
-    "_src/capture/faults.py": "",
-    "_src/capture/trace/capture.py": "restore",
-    "_src/capture/effects/stores.py": "put_back",
-    "_src/capture/trace/fake.py": "expose is_fake",
-    "_src/capture/trace/partial_graph.py": "end",
-    "_src/capture/effects/objects.py": "end undo",
-    "_src/capture/effects/journal.py": "undo",
-    "_src/capture/trace/subclasses.py": "restore",
-    "_src/capture/shadow/state.py": "put_back",
-    "_src/capture/breaks/call_policy.py": "restore",
-    "_src/capture/trace/recorder.py": "changed_histories",
-    "_src/capture/guards/describe.py": "",
+    "capture/faults.py": "",
+    "capture/trace/capture.py": "restore",
+    "capture/effects/stores.py": "put_back",
+    "capture/trace/fake.py": "expose is_fake",
+    "capture/trace/partial_graph.py": "end",
+    "capture/effects/objects.py": "end undo",
+    "capture/effects/journal.py": "undo",
+    "capture/trace/subclasses.py": "restore",
+    "capture/shadow/state.py": "put_back",
+    "capture/breaks/call_policy.py": "restore",
+    "capture/trace/recorder.py": "changed_histories",
+    "capture/guards/describe.py": "",
 }
 """Not planted in, by file (empty: all of it): what puts the state back or tells of the error. It is
 the net under the rope."""

@@ -115,7 +115,7 @@ def test_the_warning_has_a_reference() -> None:
     for piece in (
         "runs uncompiled",
         "PlantedKeyError",
-        "_src/capture/compiled.py",
+        "capture/compiled.py",
         "report",
         "disable",
     ):

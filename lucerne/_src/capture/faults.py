@@ -32,7 +32,7 @@ BACKWARD = "the call was made once more for its gradients"
 EAGER_GRAPH = "these ops of lazy mode run one by one"
 """What an error costs, in words."""
 
-_PACKAGE = source_digests.PACKAGE.name + "/"
+_PACKAGE = source_digests.PACKAGE.name + "/_src/"
 _HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
 _HANDLERS = "capture/bytecode/"
 

@@ -337,11 +337,20 @@ def _shortened(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(given)
 
 
-_own_space = namespace("lucerne")
+def _building_block(name: str) -> OpOverloadPacket | None:
+    """A primitive that torch has no name for: `torch.ops.lucerne.scan`."""
+    op = next((op for op in op_.table().values() if op.name == name), None)
+    if op is None:
+        return None
+    packet = OpOverloadPacket("lucerne", name)
+    packet._call = op.public or None
+    return packet
+
+
+_own_space = namespace("lucerne", _building_block)
 
 
 def _internal(op: Op) -> OpOverload:
-    """A building block that torch has no name for: `torch.ops.lucerne.scan.default`."""
     packet = _own_space.packet(op.name)
     if "default" not in packet.overloads():
         packet.enter("default", None, lambda *args: dispatch.entry.run(op, args), op)

@@ -1,6 +1,6 @@
 """Every function and type of `lucerne.*` that works on tensors, for the layers built on tensors.
 
-`from lucerne.tensor import api as lu` is to `nn`, `optim` or `distributions` what
+`from lucerne._src.tensor import api as lu` is to `nn`, `optim` or `distributions` what
 `import lucerne as torch` is to a user: they may not import the root package, which imports them.
 """
 

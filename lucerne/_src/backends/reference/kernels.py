@@ -39,7 +39,7 @@ def make_kernel(node: Node) -> Kernel:
         return _reduction_kernel(node)
     raise NotImplementedError(
         f"the reference backend has no rule for {node.op.qualified!r}; add one in "
-        "lucerne/backends/reference/rules"
+        "lucerne/_src/backends/reference/rules"
     )
 
 

@@ -124,7 +124,7 @@ def _in_place_call(
     """A call whose result lands in its first argument: `aten.add_.Tensor(target, other)`. None: it
     has no such form."""
     func, given, named = aten.call_of(op, args, None)
-    packet = getattr(aten, f"{func.overloadpacket.__name__}_", None)
+    packet = getattr(aten.SPACE, f"{func.overloadpacket.__name__}_", None)
     if packet is None or not given or given[0] is not target:
         return None
     over = func._overloadname
