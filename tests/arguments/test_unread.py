@@ -17,7 +17,8 @@ from tests.arguments.walk import Signature, public_modules, signatures, unread
 
 pytest.importorskip("tensorboard", reason="the walk goes through modules of the extras too")
 
-PORTING = Path(__file__).parents[2] / "docs" / "guide" / "porting.md"
+ROOT = Path(__file__).parents[2]
+PORTING = ROOT / "docs" / "guide" / "porting.md"
 PATTERNS = [pattern for _, patterns in (*UNMEANT, *FORMS) for pattern in patterns]
 
 
@@ -63,7 +64,7 @@ def test_what_has_no_meaning_is_documented() -> None:
 
 @functools.cache
 def kept() -> list[str]:
-    return only_kept(package(PORTING.parents[1] / "lucerne"))
+    return only_kept(package(ROOT / "lucerne"))
 
 
 def test_no_argument_is_kept_for_nobody() -> None:
