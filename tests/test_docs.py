@@ -22,7 +22,14 @@ from typing import Any
 import pytest
 
 import lucerne
-from tests.support.pages import ROOT, all_pages, beyond_one_screen, dead_links, documentation
+from tests.support.pages import (
+    ROOT,
+    all_pages,
+    beyond_one_screen,
+    dead_links,
+    documentation,
+    no_fragments,
+)
 
 PAGES = documentation()
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -161,9 +168,21 @@ def test_doctests(name: str) -> None:
     assert not failed, f"{failed} examples of {name} are wrong (python -m doctest shows them)"
 
 
+# files beside README.md, those that are no fragments
+FRAGMENTS = [
+    (["123.fixed.md", "index-put.added.md", "a_b.security.md"], []),
+    (["123.md", "a.improved.md", "a b.fixed.md"], ["123.md", "a b.fixed.md", "a.improved.md"]),
+]
+
+
+@pytest.mark.parametrize(("files", "loose"), FRAGMENTS)
+def test_other_files_among_fragments_are_found(
+    files: list[str], loose: list[str], tmp_path: Path
+) -> None:
+    for name in ("README.md", *files):
+        (tmp_path / name).write_text("")
+    assert no_fragments(tmp_path) == loose
+
+
 def test_changes_are_fragments() -> None:
-    for path in (ROOT / "changes").glob("*.md"):
-        kinds = r"added|changed|fixed|removed|security"
-        assert path.name == "README.md" or re.fullmatch(rf"[\w-]+\.({kinds})\.md", path.name), (
-            path.name
-        )
+    assert no_fragments(ROOT / "changes") == []

@@ -63,3 +63,9 @@ def beyond_one_screen(text: str) -> list[str]:
     if len(lines) > README_LINES:
         found.append(f"it has {len(lines)} lines, and {README_LINES} fit")
     return found
+
+
+def no_fragments(folder: Path) -> list[str]:
+    """Files among the fragments of the changelog that are none by their names."""
+    fragment = re.compile(r"[\w-]+\.(added|changed|fixed|removed|security)\.md|README\.md")
+    return sorted(p.name for p in folder.glob("*.md") if not fragment.fullmatch(p.name))
