@@ -92,9 +92,8 @@ def write(target: Path, root: Path = ROOT) -> int:
     made["proofs/index.md"] += tree(["how_ops_are_compared"])
     made["decisions/index.md"] += tree([p for p in of(made, "decisions") if p != "index"])
     examples = of(made, "examples")
-    made["examples/index.md"] = (
-        f"# Examples\n\nEach runs on both frameworks.\n{tree(examples, hidden=False)}"
-    )
+    about = "Whole programs. Those that train models run on both frameworks (`--framework torch`)."
+    made["examples/index.md"] = f"# Examples\n\n{about}\n{tree(examples, hidden=False)}"
     made["project/index.md"] = f"# Project\n{tree(of(made, 'project'), hidden=False)}"
     heads = ["guide", "reference", "examples", "extend", "inside", "proofs", "results"]
     heads = [f"{name}/index" for name in [*heads, "decisions", "project"]]
