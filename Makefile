@@ -2,7 +2,7 @@
 
 PYTHON ?= python
 
-.PHONY: check test nightly conformance conformance-full bench fmt replay
+.PHONY: check test nightly conformance conformance-full bench docs package fmt replay
 
 # What must hold before a change is shown to anyone: seconds, not minutes.
 check:
@@ -31,7 +31,15 @@ replay:
 	$(PYTHON) -m tests.replay against $(BASE)
 
 bench:
-	$(PYTHON) benchmarks/suite.py
+	$(PYTHON) -m benchmarks suite
+
+# The site: pages and a reference of every public name, in build/docs (extra `docs`).
+docs:
+	$(PYTHON) -m tools.site
+
+# What a release uploads, in dist.
+package:
+	$(PYTHON) -m tools.package dist
 
 fmt:
 	$(PYTHON) -m ruff format .

@@ -1,1 +1,1 @@
-"""Measurements against PyTorch: `python benchmarks/suite.py`."""
+"""Measurements against PyTorch: `python -m benchmarks` lists them, `... NAME` runs one."""

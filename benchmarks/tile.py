@@ -7,7 +7,7 @@
     python -m benchmarks.tile --shapes       time to compile for fifty shapes, empty cache
 
 All sides run in this process, in turn, on the same numbers; gradients must agree. The kernels are
-those of docs/tile_kernels.md. RMS norm must take at most 0.7 of the time of torch's formula.
+those of docs/extend/tile_kernels.md. RMS norm must take at most 0.7 of the time of torch's formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.timing import best_in_turn
 
 LIMIT = 0.7
 EPS = 1e-6
-PAGE = Path(__file__).parents[1] / "docs" / "tile_kernels.md"
+PAGE = Path(__file__).parents[1] / "docs" / "extend" / "tile_kernels.md"
 
 
 def kernels_of_the_page(most: int | None = None) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="lucerne", description="Lucerne's own tools.")
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     primitives = commands.add_parser("primitives", help="print the contract of a backend")
-    primitives.add_argument("--markdown", action="store_true", help="as docs/primitives.md")
+    primitives.add_argument("--markdown", action="store_true", help="as docs/extend/primitives.md")
     primitives.add_argument("--device", default=backends.HOST, help="whose abilities to print")
     primitives.set_defaults(run=_primitives)
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")

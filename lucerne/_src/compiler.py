@@ -174,7 +174,7 @@ def budget(
 
 def program_cache() -> Any:
     """What became of compiled programs on disk in this process: how many were found, not found and
-    stored, and for functions whose programs can't be stored, why (docs/program_cache.md).
+    stored, and for functions whose programs can't be stored, why (docs/inside/program_cache.md).
 
     >>> import lucerne as torch
     >>> torch.compiler.program_cache().stale

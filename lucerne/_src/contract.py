@@ -41,7 +41,7 @@ def abilities(device: str) -> tuple[list[str], list[str]]:
 
 
 def as_markdown() -> str:
-    """The contract as it stands in docs/primitives.md."""
+    """The contract as it stands in docs/extend/primitives.md."""
     lines = [
         "# The contract of a backend",
         "",

@@ -107,10 +107,10 @@ def validate_hpu_device(location: Any) -> int:
 
 
 def register_package(priority: int, tagger: Any, deserializer: Any) -> None:
-    """Refused: devices are served by backends (docs/backend.md), which move their own bytes."""
+    """Refused: backends serve devices (docs/extend/backend.md) and move their own bytes."""
     raise NotImplementedError(
-        "register_package: a device is a backend here, see docs/backend.md; to place storages in "
-        "your own way pass a function as map_location"
+        "register_package: a device is a backend here, see docs/extend/backend.md; to place "
+        "storages in your own way pass a function as map_location"
     )
 
 

@@ -21,5 +21,5 @@ from lucerne._src.ir.meta import TensorMeta as TensorMeta
 from lucerne._src.ir.op import Op as Op
 from lucerne._src.ir.scalar.protocol import REQUIRED as REQUIRED
 from lucerne._src.ir.scalar.protocol import Scalar as Scalar
-from lucerne._src.ir.scalar.protocol import ScalarValue as ScalarValue
+from lucerne._src.ir.scalar.protocol import ScalarValue as Value  # noqa: F401
 from lucerne._src.ir.scalar.typed import INSTRUCTIONS as INSTRUCTIONS

@@ -1,7 +1,7 @@
 """`lucerne.fx`: programs as graphs that Python can read, change and run again.
 
 `symbolic_trace` makes a GraphModule from a module or function; `Interpreter` and `Transformer` walk
-its graph; `replace_pattern` rewrites it; `draw` shows it. See docs/fx.md.
+its graph; `replace_pattern` rewrites it; `draw` shows it. See docs/guide/fx.md.
 """
 
 from lucerne.fx import _compatibility as _compatibility

@@ -133,7 +133,7 @@ class Library:
         """A kernel for all ops of a device at once: there are interpreters for that."""
         raise NotImplementedError(
             "Library.fallback: a function that sees every op is an interpreter here, see "
-            "docs/interpreters.md (lucerne._src.ir.dispatch.Interpreter, TorchDispatchMode)"
+            "docs/extend/interpreters.md (lucerne._src.ir.dispatch.Interpreter, TorchDispatchMode)"
         )
 
     def _register_fake(self, op_name: str, fn: Function, _stacklevel: int = 1,
@@ -325,7 +325,7 @@ def triton_op(
     """Triton compiles for graphics cards, and is not part of Lucerne."""
     raise RuntimeError(
         "triton_op: Triton is not available here. Write the kernel with lucerne.tiles (it runs on "
-        "the processor, see docs/tile_kernels.md), and make it an operator with custom_op."
+        "the processor, see docs/extend/tile_kernels.md), and make it an operator with custom_op."
     )
 
 
@@ -333,5 +333,5 @@ def wrap_triton(triton_kernel: Function, /) -> NoReturn:
     """See `triton_op`."""
     raise RuntimeError(
         "wrap_triton: Triton is not available here. Write the kernel with lucerne.tiles, see "
-        "docs/tile_kernels.md."
+        "docs/extend/tile_kernels.md."
     )

@@ -1,6 +1,6 @@
 """Where the time and the memory go, with PyTorch's spelling, over eager and compiled alike.
 
-See docs/profiler.md. `lucerne.profiler.limits` tells what the machine can do at best.
+See docs/guide/profiler.md. `lucerne.profiler.limits` tells what the machine can do at best.
 """
 
 from __future__ import annotations

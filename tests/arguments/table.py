@@ -1,7 +1,8 @@
 """Parameters that nothing reads, and why that is right: `name:parameter`, `*` for any text.
 
-`UNMEANT` are arguments that users may give: docs/porting.md says of each that it has no meaning
-here. `FORMS` are parameters of functions that somebody else calls with a fixed list of arguments.
+`UNMEANT` are arguments that users may give: docs/guide/porting.md says of each that it has no
+meaning here. `FORMS` are parameters of functions that somebody else calls with a fixed list of
+arguments.
 """
 
 from __future__ import annotations

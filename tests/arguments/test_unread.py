@@ -17,7 +17,8 @@ from tests.arguments.walk import Signature, public_modules, signatures, unread
 
 pytest.importorskip("tensorboard", reason="the walk goes through modules of the extras too")
 
-PORTING = Path(__file__).parents[2] / "docs" / "porting.md"
+ROOT = Path(__file__).parents[2]
+PORTING = ROOT / "docs" / "guide" / "porting.md"
 PATTERNS = [pattern for _, patterns in (*UNMEANT, *FORMS) for pattern in patterns]
 
 
@@ -44,7 +45,7 @@ def test_no_argument_is_accepted_and_ignored() -> None:
     loose = [x for x in found() if not any(fnmatchcase(x, p) for p in PATTERNS)]
     assert not loose, (
         f"nothing reads {loose}: use it, refuse it (base.refusals.only), or, if it has no "
-        "meaning here, enter it in tests/arguments/table.py and in docs/porting.md"
+        "meaning here, enter it in tests/arguments/table.py and in docs/guide/porting.md"
     )
 
 
@@ -58,12 +59,12 @@ def test_what_has_no_meaning_is_documented() -> None:
     patterns = [p for _, patterns in UNMEANT for p in patterns]
     given = {x.partition(":")[2] for x in found() if any(fnmatchcase(x, p) for p in patterns)}
     silent = {name for name in given if not name.startswith("_") and name not in told}
-    assert not silent, f"docs/porting.md says nothing of {sorted(silent)}"
+    assert not silent, f"docs/guide/porting.md says nothing of {sorted(silent)}"
 
 
 @functools.cache
 def kept() -> list[str]:
-    return only_kept(package(PORTING.parents[1] / "lucerne"))
+    return only_kept(package(ROOT / "lucerne"))
 
 
 def test_no_argument_is_kept_for_nobody() -> None:

@@ -30,9 +30,9 @@ def test_structural_primitives_stay_few() -> None:
 
 
 def test_the_printed_contract_is_the_documented_one() -> None:
-    page = Path(__file__).parents[2] / "docs" / "primitives.md"
+    page = Path(__file__).parents[2] / "docs" / "extend" / "primitives.md"
     assert page.read_text() == contract.as_markdown(), (
-        "run: lucerne primitives --markdown > docs/primitives.md"
+        "run: lucerne primitives --markdown > docs/extend/primitives.md"
     )
 
 

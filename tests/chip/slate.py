@@ -1,4 +1,4 @@
-"""The chip of docs/porting_a_chip.md, made by running the page up to where it is registered."""
+"""The chip of docs/extend/porting_a_chip.md, made by running the page up to its registration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.test_docs import examples, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "porting_a_chip.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend" / "porting_a_chip.md"
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from tests.distributions.rows import ROWS, Row
 
 pytestmark = pytest.mark.torch
 rows = pytest.mark.parametrize("row", ROWS, ids=str)
-# torch's own value is wrong or refused there (docs/distributions.md).
+# torch's own value is wrong or refused there (docs/guide/distributions.md).
 MODE_DIFFERS = ("Kumaraswamy",)
 TORCH_IN_FLOAT32_ONLY = ("GeneralizedPareto",)
 TORCH_DRAWS_AGAIN = ("Wishart",)

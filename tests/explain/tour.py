@@ -15,7 +15,7 @@ from typing import Any
 from lucerne._src.backends.cpu.runtime.llvm import llvm, version
 from tests.test_docs import FENCE, ROOT, run
 
-PAGE = ROOT / "docs" / "machine_code_tour.md"
+PAGE = ROOT / "docs" / "inside" / "machine_code_tour.md"
 OF_THE_MACHINE = ("llvm", "asm")
 MACHINE = re.compile(r"^<!-- machine: (\w+) -->\n", re.MULTILINE)
 

@@ -36,7 +36,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 SHAPES = ((1, 6), (4, 6), (4, 1))
 DRAWS = ("noise", "draws")
-"""Other numbers when compiled (docs/compile.md), and 0 times them has their signs."""
+"""Other numbers when compiled (docs/guide/compile.md), and 0 times them has their signs."""
 NAMES = [name for name in sorted(functions()) if name not in DRAWS]
 
 

@@ -36,7 +36,8 @@ class Program:
     """It draws numbers inside of what is compiled: other ones than eager, but for `bitwise`."""
     strided: bool = False
     """Its loss sends gradients into the model in another layout than the results have, for which
-    docs/compile.md ("The same bits") promises no bits: `limit` holds for "bitwise model" too."""
+    docs/guide/compile.md ("The same bits") promises no bits: `limit` holds for "bitwise model"
+    too."""
 
 
 def program(field: str, **settings: Any) -> Callable[[Any], Any]:

@@ -59,7 +59,7 @@ def test_operators_with_arrays_are_torchs(kind: str) -> None:
                         both.append(_answer(package, name, *(pair[::-1] if swap else pair)))
                     ours, theirs = both
                     if theirs[1] == "torch.uint8":
-                        # docs/porting.md: truth values stay truth values
+                        # docs/guide/porting.md: truth values stay truth values
                         assert ours[1] == "torch.bool", (name, values, swap, ours)
                     else:
                         assert ours == theirs, (name, values, swap)

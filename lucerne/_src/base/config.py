@@ -43,7 +43,7 @@ class Config:
     """How much the compiled kernels on disk may take; the ones unused for longest go first."""
     program_cache: bool = True
     """Keep compiled programs on disk as well, so that a new process need not capture a function
-    that an earlier one has captured (docs/program_cache.md)."""
+    that an earlier one has captured (docs/inside/program_cache.md)."""
     program_cache_megabytes: int = 256
     """How much the programs on disk may take; the ones unused for longest go first."""
     verify_passes: bool = True

@@ -343,7 +343,7 @@ def _building_block(name: str) -> OpOverloadPacket | None:
     if op is None:
         return None
     packet = OpOverloadPacket("lucerne", name)
-    packet._call = op.public or None
+    packet._call = op.public
     return packet
 
 

@@ -376,7 +376,7 @@ class SummaryWriter:
         use_strict_trace: bool = True,
     ) -> NoReturn:
         """Refused: Lucerne has no TorchScript graph to show."""
-        _refuse("graphs", "print(model), or watch the ops of a call (docs/interpreters.md)")
+        _refuse("graphs", "print(model), or watch the ops of a call (docs/extend/interpreters.md)")
 
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
         """Refused, as `add_graph`."""

@@ -44,7 +44,7 @@ def test_layout_of_a_gradient(layout: str, function: str) -> None:
     for summed in (True, False):
         want = strides(torch, fn, summed)
         assert strides(lucerne, fn, summed) == want
-        if layout != "expanded":  # of which no view is returned (docs/compile.md)
+        if layout != "expanded":  # of which no view is returned (docs/guide/compile.md)
             assert strides(lucerne, lucerne.compile(lambda x: fn(x)), summed) == want
 
 

@@ -2,7 +2,7 @@
 
 A break is no error. The graph ends there, the line runs as Python, and what follows is captured
 again (`resume`). With `fullgraph=True` the same text is raised. `KINDS` is the one table of what
-can be in the way; docs/breaks.md lists it.
+can be in the way; docs/guide/breaks.md lists it.
 """
 
 from __future__ import annotations

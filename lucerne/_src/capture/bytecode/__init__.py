@@ -2,7 +2,7 @@
 
 `Machine(hooks).run(frames)` goes on until the function returns or a hook says stop; the frames that
 a stop leaves are plain data and can be written down, rebuilt with other values and run further.
-docs/bytecode.md tells how it works and how to add a version of Python.
+docs/inside/bytecode.md tells how it works and how to add a version of Python.
 """
 
 from lucerne._src.capture.bytecode import tables as tables

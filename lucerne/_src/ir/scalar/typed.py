@@ -103,14 +103,14 @@ class Typed(Scalar):
     """The scalar protocol on `TypedNum`s, for machines with typed instructions.
 
     >>> from lucerne._src.base import dtype as dt
-    >>> from lucerne._src.ir.scalar.protocol import Value
+    >>> from lucerne._src.ir.scalar.protocol import ScalarValue
     >>> class Text(Typed):
     ...     def emit(self, name, dtype, *operands):
     ...         return f"{name}({', '.join(operands)})"
     ...     def constant(self, value, dtype):
     ...         return f"{value}:{dtype.name}"
     >>> machine = Text()
-    >>> x = Value(machine, TypedNum(dt.float32, "x"))
+    >>> x = ScalarValue(machine, TypedNum(dt.float32, "x"))
     >>> (1 / (x + 2)).raw
     Num(float32, 'div(1.0:float32, add(x, 2.0:float32))')
     """
