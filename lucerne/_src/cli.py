@@ -28,6 +28,7 @@ from lucerne._src.conformance.cases import TIERS
 from lucerne._src.conformance.page import page
 from lucerne._src.conformance.workers import Progress, as_data, from_data, run_apart, serve
 from lucerne._src.ir.scalar.protocol import REQUIRED
+from lucerne._src.pipeline import passes
 
 
 def _primitives(options: argparse.Namespace) -> int:
@@ -46,6 +47,11 @@ def _primitives(options: argparse.Namespace) -> int:
     print(f"optional abilities of {options.device}: {len(has)} of {len(has) + len(lacks)}")
     print("  " + " ".join(has))
     print("  by default: " + " ".join(lacks))
+    return 0
+
+
+def _passes(options: argparse.Namespace) -> int:
+    sys.stdout.write(passes.as_markdown())
     return 0
 
 
@@ -176,6 +182,8 @@ def parser() -> argparse.ArgumentParser:
     primitives.add_argument("--markdown", action="store_true", help="as docs/extend/primitives.md")
     primitives.add_argument("--device", default=backends.HOST, help="whose abilities to print")
     primitives.set_defaults(run=_primitives)
+    listed = commands.add_parser("passes", help="print the steps from graph to program")
+    listed.set_defaults(run=_passes)
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")
     missing.add_argument("--device", default="reference")
     missing.set_defaults(run=_missing)

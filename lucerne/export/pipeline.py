@@ -18,13 +18,11 @@ from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.control import NAMES as CONTROL
 from lucerne._src.ops.control import run_graph
-from lucerne._src.pipeline import compile_graph
+from lucerne._src.pipeline.road import Road
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.eager.inplace import bump
 from lucerne._src.tensor.random.api import default_generator, new_key
-from lucerne._src.transforms.functionalize import functionalize
-from lucerne._src.transforms.random import count_draws
 from lucerne.export.blueprint import Blueprint
 from lucerne.export.run import laid_out
 from lucerne.export.whole import expand
@@ -57,7 +55,7 @@ class _Program:
         self.metas = [v.meta for v in graph.inputs]
         self.key = False
         if mode != "bitwise":
-            graph, key = count_draws(graph, default_generator)
+            graph, key = Road(None).counted(graph, default_generator)
             self.key = key is not None
         self.results: list[TensorMeta] = [v.meta for v in graph.outputs]
         targets = {t.index for t, _ in graph.writes}
@@ -81,10 +79,11 @@ def _runner(graph: Graph, backend: str, mode: str | None) -> Any:
     refused: set[Any] = set()
     while True:
         try:
-            return compile_graph(graph, backend, mode=mode, expand=_Expand(backend, refused))
+            expand = _Expand(backend, refused)
+            return Road(backends.get(backend), mode=mode, expand=expand).compiled(graph)
         except _NoBodyError:  # its body has constants: look at it once more
             apart, constants = _recorded(graph, backend, mode)
-            return compile_graph(apart, backend, mode=mode, constants=constants)
+            return Road(backends.get(backend), mode=mode).compiled(apart, constants)
         except StepError as error:  # a composite of these sizes has no kernel after all
             if error.graph is None or len(error.graph.nodes) != 1:
                 raise
@@ -110,7 +109,7 @@ def _recorded(graph: Graph, backend: str, mode: str | None) -> tuple[Graph, dict
         for t in fakes:
             recorder.input(t)
         values = [recorder.value(t) for t in run_graph(whole, fakes)]
-    made = functionalize(recorder.graph, [], frozenset(recorder.constants), values)
+    made = Road(None).functional(recorder.graph, [], frozenset(recorder.constants), values)
     count = len(graph.outputs)
     made.writes = [
         (made.inputs[graph.inputs.index(target)], value)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import lucerne
-from lucerne._src import pipeline
+from lucerne._src.pipeline import passes
 from tests.compiler.check import OUR_FAULT
 from tests.compiler.compare import Problem, problems
 from tests.compiler.inputs import LAYOUTS
@@ -72,7 +72,7 @@ def drawn(seed: int) -> Case:
         Program(inputs, _steps(text, before, after, sizes), ("r0",), grad, seed)
         for text in (pair.left, pair.right)
     )
-    disable = r.choice(["", "", *(p.name for p in pipeline.PASSES), "fuse", "anchors"])
+    disable = r.choice(["", "", *(p.name for p in passes.PASSES), "fuse", "anchors"])
     # The two sides may be laid out differently, and a sum then adds in another order.
     exact = pair.exact and mode == "bitwise" and grad == "none" and "sum" not in after
     return Case(pair, left, right, mode, disable, exact)

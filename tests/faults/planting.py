@@ -22,7 +22,7 @@ from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.checks import index_maps
 
 PACKAGE = str(Path(lucerne.__file__).parent / "_src") + "/"
-HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
+HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline/")
 ERRORS: tuple[type[Exception], ...] = (
     RuntimeError, IndexError, ZeroDivisionError, KeyError, AssertionError, MemoryError,
     RecursionError, CaptureError,

@@ -13,7 +13,7 @@ import lucerne as torch
 from lucerne._src.capture.compiled import Compiled
 from lucerne._src.capture.ledger import CompileBudgetError
 from lucerne._src.capture.trace.fake import CaptureError
-from lucerne._src.pipeline import PASSES
+from lucerne._src.pipeline.passes import PASSES
 from tests.faults.check import checked, name_of, points
 from tests.faults.planting import ERRORS, entered, is_point, planted
 from tests.faults.programs import PROGRAMS, Program, run, same

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lucerne as torch
-from lucerne._src import pipeline
+from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.base import dtype as dt
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.shadow.eagerly import EagerComposites
@@ -19,6 +19,7 @@ from lucerne._src.capture.shadow.replay import is_settled
 from lucerne._src.capture.shadow.shadowing import ShadowError
 from lucerne._src.ir import op
 from lucerne._src.ir.graph import Node
+from lucerne._src.pipeline import passes
 from lucerne._src.tensor.eager import run as eager
 from lucerne._src.transforms.rewrite import GraphBuilder
 from tests.compiler.mutants import changed
@@ -110,7 +111,7 @@ def test_state_is_that_of_one_call() -> None:
 # ---- planted faults
 
 
-def _pass(name: str, wrong: Callable[[GraphBuilder, Node], bool]) -> pipeline.Pass:
+def _pass(name: str, wrong: Callable[[GraphBuilder, Node], bool]) -> passes.Pass:
     """A pass that does something to the nodes it likes (`wrong` says whether it did)."""
 
     def run(graph: Any, setting: Any) -> Any:
@@ -120,7 +121,7 @@ def _pass(name: str, wrong: Callable[[GraphBuilder, Node], bool]) -> pipeline.Pa
                 builder.keep(node)
         return builder.finish()
 
-    return pipeline.Pass(name, run, "a bug")
+    return passes.Pass(name, "forgets", "a bug", run)
 
 
 def _forgets_minus(builder: GraphBuilder, node: Node) -> bool:
@@ -141,8 +142,8 @@ PAIR = (torch.arange(3.0), torch.ones(3))
 
 @pytest.fixture
 def _wrong_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = (*pipeline.PASSES, _pass("forgets_minus", _forgets_minus))
-    monkeypatch.setattr(pipeline, "PASSES", passes)
+    listed = (*passes.PASSES, _pass("forgets_minus", _forgets_minus))
+    monkeypatch.setattr(passes, "PASSES", listed)
 
 
 @pytest.mark.usefixtures("_wrong_pass")
@@ -192,11 +193,12 @@ def test_a_program_that_is_not_its_steps(monkeypatch: pytest.MonkeyPatch) -> Non
     made = CacheEntry.__init__
 
     def wrong(self: CacheEntry, captured: Any, guards: Any, runner: Any, *rest: Any) -> None:
-        def run(arguments: Any, numbers: Any, results: Any) -> None:
-            runner(arguments, numbers, results)
-            results[0].add_(1)
+        class Wrong(Runner):
+            def __call__(self, arguments: Any, numbers: Any, results: Any) -> None:
+                runner(arguments, numbers, results)
+                results[0].add_(1)
 
-        made(self, captured, guards, run, *rest)
+        made(self, captured, guards, Wrong(), *rest)
 
     monkeypatch.setattr(CacheEntry, "__init__", wrong)
     found = _finding(lambda x: x.sin() * 2, torch.ones(3))

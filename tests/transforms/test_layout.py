@@ -10,8 +10,7 @@ import lucerne
 from lucerne import backends
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node
-from lucerne._src.loops.stages import Stages
-from lucerne._src.pipeline import PassSetting, improve
+from lucerne._src.pipeline.road import Road
 from lucerne._src.transforms import interpret, layout
 from lucerne._src.transforms.rewrite import result_metas
 from tests.transforms.tracing import (
@@ -59,12 +58,12 @@ def test_region_between_copies() -> None:
 def test_the_pipeline_asks_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = backends.get("reference")
     graph = two_convs()
-    silent = improve(graph, Stages(), setting=PassSetting.of(backend, bitwise=False))
+    silent = Road(backend).improved(graph)
     assert names(silent) == ["conv", "relu", "conv"]
     monkeypatch.setattr(backend, "prefers_channels_last", always, raising=False)
-    turned = improve(graph, Stages(), setting=PassSetting.of(backend, bitwise=False))
+    turned = Road(backend).improved(graph)
     assert names(turned) == ["clone_as", "conv", "relu", "conv", "clone_as"]
-    exact = improve(graph, Stages(), setting=PassSetting.of(backend, bitwise=True))
+    exact = Road(backend, mode="bitwise").improved(graph)
     assert names(exact) == ["conv", "relu", "conv"]
 
 

@@ -71,7 +71,8 @@ PAGES_OF_THE_TOP = (
     (
         "elementwise",
         "Element by element",
-        "unary arithmetic rounding powers compare bitwise special.functions select complexes activation",
+        "unary arithmetic rounding powers compare bitwise special.functions select complexes"
+        " activation",
     ),
     (
         "reductions",

@@ -33,7 +33,7 @@ EAGER_GRAPH = "these ops of lazy mode run one by one"
 """What an error costs, in words."""
 
 _PACKAGE = source_digests.PACKAGE.name + "/_src/"
-_HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline.py")
+_HOMES = ("capture/", "transforms/", "loops/", "backends/", "pipeline/")
 _HANDLERS = "capture/bytecode/"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from lucerne._src.capture.trace.captured import Captured
 from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, TANGENT, InputSource
 from lucerne._src.ir.graph import Graph
-from lucerne._src.transforms.partition import OUTPUT, Split, split
+from lucerne._src.pipeline.road import Road
+from lucerne._src.transforms.partition import OUTPUT, Split
 
 
 def constants_of(sources: Sequence[InputSource]) -> dict[int, Any]:
@@ -40,11 +41,11 @@ class ForwardBackward(Split):
 
 
 def halves_of(
-    joint: Graph, captured: Captured, sources: Sequence[InputSource], budget: float
+    road: Road, joint: Graph, captured: Captured, sources: Sequence[InputSource], budget: float
 ) -> ForwardBackward:
     """The joint graph of a captured function in two; `sources`: of its inputs."""
     tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]
     fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == ARGUMENT]
-    cut = split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
+    cut = road.split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
     primals = [s for s in sources if s.kind != TANGENT]
     return ForwardBackward(cut.forward, cut.backward, cut.saved, cut.report, primals)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from lucerne._src import backends
@@ -36,7 +35,7 @@ from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.guards.prune import narrow
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.options import Options
-from lucerne._src.capture.report.replay import setting_of
+from lucerne._src.capture.road import road_of
 from lucerne._src.capture.symbolic import counters
 from lucerne._src.capture.symbolic import scalars as given
 from lucerne._src.capture.symbolic.counters import CounterError
@@ -50,13 +49,12 @@ from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.loops.stages import Stages
-from lucerne._src.pipeline import PASSES, compile_graph, during, improve, verified
+from lucerne._src.pipeline.passes import PASSES
 from lucerne._src.tensor.random.api import default_generator
 from lucerne._src.transforms.absent import sums_of
-from lucerne._src.transforms.functionalize import MutationError, functionalize
+from lucerne._src.transforms.functionalize import MutationError
 from lucerne._src.transforms.one_device import on_one_device
 from lucerne._src.transforms.partition import OUTPUT
-from lucerne._src.transforms.random import count_draws
 
 _STAGES = frozenset(("count_draws", "fuse", "anchors"))
 """What can be left out besides passes."""
@@ -364,15 +362,11 @@ class Building:
     ) -> None:
         self.captured, self.guards, self.options = captured, guards, options
         self.stages = Stages() if stages is None else stages
-        began = perf_counter()
-        with during("functionalize"):
-            self.graph = functionalize(captured.graph, captured.roots, captured.fresh)
-        if config.verify_passes:
-            verified(self.graph, "functionalize")
-        self.stages.note("functionalize", self.graph, began)
+        self.road = road_of(options, self.stages)
+        self.graph = self.road.functional(captured.graph, captured.roots, captured.fresh)
         self.key: list[InputSource] = []
         if options.counts_draws:
-            self.graph, key = count_draws(self.graph, default_generator)
+            self.graph, key = self.road.counted(self.graph, default_generator)
             self.key = [] if key is None else [InputSource(KEY, thing=key.meta.device)]
         self.sources = [*captured.sources, *self.key]
         self._unkept: list[graph_programs.GraphLookup] = []
@@ -402,9 +396,8 @@ class Building:
     def _differentiable(self) -> CacheEntry:
         """Two programs: the call, and the backward pass that somebody may run later."""
         captured = self.captured
-        joint = improve(self.graph, self.stages, self.options.disable, setting_of(self.options))
-        with during("partition"):
-            halves = halves_of(joint, captured, self.sources, self.options.budget)
+        joint = self.road.improved(self.graph)
+        halves = halves_of(self.road, joint, captured, self.sources, self.options.budget)
         runner, program = self._compiled(halves.forward, halves.constants, self.stages)
         entry = self._entry(runner, program)
         tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
@@ -448,7 +441,7 @@ def compiled_half(
     """What runs a graph without mutation, and its program. `unkept`: gets who stores it; None: it
     is not looked for on disk."""
     if options.maker is not None:
-        graph = improve(graph, stages, options.disable, setting_of(options))
+        graph = road_of(options, stages).improved(graph)
         return options.maker(graph, constants), Ends(graph, constants)
     name = backend_of(graph, options)
     far: list[int] = []
@@ -466,15 +459,7 @@ def compiled_half(
         unkept.append(graph_programs.GraphLookup(graph, constants, name, options, stages))
         runner = unkept[-1].runner
     if runner is None:
-        runner = compile_graph(
-            graph,
-            name,
-            constants=constants,
-            mode=options.mode,
-            disable=options.disable,
-            stages=stages,
-            body=options.whole.graph_of,
-        )
+        runner = road_of(options, stages, backend=name).compiled(graph, constants)
     program: Any = stages.program
     if far:
         runner = Bridge(runner, far, program.written, Device(name))

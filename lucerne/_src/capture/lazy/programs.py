@@ -17,8 +17,8 @@ from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.loops.stages import Stages
-from lucerne._src.pipeline import compile_graph
-from lucerne._src.transforms.functionalize import MutationError, functionalize
+from lucerne._src.pipeline.road import Road
+from lucerne._src.transforms.functionalize import MutationError
 
 
 class LazyRef(int):
@@ -100,10 +100,13 @@ class Programs:
         kind = ledger.FIRST if not self._found else ledger.SIZES
         with ledger.compiling(lazy_graph, kind, f"a graph of {len(graph.nodes)} ops") as row:
             stages = Stages()
-            functional = functionalize(graph, roots)
-            runner = compile_graph(
-                functional, backends.HOST, mode=self.mode, stages=stages, body=self.whole.graph_of
+            road = Road(
+                backends.get(backends.HOST),
+                mode=self.mode,
+                stages=stages,
+                body=self.whole.graph_of,
             )
+            runner = road.compiled(road.functional(graph, roots))
             row.nodes = len(graph.nodes)
             row.stages.update(stages.seconds)
         program = stages.program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne._src import pipeline
 from lucerne._src.base.process.source_location import Origin
 from lucerne._src.capture.shadow.reproduce import script
 from lucerne._src.ir.graph import Graph
+from lucerne._src.pipeline import passes
 
 GUARDS, RESULTS, ASSEMBLY, EAGER, UNKNOWN = (
     "guards", "results", "assembly", "eager kernel", "unknown",
@@ -32,7 +32,7 @@ MEANING: dict[str, str] = {
 class Finding:
     """One difference, explained.
 
-    `stage` is a pass of `lucerne._src.pipeline.PASSES` or one of `MEANING`, `op` the first op that
+    `stage` is a pass of `pipeline.passes.PASSES` or one of `MEANING`, `op` the first op that
     differs, `place` the user's line of it.
     """
 
@@ -57,7 +57,7 @@ class Finding:
 
     @property
     def is_pass(self) -> bool:
-        return any(p.name == self.stage for p in pipeline.PASSES)
+        return any(p.name == self.stage for p in passes.PASSES)
 
     def __str__(self) -> str:
         meaning = "this pass changed what is computed" if self.is_pass else MEANING[self.stage]

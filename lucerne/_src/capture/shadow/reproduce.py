@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src import backends, pipeline
+from lucerne._src import backends
 from lucerne._src.backends.contract.step_runner import Bytes, Spot, executable_of
 from lucerne._src.capture.shadow.nearness import Array, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay
 from lucerne._src.ir.graph import Graph, Node, Value, verify
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.text import parse
+from lucerne._src.pipeline import passes
 from lucerne._src.transforms.interpret import Held, held
 from lucerne._src.transforms.rewrite import operands
 
@@ -52,9 +53,9 @@ def show(text: str, numbers: Sequence[Any], stage: str) -> bool:
 
 def by_stage(graph: Graph, inputs: list[Any], stage: str) -> list[Array]:
     """The outputs of a graph after a pass, or by the kernel that is made of it."""
-    for p in pipeline.PASSES:
+    for p in passes.PASSES:
         if p.name == stage:
-            setting = pipeline.PassSetting.of(backends.get(backends.HOST), bitwise=False)
+            setting = passes.PassSetting.of(backends.get(backends.HOST), bitwise=False)
             return Replay().run(p.run(graph, setting), inputs).outputs
     backend = backends.get(backends.HOST)
     outs = [in_memory(Held(v.meta), backend) for v in graph.outputs]

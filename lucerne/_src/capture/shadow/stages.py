@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucerne._src import backends
 from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves_of
-from lucerne._src.capture.report.replay import setting_of
+from lucerne._src.capture.road import road_of
 from lucerne._src.capture.trace.captured import Captured
 from lucerne._src.capture.trace.input_sources import KEY, TANGENT, InputSource
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.program import Program
 from lucerne._src.loops.lower import Lowering
-from lucerne._src.pipeline import improving, lowering
 from lucerne._src.tensor.random.api import default_generator
-from lucerne._src.transforms.functionalize import functionalize
-from lucerne._src.transforms.random import count_draws
 from lucerne._src.transforms.rewrite import shell
 
 CAPTURE, FUNCTIONALIZE, PARTITION = "capture", "functionalize", "partition"
@@ -57,11 +53,12 @@ class Rebuilt:
 def rebuilt(captured: Captured, options: Any, *, key: bool) -> Rebuilt:
     """All graphs of a captured call. `key`: whether its random numbers are counted."""
     recorded = _with_outputs(captured.graph, captured.roots)
-    functional = functionalize(captured.graph, captured.roots, captured.fresh)
+    road = road_of(options)
+    functional = road.functional(captured.graph, captured.roots, captured.fresh)
     sources = list(captured.sources)
     if key:  # on both sides, so that both draw the same numbers
-        recorded = count_draws(recorded, default_generator)[0]
-        functional, drawn = count_draws(functional, default_generator)
+        recorded = road.counted(recorded, default_generator)[0]
+        functional, drawn = road.counted(functional, default_generator)
         sources.append(InputSource(KEY, thing=None if drawn is None else drawn.meta.device))
     stages = [(FUNCTIONALIZE, functional)]
     made = Rebuilt(sources, recorded, stages)
@@ -79,15 +76,12 @@ def _with_outputs(graph: Graph, roots: Sequence[Value]) -> Graph:
     return made
 
 
-def _improved(graph: Graph, options: Any) -> list[tuple[str, Graph]]:
-    return [(p.name, after) for p, after in improving(graph, options.disable, setting_of(options))]
-
-
 def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
     """The joint graph, and its halves."""
-    made.stages += _improved(made.stages[-1][1], options)
-    joint = made.stages[-1][1]
-    halves = halves_of(joint, captured, made.sources, options.budget)
+    stages = made.stages
+    road = road_of(options, saw=lambda step, graph, _: stages.append((step.name, graph)))
+    joint = road.improved(stages[-1][1])
+    halves = halves_of(road_of(options), joint, captured, made.sources, options.budget)
     made.halves = halves
     made.primals = [k for k, s in enumerate(made.sources) if s.kind != TANGENT]
     made.parts = [
@@ -97,11 +91,10 @@ def _cut(made: Rebuilt, captured: Captured, options: Any) -> None:
 
 
 def _part(name: str, graph: Graph, constants: dict[int, Any], options: Any) -> ShadowPart:
-    part = ShadowPart(name, [("", graph), *_improved(graph, options)], constants)
-    if options.maker is None:
-        backend, body = backends.get(options.backend), options.whole.graph_of
-        part.lowering = lowering(
-            part.graph, backend, constants, options.mode, options.disable, body
-        )
+    part = ShadowPart(name, [("", graph)], constants)
+    road = road_of(options, saw=lambda step, after, _: part.stages.append((step.name, after)))
+    road.improved(graph)
+    if road.backend is not None:
+        part.lowering = road.lowered(part.graph, constants)
         part.program = part.lowering.program()
     return part
