@@ -36,7 +36,7 @@ class PassSetting:
 
 
 @dataclass(frozen=True)
-class Step:
+class RoadStep:
     """A step of the road: what it does, and why it stands where it stands."""
 
     name: str
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Pass(Step):
+class Pass(RoadStep):
     """A step from graph to graph."""
 
     run: Callable[[Graph, PassSetting], Graph]
@@ -96,39 +96,39 @@ PASSES: tuple[Pass, ...] = (
     ),
 )
 
-FUNCTIONALIZE = Step(
+FUNCTIONALIZE = RoadStep(
     "functionalize",
     "takes writes out: what inputs hold afterwards stands in `graph.writes`",
     "no mutation, so that passes may reorder",
 )
-COUNT_DRAWS = Step(
+COUNT_DRAWS = RoadStep(
     "count_draws",
     "makes random numbers follow from a key and their own number; bitwise: off",
     "random numbers follow from counters",
 )
-PARTITION = Step(
+PARTITION = RoadStep(
     "partition",
     "cuts a joint graph into forward and backward, each of which goes on from `decompose`",
     "the backward pass may run later: what it needs is saved",
 )
-FUSION = Step(
+FUSION = RoadStep(
     "fusion",
     "puts nodes into groups that one kernel computes",
     "values inside of a kernel never go through memory",
 )
-MEMORY = Step(
+MEMORY = RoadStep(
     "memory plan",
     "gives every value its bytes",
     "values that are never in use together may share memory",
 )
-ASSEMBLY = Step(
+ASSEMBLY = RoadStep(
     "assembly",
     "makes one call of the steps, in the backend's own way or one by one",
     "last: nothing is decided after it",
 )
 
 
-def steps() -> tuple[Step, ...]:
+def steps() -> tuple[RoadStep, ...]:
     """All of the road, in order."""
     return (FUNCTIONALIZE, COUNT_DRAWS, *PASSES, PARTITION, FUSION, MEMORY, ASSEMBLY)
 

@@ -31,7 +31,7 @@ from lucerne._src.pipeline.passes import (
     MEMORY,
     PARTITION,
     PassSetting,
-    Step,
+    RoadStep,
     during,
     verified,
 )
@@ -41,11 +41,11 @@ from lucerne._src.transforms.partition import Split, split
 from lucerne._src.transforms.random import count_draws
 from lucerne._src.transforms.rewrite import GraphBuilder
 
-Saw = Callable[[Step, Graph, float], None]
+Saw = Callable[[RoadStep, Graph, float], None]
 """Is told of a step, the graph after it, and how many seconds it took."""
 
 
-def nobody(step: Step, graph: Graph, seconds: float) -> None:
+def nobody(step: RoadStep, graph: Graph, seconds: float) -> None:
     """Nobody looks."""
 
 
@@ -122,7 +122,7 @@ class Road:
         self.saw(PARTITION, cut.forward, perf_counter() - began)
         return cut
 
-    def _noted(self, step: Step, graph: Graph, began: float) -> Graph:
+    def _noted(self, step: RoadStep, graph: Graph, began: float) -> Graph:
         if config.verify_passes:
             verified(graph, step.name)
         self.stages.note(step.name, graph, began)

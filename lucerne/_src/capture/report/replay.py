@@ -17,7 +17,7 @@ from lucerne._src.capture.trace.input_sources import KEY, InputSource
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.program import Program
 from lucerne._src.loops.notes import KeptApart, Notes, neighbours
-from lucerne._src.pipeline.passes import PARTITION, Step
+from lucerne._src.pipeline.passes import PARTITION, RoadStep
 from lucerne._src.pipeline.road import Road
 from lucerne._src.tensor.random.api import default_generator
 
@@ -45,7 +45,7 @@ class ReplayedPart:
     apart: list[KeptApart] = field(default_factory=list)
     runner: Any = None
 
-    def saw(self, step: Step, graph: Graph, seconds: float) -> None:
+    def saw(self, step: RoadStep, graph: Graph, seconds: float) -> None:
         self.stages.append(Stage(step.name, step.why, graph, seconds))
 
 
