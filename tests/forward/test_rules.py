@@ -14,8 +14,6 @@ from lucerne._src.ir.dispatch import Interpreter
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.forward import rules
 from lucerne._src.tensor.forward.rules import (
-    HOLOMORPHIC,
-    LINEAR,
     PRODUCTS,
     RULES,
     tangents_of,
@@ -122,9 +120,7 @@ def test_a_wrong_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_same(op, caught, tangents_for(op, caught.args, np.random.RandomState(0)))
 
 
-@pytest.mark.parametrize(
-    "names", [LINEAR, HOLOMORPHIC, PRODUCTS, RULES], ids=["linear", "holomorphic", "product", "own"]
-)
+@pytest.mark.parametrize("names", [PRODUCTS, RULES], ids=["product", "own"])
 def test_tables_name_ops_that_exist(names: Any) -> None:
     assert set(names) <= set(op_.table())
 

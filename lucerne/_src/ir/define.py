@@ -95,7 +95,7 @@ _FRONTS: dict[str, Front] = {}
 class Front:
     """A public function that chooses among ops (an overloaded signature), with its method forms."""
 
-    __slots__ = ("aliases", "function", "inplace", "method", "name", "namespace")
+    __slots__ = ("aliases", "autocast", "function", "inplace", "method", "name", "namespace")
 
     def __init__(self, function: Function, fields: dict[str, Any]) -> None:
         self.function = function
@@ -104,6 +104,7 @@ class Front:
         self.method: bool = fields.get("method", False)
         self.inplace: bool = fields.get("inplace", False)
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
+        self.autocast: str = fields.get("autocast", "")
 
     @property
     def qualified(self) -> str:

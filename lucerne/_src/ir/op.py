@@ -57,14 +57,23 @@ class Param:
         self.keyword_only = p.keyword_only
 
 
+CHEAP, LIGHT, HEAVY = "cheap", "light", "heavy"
+"""What a pointwise op costs: less than storing a value and reading it again; a few instructions per
+vector, so that memory decides; so long that one copy of its body has to do."""
+AUTOCAST = ("", "lower", "full", "promote", "promote state", "as given")
+"""Under autocast: as it comes; in the low precision, where it pays; in float32, where the low one
+loses too much; in the widest precision of the inputs; of the first two; as given, inside too."""
+
+
 class Op:
     """An operator: what it is called, what it means, how it differentiates, how it is checked."""
 
     __slots__ = (
-        "__weakref__", "aliases", "args", "body", "checks", "data_dependent", "derivatives", "doc",
-        "explicit", "host", "inplace", "internal", "kind", "kinds", "meta", "method", "name",
-        "namespace", "native", "needs_opmath", "numbers", "oracle", "out", "params", "promote",
-        "public", "reduce", "samples", "save_names", "whole",
+        "__weakref__", "aliases", "args", "autocast", "body", "checks", "cost", "data_dependent",
+        "derivatives", "doc", "exact", "explicit", "fuse", "holomorphic", "host", "inplace",
+        "internal", "kind", "kinds", "linear", "meta", "method", "name", "namespace", "native",
+        "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
+        "samples", "save_names", "whole",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -96,6 +105,19 @@ class Op:
         self.data_dependent: bool = fields.get("data_dependent", False)
         self.checks: str = fields.get("checks", "")
         """VALUES, DIVISION, or empty: it never raises when it runs."""
+        self.linear: bool = fields.get("linear", False)
+        """Whether it maps the tangent of its first argument as it maps the argument."""
+        self.holomorphic: bool = fields.get("holomorphic", False)
+        """Whether it has a complex derivative: its formula multiplies by the conjugate of that."""
+        self.exact: bool = fields.get("exact", False)
+        """Whether its result on real numbers is the one correctly rounded one, or a choice among
+        the operands: every backend gives the same bits. (Not so `exp`, `sin`, ...)"""
+        self.cost: str = fields.get("cost", "")
+        """CHEAP, LIGHT, HEAVY, or empty: of a pointwise op, for one element."""
+        self.fuse: bool = fields.get("fuse", False)
+        """Whether a composite is worth one kernel."""
+        self.autocast: str = fields.get("autocast", "")
+        """What autocast does to its inputs (`tensor/eager/autocast.py`); empty: nothing."""
         self.needs_opmath: bool | str = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body

@@ -21,21 +21,10 @@ from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, layout_of
 CAST: op_.Op = cast.op  # type: ignore[attr-defined]
 FILLED: op_.Op = filled.op  # type: ignore[attr-defined]
 
-SAME_BITS = frozenset((
-    "add2", "sub2", "mul", "true_divide", "neg", "abs", "maximum", "minimum", "fmax", "fmin",
-    "choose", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isposinf",
-    "isneginf", "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "floor", "ceil", "trunc",
-    "round_even", "sign", "relu", "copysign", "clamp_between", "sqrt", "floor_divide",
-    "div_floor", "div_trunc", "remainder", "fmod", "copied",
-))  # fmt: skip
-"""Element-wise ops whose result on real numbers is the one correctly rounded one, or a choice
-among the operands: every backend gives the same bits. (Not so `exp`, `sin`, ...)"""
-
 
 def same_bits(node: Node) -> bool:
     """Whether all backends give the same bits for an element-wise node."""
-    return node.op.qualified in SAME_BITS and all(
+    return node.op.exact and all(
         a.meta.dtype.category < dt.COMPLEX
         for a in (*node.args, *node.outputs)
         if type(a) is Value and isinstance(a.meta, TensorMeta)

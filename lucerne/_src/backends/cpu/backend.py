@@ -10,7 +10,6 @@ import numpy as np
 from lucerne._src import backends
 from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
 from lucerne._src.backends.contract.step_runner import executable_of, shape_of
-from lucerne._src.backends.cpu.elementwise.cheap import CHEAP
 from lucerne._src.backends.cpu.native import native
 from lucerne._src.backends.cpu.rules import fused
 from lucerne._src.backends.cpu.rules.casts import READ_NARROW, is_rounding, is_widening
@@ -153,7 +152,7 @@ class CpuBackend(Backend):
 
     def is_costly(self, node: Node) -> bool:
         """Ops with long code: behind a large product they would wait for each other."""
-        return node.op.kind == op_.POINTWISE and node.op.name not in CHEAP
+        return node.op.kind == op_.POINTWISE and node.op.cost != op_.CHEAP
 
     def folds_into_loads(self, node: Node) -> bool:
         """Rounding to bfloat16: packing for tiles does it on the way."""

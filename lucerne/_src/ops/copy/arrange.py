@@ -151,6 +151,7 @@ def _flip_meta(input: TensorMeta, dims: Any) -> TensorMeta:
     name="flip",
     out=False,
     oracle=lambda input, dims: np.flip(input, dims),
+    linear=True,
 )
 def flip_dims(input: Tensor, dims: IntList) -> Tensor:
     """The order of elements reversed along dimensions."""
@@ -268,6 +269,7 @@ def _in_triangle(name: str, input: Tensor, diagonal: int, lower: bool) -> Tensor
     vjp={"input": lambda g, diagonal: g.tril(diagonal)},
     out="exact",
     oracle=lambda input, diagonal: np.tril(input, diagonal),
+    linear=True,
 )
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere.
@@ -287,13 +289,14 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     vjp={"input": lambda g, diagonal: g.triu(diagonal)},
     out="exact",
     oracle=lambda input, diagonal: np.triu(input, diagonal),
+    linear=True,
 )
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""
     return _in_triangle("triu", input, diagonal, False)
 
 
-@composite(method=True, oracle=lambda input: np.trace(input))
+@composite(method=True, oracle=lambda input: np.trace(input), autocast="full")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:

@@ -52,7 +52,7 @@ def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
     return make_meta(dtype, tuple(input.shape), strides, input.device)
 
 
-@structural(internal=True, meta=_cast_meta, vjp={"input": lambda g: g}, out=False)
+@structural(internal=True, meta=_cast_meta, vjp={"input": lambda g: g}, out=False, linear=True)
 def cast(input: Tensor, dtype: Dtype) -> Tensor:
     """The values converted to another dtype."""
 
@@ -70,7 +70,14 @@ def _clone_meta(input: TensorMeta, memory_format: Any) -> TensorMeta:
     return input.like(strides=preserved_strides(input, memory_format))
 
 
-@structural(internal=True, meta=_clone_meta, vjp={"input": lambda g: g}, name="clone_as", out=False)
+@structural(
+    internal=True,
+    meta=_clone_meta,
+    vjp={"input": lambda g: g},
+    name="clone_as",
+    out=False,
+    linear=True,
+)
 def clone_as(input: Tensor, memory_format: Any) -> Tensor:
     """A copy in a memory format."""
 

@@ -58,6 +58,7 @@ def _cat_vjp(g: Tensor, tensors_meta: Any, dim: int) -> tuple[Tensor, ...]:
     name="cat",
     oracle=lambda tensors, dim: np.concatenate(tensors, axis=dim),
     samples=[([(2, 3), (1, 3)], 0), ([(2, 3), (2, 2)], 1)],
+    autocast="promote",
 )
 def cat_same(tensors: TensorList, dim: int) -> Tensor:
     """Tensors of one dtype and number of dimensions, one after the other along `dim`."""

@@ -96,6 +96,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
         tuple(slice(None) if i is None else i for i in indices)
     ],
     samples=[((3, 3), [None, [2, 0, 0]]), ((3, 3), [[1, 0], [2, 2]])],
+    linear=True,
 )
 def index_nd(input: Tensor, indices: TensorList, wrap: bool = True) -> Tensor:
     """`input[indices]`, one integer tensor or None (take all) for each leading dimension.

@@ -69,6 +69,7 @@ def _gather_vjp(
     out="apart",
     oracle=lambda input, dim, index, sparse_grad: np.take_along_axis(input, index, dim),
     samples=[((2, 3), 1, [[0, 2], [1, 1]])],
+    linear=True,
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """The elements at `index` along `dim`: `out[i][j] = input[index[i][j]][j]` for `dim` 0.

@@ -113,7 +113,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     return _write(input, d, index, source, True)
 
 
-@composite(method=True, inplace=True, out="exact")
+@composite(method=True, inplace=True, out="exact", autocast="promote")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """The slices at `index` replaced by those of `source`."""
     d = sh.wrap_dim(dim, input.ndim)

@@ -86,14 +86,14 @@ def _euclid_by_product(x1: Tensor, x2: Tensor) -> Tensor:
     return distance_of(left.matmul(right.transpose(-2, -1)))
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def distance_slope(g: Tensor, y: Tensor) -> Tensor:
     """The gradient of a square, from that of its root `y`: the root of zero has an infinite slope,
     the distance of a point to itself has none."""
     return select.choose(y == 0, 0, g / (2 * y))
 
 
-@composite(internal=True, out=False, vjp={"square": lambda g, y: distance_slope(g, y)})
+@composite(internal=True, out=False, vjp={"square": lambda g, y: distance_slope(g, y)}, fuse=True)
 def distance_of(square: Tensor) -> Tensor:
     """The root of a squared distance, which may have been rounded below zero."""
     return square.clamp_min(0).sqrt()
@@ -105,6 +105,7 @@ def distance_of(square: Tensor) -> Tensor:
     oracle=lambda x1, x2, p: (
         np.sum(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p, -1) ** (1 / p)
     ),
+    autocast="full",
 )
 def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Norms of all differences of rows."""

@@ -68,7 +68,7 @@ def logdet(input: Tensor) -> Tensor:
 # ---- Cholesky ---------------------------------------------------------------------------------
 
 
-@composite(name="cholesky", method=True, out="plain")
+@composite(name="cholesky", method=True, out="plain", autocast="full")
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """`lucerne.linalg.cholesky`."""
     check_square(input, "cholesky")
@@ -101,7 +101,7 @@ def _check_factor_system(B: Tensor, A: Tensor) -> None:
         )
 
 
-@composite(method=True, out="plain")
+@composite(method=True, out="plain", autocast="full")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with `A X = B`, from the Cholesky factor of A."""
     _check_factor_system(B, L)
@@ -109,7 +109,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     return tri_solve(second, tri_solve(first, B, False, True, False), True, True, False)
 
 
-@composite(method=True, out="lapack")
+@composite(method=True, out="lapack", autocast="full")
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """Inverse of a matrix from its Cholesky factor."""
     check_square(L, "cholesky_inverse")
@@ -120,13 +120,13 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 # ---- QR ---------------------------------------------------------------------------------------
 
 
-@composite(name="qr", method=True, out="exact")
+@composite(name="qr", method=True, out="exact", autocast="full")
 def qr(input: Tensor, some: bool = True) -> Any:
     """`lucerne.linalg.qr`, with `some=False` for a square Q."""
     return _QR(*la.qr(input, "reduced" if some else "complete"))
 
 
-@composite(method=True, out="lapack")
+@composite(method=True, out="lapack", autocast="full")
 def geqrf(input: Tensor) -> Any:
     """QR as LAPACK keeps it: R above the diagonal, reflections below, and their factors."""
     check_matrix(input, "torch.geqrf")
@@ -178,7 +178,7 @@ def reflect(input: Tensor, tau: Tensor, x: Tensor, backwards: bool) -> Tensor:
     return x
 
 
-@composite(namespace="linalg", out="lapack")
+@composite(namespace="linalg", out="lapack", autocast="full")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """Q as a matrix, from the reflections `geqrf` returned."""
     _check_reflectors("torch.linalg.householder_product", input, tau)
@@ -188,7 +188,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     return by_columns(reflect(input, tau, start, True))
 
 
-@composite(name="orgqr", method=True, out="lapack")
+@composite(name="orgqr", method=True, out="lapack", autocast="full")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`lucerne.linalg.householder_product`."""
     return householder_product(input, input2)
@@ -198,7 +198,7 @@ def by_columns(x: Tensor) -> Tensor:
     return x.transpose(-2, -1).contiguous().transpose(-2, -1)
 
 
-@composite(method=True, out="exact lapack")
+@composite(method=True, out="exact lapack", autocast="full")
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -250,7 +250,7 @@ def lu(
     return out
 
 
-@composite(name="lu_solve", method=True, out="exact")
+@composite(name="lu_solve", method=True, out="exact", autocast="full")
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """Solution of a system from the factors of `lu`."""
     return la.lu_solve(LU_data, LU_pivots, b)
@@ -281,7 +281,7 @@ def lu_unpack(
 # ---- other older names ------------------------------------------------------------------------
 
 
-@composite(name="svd", method=True, out="exact")
+@composite(name="svd", method=True, out="exact", autocast="full")
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """`lucerne.linalg.svd` with V instead of its adjoint."""
     check_matrix(input, "linalg.svd")
@@ -300,7 +300,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond)
 
 
-@composite(method=True, out="exact")
+@composite(method=True, out="exact", autocast="full")
 def triangular_solve(
     b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> Any:

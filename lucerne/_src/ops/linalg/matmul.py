@@ -125,7 +125,7 @@ def _check_mv(input: Tensor, mat: Tensor, vec: Tensor) -> None:
 # ---- products ---------------------------------------------------------------------------------
 
 
-@composite(method=True, out="exact", oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul, autocast="lower")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices.
 
@@ -137,28 +137,32 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, out="exact", oracle=np.matmul, samples=[((2, 3, 4), (2, 4, 3))])
+@composite(
+    method=True, out="exact", oracle=np.matmul, samples=[((2, 3, 4), (2, 4, 3))], autocast="lower"
+)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of the matrices of two equally long batches."""
     _check_bmm(input, mat2)
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, out="exact", oracle=np.dot, samples=[((4,), (4,))])
+@composite(method=True, out="exact", oracle=np.dot, samples=[((4,), (4,))], autocast="as given")
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
     return batch_matmul(input.unsqueeze(0), tensor.unsqueeze(1)).reshape(())
 
 
-@composite(method=True, out="exact", oracle=np.vdot, samples=[((4,), (4,))])
+@composite(method=True, out="exact", oracle=np.vdot, samples=[((4,), (4,))], autocast="as given")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """`dot` with the first vector conjugated."""
     _check_dot(input, other)
     return dot(conj_of(input), other)
 
 
-@composite(method=True, out="exact", oracle=np.matmul, samples=[((2, 3), (3,))])
+@composite(
+    method=True, out="exact", oracle=np.matmul, samples=[((2, 3), (3,))], autocast="as given"
+)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
     first = (
@@ -198,7 +202,7 @@ def _broadcast_product(input: Tensor, other: Tensor) -> Tensor:
     return made.squeeze(-1) if other.ndim == 1 else made
 
 
-@composite(method=True, out="exact", oracle=np.matmul)
+@composite(method=True, out="exact", oracle=np.matmul, autocast="lower")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices or batches of matrices; batch dimensions broadcast.
 
@@ -294,6 +298,7 @@ def _check_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     inplace=True,
     out="exact",
     oracle=lambda input, mat1, mat2, beta, alpha: beta * input + alpha * (mat1 @ mat2),
+    autocast="lower",
 )
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -310,6 +315,7 @@ def addmm(
     out="exact",
     oracle=lambda input, batch1, batch2, beta, alpha: beta * input + alpha * (batch1 @ batch2),
     samples=[((2, 3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
+    autocast="lower",
 )
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -335,6 +341,7 @@ def baddbmm(
         beta * input + alpha * np.sum(batch1 @ batch2, 0)
     ),
     samples=[((3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
+    autocast="lower",
 )
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -364,6 +371,7 @@ def addbmm(
     out="exact",
     oracle=lambda input, mat, vec, beta, alpha: beta * input + alpha * (mat @ vec),
     samples=[((2,), (2, 3), (3,), 1, 2)],
+    autocast="as given",
 )
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -393,6 +401,7 @@ def _check_addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any
     opmath=True,
     oracle=lambda input, vec1, vec2, beta, alpha: beta * input + alpha * np.outer(vec1, vec2),
     samples=[((2, 3), (2,), (3,), 1, 2)],
+    autocast="as given",
 )
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -437,7 +446,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return contract_dims(input, other, (-1,), (-1,))
 
 
-@composite(method=True, oracle=np.kron)
+@composite(method=True, oracle=np.kron, autocast="as given")
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product: each element of `input` times all of `other`."""
     n = max(input.ndim, other.ndim)
@@ -563,6 +572,7 @@ def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Ten
     meta=_linear_meta,
     vjp={"input": _linear_input_vjp, "weight": _linear_weight_vjp, "bias": lambda g: g},
     oracle=lambda input, weight, bias: input @ weight.T + (0 if bias is None else bias),
+    autocast="lower",
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`, the affine map of a fully connected layer."""

@@ -97,7 +97,7 @@ def matrix_norm(
     return _norm_by_sums(x, ord, dims, keepdim)
 
 
-@composite(namespace="linalg", oracle=np.linalg.cond)
+@composite(namespace="linalg", oracle=np.linalg.cond, autocast="full")
 def cond(input: Tensor, p: Any = None) -> Tensor:
     """Condition number: the norm of the matrix times that of its inverse."""
     check_matrix(input, "linalg.cond")
@@ -145,7 +145,7 @@ def _magnitudes(A: Tensor, hermitian: bool) -> Tensor:
     return eigvalsh(A).abs() if hermitian else svdvals(A)
 
 
-@composite(internal=True, name="rank_of", namespace="linalg")
+@composite(internal=True, name="rank_of", namespace="linalg", autocast="full")
 def rank_of(input: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """How many singular values exceed the tolerance."""
     if not input.numel():
@@ -197,7 +197,9 @@ def _pinv_backward(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     return -adjoint(k @ y) + (back - A @ k) @ y @ yh + yhk - (yhk @ y) @ A
 
 
-@composite(internal=True, name="pseudo_inverse", out=True, vjp={"A": _pinv_backward})
+@composite(
+    internal=True, name="pseudo_inverse", out=True, vjp={"A": _pinv_backward}, autocast="full"
+)
 def pseudo_inverse(A: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
     """Moore-Penrose inverse; singular values under the tolerance count as zero."""
     if not A.numel():
@@ -270,7 +272,7 @@ def _check_lstsq(A: Tensor, B: Tensor, driver: str) -> bool:
     return vector
 
 
-@composite(namespace="linalg", out="lapack")
+@composite(namespace="linalg", out="lapack", autocast="full")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None) -> Any:
     """X that makes `A X - B` smallest; of several the one with the smallest norm.
 
@@ -442,7 +444,13 @@ def matrix_exp_method(input: Tensor) -> Tensor:
 # ---- tensors as matrices ----------------------------------------------------------------------
 
 
-@composite(namespace="linalg", out="plain", oracle=np.linalg.tensorinv, samples=[((2, 3, 6), 2)])
+@composite(
+    namespace="linalg",
+    out="plain",
+    oracle=np.linalg.tensorinv,
+    samples=[((2, 3, 6), 2)],
+    autocast="full",
+)
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """Inverse of a tensor whose first `ind` dimensions form the rows of a matrix."""
     if ind <= 0:
@@ -461,6 +469,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     namespace="linalg",
     oracle=lambda A, B, dims: np.linalg.tensorsolve(A, B, dims),
     samples=[((2, 3, 6), (2, 3))],
+    autocast="full",
 )
 def tensorsolve(A: Tensor, B: Tensor, dims: IntList | None = None) -> Tensor:
     """X with `tensordot(A, X) = B`."""
@@ -607,7 +616,7 @@ def cross_any(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any 
     return cross(input, other, dim=dim, out=out)
 
 
-@composite(namespace="linalg", out="exact")
+@composite(namespace="linalg", out="exact", autocast="lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum over a dimension of the conjugate of `x` times `y`."""
     check_float(x, "linalg.vecdot", low=True)

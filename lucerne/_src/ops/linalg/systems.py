@@ -52,7 +52,7 @@ def identity(n: int, m: int, like: Tensor) -> Tensor:
 # ---- factorisations ---------------------------------------------------------------------------
 
 
-@composite(namespace="linalg", out="exact")
+@composite(namespace="linalg", out="exact", autocast="full")
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """Cholesky factor and an info number instead of an error."""
     check_square(input, "linalg.cholesky")
@@ -68,6 +68,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     out="exact",
     oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper),
     samples=[([[4.0, 1.0], [1.0, 3.0]],)],
+    autocast="full",
 )
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """Triangular L with `L @ L.mH` equal to the positive-definite input.
@@ -96,7 +97,7 @@ def cholesky_checked(input: Tensor, upper: bool) -> Tensor:
     return factor
 
 
-@composite(namespace="linalg", out="exact")
+@composite(namespace="linalg", out="exact", autocast="full")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """LU factors in one matrix, pivots, and an info number instead of an error."""
     _check_lu(A, pivot)
@@ -106,7 +107,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return _LU_FACTOR_EX(packed, pivots, info)
 
 
-@composite(namespace="linalg", out="exact")
+@composite(namespace="linalg", out="exact", autocast="full")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """LU factors in one matrix, and pivots; `lu_solve` takes them."""
     _check_lu(A, pivot)
@@ -171,7 +172,9 @@ def qr_triangle(A: Tensor) -> Tensor:
     return dc.qr_factors(A, False)[1]
 
 
-@composite(namespace="linalg", out="exact", oracle=lambda A, mode: np.linalg.qr(A, mode))
+@composite(
+    namespace="linalg", out="exact", oracle=lambda A, mode: np.linalg.qr(A, mode), autocast="full"
+)
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Orthonormal Q and upper triangular R with `A = Q @ R`."""
     check_matrix(A, "linalg.qr")
@@ -186,7 +189,9 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     return _QR(*dc.qr_factors(A, mode == "complete"))
 
 
-@composite(namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO))
+@composite(
+    namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO), autocast="full"
+)
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Real eigenvalues in ascending order and eigenvectors of a symmetric or Hermitian matrix.
 
@@ -205,13 +210,18 @@ def _reads_upper(A: Tensor, UPLO: str) -> bool:
     return UPLO.upper() == "U"
 
 
-@composite(namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO))
+@composite(
+    namespace="linalg",
+    out="exact",
+    oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO),
+    autocast="full",
+)
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of a symmetric or Hermitian matrix, ascending."""
     return dc.eigh_factors(A, _reads_upper(A, UPLO), False)[0]
 
 
-@composite(namespace="linalg", oracle=np.linalg.eig)
+@composite(namespace="linalg", oracle=np.linalg.eig, autocast="full")
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix; complex even where they could be real."""
     check_square(input, "linalg.eig")
@@ -219,7 +229,7 @@ def eig(input: Tensor) -> Any:
     return _EIG(*dc.eig_factors(input))
 
 
-@composite(namespace="linalg", oracle=np.linalg.eigvals)
+@composite(namespace="linalg", oracle=np.linalg.eigvals, autocast="full")
 def eigvals(input: Tensor) -> Tensor:
     """Eigenvalues of a square matrix."""
     check_square(input, "linalg.eigvals")
@@ -231,6 +241,7 @@ def eigvals(input: Tensor) -> Tensor:
     namespace="linalg",
     out="exact",
     oracle=lambda A, full_matrices, driver: np.linalg.svd(A, full_matrices),
+    autocast="full",
 )
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
     """Singular value decomposition `A = U @ diag(S) @ Vh`."""
@@ -249,7 +260,10 @@ def _refuse_driver(name: str, driver: Any) -> None:
 
 
 @composite(
-    namespace="linalg", out="exact", oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False)
+    namespace="linalg",
+    out="exact",
+    oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False),
+    autocast="full",
 )
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """Singular values, descending."""
@@ -458,6 +472,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     out="exact",
     oracle=lambda A, B, left: np.linalg.solve(A, B),
     samples=[([[4.0, 1.0], [1.0, 3.0]], (2, 2))],
+    autocast="full",
 )
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with `A X = B` (or `X A = B` when `left` is False); B may be a vector.
@@ -502,7 +517,7 @@ def inverse_checked(A: Tensor) -> Tensor:
     return found
 
 
-@composite(namespace="linalg", out="exact")
+@composite(namespace="linalg", out="exact", autocast="full")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """Inverse and an info number instead of an error."""
     found, info = inverse_unchecked(A)
@@ -516,6 +531,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     out="exact",
     oracle=np.linalg.inv,
     samples=[([[4.0, 1.0], [1.0, 3.0]],)],
+    autocast="full",
 )
 def inv(A: Tensor) -> Tensor:
     """The matrix whose product with A is the identity."""
@@ -524,7 +540,13 @@ def inv(A: Tensor) -> Tensor:
     return inverse_checked(A)
 
 
-@composite(name="inverse", method=True, oracle=np.linalg.inv, samples=[([[4.0, 1.0], [1.0, 3.0]],)])
+@composite(
+    name="inverse",
+    method=True,
+    oracle=np.linalg.inv,
+    samples=[([[4.0, 1.0], [1.0, 3.0]],)],
+    autocast="full",
+)
 def inverse(input: Tensor) -> Tensor:
     """`lucerne.linalg.inv`."""
     return inv(input)

@@ -85,7 +85,7 @@ def _scores(
     return scores + attn_mask
 
 
-@composite(internal=True, name="attend", opmath="first", out=False)
+@composite(internal=True, name="attend", opmath="first", out=False, autocast="lower")
 def attend(
     query: Tensor,
     key: Tensor,
@@ -192,6 +192,7 @@ def _flash_vjp(
     out=False,
     meta=_flash_meta,
     vjp={("query", "key", "value"): _flash_vjp},
+    autocast="lower",
 )
 def flash_attention(
     query: Tensor,
@@ -275,7 +276,7 @@ def _chosen(
     raise RuntimeError("No available kernel.  Aborting execution.")
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

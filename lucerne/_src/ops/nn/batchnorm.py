@@ -150,6 +150,7 @@ def _known_back(
     internal=True,
     out=False,
     vjp={("input", "weight", "bias"): _known_back},
+    fuse=True,
 )
 def known_norm(
     input: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float

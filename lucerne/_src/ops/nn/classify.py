@@ -95,7 +95,7 @@ def nll(
     return found.sum() / count
 
 
-@composite(internal=True, name="nll_loss", opmath=True, out=False)
+@composite(internal=True, name="nll_loss", opmath=True, out=False, autocast="full")
 def nll_loss_op(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
 ) -> Tensor:
@@ -103,7 +103,7 @@ def nll_loss_op(
     return nll(input, target, weight, reduction, ignore_index)
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, autocast="full")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -222,6 +222,7 @@ def cross_entropy_classes_backward(
             cross_entropy_classes_backward(g, input, target, weight, reduction, ignore_index)
         )
     },
+    autocast="full",
 )
 def cross_entropy_classes(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
@@ -272,7 +273,7 @@ def cross_entropy(
     return cross_entropy_any(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, autocast="full")
 def cross_entropy_any(
     input: Tensor,
     target: Tensor,
@@ -392,6 +393,7 @@ def _clamped_log(x: Tensor) -> Tensor:
         "target": lambda g, input: g * ((-input).log1p() - input.log()),
     },
     out=False,
+    fuse=True,
 )
 def bce_elements(input: Tensor, target: Tensor) -> Tensor:
     """`-(target log(input) + (1 - target) log(1 - input))`, logs cut off at -100."""
@@ -402,7 +404,7 @@ def _log_rest(x: Tensor) -> Tensor:
     return (-x).log1p().clamp(min=-100)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -435,7 +437,7 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else (loss * weight).to(input.dtype), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -464,7 +466,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else (loss * weight).to(loss.dtype), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
 def kl_div(
     input: Tensor,
     target: Tensor,

@@ -216,7 +216,7 @@ def _check_lengths(name: str, lengths: Tensor, known: list[int] | None, most: in
             raise RuntimeError(f"{text} most {most}, but got value {n} {_WHERE}")
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, autocast="full")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

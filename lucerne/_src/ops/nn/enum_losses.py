@@ -65,7 +65,7 @@ def cosine_embedding_loss(
     )
 
 
-@front()
+@front(autocast="full")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -92,7 +92,7 @@ def poisson_nll_loss(
     )
 
 
-@front(name="ctc_loss")
+@front(name="ctc_loss", autocast="full")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

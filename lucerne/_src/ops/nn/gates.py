@@ -66,6 +66,7 @@ def _lstm_vjp(g: Any, y1: Tensor, input_gates: Tensor, hidden_gates: Tensor, cel
     opmath=True,
     meta=_lstm_meta,
     vjp={("input_gates", "hidden_gates", "cell"): _lstm_vjp},
+    autocast="promote",
 )
 def lstm_gates(input_gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """The new (hidden, cell) of an LSTM; parts: input, forget, new, output."""
@@ -114,6 +115,7 @@ def _gru_vjp(g: Tensor, input_gates: Tensor, hidden_gates: Tensor, hidden: Tenso
     opmath=True,
     meta=_gru_meta,
     vjp={("input_gates", "hidden_gates", "hidden"): _gru_vjp},
+    autocast="promote",
 )
 def gru_gates(input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Tensor:
     """The new state of a gated recurrent unit; parts: reset, update, new."""

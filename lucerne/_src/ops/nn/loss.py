@@ -79,7 +79,7 @@ def _squared_vjp(
     return by_input, -by_input if "target" in needs else None
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _squared_vjp})
+@composite(internal=True, out=False, vjp={("input", "target"): _squared_vjp}, fuse=True)
 def squared_error(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     """Squares of differences of two real tensors of one shape, or their mean or sum."""
     difference = input - target
@@ -91,6 +91,8 @@ def squared_error(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     opmath=True,
     out=False,
     oracle=lambda input, target, *_: np.mean((input - target) ** 2),
+    autocast="full",
+    fuse=True,
 )
 def mse_loss(
     input: Tensor,
@@ -121,6 +123,8 @@ def mse_loss(
     opmath=True,
     out=False,
     oracle=lambda input, target, *_: np.mean(np.abs(input - target)),
+    autocast="full",
+    fuse=True,
 )
 def l1_loss(
     input: Tensor,
@@ -138,7 +142,7 @@ def l1_loss(
     return reduced((a - b).abs(), reduction)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def bounded_slope(g: Tensor, input: Tensor, target: Tensor, bound: float, slope: float) -> Tensor:
     """The gradient of a loss that is a parabola up to the distance `bound`, of slope 1 / `slope`,
     and straight from there on."""
@@ -172,7 +176,7 @@ def _smooth_vjp(
     return _bounded_vjp(g, input, target, reduction, beta, beta, needs)
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _smooth_vjp})
+@composite(internal=True, out=False, vjp={("input", "target"): _smooth_vjp}, fuse=True)
 def smooth_error(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
     """`smooth_l1_loss` of two real tensors of one shape, `beta` above 0."""
     distance = (input - target).abs()
@@ -191,7 +195,7 @@ def _huber_vjp(
     return _bounded_vjp(g, input, target, reduction, delta, 1.0, needs)
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _huber_vjp})
+@composite(internal=True, out=False, vjp={("input", "target"): _huber_vjp}, fuse=True)
 def huber_error(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
     """`huber_loss` of two real tensors of one shape."""
     distance = (input - target).abs()
@@ -199,7 +203,7 @@ def huber_error(input: Tensor, target: Tensor, reduction: str, delta: float) -> 
     return reduced(loss, reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -227,7 +231,7 @@ def smooth_l1_loss(
     return reduced(square.where(distance < beta, distance - 0.5 * beta), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -250,7 +254,7 @@ def huber_loss(
     return reduced(loss, reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

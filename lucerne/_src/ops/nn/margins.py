@@ -20,7 +20,7 @@ def _above_zero(x: Tensor) -> Tensor:
     return x.clamp(min=0)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -40,7 +40,7 @@ def margin_ranking_loss(
     return reduced(_above_zero(-target * (input1 - input2) + margin), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -55,7 +55,7 @@ def hinge_embedding_loss(
     return reduced(apart + input.where(target != -1, 0), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -106,7 +106,7 @@ def _check_cosine(input1: Tensor, input2: Tensor, target: Tensor) -> None:
         )
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -139,7 +139,7 @@ def _check_triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: f
         )
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, autocast="full")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -206,7 +206,7 @@ def _check_reduction(reduction: str) -> None:
         raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -254,7 +254,7 @@ def _check_multi(input: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise RuntimeError(f"expected scalar type Long but found {dt.cxx_name(target.dtype)}")
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

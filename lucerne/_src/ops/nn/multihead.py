@@ -328,7 +328,7 @@ def _check_sizes(
     return to_int(size)
 
 
-@composite(namespace="nn.functional", opmath=True, out=False)
+@composite(namespace="nn.functional", opmath=True, out=False, autocast="as given")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input1 @ weight[k] @ input2` for each output feature k, plus `bias`."""
     if input1.shape[:-1] != input2.shape[:-1]:

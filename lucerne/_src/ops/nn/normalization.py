@@ -57,6 +57,7 @@ def _standardize_back(g: Any, y: Any, dims: sh.Shape, eps: float, needs: Any) ->
         input.mean(dims, keepdims=True),
         input.var(dims, keepdims=True),
     ),
+    fuse=True,
 )
 def standardize(input: Tensor, dims: IntList, eps: float) -> Any:
     """`input` with mean 0 and variance 1 over `dims`; also the mean and variance it had."""
@@ -162,6 +163,7 @@ def _layer_norm_back(g: Tensor, input: Tensor, weight: Tensor, dims: sh.Shape, e
     internal=True,
     out=False,
     vjp={("input", "weight", "bias"): _layer_norm_back},
+    fuse=True,
 )
 def layer_norm_rows(
     input: Tensor, weight: Tensor, bias: Tensor | None, dims: IntList, eps: float
@@ -171,7 +173,7 @@ def layer_norm_rows(
     return narrowed(scaled(unit, widened(weight), widened(bias)), input.dtype)
 
 
-@composite(out=False)
+@composite(out=False, fuse=True)
 def native_layer_norm(
     input: Tensor, normalized_shape: IntList, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> Any:
@@ -224,7 +226,7 @@ def torch_layer_norm(
     return layer_norm(input, normalized_shape, weight, bias, eps)
 
 
-@composite(namespace="nn.functional", out=False)
+@composite(namespace="nn.functional", out=False, fuse=True)
 def rms_norm(
     input: Tensor, normalized_shape: IntList, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -250,13 +252,13 @@ front()(rms_norm)
 # ---- group norm -------------------------------------------------------------------------------
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def channel_sums(g: Tensor, input: Tensor, mean: Tensor) -> Any:
     """Sums over the last dimension of a gradient, and of it times the centred input."""
     return g.sum((-1,), keepdim=True), (g * (input - mean)).sum((-1,), keepdim=True)
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def group_slope(
     g: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, by: Tensor, level: Tensor, slope: Tensor
 ) -> Tensor:
@@ -282,7 +284,7 @@ def _group_rows_back(
     return by_input, cross.sum(0), total.sum(0)
 
 
-@composite(internal=True, out=False, vjp={("input", "weight", "bias"): _group_rows_back})
+@composite(internal=True, out=False, vjp={("input", "weight", "bias"): _group_rows_back}, fuse=True)
 def group_norm_rows(input: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Any:
     """Group norm of (N, groups, channels of a group, plane), parameters (groups, channels, 1);
     also mean and variance of each group."""

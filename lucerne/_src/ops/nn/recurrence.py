@@ -122,6 +122,7 @@ def _lstm_vjp(
     internal=True,
     out=False,
     vjp={("gates", "hidden", "cell", "weight", "bias"): _lstm_vjp},
+    autocast="lower",
 )
 def lstm_steps(
     gates: Tensor,
@@ -176,7 +177,12 @@ def _gru_vjp(
     return _in_order(made_in, not reverse), by_h, *weights
 
 
-@composite(internal=True, out=False, vjp={("gates", "hidden", "weight", "bias"): _gru_vjp})
+@composite(
+    internal=True,
+    out=False,
+    vjp={("gates", "hidden", "weight", "bias"): _gru_vjp},
+    autocast="promote state",
+)
 def gru_steps(
     gates: Tensor,
     hidden: Tensor,

@@ -34,7 +34,7 @@ def _oracle_log_softmax(input: Any, dim: int, dtype: Any) -> Any:
     return shifted - np.log(np.sum(np.exp(shifted), axis=dim, keepdims=True))
 
 
-@composite(opmath=True, out=False)
+@composite(opmath=True, out=False, fuse=True)
 def _softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Dtype
 ) -> Tensor:
@@ -43,7 +43,7 @@ def _softmax_backward_data(
     return weighted - output * weighted.sum(dim, True)
 
 
-@composite(opmath=True, out=False)
+@composite(opmath=True, out=False, fuse=True)
 def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Dtype
 ) -> Tensor:
@@ -56,6 +56,7 @@ def _log_softmax_backward_data(
     out="exact",
     vjp={"input": lambda g, y, dim, y_meta: _softmax_backward_data(g, y, dim, y_meta.dtype)},
     oracle=lambda input, dim, dtype: np.exp(_oracle_log_softmax(input, dim, dtype)),
+    fuse=True,
 )
 def softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
     """Exponentials that sum to one along `dim`.
@@ -78,6 +79,7 @@ def softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
     out="exact",
     vjp={"input": lambda g, y, dim, y_meta: _log_softmax_backward_data(g, y, dim, y_meta.dtype)},
     oracle=_oracle_log_softmax,
+    fuse=True,
 )
 def log_softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
     """Logarithm of softmax, without the rounding error of taking it afterwards."""
@@ -166,6 +168,7 @@ def _oracle_logsumexp(input: Any, dim: Any, keepdim: bool) -> Any:
     opmath=True,
     vjp={"input": _logsumexp_grad},
     oracle=_oracle_logsumexp,
+    fuse=True,
 )
 def logsumexp_dims(input: Tensor, dim: IntList, keepdim: bool = False) -> Tensor:
     """Logarithm of the sum of exponentials, safe from overflow."""

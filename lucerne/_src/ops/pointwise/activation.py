@@ -35,6 +35,8 @@ def over(input: Tensor, inplace: bool) -> InPlace | None:
     method=True,
     inplace=True,
     oracle=lambda input: np.maximum(input, 0),
+    exact=True,
+    cost="cheap",
 )
 def relu_op(input: Tensor) -> Tensor:
     """Zero for negative elements."""
@@ -43,7 +45,7 @@ def relu_op(input: Tensor) -> Tensor:
     return s.maximum(input, 0)
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def relu_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What relu passes back of a gradient."""
     return choose(y <= 0, 0, g)  # also where y is nan, as torch
@@ -60,7 +62,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return relu_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def leaky_relu_gradient(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     """What leaky_relu passes back of a gradient."""
     return choose(input > 0, g, g * negative_slope)
@@ -72,6 +74,7 @@ def leaky_relu_gradient(g: Tensor, input: Tensor, negative_slope: float) -> Tens
         "input": lambda g, input, negative_slope: leaky_relu_gradient(g, input, negative_slope),
     },
     oracle=lambda input, slope: np.where(input > 0, input, input * slope),
+    cost="light",
 )
 def leaky_relu_op(input: Tensor, negative_slope: Scalar) -> Tensor:
     """`input` times a slope where it is negative."""
@@ -92,13 +95,15 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         "weight": lambda g, input: choose(input > 0, 0, g * input),
     },
     oracle=lambda input, weight: np.where(input > 0, input, input * weight),
+    autocast="lower",
+    cost="light",
 )
 def prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
     """`leaky_relu` with learnt slopes."""
     return s.where(input > 0, input, input * weight)
 
 
-@front(namespace="nn.functional", aliases=())
+@front(namespace="nn.functional", aliases=(), autocast="lower")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`input`, or `weight * input` where it is negative; one weight, or one for each channel."""
     if weight.dtype is not input.dtype:
@@ -131,7 +136,7 @@ def _check_channels(input: Tensor, weight: Tensor) -> None:
 front(name="prelu", method=True)(prelu)
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def hardtanh_gradient(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
     """What hardtanh passes back of a gradient."""
     return choose((input > min_val) & (input < max_val), g, 0)
@@ -143,6 +148,7 @@ def hardtanh_gradient(g: Tensor, input: Tensor, min_val: float, max_val: float) 
         "input": lambda g, input, min_val, max_val: hardtanh_gradient(g, input, min_val, max_val),
     },
     oracle=np.clip,
+    cost="light",
 )
 def hardtanh_op(input: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
     """Values limited to a range; no gradient at its ends."""
@@ -181,6 +187,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
         "input": lambda g, input, threshold: choose(input <= threshold, 0, g),
     },
     oracle=lambda input, threshold, value: np.where(input <= threshold, value, input),
+    cost="light",
 )
 def threshold_op(input: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     """`value` where elements are not above the threshold."""
@@ -200,7 +207,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # ---- the elu kin --------------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def elu_gradient(
     g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
 ) -> Tensor:
@@ -251,7 +258,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 # ---- smooth ones --------------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
     """What gelu passes back of a gradient."""
     if approximate == "tanh":
@@ -288,7 +295,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return s.gelu(input)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What silu passes back of a gradient."""
     part = sigmoid(input)
@@ -312,7 +319,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return silu_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def mish_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What mish passes back of a gradient."""
     t = tanh(softplus(input))
@@ -338,7 +345,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return mish_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
     """What softplus passes back of a gradient."""
     scaled = input * beta
@@ -360,7 +367,7 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def logsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What logsigmoid passes back of a gradient."""
     return g * sigmoid(-input)
@@ -383,7 +390,7 @@ def logsigmoid(input: Tensor, *, out: Any = None) -> Tensor:
     return logsigmoid_op(input, out=out)
 
 
-@composite(namespace="nn.functional", out=False)
+@composite(namespace="nn.functional", out=False, fuse=True)
 def softsign(input: Tensor) -> Tensor:
     """`x / (1 + |x|)`."""
     return input / (input.abs() + 1)
@@ -419,7 +426,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 # ---- pieces of lines ----------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def hardsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardsigmoid passes back of a gradient."""
     return choose((input > -3) & (input < 3), g / 6, 0)
@@ -429,6 +436,7 @@ def hardsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     internal=True,
     vjp={"input": lambda g, input: hardsigmoid_gradient(g, input)},
     oracle=lambda input: np.clip(input + 3, 0, 6) / 6,
+    cost="light",
 )
 def hardsigmoid_op(input: Tensor) -> Tensor:
     """A sigmoid of three straight pieces."""
@@ -442,7 +450,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return hardsigmoid_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardswish passes back of a gradient."""
     middle = choose(input >= 3, g, g * (input / 3 + 0.5))  # (of NaN it is NaN)
@@ -453,6 +461,7 @@ def hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
     internal=True,
     vjp={"input": lambda g, input: hardswish_gradient(g, input)},
     oracle=lambda input: input * np.clip(input + 3, 0, 6) / 6,
+    cost="light",
 )
 def hardswish_op(input: Tensor) -> Tensor:
     """`x * hardsigmoid(x)`."""
@@ -473,6 +482,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     },
     name="hardshrink",
     method=True,
+    cost="light",
 )
 def hardshrink(input: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """Zero for elements within `lambd` of zero."""
@@ -489,6 +499,7 @@ front(name="hardshrink", namespace="nn.functional")(hardshrink)
     vjp={
         "input": lambda g, input, lambd: choose((input >= -lambd) & (input <= lambd), 0, g),
     },
+    cost="light",
 )
 def softshrink_op(input: Tensor, lambd: Scalar) -> Tensor:
     """Elements moved towards zero by `lambd`, no further."""
@@ -514,13 +525,13 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return input.narrow(dim, 0, half), input.narrow(dim, half, half)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def glu_first_gradient(g: Tensor, gate: Tensor) -> Tensor:
     """What glu passes back to its first half."""
     return g * sigmoid(gate)
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def glu_gate_gradient(g: Tensor, first: Tensor, gate: Tensor) -> Tensor:
     """What glu passes back to its second half."""
     part = sigmoid(gate)
@@ -533,7 +544,7 @@ def _glu_vjp(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return cat([glu_first_gradient(g, gate), glu_gate_gradient(g, first, gate)], d)
 
 
-@composite(namespace="nn.functional", opmath=True, vjp={"input": _glu_vjp})
+@composite(namespace="nn.functional", opmath=True, vjp={"input": _glu_vjp}, fuse=True)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension, gated by the sigmoid of the second."""
     if not input.ndim:

@@ -21,6 +21,9 @@ from lucerne._src.ops.scalars import check_fits
     name="add2",
     vjp={"input": lambda g: g, "other": lambda g: g},
     oracle=np.add,
+    holomorphic=True,
+    exact=True,
+    cost="cheap",
 )
 def add2(input: Tensor, other: Tensor) -> Tensor:
     """Sum of two operands (`add` with alpha 1)."""
@@ -33,6 +36,8 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
     whole="none",
     vjp={"input": lambda g: g, "other": lambda g, alpha: g * conj_of(alpha)},
     oracle=lambda input, other, alpha: input + alpha * other,
+    holomorphic=True,
+    cost="cheap",
 )
 def add_scaled(input: Tensor, other: Tensor, alpha: Scalar) -> Tensor:
     """`input + alpha * other` in one pass."""
@@ -82,6 +87,9 @@ def add(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
     name="sub2",
     vjp={"input": lambda g: g, "other": lambda g: -g},
     oracle=np.subtract,
+    holomorphic=True,
+    exact=True,
+    cost="cheap",
 )
 def sub2(input: Tensor, other: Tensor) -> Tensor:
     """Difference of two operands."""
@@ -130,6 +138,9 @@ def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
     inplace=True,
     aliases=("multiply",),
     oracle=np.multiply,
+    holomorphic=True,
+    exact=True,
+    cost="cheap",
 )
 def mul(input: Tensor, other: Tensor) -> Tensor:
     """Product, element by element.
@@ -153,6 +164,9 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.true_divide,
+    holomorphic=True,
+    exact=True,
+    cost="cheap",
 )
 def true_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient; integers divide as floats."""
@@ -167,6 +181,7 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
     name="div_trunc",
     vjp={"input": flat, "other": flat},
     oracle=lambda input, other: np.trunc(input / other),
+    exact=True,
 )
 def div_trunc(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded towards zero."""
@@ -184,6 +199,7 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
     name="div_floor",
     vjp={"input": flat, "other": flat},
     oracle=np.floor_divide,
+    exact=True,
 )
 def div_floor(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down."""
@@ -233,6 +249,7 @@ def div(
     method=True,
     inplace=True,
     oracle=np.floor_divide,
+    exact=True,
 )
 def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down; not differentiable, as in torch."""
@@ -248,6 +265,7 @@ def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.remainder,
+    exact=True,
 )
 def remainder(input: Tensor, other: Tensor) -> Tensor:
     """What is left after floor division: it has the sign of `other`, as Python's `%`.
@@ -271,6 +289,7 @@ def remainder(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.fmod,
+    exact=True,
 )
 def fmod(input: Tensor, other: Tensor) -> Tensor:
     """What is left after division towards zero: it has the sign of `input`, as C's fmod."""
@@ -285,6 +304,9 @@ def fmod(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("negative",),
     oracle=np.negative,
+    linear=True,
+    exact=True,
+    cost="cheap",
 )
 def neg(input: Tensor) -> Tensor:
     """The value with its sign changed."""
@@ -314,6 +336,8 @@ def positive(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=lambda input, tensor1, tensor2, value: input + value * tensor1 * tensor2,
+    holomorphic=True,
+    cost="light",
 )
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """`input + value * tensor1 * tensor2`."""
@@ -335,6 +359,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 
     method=True,
     inplace=True,
     oracle=lambda input, tensor1, tensor2, value: input + value * (tensor1 / tensor2),
+    holomorphic=True,
 )
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor:
     """`input + value * tensor1 / tensor2`."""
@@ -366,6 +391,7 @@ def _between(input: Any, end: Any, weight: Any) -> Any:
         "weight": lambda g, input, end: g * conj_of(end - input),
     },
     oracle=lambda input, end, weight: input + weight * (end - input),
+    cost="light",
 )
 def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     """Linear interpolation with a weight for each element."""
@@ -380,6 +406,7 @@ def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
         "end": lambda g, weight: g * conj_of(weight),
     },
     oracle=lambda input, end, weight: input + weight * (end - input),
+    cost="light",
 )
 def lerp_number(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     """Linear interpolation with one weight."""

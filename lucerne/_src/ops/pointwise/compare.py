@@ -14,7 +14,16 @@ from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import need_tensors, refuse
 
 
-@pointwise(numbers="rest", promote="bool", vjp={}, method=True, inplace=True, oracle=np.equal)
+@pointwise(
+    numbers="rest",
+    promote="bool",
+    vjp={},
+    method=True,
+    inplace=True,
+    oracle=np.equal,
+    exact=True,
+    cost="cheap",
+)
 def eq(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements are equal.
 
@@ -33,6 +42,8 @@ def eq(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("not_equal",),
     oracle=np.not_equal,
+    exact=True,
+    cost="cheap",
 )
 def ne(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements differ."""
@@ -47,6 +58,8 @@ def ne(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("less",),
     oracle=np.less,
+    exact=True,
+    cost="cheap",
 )
 def lt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller."""
@@ -62,6 +75,8 @@ def lt(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("less_equal",),
     oracle=np.less_equal,
+    exact=True,
+    cost="cheap",
 )
 def le(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller or equal."""
@@ -77,6 +92,8 @@ def le(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("greater",),
     oracle=np.greater,
+    exact=True,
+    cost="cheap",
 )
 def gt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is larger."""
@@ -92,6 +109,8 @@ def gt(input: Tensor, other: Tensor) -> Tensor:
     inplace=True,
     aliases=("greater_equal",),
     oracle=np.greater_equal,
+    exact=True,
+    cost="cheap",
 )
 def ge(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is larger or equal."""
@@ -102,7 +121,9 @@ def ge(input: Tensor, other: Tensor) -> Tensor:
 # ---- questions about one value ------------------------------------------------------------------
 
 
-@pointwise(promote="bool", vjp={}, method=True, out=False, oracle=np.isnan)
+@pointwise(
+    promote="bool", vjp={}, method=True, out=False, oracle=np.isnan, exact=True, cost="cheap"
+)
 def isnan(input: Tensor) -> Tensor:
     """Whether elements are nan."""
     if input.dtype.category < dt.FLOAT:
@@ -116,13 +137,17 @@ def _infinite(x: Any) -> Any:
     return x != x if x.dtype.category < dt.FLOAT else s.is_inf(x)
 
 
-@pointwise(promote="bool", vjp={}, method=True, out=False, oracle=np.isinf)
+@pointwise(
+    promote="bool", vjp={}, method=True, out=False, oracle=np.isinf, exact=True, cost="light"
+)
 def isinf(input: Tensor) -> Tensor:
     """Whether elements are infinite."""
     return _infinite(input)
 
 
-@pointwise(promote="bool", vjp={}, method=True, out=False, oracle=np.isfinite)
+@pointwise(
+    promote="bool", vjp={}, method=True, out=False, oracle=np.isfinite, exact=True, cost="light"
+)
 def isfinite(input: Tensor) -> Tensor:
     """Whether elements are neither infinite nor nan."""
     if input.dtype.category < dt.FLOAT:
@@ -130,14 +155,18 @@ def isfinite(input: Tensor) -> Tensor:
     return ~(_infinite(input) | s.is_nan(input))
 
 
-@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.isposinf)
+@pointwise(
+    out="exact", promote="bool", vjp={}, method=True, oracle=np.isposinf, exact=True, cost="light"
+)
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are positive infinity."""
     _refuse_complex(input, "isposinf")
     return input != input if input.dtype.category < dt.FLOAT else input == math.inf
 
 
-@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.isneginf)
+@pointwise(
+    out="exact", promote="bool", vjp={}, method=True, oracle=np.isneginf, exact=True, cost="light"
+)
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are negative infinity."""
     _refuse_complex(input, "isneginf")
@@ -149,7 +178,7 @@ def _refuse_complex(x: Any, name: str) -> None:
         raise RuntimeError(f"{name} does not support complex inputs.")
 
 
-@pointwise(promote="bool", vjp={}, method=True, out=False, oracle=np.isreal)
+@pointwise(promote="bool", vjp={}, method=True, out=False, oracle=np.isreal, cost="light")
 def isreal(input: Tensor) -> Tensor:
     """Whether elements have no imaginary part."""
     if input.dtype.category == dt.COMPLEX:
@@ -157,7 +186,9 @@ def isreal(input: Tensor) -> Tensor:
     return (input == input) | (input != input)
 
 
-@pointwise(out="exact", promote="bool", vjp={}, method=True, oracle=np.signbit)
+@pointwise(
+    out="exact", promote="bool", vjp={}, method=True, oracle=np.signbit, exact=True, cost="light"
+)
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is negative, that of -0.0 included."""
     if input.dtype.category == dt.COMPLEX:

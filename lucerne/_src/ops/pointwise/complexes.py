@@ -71,7 +71,7 @@ def view_as_real(input: Tensor) -> Any:
     return Geometry((*meta.shape, 2), (*strides, 1), 0, meta.dtype.to_real())
 
 
-@view(vjp={"input": lambda g: view_as_real(g)})
+@view(vjp={"input": lambda g: view_as_real(g)}, autocast="full")
 def view_as_complex(input: Tensor) -> Any:
     """Pairs of real numbers (a last dimension of size two) as complex ones."""
     meta: TensorMeta = input
@@ -129,6 +129,7 @@ def _check_parts(first: Tensor, second: Tensor) -> None:
     promote="complex",
     vjp={"real": lambda g: real(g), "imag": lambda g: imag(g)},
     oracle=lambda real, imag: real + 1j * imag,
+    cost="light",
 )
 def complex_of(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers from their parts."""
@@ -158,13 +159,18 @@ def _check_complex_out(part: Tensor, out: Any) -> None:
         )
 
 
-@composite(internal=True, name="polar_of", oracle=lambda abs, angle: abs * np.exp(1j * angle))
+@composite(
+    internal=True,
+    name="polar_of",
+    oracle=lambda abs, angle: abs * np.exp(1j * angle),
+    autocast="full",
+)
 def polar_of(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from length and angle."""
     return complex_of(abs * angle.cos(), abs * angle.sin())
 
 
-@front()
+@front(autocast="full")
 def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
     """Complex numbers from length and angle."""
     need_tensors("polar", abs=abs, angle=angle)
@@ -174,7 +180,12 @@ def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
 
 
 @pointwise(
-    internal=True, out="exact", vjp={"input": lambda g: conj_physical(g)}, oracle=np.conjugate
+    internal=True,
+    out="exact",
+    vjp={"input": lambda g: conj_physical(g)},
+    oracle=np.conjugate,
+    linear=True,
+    cost="light",
 )
 def conjugate(input: Tensor) -> Tensor:
     """The conjugate, computed."""

@@ -51,7 +51,7 @@ def _log_number(base: Any, y: Tensor) -> Any:
         return float(np.log(float(base)))
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, fuse=True)
 def power_gradient(g: Tensor, input: Tensor, exponent: int) -> Tensor:
     """What squares and cubes of real numbers pass back of a gradient."""
     return g * (2 * input if exponent == 2 else 3 * (input * input))
@@ -103,14 +103,17 @@ def _root_gradient(exponent: float) -> Any:
     return lambda g, input: _base_gradient(g, input, exponent)
 
 
-@pointwise(internal=True, vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt)
+@pointwise(internal=True, vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt, holomorphic=True)
 def sqrt_power(input: Tensor) -> Tensor:
     """`input ** 0.5`."""
     return s.sqrt(input)
 
 
 @pointwise(
-    internal=True, vjp={"input": _root_gradient(-0.5)}, oracle=lambda input: 1 / np.sqrt(input)
+    internal=True,
+    vjp={"input": _root_gradient(-0.5)},
+    oracle=lambda input: 1 / np.sqrt(input),
+    holomorphic=True,
 )
 def rsqrt_power(input: Tensor) -> Tensor:
     """`input ** -0.5`."""
@@ -142,7 +145,7 @@ def _widened(x: Any, wide: dt.dtype) -> Any:
     return builtins.complex(x) if wide is dt.complex128 else builtins.float(x)
 
 
-@composite(method=True, inplace=True, oracle=np.square)
+@composite(method=True, inplace=True, oracle=np.square, holomorphic=True)
 def square(input: Tensor) -> Tensor:
     """Each element times itself."""
     return pow2(input, 2)
@@ -154,6 +157,9 @@ def square(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.sqrt,
+    holomorphic=True,
+    exact=True,
+    cost="light",
 )
 def sqrt(input: Tensor) -> Tensor:
     """Square root; nan for negative numbers.
@@ -171,6 +177,7 @@ def sqrt(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=lambda input: 1 / np.sqrt(input),
+    holomorphic=True,
 )
 def rsqrt(input: Tensor) -> Tensor:
     """One over the square root."""
@@ -183,6 +190,8 @@ def rsqrt(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.reciprocal,
+    holomorphic=True,
+    cost="cheap",
 )
 def reciprocal(input: Tensor) -> Tensor:
     """One over each element."""

@@ -27,14 +27,30 @@ from lucerne._src.ops.checks import (
 from lucerne._src.ops.pointwise.select import choose
 
 
-@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.floor)
+@pointwise(
+    out="exact",
+    vjp={"input": flat},
+    method=True,
+    inplace=True,
+    oracle=np.floor,
+    exact=True,
+    cost="light",
+)
 def floor(input: Tensor) -> Tensor:
     """The largest integer not above each element."""
     refuse(input, "floor_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.floor(input)
 
 
-@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.ceil)
+@pointwise(
+    out="exact",
+    vjp={"input": flat},
+    method=True,
+    inplace=True,
+    oracle=np.ceil,
+    exact=True,
+    cost="light",
+)
 def ceil(input: Tensor) -> Tensor:
     """The smallest integer not below each element."""
     refuse(input, "ceil_vml_cpu", dt.COMPLEX, dt.BOOL)
@@ -42,7 +58,14 @@ def ceil(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    out="exact", vjp={"input": flat}, method=True, inplace=True, aliases=("fix",), oracle=np.trunc
+    out="exact",
+    vjp={"input": flat},
+    method=True,
+    inplace=True,
+    aliases=("fix",),
+    oracle=np.trunc,
+    exact=True,
+    cost="light",
 )
 def trunc(input: Tensor) -> Tensor:
     """Each element without its fraction."""
@@ -56,6 +79,7 @@ def trunc(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=lambda input: input - np.trunc(input),
+    cost="light",
 )
 def frac(input: Tensor) -> Tensor:
     """The fraction of each element, with its sign."""
@@ -63,7 +87,9 @@ def frac(input: Tensor) -> Tensor:
     return input - s.trunc(input)
 
 
-@pointwise(internal=True, out="exact", vjp={"input": flat}, oracle=np.rint)
+@pointwise(
+    internal=True, out="exact", vjp={"input": flat}, oracle=np.rint, exact=True, cost="light"
+)
 def round_even(input: Tensor) -> Tensor:
     """The nearest integer; halves go to the even one."""
     refuse(input, "round_vml_cpu", dt.COMPLEX, dt.BOOL)
@@ -105,6 +131,8 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     inplace=True,
     aliases=("absolute",),
     oracle=np.abs,
+    exact=True,
+    cost="cheap",
 )
 def abs(input: Tensor) -> Tensor:
     """The size of each element; of a complex one its distance from zero."""
@@ -119,7 +147,15 @@ def _sign(x: Any) -> Any:
     return up - s.cast(x < 0, x.dtype) if x.dtype.is_signed else up
 
 
-@pointwise(out="exact", vjp={"input": flat}, method=True, inplace=True, oracle=np.sign)
+@pointwise(
+    out="exact",
+    vjp={"input": flat},
+    method=True,
+    inplace=True,
+    oracle=np.sign,
+    exact=True,
+    cost="light",
+)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""
     if input.dtype.category == dt.COMPLEX:
@@ -158,6 +194,8 @@ def sgn(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.copysign,
+    exact=True,
+    cost="light",
 )
 def copysign(input: Tensor, other: Tensor) -> Tensor:
     """The size of `input` with the sign of `other`."""
@@ -189,6 +227,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Any = None) -> Tensor:
     oracle=lambda input, nan, posinf, neginf: np.nan_to_num(
         input, nan=nan, posinf=posinf, neginf=neginf
     ),
+    cost="light",
 )
 def nan_to_num_op(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
     """Numbers in place of nan and the infinities."""
@@ -266,7 +305,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
     return _FREXP(copied(mantissa, out=out[0]), copied(exponent, out=out[1]))
 
 
-@pointwise(internal=True, vjp={"input": lambda g: g})
+@pointwise(internal=True, vjp={"input": lambda g: g}, linear=True, exact=True, cost="light")
 def copied(input: Tensor) -> Tensor:
     """The values as they are: for writing a result into `out=`."""
     return input

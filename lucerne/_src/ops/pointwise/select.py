@@ -25,6 +25,9 @@ from lucerne._src.ops.scalars import check_beside
         "other": lambda g, condition: choose(condition, 0, g),
     },
     oracle=np.where,
+    holomorphic=True,
+    exact=True,
+    cost="cheap",
 )
 def choose(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
     """`input` where the condition holds, else `other`."""
@@ -85,6 +88,8 @@ def _smaller_share(g: Tensor, mine: Any, other: Any) -> Tensor:
     },
     method=True,
     oracle=np.maximum,
+    exact=True,
+    cost="cheap",
 )
 def maximum(input: Tensor, other: Tensor) -> Tensor:
     """The larger of two elements; nan if either is nan.
@@ -105,6 +110,8 @@ def maximum(input: Tensor, other: Tensor) -> Tensor:
     },
     method=True,
     oracle=np.minimum,
+    exact=True,
+    cost="cheap",
 )
 def minimum(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of two elements; nan if either is nan."""
@@ -125,6 +132,8 @@ def refuse_complex(name: str, x: Any) -> None:
     },
     method=True,
     oracle=np.fmax,
+    exact=True,
+    cost="light",
 )
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of two elements; a number wins over nan."""
@@ -143,6 +152,8 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
     },
     method=True,
     oracle=np.fmin,
+    exact=True,
+    cost="light",
 )
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of two elements; a number wins over nan."""
@@ -185,6 +196,8 @@ def _clamp_oracle(input: Any, min: Any, max: Any) -> Any:
     numbers="rest",
     vjp={"input": _inside_gradient, "min": _min_gradient, "max": _max_gradient},
     oracle=_clamp_oracle,
+    exact=True,
+    cost="cheap",
 )
 def clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     """Values limited to a range."""

@@ -22,6 +22,7 @@ from lucerne._src.ops.pointwise.select import choose
     method=True,
     inplace=True,
     oracle=np.exp,
+    holomorphic=True,
 )
 def exp(input: Tensor) -> Tensor:
     """`e` to the power of each element.
@@ -39,6 +40,7 @@ def exp(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.exp2,
+    holomorphic=True,
 )
 def exp2(input: Tensor) -> Tensor:
     """Two to the power of each element."""
@@ -51,6 +53,7 @@ def exp2(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.expm1,
+    holomorphic=True,
 )
 def expm1(input: Tensor) -> Tensor:
     """`exp(x) - 1`, exact for small x."""
@@ -63,6 +66,7 @@ def expm1(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.log,
+    holomorphic=True,
 )
 def log(input: Tensor) -> Tensor:
     """Natural logarithm; nan for negative numbers."""
@@ -75,6 +79,7 @@ def log(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.log2,
+    holomorphic=True,
 )
 def log2(input: Tensor) -> Tensor:
     """Logarithm to base two."""
@@ -87,6 +92,7 @@ def log2(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.log10,
+    holomorphic=True,
 )
 def log10(input: Tensor) -> Tensor:
     """Logarithm to base ten."""
@@ -99,6 +105,7 @@ def log10(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.log1p,
+    holomorphic=True,
 )
 def log1p(input: Tensor) -> Tensor:
     """`log(1 + x)`, exact for small x."""
@@ -114,6 +121,7 @@ def log1p(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.sin,
+    holomorphic=True,
 )
 def sin(input: Tensor) -> Tensor:
     """Sine of each element, in radians."""
@@ -126,6 +134,7 @@ def sin(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.cos,
+    holomorphic=True,
 )
 def cos(input: Tensor) -> Tensor:
     """Cosine of each element, in radians."""
@@ -138,6 +147,7 @@ def cos(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.tan,
+    holomorphic=True,
 )
 def tan(input: Tensor) -> Tensor:
     """Tangent of each element, in radians."""
@@ -151,6 +161,7 @@ def tan(input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arcsin",),
     oracle=np.arcsin,
+    holomorphic=True,
 )
 def asin(input: Tensor) -> Tensor:
     """The angle whose sine is given."""
@@ -164,6 +175,7 @@ def asin(input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arccos",),
     oracle=np.arccos,
+    holomorphic=True,
 )
 def acos(input: Tensor) -> Tensor:
     """The angle whose cosine is given."""
@@ -177,6 +189,7 @@ def acos(input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arctan",),
     oracle=np.arctan,
+    holomorphic=True,
 )
 def atan(input: Tensor) -> Tensor:
     """The angle whose tangent is given."""
@@ -232,6 +245,7 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.sinh,
+    holomorphic=True,
 )
 def sinh(input: Tensor) -> Tensor:
     """Hyperbolic sine."""
@@ -244,6 +258,7 @@ def sinh(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.cosh,
+    holomorphic=True,
 )
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine."""
@@ -256,6 +271,7 @@ def cosh(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.tanh,
+    holomorphic=True,
 )
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
@@ -269,6 +285,7 @@ def tanh(input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arcsinh",),
     oracle=np.arcsinh,
+    holomorphic=True,
 )
 def asinh(input: Tensor) -> Tensor:
     """The number whose hyperbolic sine is given."""
@@ -289,6 +306,7 @@ def _acosh_gradient(g: Tensor, input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arccosh",),
     oracle=np.arccosh,
+    holomorphic=True,
 )
 def acosh(input: Tensor) -> Tensor:
     """The positive number whose hyperbolic cosine is given."""
@@ -302,6 +320,7 @@ def acosh(input: Tensor) -> Tensor:
     inplace=True,
     aliases=("arctanh",),
     oracle=np.arctanh,
+    holomorphic=True,
 )
 def atanh(input: Tensor) -> Tensor:
     """The number whose hyperbolic tangent is given."""
@@ -313,6 +332,7 @@ def atanh(input: Tensor) -> Tensor:
     vjp={"input": lambda g, y: sigmoid_gradient(g, y)},
     method=True,
     inplace=True,
+    holomorphic=True,
 )
 def sigmoid(input: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`: any number to (0, 1).
@@ -333,6 +353,8 @@ def sigmoid(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.deg2rad,
+    linear=True,
+    cost="light",
 )
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
@@ -346,6 +368,8 @@ def deg2rad(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     oracle=np.rad2deg,
+    linear=True,
+    cost="light",
 )
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
@@ -427,13 +451,13 @@ for _name, _function in (("tanh", tanh), ("sigmoid", sigmoid)):
 # ---- derivatives, as ops of their own: an engine runs each as one kernel -----------------------
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def tanh_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What tanh passes back of a gradient."""
     return g * conj_of(1 - y * y)
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def sigmoid_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What sigmoid passes back of a gradient."""
     return g * conj_of(y * (1 - y))

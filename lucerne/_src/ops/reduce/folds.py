@@ -40,6 +40,7 @@ def folded_count(shape: Any, dim: Any) -> int:
     vjp={"input": lambda g, dim, keepdim, input_meta: spread(g, dim, keepdim, input_meta)},
     method=True,
     oracle=lambda input, dim, keepdim, dtype: np.sum(input, axis=dim, keepdims=keepdim),
+    linear=True,
 )
 def sum(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -97,6 +98,7 @@ def others_product(x: Tensor, dim: int, *, reverse: bool) -> Tensor:
     promote="int64",
     vjp={"input": lambda g, input, dim, keepdim: _prod_grad(g, input, dim, keepdim)},
     oracle=lambda input, dim, keepdim, dtype: np.prod(input, axis=dim, keepdims=keepdim),
+    autocast="full",
 )
 def prod_dim(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -195,7 +197,9 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 # ---- counting and averages --------------------------------------------------------------------
 
 
-@composite(method=True, out=False, oracle=lambda input, dim: np.count_nonzero(input, axis=dim))
+@composite(
+    method=True, out=False, oracle=lambda input, dim: np.count_nonzero(input, axis=dim), fuse=True
+)
 def count_nonzero(input: Tensor, dim: IntList | None = None) -> Tensor:
     """How many elements are not zero.
 
@@ -226,6 +230,8 @@ def _mean_grad(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     method=True,
     vjp={"input": lambda g, dim, keepdim, input_meta: _mean_grad(g, dim, keepdim, input_meta)},
     oracle=lambda input, dim, keepdim, dtype: np.mean(input, axis=dim, keepdims=keepdim),
+    linear=True,
+    fuse=True,
 )
 def mean(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -246,6 +252,7 @@ def mean(
     internal=True,
     name="nansum_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim),
+    fuse=True,
 )
 def nansum_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -281,6 +288,7 @@ def nansum(
     internal=True,
     name="nanmean_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nanmean(input, axis=dim, keepdims=keepdim),
+    fuse=True,
 )
 def nanmean_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None

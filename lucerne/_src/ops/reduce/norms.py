@@ -94,7 +94,12 @@ def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool) -> Any:
 
 
 @composite(
-    internal=True, name="p_norm", vjp={"input": _norm_grad}, out="exact", oracle=_oracle_norm
+    internal=True,
+    name="p_norm",
+    vjp={"input": _norm_grad},
+    out="exact",
+    oracle=_oracle_norm,
+    fuse=True,
 )
 def p_norm(input: Tensor, ord: float, dim: IntList | None, keepdim: bool) -> Tensor:
     """`(sum |x|^ord)^(1/ord)` with its limits at 0 and infinity."""

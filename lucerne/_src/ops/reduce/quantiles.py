@@ -185,6 +185,7 @@ def _quantile_of_rows(rows: Tensor, q: Tensor, interpolation: str, ignore_nan: b
         np.nanquantile if ignore_nan else np.quantile
     )(input, q, axis=dim, keepdims=keepdim, method=interpolation),
     samples=[((3, 3), [0.25, 0.5], 1, False, "linear", False, False)],
+    autocast="full",
 )
 def quantile_rows(
     input: Tensor,
@@ -222,7 +223,7 @@ def _quantile(
     return quantile_rows(input, q, dim, keepdim, interpolation, ignore_nan, packed, out=out)
 
 
-@front(method=True)
+@front(method=True, autocast="full")
 def quantile(
     input: Tensor,
     q: Any,
@@ -241,7 +242,7 @@ def quantile(
     return _quantile("quantile", input, q, dim, keepdim, interpolation, out)
 
 
-@front(method=True)
+@front(method=True, autocast="full")
 def nanquantile(
     input: Tensor,
     q: Any,

@@ -127,6 +127,7 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
     out="exact",
     vjp={"input": lambda g, dim: scan(g, dim, "add", True, None)},
     oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim),
+    linear=True,
 )
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Sums of all elements up to each place."""

@@ -44,6 +44,7 @@ def _c2c_meta(input: TensorMeta, dim: sh.Shape, scale: int, forward: bool) -> Te
     meta=_c2c_meta,
     vjp={"input": lambda g, dim, scale, forward: fft_c2c(g, dim, scale, not forward)},
     out=False,
+    linear=True,
 )
 def fft_c2c(input: Tensor, dim: IntList, scale: int, forward: bool) -> Tensor:
     """Complex transform over `dim`; `scale` is 0 (none), 1 (root of the count) or 2 (the count)."""
@@ -62,7 +63,7 @@ def _r2c_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return fft_c2c(full, dim, scale, False).real
 
 
-@structural(internal=True, meta=_r2c_meta, vjp={"input": _r2c_backward}, out=False)
+@structural(internal=True, meta=_r2c_meta, vjp={"input": _r2c_backward}, out=False, linear=True)
 def fft_r2c(input: Tensor, dim: IntList, scale: int) -> Tensor:
     """Transform of real values; of the last of `dim` only the non-negative half is kept."""
 
@@ -91,7 +92,7 @@ def _c2r_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return resized(found, (last,), (input_meta.shape[last],))
 
 
-@structural(internal=True, meta=_c2r_meta, vjp={"input": _c2r_backward}, out=False)
+@structural(internal=True, meta=_c2r_meta, vjp={"input": _c2r_backward}, out=False, linear=True)
 def fft_c2r(input: Tensor, dim: IntList, scale: int, size: int) -> Tensor:
     """Inverse transform to real values; the last of `dim` holds the non-negative half of `size`."""
 
@@ -218,7 +219,7 @@ def _oracle(name: str) -> Any:
     return lambda input, n, dim, norm: function(input, n, dim, norm)
 
 
-@composite(namespace="fft", out="plain", oracle=_oracle("fft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("fft"), autocast="full")
 def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Discrete Fourier transform along one dimension.
 
@@ -230,14 +231,14 @@ def fft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) ->
     return fft_c2c(x, (d,), scale_of(norm, True), True)
 
 
-@composite(namespace="fft", out="exact", oracle=_oracle("ifft"))
+@composite(namespace="fft", out="exact", oracle=_oracle("ifft"), autocast="full")
 def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `fft`."""
     x, d = one_dim(as_transformable(input, True), n, dim)
     return fft_c2c(x, (d,), scale_of(norm, False), False)
 
 
-@composite(namespace="fft", out="plain", oracle=_oracle("rfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("rfft"), autocast="full")
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Transform of real values: only the non-negative frequencies, the rest mirrors them."""
     refuse_complex("rfft", input)
@@ -245,7 +246,7 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -
     return fft_r2c(x, (d,), scale_of(norm, True))
 
 
-@composite(namespace="fft", out="plain", oracle=_oracle("irfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("irfft"), autocast="full")
 def irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `rfft`; `n` tells the length, which may be odd."""
     return _to_real(input, n, dim, scale_of(norm, False))
@@ -260,13 +261,13 @@ def _to_real(input: Tensor, n: int | None, dim: int, scale: int) -> Tensor:
     return fft_c2r(x, (d,), scale, size)
 
 
-@composite(namespace="fft", out="plain", oracle=_oracle("hfft"))
+@composite(namespace="fft", out="plain", oracle=_oracle("hfft"), autocast="full")
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Real transform of a signal whose other half is its mirrored conjugate."""
     return _to_real(conj_of(input), n, dim, scale_of(norm, True))
 
 
-@composite(namespace="fft", out="exact", oracle=_oracle("ihfft"))
+@composite(namespace="fft", out="exact", oracle=_oracle("ihfft"), autocast="full")
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) -> Tensor:
     """Inverse of `hfft`."""
     refuse_complex("ihfft", input)
@@ -277,7 +278,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Any = None) 
 # ---- several dimensions -----------------------------------------------------------------------
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.fftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.fftn, autocast="full")
 def fftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -285,7 +286,7 @@ def fftn(
     return complex_nd(input, s, dim, norm, True)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.ifftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.ifftn, autocast="full")
 def ifftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -293,7 +294,7 @@ def ifftn(
     return complex_nd(input, s, dim, norm, False)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.rfftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.rfftn, autocast="full")
 def rfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -301,7 +302,7 @@ def rfftn(
     return real_nd("rfftn", input, s, dim, norm)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.irfftn)
+@composite(namespace="fft", out="plain", oracle=np.fft.irfftn, autocast="full")
 def irfftn(
     input: Tensor, s: IntList | None = None, dim: IntList | None = None, norm: Any = None
 ) -> Tensor:
@@ -340,7 +341,7 @@ def ihfftn(
 # ---- two dimensions: the same with another default --------------------------------------------
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.fft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.fft2, autocast="full")
 def fft2(
     input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
 ) -> Tensor:
@@ -348,7 +349,7 @@ def fft2(
     return fftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.ifft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.ifft2, autocast="full")
 def ifft2(
     input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
 ) -> Tensor:
@@ -356,7 +357,7 @@ def ifft2(
     return ifftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.rfft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.rfft2, autocast="full")
 def rfft2(
     input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
 ) -> Tensor:
@@ -364,7 +365,7 @@ def rfft2(
     return rfftn(input, s, dim, norm)
 
 
-@composite(namespace="fft", out="plain", oracle=np.fft.irfft2)
+@composite(namespace="fft", out="plain", oracle=np.fft.irfft2, autocast="full")
 def irfft2(
     input: Tensor, s: IntList | None = None, dim: IntList = (-2, -1), norm: Any = None
 ) -> Tensor:

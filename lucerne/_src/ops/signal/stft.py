@@ -79,7 +79,7 @@ def _wants_complex(input: Tensor, window: Any, return_complex: bool | None) -> b
     return bool(return_complex)
 
 
-@composite(internal=True, name="stft_frames", out=False)
+@composite(internal=True, name="stft_frames", out=False, autocast="full")
 def stft_frames(
     input: Tensor,
     window: Tensor | None,
@@ -108,7 +108,7 @@ def stft_frames(
     return found.squeeze(0) if input.ndim == 1 else found
 
 
-@front(method=True)
+@front(method=True, autocast="full")
 def stft(
     input: Tensor,
     n_fft: int,

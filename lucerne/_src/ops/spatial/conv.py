@@ -167,7 +167,7 @@ def _backward(
     return result if batched else result.squeeze(0)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -181,7 +181,7 @@ def conv1d(
     return _forward(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -200,7 +200,7 @@ def conv2d(
     return _forward(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -214,7 +214,7 @@ def conv3d(
     return _forward(3, input, weight, bias, stride, padding, dilation, groups)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -229,7 +229,7 @@ def conv_transpose1d(
     return _backward(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -249,7 +249,7 @@ def conv_transpose2d(
     return _backward(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="lower")
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

@@ -142,6 +142,7 @@ def crop(x: Tensor, shape: sh.Shape) -> Tensor:
         ),
         "bias": lambda g: _summed_channels(g),
     },
+    autocast="lower",
 )
 def conv(
     input: Tensor,
@@ -186,6 +187,7 @@ def _conv_input_meta(
         ),
         "bias": lambda g: _summed_channels(g),
     },
+    autocast="lower",
 )
 def conv_input(
     input: Tensor,

@@ -87,7 +87,7 @@ def _axis_taps(
     return [low, low + 1], [low + 1 - x, x - low]
 
 
-@composite(internal=True, out=False)
+@composite(internal=True, out=False, fuse=True)
 def linear_slope(g: Tensor, places: Tensor, steps: Tensor) -> Tensor:
     """The gradient of a position from those of the weights of its two taps."""
     return choose(places < 0, 0, choose(steps == 0, -g, g)).sum((1,), keepdim=True)
@@ -97,7 +97,7 @@ def _linear_taps_back(g: Any, y0: Tensor, steps: Tensor) -> Tensor:
     return linear_slope(g[1], y0, steps)
 
 
-@composite(internal=True, out=False, vjp={"x": _linear_taps_back})
+@composite(internal=True, out=False, vjp={"x": _linear_taps_back}, fuse=True)
 def linear_taps(x: Tensor, steps: Tensor, last: Tensor, flat: bool) -> tuple[Tensor, Tensor]:
     """The two taps of positions (N, 1, P) along one dimension: whole places (N, 2, P), -1 outside
     the image, and weights, which are zero there (of an image, `flat`: or no number). `steps` is 0
@@ -114,7 +114,7 @@ def _crossed_back(g: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return g[1] * right, g[1] * left
 
 
-@composite(internal=True, out=False, vjp={("left", "right"): _crossed_back})
+@composite(internal=True, out=False, vjp={("left", "right"): _crossed_back}, fuse=True)
 def crossed_taps(
     index: Tensor, places: Tensor, left: Tensor, right: Tensor, size: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -172,7 +172,7 @@ def _taps(
     return index.masked_fill(~valid, -1), weight
 
 
-@composite(internal=True, name="grid_sample_op", opmath=True, out=False)
+@composite(internal=True, name="grid_sample_op", opmath=True, out=False, autocast="full")
 def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
     """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last to the first."""
     spatial, shape = tuple(input.shape[2:]), tuple(grid.shape[1:-1])
@@ -251,7 +251,7 @@ def _corners(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def grid_sample(
     input: Tensor,
     grid: Tensor,

@@ -51,6 +51,7 @@ def _check_settings(kernel: Any, dilation: Any, padding: Any, stride: Any) -> No
             g, input_meta.shape[2:], kernel, dilation, padding, stride
         )
     },
+    linear=True,
 )
 def im2col(
     input: Tensor, kernel: IntList, dilation: IntList, padding: IntList, stride: IntList
@@ -75,6 +76,7 @@ def im2col(
             g, kernel, dilation, padding, stride
         )
     },
+    linear=True,
 )
 def col2im(
     input: Tensor,

@@ -447,6 +447,7 @@ def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
             g, input_meta, kernel, stride, padding, counts, divisor
         )
     },
+    linear=True,
 )
 def avg_pool(
     input: Tensor,

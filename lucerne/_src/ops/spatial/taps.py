@@ -205,6 +205,7 @@ def _back_meta(
             g, tuple(input_meta.shape[2:]), mode, align_corners, scales
         )
     },
+    linear=True,
 )
 def resample_back(input: Tensor, size: Any, mode: str, align_corners: bool, scales: Any) -> Tensor:
     """The transpose of `resample` from `size`: each element goes back to its taps, by weight."""
@@ -246,6 +247,7 @@ def transposed(taps: Taps, size: int) -> Taps:
             g, tuple(input_meta.shape[2:]), mode, align_corners, scales
         )
     },
+    linear=True,
 )
 def resample(input: Tensor, size: Any, mode: str, align_corners: bool, scales: Any) -> Tensor:
     """(N, C, n...) brought to `size` by a mode of the table above."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
-from lucerne._src.ir.define import front
+from lucerne._src.ir.define import front, fronts
 from lucerne._src.ir.dispatch import every_value
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.symbolic.numbers import to_int
@@ -106,7 +106,7 @@ def _unpool(
     return _placed(input, indices, _unpooled_size(input, window, step, _per(padding, n), size))
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -119,7 +119,7 @@ def max_unpool1d(
     return _unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -132,7 +132,7 @@ def max_unpool2d(
     return _unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,
@@ -230,7 +230,7 @@ def _fractional_pool(
     return _fractional(n, input, _per(kernel_size, n), _per(output_size, n), samples)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def fractional_max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -244,7 +244,7 @@ def fractional_max_pool2d(
     return found if return_indices else found[0]
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", autocast="full")
 def fractional_max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -305,7 +305,8 @@ def _pair_form(name: str, run: Any) -> None:
         return run(*args, **{**kwargs, "return_indices": True})
 
     with_indices.__name__ = with_indices.__qualname__ = f"{name}_with_indices"
-    front(namespace="nn.functional")(with_indices)
+    autocast = fronts()[f"nn.functional.{name}"].autocast
+    front(namespace="nn.functional", autocast=autocast)(with_indices)
 
 
 for _fn in (fractional_max_pool2d, fractional_max_pool3d):

@@ -55,6 +55,7 @@ def erfc(input: Tensor) -> Tensor:
     vjp={"input": lambda g, y: g * (_ROOT_PI / 2) * (y * y).exp()},
     method=True,
     inplace=True,
+    cost="heavy",
 )
 def erfinv(input: Tensor) -> Tensor:
     """The number whose error function is given."""
@@ -174,7 +175,11 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 
 @pointwise(
-    promote="float", vjp={"input": lambda g, input: g * digamma(input)}, method=True, inplace=True
+    promote="float",
+    vjp={"input": lambda g, input: g * digamma(input)},
+    method=True,
+    inplace=True,
+    cost="heavy",
 )
 def lgamma(input: Tensor) -> Tensor:
     """The logarithm of the absolute value of the gamma function."""
@@ -187,6 +192,7 @@ def lgamma(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g * polygamma(1, input)},
     method=True,
     inplace=True,
+    cost="heavy",
 )
 def digamma(input: Tensor) -> Tensor:
     """The derivative of lgamma."""
@@ -195,7 +201,10 @@ def digamma(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    internal=True, promote="float", vjp={"input": lambda g, n, input: g * polygamma(n + 1, input)}
+    internal=True,
+    promote="float",
+    vjp={"input": lambda g, n, input: g * polygamma(n + 1, input)},
+    cost="heavy",
 )
 def polygamma_of(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma, n at least 1."""
@@ -254,6 +263,7 @@ def _at_limits(found: Any, a: Any, x: Any, none: float, all_: float) -> Any:
     method=True,
     inplace=True,
     numbers="none",
+    cost="heavy",
 )
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """The regularised lower incomplete gamma function."""
@@ -269,6 +279,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     numbers="none",
+    cost="heavy",
 )
 def igammac(input: Tensor, other: Tensor) -> Tensor:
     """The regularised upper incomplete gamma function."""
@@ -293,7 +304,11 @@ def zeta(input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(
-    promote="float", vjp={"input": lambda g, input: g * i1(input)}, method=True, inplace=True
+    promote="float",
+    vjp={"input": lambda g, input: g * i1(input)},
+    method=True,
+    inplace=True,
+    cost="heavy",
 )
 def i0(input: Tensor) -> Tensor:
     """The modified Bessel function of order zero."""

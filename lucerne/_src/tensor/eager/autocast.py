@@ -1,9 +1,10 @@
 """Mixed precision: inputs of some ops are converted before the op runs, as PyTorch's autocast does.
 
 The state belongs to the thread. While autocast is on, `dispatch.state.cast` holds a Converter,
-which the eager path asks about the ops in autocast_lists.py, before they are opened into parts and
-before they are recorded: gradients pass through the conversions and arrive in the dtype of the
-parameter. Ops in no list stay on the fast path. Inside a listed op nothing is converted any more.
+which the eager path asks about the ops whose entries name a precision, before they are opened
+into parts and before they are recorded: gradients pass through the conversions and arrive in the
+dtype of the parameter. Other ops stay on the fast path. Inside of such an op nothing is converted
+any more.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from lucerne._src.base.device import HOST, is_known_type
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.convert import as_dtype
+from lucerne._src.ir.define import fronts
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager import autocast_lists as lists
+from lucerne._src.tensor.eager.autocast_lists import SOMETIMES
 
 _state = dispatch.state
 _LOW = (dt.bfloat16, dt.float16)
 """The dtypes autocast lowers to; a Converter's number is the host's place here and one."""
-_FRONTS = {name: policy for policy, names in lists.FRONTS.items() for name in names}
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "ipu", "maia", "privateuseone")
 """torch's device types, which one may ask about whether they are there or not."""
 
@@ -38,18 +39,15 @@ Snapshot = tuple[dict[str, bool], dict[str, dt.dtype], bool]
 @functools.cache
 def policies() -> dict[Op, Any]:
     """What becomes of the inputs of each listed op; or (that, when)."""
-    found: dict[Op, Any] = {}
-    known = {op.qualified: op for op in op_.table().values()}
-    for policy, names in (
-        ("lower", lists.LOWER),
-        ("full", lists.FULL),
-        ("promote", lists.PROMOTE),
-        ("promote state", lists.PROMOTE_STATE),
-        ("as given", lists.AS_GIVEN),
-    ):
-        found.update({known[name]: policy for name in names if name in known})
-    found.update({known[name]: rule for name, rule in lists.SOMETIMES.items() if name in known})
-    return found
+    known = op_.table()
+    found: dict[Op, Any] = {op: op.autocast for op in known.values() if op.autocast}
+    return found | {known[name]: rule for name, rule in SOMETIMES.items() if name in known}
+
+
+@functools.cache
+def _policies_of_fronts() -> dict[str, str]:
+    """Public functions that are no ops, or look at dtypes before an op sees them."""
+    return {f.name: f.autocast for f in fronts().values() if f.autocast}
 
 
 class Converter:
@@ -91,7 +89,7 @@ class Converter:
     def front(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        policy = _FRONTS.get(function.__name__)
+        policy = _policies_of_fronts().get(function.__name__)
         if policy is None:
             return args, kwargs
         names, values = tuple(kwargs), tuple(kwargs.values())

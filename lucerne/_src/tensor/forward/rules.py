@@ -32,26 +32,6 @@ _state = dispatch.state
 Tangents = tuple[Any, ...]
 """One entry for each argument (or result): a tensor, None, or a tuple of those for a list."""
 
-LINEAR = frozenset(
-    {
-        "sum", "mean", "clone_as", "flip", "index", "gather", "fft_c2c", "fft_r2c", "fft_c2r",
-        "tril", "triu", "to_device", "running_sum", "avg_pool", "adaptive_avg_pool", "im2col",
-        "col2im", "resample", "resample_back", "conjugate", "cast", "neg", "deg2rad", "rad2deg",
-        "copied",
-    }
-)  # fmt: skip
-"""Ops that map the tangent of their first argument as they map the argument."""
-
-HOLOMORPHIC = frozenset(
-    {
-        "add2", "add_scaled", "sub2", "mul", "true_divide", "exp", "exp2", "expm1", "log", "log2",
-        "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "rsqrt", "sigmoid",
-        "reciprocal", "asin", "acos", "atan", "asinh", "acosh", "atanh", "choose", "addcmul",
-        "addcdiv", "square", "sqrt_power", "rsqrt_power",
-    }
-)  # fmt: skip
-"""Pointwise ops that have a complex derivative: the formula multiplies by its conjugate."""
-
 STAND_IN = "a stand-in"
 """Marks where a graph ends in a tensor that stands for no one's: its gradient is nobody's."""
 
@@ -83,7 +63,7 @@ def tangents_of(
     own = RULES.get(op.qualified)
     if own is not None:
         found = own(op, args, results, given)
-    elif op.kind == op_.VIEW or op.qualified in LINEAR:
+    elif op.kind == op_.VIEW or op.linear:
         found = _mapped_alike(op, args, given)
     elif op.qualified in PRODUCTS:
         found = (_product(op, args, given),)
@@ -218,7 +198,7 @@ def _by_formula(op: Op, args: tuple[Any, ...], results: tuple[Any, ...]) -> bool
         isinstance(x, TensorBase) and x._meta.dtype.category == dt.COMPLEX
         for x in (*args, *results)
     )
-    return len(results) == 1 and (not complexes or op.qualified in HOLOMORPHIC)
+    return len(results) == 1 and (not complexes or op.holomorphic)
 
 
 def _by_pointwise_formula(op: Op, args: tuple[Any, ...], y: Any, tangents: Tangents) -> Any:

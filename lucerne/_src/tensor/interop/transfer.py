@@ -20,7 +20,12 @@ from lucerne._src.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne._src.tensor.storage import Storage
 
 
-@composite(internal=True, vjp={"input": lambda g, input_meta: g.to(input_meta.device)}, out=False)
+@composite(
+    internal=True,
+    vjp={"input": lambda g, input_meta: g.to(input_meta.device)},
+    out=False,
+    linear=True,
+)
 def to_device(input: Tensor, device: Device) -> Tensor:
     """The same values in the memory of another device."""
     meta = input._meta.like(device=device)

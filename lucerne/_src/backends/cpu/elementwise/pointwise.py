@@ -22,23 +22,6 @@ from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import NumberMeta, TensorMeta
 from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 
-_LIGHT = frozenset((
-    "choose", "maximum", "minimum", "fmax", "fmin", "clamp_between", "relu", "leaky_relu_op",
-    "hardtanh_op", "threshold_op", "add2", "add_scaled", "sub2", "mul", "neg", "addcmul",
-    "lerp_tensor", "lerp_number", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-    "logical_and", "logical_or", "logical_xor", "logical_not", "eq", "ne", "lt", "le", "gt", "ge",
-    "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", "signbit", "complex_of",
-    "conjugate", "abs", "sign", "copied", "floor", "ceil", "trunc", "frac", "round_even",
-    "hardsigmoid_op", "hardswish_op", "hardshrink", "softshrink_op", "prelu_kernel", "copysign",
-    "true_divide", "sqrt", "reciprocal", "deg2rad", "rad2deg", "nan_to_num_op",
-))  # fmt: skip
-"""A few instructions per vector: unrolled, and bound by memory."""
-
-_HEAVY = frozenset((
-    "lgamma", "digamma", "polygamma_of", "igamma", "igammac", "erfinv", "i0", "gcd", "lcm",
-))  # fmt: skip
-"""So long that one copy of the body has to do. So are all ops of `special`."""
-
 
 @dataclass(frozen=True)
 class PointwiseSource:
@@ -103,8 +86,8 @@ def pointwise_recipe(op: op_.Op, args: Sequence[Any], out: dt.dtype) -> Recipe:
         return [to_parts(machine, result, out)]
 
     name = op.qualified
-    heavy = name in _HEAVY or op.namespace == "special"
-    light = name in _LIGHT
+    heavy = op.cost == op_.HEAVY or op.namespace == "special"
+    light = op.cost in (op_.CHEAP, op_.LIGHT)
     inputs = tuple(element_of(s.dtype) for s in tensors if s.dtype is not None)
     return Recipe(
         key=("pointwise", name, tuple(s.key for s in sources), out.name),
@@ -195,7 +178,7 @@ def _lanes(op: op_.Op, sources: Sequence[PointwiseSource], out: dt.dtype) -> int
     types = [s.target for s in sources if s.target is not None] or [out.compute]
     sizes = [COMPUTED[t].size for t in types if t in COMPUTED]
     lanes = VECTOR_BYTES // max(sizes, default=8)
-    return lanes if op.qualified in _LIGHT else min(lanes, VECTOR_BYTES // 4)
+    return lanes if op.cost in (op_.CHEAP, op_.LIGHT) else min(lanes, VECTOR_BYTES // 4)
 
 
 def _ready_numbers(

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from lucerne._src.backends.cpu.elementwise.cheap import CHEAP
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fused.program import (
     Axis,
@@ -32,6 +31,7 @@ from lucerne._src.backends.cpu.fused.program import (
 )
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.base import dtype as dt
+from lucerne._src.ir import op as op_
 
 ALONG, ACROSS = "along", "across"
 STILL, UNIT, STRIDED = "0", "1", "s"
@@ -249,7 +249,7 @@ class LoopLayout:
 
 def is_heavy(e: FusedExpr) -> bool:
     """Whether an expression's own op is worth keeping the result of."""
-    return isinstance(e, FusedOp) and e.op.name not in CHEAP
+    return isinstance(e, FusedOp) and e.op.cost != op_.CHEAP
 
 
 def _lanes(program: FusedProgram) -> int:

@@ -15,26 +15,9 @@ from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.op import Op
 
-FUSED = frozenset((
-    "softmax", "log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "logsumexp",
-    "mean", "nansum_dims", "nanmean_dims", "count_nonzero", "variance", "deviation", "p_norm",
-    "standardize", "native_layer_norm", "layer_norm_rows", "nn.functional.rms_norm",
-    "nn.functional.mse_loss", "nn.functional.l1_loss", "nn.functional.smooth_l1_loss",
-    "nn.functional.huber_loss", "nn.functional.poisson_nll_loss", "nn.functional.kl_div",
-    "nn.functional.binary_cross_entropy_with_logits", "binary_cross_entropy_elements",
-    "nn.functional.softsign", "relu_gradient", "gelu_gradient",
-    "silu_gradient", "tanh_gradient", "sigmoid_gradient", "known_norm", "squared_error",
-    "leaky_relu_gradient", "hardtanh_gradient", "elu_gradient", "mish_gradient",
-    "softplus_gradient", "logsigmoid_gradient", "hardsigmoid_gradient", "hardswish_gradient",
-    "nn.functional.glu", "glu_first_gradient", "glu_gate_gradient",
-    "smooth_error", "huber_error", "bounded_slope",
-    "power_gradient", "group_norm_rows", "channel_sums", "group_slope", "distance_of",
-    "distance_slope", "linear_slope", "linear_taps", "crossed_taps",
-))  # fmt: skip
-
 
 def fuses(op: Op) -> bool:
-    return op.kind == op_.COMPOSITE and (op.qualified in FUSED or op.qualified in RULES)
+    return op.kind == op_.COMPOSITE and (op.fuse or op.qualified in RULES)
 
 
 ANCHORS = {

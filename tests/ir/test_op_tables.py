@@ -1,0 +1,96 @@
+"""Facts of an op stand in its entry: a table of op names elsewhere needs a reason."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import lucerne  # noqa: F401  (fills the table)
+from lucerne._src.ir import op as op_
+
+SOURCE = Path(__file__).parents[2] / "lucerne" / "_src"
+LEAST = 4
+SHARE = 0.8
+"""A collection of at least so many strings, of which at least this share are names of ops."""
+
+ALLOWED = {
+    "backends/cpu/math/": "functions of machine code, by the instruction they stand for",
+    "backends/cpu/rules/": "what this engine has kernels for",
+    "backends/cpu/native/": "slots of Python's number protocol",
+    "backends/cpu/emit/": "LLVM's words for comparisons",
+    "backends/reference/": "NumPy's function for an op of another name",
+    "backends/formulas/": "which formulas move elements and nothing else",
+    "capture/lazy/pending.py": "calls that lazy mode reads before it records them",
+    "capture/shadow/replay.py": "ops that round nothing, moves and folds among them",
+    "conformance/": "what a report says of models and of signs",
+    "ir/checks/fused_reads.py": "views whose elements keep their order: what the proof rests on",
+    "ir/scalar/": "instructions of the scalar protocol, of the same names",
+    "ir/symbolic/": "Python's functions of numbers, of the same names",
+    "loops/": "moves that join element-wise groups, and steps that write",
+    "tensor/eager/": "what depends on the call, not on the op",
+    "tensor/forward/rules.py": "products, by the operands they multiply",
+    "tensor/foreach.py": "torch's list of `_foreach_*` functions",
+    "tensor/methods.py": "Python's operators",
+    "tensor/sparse/": "torch's functions that sparse tensors take, fronts among them",
+    "tiles/": "functions inside of a tile kernel, of the same names",
+    "transforms/": "what one pass knows of one kind of op",
+}
+"""Where such tables are, and why they are not in the entries."""
+
+
+def tables(text: str) -> list[tuple[str, list[str]]]:
+    """Collections of op names at the top of a module, and which of their strings are none."""
+    known = op_.table()
+    found = []
+    for node in ast.parse(text).body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        strings = [
+            c.value
+            for c in ast.walk(node.value)
+            if isinstance(c, ast.Constant) and isinstance(c.value, str)
+        ]
+        ops = [s for s in strings if s in known]
+        if len(ops) >= LEAST and len(ops) >= SHARE * len(strings):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            found.append((ast.unparse(target), [s for s in strings if s not in known]))
+    return found
+
+
+def all_tables() -> list[tuple[str, str, list[str]]]:
+    return [
+        (path.relative_to(SOURCE).as_posix(), name, dead)
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "ops" not in path.relative_to(SOURCE).parts[:1]
+        for name, dead in tables(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_no_table_of_op_names_without_a_reason() -> None:
+    loose = [
+        f"{file}: {name}"
+        for file, name, _ in all_tables()
+        if not any(part in file for part in ALLOWED)
+    ]
+    assert not loose, f"{loose}: put the fact into the entries of the ops (ir/op.py has the fields)"
+
+
+def test_reasons_are_needed() -> None:
+    files = [file for file, *_ in all_tables()]
+    assert [part for part in ALLOWED if not any(part in file for file in files)] == []
+
+
+def test_tables_name_ops_alone() -> None:
+    """A name that is no op never matches a node: it rots unseen."""
+    mixed = ("tensor/nested/", "tensor/sparse/", "tensor/foreach.py", "tensor/methods.py", "tiles/",
+             "ir/scalar/", "ir/symbolic/", "backends/cpu/math/", "capture/symbolic/",
+             "tensor/subclasses/", "backends/cpu/rules/table.py", "autograd/names.py",
+             "backends/cpu/native/", "backends/reference/", "conformance/")  # fmt: skip
+    dead = [(f, n, d) for f, n, d in all_tables() if d and not any(part in f for part in mixed)]
+    assert dead == []
+
+
+def test_a_planted_table_is_found() -> None:
+    text = 'LINEAR = frozenset(("sum", "mean", "neg", "cast", "no_such_op"))\n'
+    assert tables(text) == [("LINEAR", ["no_such_op"])]
+    assert tables('NAMES = ("sum", "mean", "neg")\n') == []
