@@ -163,7 +163,7 @@ import ctypes, gc
 from lucerne._src.backends.cpu.runtime import memory
 from lucerne._src.base.config import config
 config.guard_pages = {}
-block = memory.Block(100)
+block = memory.HostBlock(100)
 assert ctypes.string_at(block.address, 100) == bytes([0xCB]) * 100
 assert block.address % 16 == 0
 {}
@@ -182,7 +182,7 @@ ATTEMPTS = [
     (-1, "ctypes.memset(block.address, 0, 100)", 0),
     (-1, "ctypes.memset(block.address + 100, 0, 1)", signal.SIGABRT),
     (-1, "ctypes.string_at(block.address - 1, 1)", signal.SIGSEGV),
-    (16, "for i in range(70_000): memory.Block(64 << i % 9)", 0),  # more than the system maps
+    (16, "for i in range(70_000): memory.HostBlock(64 << i % 9)", 0),  # more than the system maps
 ]
 
 

@@ -218,7 +218,7 @@ def test_no_memory_is_an_error_and_no_signal(monkeypatch: pytest.MonkeyPatch) ->
     def full(nbytes: int) -> SharedBlock:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(slots_module.Block, "make", full)
+    monkeypatch.setattr(slots_module.SharedBlock, "make", full)
     slots = slots_module.Slots(1 << 30, 2)
     slots.begin()
     place, files = slots.store([memoryview(bytes(1 << 20))])

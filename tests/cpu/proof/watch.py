@@ -54,7 +54,7 @@ class Findings:
 
 
 class Block(Fence):
-    """Stands in for `memory.Block` while a watched kernel runs: its workspace."""
+    """Stands in for `memory.HostBlock` while a watched kernel runs: its workspace."""
 
     live: list[Block] | None = None
     how = RUNS[0]
