@@ -61,7 +61,7 @@ class Watch:
         self.now = threading.local()
         self.kept: list[Any] = []
         backend = importlib.import_module("lucerne.backends").get("cpu")
-        kernel = importlib.import_module("lucerne._src.backends.cpu.runtime.kernel").Kernel
+        kernel = importlib.import_module("lucerne._src.backends.cpu.runtime.kernel").NativeKernel
         backend.compile = self._labelled(backend.compile)
         backend.fuse = self._labelled(backend.fuse)
         kernel.__init__ = self._started(kernel.__init__)
