@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lucerne  # noqa: E402
+from lucerne._src.ir import op as op_  # noqa: E402
 from lucerne._src.ir.schema import parse  # noqa: E402
 from lucerne._src.ops import aten  # noqa: E402
 
@@ -94,3 +95,9 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS)
 def test_schemas_are_printed_as_they_are_read(text: str) -> None:
     assert str(parse(text)) == text
+
+
+def test_a_building_block_takes_keywords_whoever_asked_first() -> None:
+    op = op_.get("add2")
+    aten._internal(op)  # what a mode is shown of it
+    assert lucerne.ops.lucerne.add2(lucerne.ones(2), other=1).tolist() == [2.0, 2.0]

@@ -22,7 +22,6 @@ PROJECT = {
 }
 LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\(([^)#\s]*)(#[^)]*)?\)")
 FENCED = re.compile(r"(^```[^\n]*\n.*?^```$)", re.MULTILINE | re.DOTALL)
-OUTPUT = re.compile(r"^```\n", re.MULTILINE)
 
 
 def places(root: Path = ROOT) -> dict[str, str]:

@@ -351,7 +351,8 @@ _own_space = namespace("lucerne", _building_block)
 
 
 def _internal(op: Op) -> OpOverload:
-    packet = _own_space.packet(op.name)
+    # the packet that users get, so that it takes keywords and defaults whoever asked first
+    packet: OpOverloadPacket = getattr(_own_space, op.name, None) or _own_space.packet(op.name)
     if "default" not in packet.overloads():
         packet.enter("default", None, lambda *args: dispatch.entry.run(op, args), op)
     found: OpOverload = packet.default
