@@ -1016,22 +1016,22 @@ def empty(
     *args: Any,
     size: Sequence[_int] | None = None,
     out: Tensor | None = None,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    memory_format: memory_format | None = None,
 ) -> Tensor: ...
 def empty_like(
     input: Tensor,
     *,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    memory_format: memory_format | None = None,
 ) -> Tensor: ...
 def empty_permuted(
     size: Sequence[_int],
@@ -1158,12 +1158,12 @@ def full_like(
     input: Tensor,
     fill_value: Number,
     *,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    memory_format: memory_format | None = None,
 ) -> Tensor: ...
 def gather(
     input: Tensor,
@@ -1717,8 +1717,8 @@ def normal(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
-    pin_memory: _bool | None = False,
     requires_grad: _bool = False,
+    pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor | None = None) -> Tensor: ...
 def nuclear_norm(
@@ -1737,12 +1737,12 @@ def ones(
 def ones_like(
     input: Tensor,
     *,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    memory_format: memory_format | None = None,
 ) -> Tensor: ...
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def ormqr(
@@ -1831,25 +1831,25 @@ def rand_like(
     input: Tensor,
     *,
     generator: Generator | None = None,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
-    memory_format: memory_format | None = None,
     pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def randint(
     *bounds_and_size: Any,
     generator: Generator | None = None,
     out: Tensor | None = None,
+    low: _int | None = None,
+    high: _int | None = None,
+    size: Sequence[_int] | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    low: _int | None = None,
-    high: _int | None = None,
-    size: Sequence[_int] | None = None,
 ) -> Tensor: ...
 def randint_like(
     input: Tensor,
@@ -1857,11 +1857,11 @@ def randint_like(
     high: _int | Tensor | None = None,
     *,
     generator: Generator | None = None,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
-    memory_format: memory_format | None = None,
     pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def randn(
@@ -1878,11 +1878,11 @@ def randn_like(
     input: Tensor,
     *,
     generator: Generator | None = None,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
-    memory_format: memory_format | None = None,
     pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def randperm(
@@ -2441,10 +2441,10 @@ def zeros(
 def zeros_like(
     input: Tensor,
     *,
+    memory_format: memory_format | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
     pin_memory: _bool | None = False,
-    memory_format: memory_format | None = None,
 ) -> Tensor: ...

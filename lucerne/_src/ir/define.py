@@ -39,7 +39,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.convert import CONVERTERS
 from lucerne._src.ir.meta import NumberMeta, TensorMeta, make_meta
 from lucerne._src.ir.op import Op
-from lucerne._src.ir.signature import MISSING
+from lucerne._src.ir.signature import MISSING, takes
 from lucerne._src.ir.spelling import takes_numpy_names
 
 Function = Callable[..., Any]
@@ -112,10 +112,15 @@ class Front:
 
 
 def front(**fields: Any) -> Decorator:
-    """Register a plain function as public name, method and in-place method; it calls ops itself."""
+    """Register a plain function as public name, method and in-place method; it calls ops itself.
+
+    `options`: a function that reads the `**options` of the plain one. Its keywords are keywords of
+    the public function too, so that those which many fronts share are written once.
+    """
+    options = fields.pop("options", None)
 
     def decorate(plain: Function) -> Function:
-        function = takes_numpy_names(plain)
+        function = takes_numpy_names(plain if options is None else takes(options)(plain))
         entry = Front(function, fields)
         if entry.qualified in _FRONTS:
             raise ValueError(f"{entry.qualified!r} has a front already")

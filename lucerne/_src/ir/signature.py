@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+Function = Callable[..., Any]
 MISSING: Any = inspect.Parameter.empty
 
 
@@ -37,7 +38,36 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
             default = named.get(name, MISSING)
         annotation = function.__annotations__.get(name, MISSING)
         found.append(Parameter(name, annotation, default, i >= positional))
-    return found
+    own = {p.name for p in found}
+    reader = getattr(function, "options", None)
+    shared = parameters(reader) if reader else ()
+    return found + [p for p in shared if p.keyword_only and p.name not in own]
+
+
+def takes(options: Function) -> Callable[[Function], Function]:
+    """Add the keywords of `options`, which reads a function's `**options`, to its signature.
+
+    So keywords that many functions share are written once; a function with another default for
+    one of them has it as its own.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = inspect.signature(function)
+        given = {n: p for n, p in own.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        for p in inspect.signature(options).parameters.values():
+            if p.kind is p.KEYWORD_ONLY:
+                given.setdefault(p.name, p)
+        function.options = options  # type: ignore[attr-defined]
+        function.__signature__ = own.replace(parameters=[*given.values()])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def refuse_unknown(name: str, options: Iterable[str]) -> None:
+    """What Python says of a keyword that a function doesn't have, for those who read options."""
+    for given in options:
+        raise TypeError(f"{name}() got an unexpected keyword argument {given!r}")
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:

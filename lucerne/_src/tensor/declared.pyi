@@ -638,9 +638,9 @@ class TableMembers(TensorBase):
         *args: Any,
         size: Sequence[_int] | None = None,
         dtype: dtype | None = None,
+        layout: layout | None = None,
         device: Device | None = None,
         requires_grad: _bool = False,
-        layout: layout | None = None,
         pin_memory: _bool | None = False,
     ) -> Tensor: ...
     def new_empty_strided(
@@ -649,8 +649,8 @@ class TableMembers(TensorBase):
         stride: Sequence[_int],
         *,
         dtype: dtype | None = None,
-        layout: layout | None = None,
         device: Device | None = None,
+        layout: layout | None = None,
         requires_grad: _bool = False,
         pin_memory: _bool | None = False,
     ) -> Tensor: ...
@@ -660,9 +660,9 @@ class TableMembers(TensorBase):
         fill_value: Number,
         *,
         dtype: dtype | None = None,
+        layout: layout | None = None,
         device: Device | None = None,
         requires_grad: _bool = False,
-        layout: layout | None = None,
         pin_memory: _bool | None = False,
     ) -> Tensor: ...
     def new_ones(
@@ -670,9 +670,9 @@ class TableMembers(TensorBase):
         *args: Any,
         size: Sequence[_int] | None = None,
         dtype: dtype | None = None,
+        layout: layout | None = None,
         device: Device | None = None,
         requires_grad: _bool = False,
-        layout: layout | None = None,
         pin_memory: _bool | None = False,
     ) -> Tensor: ...
     def new_tensor(
@@ -690,9 +690,9 @@ class TableMembers(TensorBase):
         *args: Any,
         size: Sequence[_int] | None = None,
         dtype: dtype | None = None,
+        layout: layout | None = None,
         device: Device | None = None,
         requires_grad: _bool = False,
-        layout: layout | None = None,
         pin_memory: _bool | None = False,
     ) -> Tensor: ...
     def nextafter(self, other: Tensor) -> Tensor: ...

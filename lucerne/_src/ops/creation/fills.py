@@ -13,6 +13,7 @@ from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.ir.convert import as_device, as_int_list, as_optional_dtype
 from lucerne._src.ir.define import front
 from lucerne._src.ir.op import Tensor
+from lucerne._src.ir.signature import refuse_unknown, takes
 from lucerne._src.ops.copy.cast import filled, preserved_strides, uninitialized
 from lucerne._src.ops.scalars import number_for
 from lucerne._src.ops.view.reshape import sizes
@@ -52,6 +53,39 @@ def is_other(layout: Any) -> bool:
 def strided_only(name: str, layout: Any) -> None:
     if layout is not None and layout is not lo.strided:
         raise RuntimeError(f"{name}: only the strided layout is supported here, got {layout}")
+
+
+def options_given(
+    name: str,
+    /,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    **unknown: Any,
+) -> tuple[Any, Any, Any, bool]:
+    """The keywords all factories share."""
+    refuse_unknown(name, unknown)
+    if pin_memory:
+        no_pinned_memory()
+    return dtype, layout, device, requires_grad
+
+
+@takes(options_given)
+def strided_options(name: str, /, **options: Any) -> tuple[Any, Any, bool]:
+    """The same of a factory that knows no other layout: dtype, device, whether a gradient."""
+    dtype, layout, device, requires_grad = options_given(name, **options)
+    strided_only(name, layout)
+    return dtype, device, requires_grad
+
+
+@takes(options_given)
+def new_options(name: str, input: Tensor, /, **options: Any) -> tuple[Any, Any, bool]:
+    """The same of a factory that takes its dtype and device from a tensor unless told."""
+    dtype, device, requires_grad = strided_options(name, **options)
+    return dtype or input.dtype, device or input.device, requires_grad
 
 
 def _device(device: Any) -> Any:
@@ -105,17 +139,8 @@ def make_empty(
 # ---- by size ----------------------------------------------------------------------------------
 
 
-@front()
-def zeros(
-    *args: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=options_given)
+def zeros(*args: Any, size: Any = None, out: Any = None, **options: Any) -> Tensor:
     """A tensor of zeros.
 
     >>> import lucerne
@@ -123,59 +148,34 @@ def zeros(
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = options_given("zeros", **options)
+    shape = shape_given("zeros", args, size)
     if is_other(layout):
-        return SPARSE["empty"](
-            shape_given("zeros", args, size), dtype, layout, device, requires_grad
-        )
-    return make_filled(shape_given("zeros", args, size), 0, dtype, device, requires_grad, None, out)
+        return SPARSE["empty"](shape, dtype, layout, device, requires_grad)
+    return make_filled(shape, 0, dtype, device, requires_grad, None, out)
 
 
-@front()
-def ones(
-    *args: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def ones(*args: Any, size: Any = None, out: Any = None, **options: Any) -> Tensor:
     """A tensor of ones.
 
     >>> import lucerne
     >>> lucerne.ones(2, dtype=lucerne.int64)
     tensor([1, 1])
     """
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("ones", layout)
-    return make_filled(shape_given("ones", args, size), 1, dtype, device, requires_grad, None, out)
+    made = strided_options("ones", **options)
+    return make_filled(shape_given("ones", args, size), 1, *made, None, out)
 
 
-@front()
-def full(
-    size: Any,
-    fill_value: Any,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def full(size: Any, fill_value: Any, *, out: Any = None, **options: Any) -> Tensor:
     """A tensor of one value; its dtype is that of the value unless told.
 
     >>> import lucerne
     >>> lucerne.full((2,), 7)
     tensor([7, 7])
     """
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("full", layout)
+    dtype, device, requires_grad = strided_options("full", **options)
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
     if dtype is None and out is None:
         dtype = fill_value.dtype if hasattr(fill_value, "_meta") else dtype_of_number(value)
@@ -183,21 +183,12 @@ def full(
     return make_filled(shape, value, dtype, device, requires_grad, None, out)
 
 
-@front()
+@front(options=options_given)
 def empty(
-    *args: Any,
-    size: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
+    *args: Any, size: Any = None, out: Any = None, memory_format: Any = None, **options: Any
 ) -> Tensor:
     """A tensor with undefined contents."""
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = options_given("empty", **options)
     shape = shape_given("empty", args, size)
     if is_other(layout):
         return SPARSE["empty"](shape, dtype, layout, device, requires_grad)
@@ -206,45 +197,23 @@ def empty(
     return make_empty(shape, dtype, device, requires_grad, _strides(shape, memory_format))
 
 
-@front()
-def empty_strided(
-    size: Any,
-    stride: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
     """A tensor with undefined contents and the given strides."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("empty_strided", layout)
+    made = strided_options("empty_strided", **options)
     shape, strides = as_int_list(size), as_int_list(stride)
     if len(shape) != len(strides):
         raise RuntimeError(
             f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
             f"({len(strides)})"
         )
-    return make_empty(shape, dtype, device, requires_grad, strides)
+    return make_empty(shape, *made, strides)
 
 
-@front()
-def empty_permuted(
-    size: Any,
-    physical_layout: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     """Undefined contents; `physical_layout` lists the dimensions from the outermost in memory."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("empty_permuted", layout)
+    made = strided_options("empty_permuted", **options)
     shape, order = as_int_list(size), as_int_list(physical_layout)
     if len(shape) != len(order):
         raise RuntimeError(
@@ -261,224 +230,86 @@ def empty_permuted(
     if len(set(order)) != len(order):
         raise RuntimeError("Duplicate dim not allowed")
     strides = sh.ordered_strides(shape, order[::-1])
-    return make_empty(shape, dtype, device, requires_grad, strides)
+    return make_empty(shape, *made, strides)
 
 
-@front()
-def scalar_tensor(
-    s: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def scalar_tensor(s: Any, **options: Any) -> Tensor:
     """A number as a 0-dim tensor (of the default float type unless told)."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("scalar_tensor", layout)
-    return make_filled((), s, dtype, device, requires_grad)
+    return make_filled((), s, *strided_options("scalar_tensor", **options))
 
 
 # ---- like another tensor ----------------------------------------------------------------------
 
 
-def _like_strides(input: Tensor, memory_format: Any) -> sh.Shape:
-    return preserved_strides(input._meta, memory_format or lo.preserve_format)
+@takes(options_given)
+def like_options(
+    name: str, input: Tensor, /, *, memory_format: Any = None, **options: Any
+) -> tuple[Any, Any, bool, Any]:
+    """The same of a factory that takes after a tensor: what is not told is as it is there."""
+    dtype, device, requires_grad = new_options(name, input, **options)
+    strides = preserved_strides(input._meta, memory_format or lo.preserve_format)
+    return dtype, device, requires_grad, strides
 
 
-def full_as(
-    input: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool, memory_format: Any
-) -> Tensor:
-    return make_filled(
-        tuple(input.shape),
-        value,
-        dtype or input.dtype,
-        device or input.device,
-        requires_grad,
-        _like_strides(input, memory_format),
-    )
-
-
-@front()
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
+@front(options=like_options)
+def zeros_like(input: Tensor, **options: Any) -> Tensor:
     """Zeros in the shape, dtype and memory order of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("zeros_like", layout)
-    return full_as(input, 0, dtype, device, requires_grad, memory_format)
+    return make_filled(tuple(input.shape), 0, *like_options("zeros_like", input, **options))
 
 
-@front()
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
+@front(options=like_options)
+def ones_like(input: Tensor, **options: Any) -> Tensor:
     """Ones in the shape, dtype and memory order of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("ones_like", layout)
-    return full_as(input, 1, dtype, device, requires_grad, memory_format)
+    return make_filled(tuple(input.shape), 1, *like_options("ones_like", input, **options))
 
 
-@front()
-def full_like(
-    input: Tensor,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
+@front(options=like_options)
+def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     """One value in the shape, dtype and memory order of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("full_like", layout)
-    return full_as(input, fill_value, dtype, device, requires_grad, memory_format)
+    return make_filled(tuple(input.shape), fill_value, *like_options("full_like", input, **options))
 
 
-@front()
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-) -> Tensor:
+@front(options=like_options)
+def empty_like(input: Tensor, **options: Any) -> Tensor:
     """Undefined contents in the shape, dtype and memory order of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("empty_like", layout)
-    return make_empty(
-        tuple(input.shape),
-        dtype or input.dtype,
-        device or input.device,
-        requires_grad,
-        _like_strides(input, memory_format),
-    )
+    return make_empty(tuple(input.shape), *like_options("empty_like", input, **options))
 
 
-@front(namespace="Tensor", method=True)
-def new_zeros(
-    input: Tensor,
-    *args: Any,
-    size: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(namespace="Tensor", method=True, options=new_options)
+def new_zeros(input: Tensor, *args: Any, size: Any = None, **options: Any) -> Tensor:
     """Zeros of another size with this tensor's dtype and device."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("new_zeros", layout)
-    shape = shape_given("new_zeros", args, size)
-    return make_filled(shape, 0, dtype or input.dtype, device or input.device, requires_grad)
+    made = new_options("new_zeros", input, **options)
+    return make_filled(shape_given("new_zeros", args, size), 0, *made)
 
 
-@front(namespace="Tensor", method=True)
-def new_ones(
-    input: Tensor,
-    *args: Any,
-    size: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(namespace="Tensor", method=True, options=new_options)
+def new_ones(input: Tensor, *args: Any, size: Any = None, **options: Any) -> Tensor:
     """Ones of another size with this tensor's dtype and device."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("new_ones", layout)
-    shape = shape_given("new_ones", args, size)
-    return make_filled(shape, 1, dtype or input.dtype, device or input.device, requires_grad)
+    made = new_options("new_ones", input, **options)
+    return make_filled(shape_given("new_ones", args, size), 1, *made)
 
 
-@front(namespace="Tensor", method=True)
-def new_full(
-    input: Tensor,
-    size: Any,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(namespace="Tensor", method=True, options=new_options)
+def new_full(input: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor:
     """One value in another size with this tensor's dtype and device."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("new_full", layout)
+    made = new_options("new_full", input, **options)
     shape = shape_given("new_full", (size,), None)
-    return make_filled(
-        shape, fill_value, dtype or input.dtype, device or input.device, requires_grad
-    )
+    return make_filled(shape, fill_value, *made)
 
 
-@front(namespace="Tensor", method=True)
-def new_empty(
-    input: Tensor,
-    *args: Any,
-    size: Any = None,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(namespace="Tensor", method=True, options=new_options)
+def new_empty(input: Tensor, *args: Any, size: Any = None, **options: Any) -> Tensor:
     """Undefined contents in another size with this tensor's dtype and device."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("new_empty", layout)
-    shape = shape_given("new_empty", args, size)
-    return make_empty(shape, dtype or input.dtype, device or input.device, requires_grad)
+    made = new_options("new_empty", input, **options)
+    return make_empty(shape_given("new_empty", args, size), *made)
 
 
-@front(namespace="Tensor", method=True)
+@front(namespace="Tensor", method=True, options=strided_options)
 def new_empty_strided(
-    input: Tensor,
-    size: Any,
-    stride: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    input: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, **options: Any
 ) -> Tensor:
     """Undefined contents in another size and strides with this tensor's dtype and device."""
-    if pin_memory:
-        no_pinned_memory()
     return empty_strided(
-        size,
-        stride,
-        dtype=dtype or input.dtype,
-        layout=layout,
-        device=device or input.device,
-        requires_grad=requires_grad,
+        size, stride, dtype=dtype or input.dtype, device=device or input.device, **options
     )

@@ -15,7 +15,7 @@ from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.symbolic.numbers import isfinite, to_int
 from lucerne._src.ops.copy.cast import cast, counted
 from lucerne._src.ops.copy.join import cat
-from lucerne._src.ops.creation.fills import make_filled, sized_out, strided_only
+from lucerne._src.ops.creation.fills import make_filled, sized_out, strided_only, strided_options
 from lucerne._src.ops.pointwise.arithmetic import add_scaled
 
 
@@ -66,18 +66,14 @@ def _length(start: Any, end: Any, step: Any, dtype: dt.dtype) -> int:
     return math.ceil((end - start) / step)
 
 
-@front()
+@front(options=strided_options)
 def arange(
     *args: Any,
     start: Any = None,
     end: Any = None,
     step: Any = None,
     out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    **options: Any,
 ) -> Tensor:
     """Numbers from `start` (0) to before `end`, `step` (1) apart.
 
@@ -85,9 +81,7 @@ def arange(
     >>> lucerne.arange(1, 7, 2)
     tensor([1, 3, 5])
     """
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("arange", layout)
+    dtype, device, requires_grad = strided_options("arange", **options)
     start, end, step = _range_arguments("arange", args, start, end, step)
     target = _common_dtype((start, end, step), as_optional_dtype(dtype), out)
     if target is dt.bool_:
@@ -195,51 +189,26 @@ def _spaced(start: Any, end: Any, count: int, target: dt.dtype, device: Any) -> 
     return cast(cat([rising, falling]), target)
 
 
-@front()
-def linspace(
-    start: Any,
-    end: Any,
-    steps: Any,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def linspace(start: Any, end: Any, steps: Any, *, out: Any = None, **options: Any) -> Tensor:
     """`steps` numbers evenly spaced from `start` to `end`, both included.
 
     >>> import lucerne
     >>> lucerne.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("linspace", layout)
+    dtype, device, requires_grad = strided_options("linspace", **options)
     count = _steps("linspace", start, end, steps)
     target = _spaced_dtype("linspace", (start, end), dtype, out)
     return _delivered(_spaced(start, end, count, target, device), requires_grad, out, dtype)
 
 
-@front()
+@front(options=strided_options)
 def logspace(
-    start: Any,
-    end: Any,
-    steps: Any,
-    base: float = 10.0,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    start: Any, end: Any, steps: Any, base: float = 10.0, *, out: Any = None, **options: Any
 ) -> Tensor:
     """`base` to the powers evenly spaced from `start` to `end`."""
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("logspace", layout)
+    dtype, device, requires_grad = strided_options("logspace", **options)
     count = _steps("logspace", start, end, steps)
     target = _spaced_dtype("logspace", (start, end), dtype, out)
     work = target.compute if target.category >= dt.FLOAT else dt.float64
@@ -252,18 +221,8 @@ def logspace(
 # ---- patterns ---------------------------------------------------------------------------------
 
 
-@front()
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=strided_options)
+def eye(n: int, m: int | None = None, *, out: Any = None, **options: Any) -> Tensor:
     """Ones on the diagonal, zeros elsewhere.
 
     >>> import lucerne
@@ -271,9 +230,7 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    if pin_memory:
-        no_pinned_memory()
-    strided_only("eye", layout)
+    dtype, device, requires_grad = strided_options("eye", **options)
     rows = as_int(n)
     cols = rows if m is None else as_int(m)
     for name, size in (("n", rows), ("m", cols)):

@@ -13,7 +13,6 @@ from lucerne._src.base import defaults
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.base.process.default_generator import generator_or_default
-from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.convert import Dtype, Opaque, as_dtype, as_int_list, as_optional_dtype
 from lucerne._src.ir.define import composite, front, random
@@ -227,35 +226,16 @@ def _finish(made: Tensor, requires_grad: bool) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-@front()
-def rand(
-    *size: Any,
-    generator: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=fills.options_given)
+def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """Uniform values in [0, 1)."""
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = fills.options_given("rand", **options)
     made = _target(_size(size), dtype, device, layout, out)
     return _finish(made.uniform_(generator=generator), requires_grad)
 
 
-@front()
-def randn(
-    *size: Any,
-    generator: Any = None,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=fills.options_given)
+def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """Standard normal values.
 
     >>> import lucerne
@@ -263,29 +243,23 @@ def randn(
     >>> lucerne.randn(2)
     tensor([ 1.5410, -0.2934])
     """
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = fills.options_given("randn", **options)
     made = _target(_size(size), dtype, device, layout, out)
     return _finish(made.normal_(generator=generator), requires_grad)
 
 
-@front()
+@front(options=fills.options_given)
 def randint(
     *bounds_and_size: Any,
     generator: Any = None,
     out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
     low: Any = None,
     high: Any = None,
     size: Any = None,
+    **options: Any,
 ) -> Tensor:
     """Integers in [low, high)."""
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = fills.options_given("randint", **options)
     given = list(bounds_and_size)
     if size is None:
         size = given.pop() if given and not isinstance(given[-1], int) else ()
@@ -302,21 +276,12 @@ def randint(
     return _finish(made.random_(low, high, generator=generator), requires_grad)
 
 
-@front()
+@front(options=fills.options_given)
 def randperm(
-    n: int,
-    *,
-    generator: Any = None,
-    out: Any = None,
-    dtype: Any = dt.int64,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    n: int, *, generator: Any = None, out: Any = None, dtype: Any = dt.int64, **options: Any
 ) -> Tensor:
     """A random permutation of 0 .. n-1."""
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = fills.options_given("randperm", dtype=dtype, **options)
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     made = _draw_over(
@@ -330,75 +295,38 @@ def randperm(
     return _finish(made if out is None else out.resize_((n,)).copy_(made), requires_grad)
 
 
-def _like(input: Tensor, dtype: Any, layout: Any, device: Any, memory_format: Any) -> Tensor:
-    options = {} if memory_format is None else {"memory_format": memory_format}
-    return fills.empty_like(input, dtype=dtype, layout=layout, device=device, **options)
+def _blank_like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, bool]:
+    """Where a factory draws that takes after a tensor, and whether that gets a gradient."""
+    dtype, device, requires_grad, strides = fills.like_options(name, input, **options)
+    return fills.make_empty(tuple(input.shape), dtype, device, False, strides), requires_grad
 
 
-@front()
-def rand_like(
-    input: Tensor,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=fills.like_options)
+def rand_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tensor:
     """Uniform values in the shape of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    made = _like(input, dtype, layout, device, memory_format).uniform_(generator=generator)
-    return made.requires_grad_() if requires_grad else made
+    made, requires_grad = _blank_like("rand_like", input, options)
+    return _finish(made.uniform_(generator=generator), requires_grad)
 
 
-@front()
-def randn_like(
-    input: Tensor,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-    pin_memory: bool = False,
-) -> Tensor:
+@front(options=fills.like_options)
+def randn_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tensor:
     """Standard normal values in the shape of `input`."""
-    if pin_memory:
-        no_pinned_memory()
-    made = _like(input, dtype, layout, device, memory_format).normal_(generator=generator)
-    return made.requires_grad_() if requires_grad else made
+    made, requires_grad = _blank_like("randn_like", input, options)
+    return _finish(made.normal_(generator=generator), requires_grad)
 
 
-@front()
+@front(options=fills.like_options)
 def randint_like(
-    input: Tensor,
-    low: Any = None,
-    high: Any = None,
-    *,
-    generator: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: Any = None,
-    pin_memory: bool = False,
+    input: Tensor, low: Any = None, high: Any = None, *, generator: Any = None, **options: Any
 ) -> Tensor:
     """Integers in [low, high) in the shape of `input`."""
-    if pin_memory:
-        no_pinned_memory()
     if high is None:
         low, high = 0, low
-    made = _like(input, dtype, layout, device, memory_format).random_(
-        to_int(low), to_int(high), generator=generator
-    )
-    return made.requires_grad_() if requires_grad else made
+    made, requires_grad = _blank_like("randint_like", input, options)
+    return _finish(made.random_(to_int(low), to_int(high), generator=generator), requires_grad)
 
 
-@front()
+@front(options=fills.options_given)
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -406,15 +334,10 @@ def normal(
     *,
     generator: Any = None,
     out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Any,
 ) -> Tensor:
     """Normal values; mean and std may be tensors, one per element."""
-    if pin_memory:
-        no_pinned_memory()
+    dtype, layout, device, requires_grad = fills.options_given("normal", **options)
     mean_t, std_t = hasattr(mean, "_meta"), hasattr(std, "_meta")
     if size is not None or not (mean_t or std_t):
         made = _target(as_int_list(size), dtype, device, layout, out)
