@@ -9,7 +9,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions._transform import Transform
-from lucerne.distributions.utils import _sum_rightmost, broadcast_all
+from lucerne.distributions.utils import _sum_rightmost, broadcast_all, reads
 from lucerne.nn.functional import softplus
 
 
@@ -244,9 +244,7 @@ class CumulativeDistributionTransform(Transform):
         super().__init__(cache_size=cache_size)
         self.distribution = distribution
 
-    @property
-    def domain(self) -> Any:
-        return self.distribution.support
+    domain = reads("distribution.support")
 
     def _call(self, x: Any) -> Any:
         return self.distribution.cdf(x)

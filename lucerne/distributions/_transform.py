@@ -7,7 +7,7 @@ from typing import Any
 
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
-from lucerne.distributions.utils import _sum_rightmost
+from lucerne.distributions.utils import _sum_rightmost, reads
 
 
 def too_few() -> ValueError:
@@ -127,25 +127,11 @@ class _InverseTransform(Transform):
         super().__init__(cache_size=transform._cache_size)
         self._inv: Any = transform
 
-    @property
-    def domain(self) -> Any:
-        return self._inv.codomain
-
-    @property
-    def codomain(self) -> Any:
-        return self._inv.domain
-
-    @property
-    def bijective(self) -> Any:
-        return self._inv.bijective
-
-    @property
-    def sign(self) -> Any:
-        return self._inv.sign
-
-    @property
-    def inv(self) -> Any:
-        return self._inv
+    domain = reads("_inv.codomain")
+    codomain = reads("_inv.domain")
+    bijective = reads("_inv.bijective")
+    sign = reads("_inv.sign")
+    inv = reads("_inv")
 
     def __getstate__(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -315,13 +301,8 @@ class IndependentTransform(Transform):
     def codomain(self) -> Any:
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
-    @property
-    def bijective(self) -> Any:
-        return self.base_transform.bijective
-
-    @property
-    def sign(self) -> Any:
-        return self.base_transform.sign
+    bijective = reads("base_transform.bijective")
+    sign = reads("base_transform.sign")
 
     def _call(self, x: Any) -> Any:
         if x.dim() < self.domain.event_dim:

@@ -14,6 +14,7 @@ from lucerne.distributions.utils import (
     logits_to_probs,
     one_of,
     probs_to_logits,
+    reads,
 )
 from lucerne.nn import functional as F
 
@@ -47,9 +48,7 @@ class Bernoulli(ExponentialFamily):
     def _new(self, *args: Any, **kwargs: Any) -> Any:
         return self._param.new(*args, **kwargs)
 
-    @property
-    def mean(self) -> Any:
-        return self.probs
+    mean = reads("probs")
 
     @property
     def mode(self) -> Any:
@@ -77,8 +76,7 @@ class Bernoulli(ExponentialFamily):
             return lu.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         logits, value = broadcast_all(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 

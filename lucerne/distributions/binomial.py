@@ -94,8 +94,7 @@ class Binomial(Distribution):
             return lu.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         n, logits = self.total_count, self.logits
         # log(1 + exp(logits)), for logits of either sign
         softplus = _half_clamped(logits) + lu.log1p(lu.exp(-lu.abs(logits)))

@@ -13,6 +13,7 @@ from lucerne.distributions.utils import (
     logits_to_probs,
     one_of,
     probs_to_logits,
+    reads,
 )
 
 __all__ = ["Categorical"]
@@ -78,9 +79,7 @@ class Categorical(Distribution):
     def mode(self) -> Any:
         return self.probs.argmax(dim=-1)
 
-    @property
-    def variance(self) -> Any:
-        return self.mean
+    variance = reads("mean")
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         sample_shape = lu.Size(sample_shape)
@@ -89,8 +88,7 @@ class Categorical(Distribution):
         return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         places, table = lu.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
         return table.gather(-1, places[..., :1]).squeeze(-1)
 

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, broadcast_all
+from lucerne.distributions.utils import EMPTY, broadcast_all, reads
 
 __all__ = ["Cauchy"]
 
@@ -37,9 +37,7 @@ class Cauchy(Distribution):
     def mean(self) -> Any:
         return self._filled(lu.nan)
 
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mode = reads("loc")
 
     @property
     def variance(self) -> Any:
@@ -49,14 +47,12 @@ class Cauchy(Distribution):
         return self.loc + self._blank(sample_shape, self.loc).cauchy_() * self.scale
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         steps = (value - self.loc) / self.scale
         return -math.log(math.pi) - self.scale.log() - (steps**2).log1p()
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return lu.atan((value - self.loc) / self.scale) / math.pi + 0.5
 
     def icdf(self, value: Any) -> Any:

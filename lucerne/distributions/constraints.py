@@ -11,6 +11,7 @@ from typing import Any
 
 from lucerne import linalg
 from lucerne._src.tensor import api as lu
+from lucerne.distributions.utils import reads
 
 __all__ = [
     "Constraint",
@@ -144,9 +145,7 @@ class _IndependentConstraint(Constraint):
         self.base_constraint = base_constraint
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
-    @property
-    def is_discrete(self) -> Any:
-        return self.base_constraint.is_discrete
+    is_discrete = reads("base_constraint.is_discrete")
 
     @property
     def event_dim(self) -> Any:
@@ -173,13 +172,8 @@ class MixtureSameFamilyConstraint(Constraint):
         )
         self.base_constraint = base_constraint
 
-    @property
-    def is_discrete(self) -> Any:
-        return self.base_constraint.is_discrete
-
-    @property
-    def event_dim(self) -> Any:
-        return self.base_constraint.event_dim
+    is_discrete = reads("base_constraint.is_discrete")
+    event_dim = reads("base_constraint.event_dim")
 
     def check(self, value: Any) -> Any:
         """Every component's batch element must accept the value."""

@@ -120,15 +120,13 @@ class ContinuousBernoulli(ExponentialFamily):
         return self.icdf(lu.rand(shape, dtype=self.probs.dtype, device=self.probs.device))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         logits, value = broadcast_all(self.logits, value)
         cross = F.binary_cross_entropy_with_logits(logits, value, reduction="none")
         return -cross + self._cont_bern_log_norm()
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         cut = self._cut_probs()
         weight = lu.pow(cut, value) * lu.pow(1.0 - cut, 1.0 - value)
         exact = (weight + cut - 1.0) / (2.0 * cut - 1.0)

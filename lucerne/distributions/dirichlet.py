@@ -36,8 +36,7 @@ class Dirichlet(ExponentialFamily):
         return lu._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return (
             lu.xlogy(self.concentration - 1.0, value).sum(-1)
             + lu.lgamma(self.concentration.sum(-1))

@@ -85,6 +85,10 @@ class Distribution:
         for name, event_ndim in cls._batched.items():
             if name in self.__dict__:
                 new.__dict__[name] = self._stretched(self.__dict__[name], batch_shape, event_ndim)
+        return self._expanded(new, batch_shape)
+
+    def _expanded(self, new: Any, batch_shape: Shape) -> Any:
+        """The end of `expand`: a new distribution that has its parameters gets its shapes."""
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -180,6 +184,11 @@ class Distribution:
         """Uninitialised samples, with the dtype and device of a parameter."""
         shape = self._extended_shape(sample_shape)
         return lu.empty(shape, dtype=like.dtype, device=like.device)
+
+    def _check_value(self, value: Any) -> None:
+        """What `log_prob` and its kin begin with: `_validate_sample`, if checks are on."""
+        if self._validate_args:
+            self._validate_sample(value)
 
     def _validate_sample(self, value: Any) -> None:
         """Raise unless `value` is a tensor that fits the shapes and lies in the support."""

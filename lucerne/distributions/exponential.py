@@ -50,13 +50,11 @@ class Exponential(ExponentialFamily):
         return self._blank(sample_shape, self.rate).exponential_() / self.rate
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return 1 - lu.exp(-self.rate * value)
 
     def icdf(self, value: Any) -> Any:

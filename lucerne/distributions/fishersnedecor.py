@@ -60,8 +60,7 @@ class FisherSnedecor(Distribution):
         return (first / second).clamp_(min=tiny)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         half1, half2, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         normalizer = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
         powers = half1 * ratio.log() + (half1 - 1) * lu.log(value)

@@ -50,8 +50,7 @@ class Gamma(ExponentialFamily):
 
     def log_prob(self, value: Any) -> Any:
         value = lu.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return (
             lu.xlogy(self.concentration, self.rate)
             + lu.xlogy(self.concentration - 1, value)
@@ -60,8 +59,7 @@ class Gamma(ExponentialFamily):
         )
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return lu.igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, broadcast_all
+from lucerne.distributions.utils import EMPTY, broadcast_all, reads
 
 __all__ = ["GeneralizedPareto"]
 
@@ -56,16 +56,14 @@ class GeneralizedPareto(Distribution):
         return self.icdf(lu.rand(shape, dtype=self.loc.dtype, device=self.loc.device))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         z, k = self._z(value), self._shape()
         power = -(1 + 1 / k) * lu.log1p(z * k)
         return lu.where(self._is_exponential(), -z, power) - lu.log(self.scale)
 
     def log_survival_function(self, value: Any) -> Any:
         """The log of the probability of more than `value`."""
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         z, k = self._z(value), self._shape()
         return lu.where(self._is_exponential(), -z, -lu.log1p(k * z) / k)
 
@@ -98,6 +96,4 @@ class GeneralizedPareto(Distribution):
     def entropy(self) -> Any:
         return lu.log(self.scale) + self.concentration + 1
 
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mode = reads("loc")

@@ -10,7 +10,7 @@ from lucerne.distributions import constraints
 from lucerne.distributions.transformed_distribution import TransformedDistribution
 from lucerne.distributions.transforms import AffineTransform, ExpTransform
 from lucerne.distributions.uniform import Uniform
-from lucerne.distributions.utils import broadcast_all, euler_constant
+from lucerne.distributions.utils import broadcast_all, euler_constant, reads
 
 __all__ = ["Gumbel"]
 
@@ -45,8 +45,7 @@ class Gumbel(TransformedDistribution):
         ]
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 
@@ -54,9 +53,7 @@ class Gumbel(TransformedDistribution):
     def mean(self) -> Any:
         return self.loc + self.scale * euler_constant
 
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mode = reads("loc")
 
     @property
     def stddev(self) -> Any:

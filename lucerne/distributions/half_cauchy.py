@@ -44,15 +44,13 @@ class HalfCauchy(TransformedDistribution):
         return lu.zeros_like(self.scale)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         value = lu.as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         log_prob = self.base_dist.log_prob(value) + math.log(2)
         return lu.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Any) -> Any:

@@ -45,14 +45,12 @@ class HalfNormal(TransformedDistribution):
         return self.scale.pow(2) * (1 - 2 / math.pi)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         log_prob = self.base_dist.log_prob(value) + math.log(2)
         return lu.where(value >= 0, log_prob, -math.inf)
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return 2 * self.base_dist.cdf(value) - 1
 
     def icdf(self, prob: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, _sum_rightmost
+from lucerne.distributions.utils import EMPTY, _sum_rightmost, reads
 
 __all__ = ["Independent"]
 
@@ -48,13 +48,9 @@ class Independent(Distribution):
         n = self.reinterpreted_batch_ndims
         new.base_dist = self.base_dist.expand(batch_shape + self.event_shape[:n])
         new.reinterpreted_batch_ndims = n
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
-    @property
-    def has_rsample(self) -> Any:
-        return self.base_dist.has_rsample
+    has_rsample = reads("base_dist.has_rsample")
 
     @property
     def has_enumerate_support(self) -> Any:
@@ -67,17 +63,9 @@ class Independent(Distribution):
             return constraints.independent(support, self.reinterpreted_batch_ndims)
         return support
 
-    @property
-    def mean(self) -> Any:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Any:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Any:
-        return self.base_dist.variance
+    mean = reads("base_dist.mean")
+    mode = reads("base_dist.mode")
+    variance = reads("base_dist.variance")
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         return self.base_dist.sample(sample_shape)

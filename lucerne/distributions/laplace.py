@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, broadcast_all
+from lucerne.distributions.utils import EMPTY, broadcast_all, reads
 
 __all__ = ["Laplace"]
 
@@ -29,13 +29,7 @@ class Laplace(Distribution):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.size(), validate_args=validate_args)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = mode = reads("loc")
 
     @property
     def variance(self) -> Any:
@@ -51,13 +45,11 @@ class Laplace(Distribution):
         return self.loc - self.scale * u.sign() * lu.log1p(-u.abs())
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return -lu.log(2 * self.scale) - lu.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         apart = value - self.loc
         return 0.5 - 0.5 * apart.sign() * lu.expm1(-apart.abs() / self.scale)
 

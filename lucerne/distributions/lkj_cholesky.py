@@ -51,9 +51,7 @@ class LKJCholesky(Distribution):
         new.dim = self.dim
         new.concentration = self.concentration.expand(batch_shape)
         new._beta = self._beta.expand((*batch_shape, self.dim))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         squared_radius = self._beta.sample(sample_shape).unsqueeze(-1)
@@ -67,8 +65,7 @@ class LKJCholesky(Distribution):
 
     def log_prob(self, value: Any) -> Any:
         """The diagonal of the factor, to powers that fall from row to row."""
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         rows = lu.arange(2, self.dim + 1, device=self.concentration.device)
         order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - rows

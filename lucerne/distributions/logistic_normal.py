@@ -8,6 +8,7 @@ from lucerne.distributions import constraints
 from lucerne.distributions.normal import Normal
 from lucerne.distributions.transformed_distribution import TransformedDistribution
 from lucerne.distributions.transforms import StickBreakingTransform
+from lucerne.distributions.utils import reads
 
 __all__ = ["LogisticNormal"]
 
@@ -31,10 +32,5 @@ class LogisticNormal(TransformedDistribution):
             base = base.expand([1])
         super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
 
-    @property
-    def loc(self) -> Any:
-        return self.base_dist.base_dist.loc
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.base_dist.scale
+    loc = reads("base_dist.base_dist.loc")
+    scale = reads("base_dist.base_dist.scale")

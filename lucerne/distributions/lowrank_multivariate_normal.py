@@ -10,7 +10,7 @@ from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.multivariate_normal import _batch_mahalanobis, _batch_mv
-from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property
+from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property, reads
 
 __all__ = ["LowRankMultivariateNormal"]
 
@@ -82,20 +82,12 @@ class LowRankMultivariateNormal(Distribution):
         new.cov_factor = self.cov_factor.expand(batch_shape + self.cov_factor.shape[-2:])
         for name in ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril"):
             setattr(new, name, getattr(self, name))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     def _whole(self, matrix: Any) -> Any:
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = mode = reads("loc")
 
     @lazy_property
     def variance(self) -> Any:
@@ -143,8 +135,7 @@ class LowRankMultivariateNormal(Distribution):
         )
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         distance = _batch_lowrank_mahalanobis(
             self._unbroadcasted_cov_factor,
             self._unbroadcasted_cov_diag,

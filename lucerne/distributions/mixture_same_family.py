@@ -8,7 +8,7 @@ from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY
+from lucerne.distributions.utils import EMPTY, reads
 
 __all__ = ["MixtureSameFamily"]
 
@@ -51,21 +51,14 @@ class MixtureSameFamily(Distribution):
         )
         new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
         new._num_component, new._event_ndims = self._num_component, self._event_ndims
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     @constraints.dependent_property
     def support(self) -> Any:
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
-    @property
-    def mixture_distribution(self) -> Any:
-        return self._mixture_distribution
-
-    @property
-    def component_distribution(self) -> Any:
-        return self._component_distribution
+    mixture_distribution = reads("_mixture_distribution")
+    component_distribution = reads("_component_distribution")
 
     @property
     def _weights(self) -> Any:

@@ -9,7 +9,7 @@ from lucerne.distributions import constraints
 from lucerne.distributions.binomial import Binomial
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, broadcast_all
+from lucerne.distributions.utils import EMPTY, broadcast_all, reads
 
 __all__ = ["Multinomial"]
 
@@ -47,9 +47,7 @@ class Multinomial(Distribution):
         batch_shape = lu.Size(batch_shape)
         new.total_count = self.total_count
         new._categorical = self._categorical.expand(batch_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     def _new(self, *args: Any, **kwargs: Any) -> Any:
         return self._categorical._new(*args, **kwargs)
@@ -66,17 +64,9 @@ class Multinomial(Distribution):
     def variance(self) -> Any:
         return self.total_count * self.probs * (1 - self.probs)
 
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def param_shape(self) -> Any:
-        return self._categorical.param_shape
+    logits = reads("_categorical.logits")
+    probs = reads("_categorical.probs")
+    param_shape = reads("_categorical.param_shape")
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         sample_shape = lu.Size(sample_shape)
@@ -94,8 +84,7 @@ class Multinomial(Distribution):
         return n * categories - lu.lgamma(n + 1) + ways
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         logits, value = broadcast_all(self.logits, value)
         logits = logits.clone(memory_format=lu.contiguous_format)
         logits[(value == 0) & (logits == -lu.inf)] = 0

@@ -9,7 +9,7 @@ from lucerne import linalg
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property
+from lucerne.distributions.utils import EMPTY, _standard_normal, lazy_property, reads
 
 __all__ = ["MultivariateNormal"]
 
@@ -109,9 +109,7 @@ class MultivariateNormal(Distribution):
             if name in self.__dict__:
                 whole = batch_shape + self.event_shape + self.event_shape
                 setattr(new, name, getattr(self, name).expand(whole))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     def _whole(self, matrix: Any) -> Any:
         return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
@@ -129,13 +127,7 @@ class MultivariateNormal(Distribution):
     def precision_matrix(self) -> Any:
         return self._whole(lu.cholesky_inverse(self._unbroadcasted_scale_tril))
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = mode = reads("loc")
 
     @property
     def variance(self) -> Any:
@@ -151,8 +143,7 @@ class MultivariateNormal(Distribution):
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         constant = self._event_shape[0] * math.log(2 * math.pi)
         return -0.5 * (constant + distance) - self._half_log_det()

@@ -91,8 +91,7 @@ class NegativeBinomial(Distribution):
             return lu.poisson(self._gamma.sample(sample_shape=sample_shape))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         n = self.total_count
         weight = n * F.logsigmoid(-self.logits) + value * F.logsigmoid(self.logits)
         ways = lu.lgamma(n + value) - lu.lgamma(1.0 + value) - lu.lgamma(n)

@@ -8,7 +8,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
-from lucerne.distributions.utils import EMPTY, _standard_normal, broadcast_all
+from lucerne.distributions.utils import EMPTY, _standard_normal, broadcast_all, reads
 
 __all__ = ["Normal"]
 
@@ -32,17 +32,8 @@ class Normal(ExponentialFamily):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.size(), validate_args=validate_args)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
-
-    @property
-    def stddev(self) -> Any:
-        return self.scale
+    mean = mode = reads("loc")
+    stddev = reads("scale")
 
     @property
     def variance(self) -> Any:
@@ -58,14 +49,12 @@ class Normal(ExponentialFamily):
         return self.loc + _standard_normal(shape, self.loc.dtype, self.loc.device) * self.scale
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         square = (value - self.loc) ** 2 / (2 * self.scale**2)
         return -square - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         steps = (value - self.loc) * self.scale.reciprocal() / math.sqrt(2)
         return 0.5 * (1 + lu.erf(steps))
 

@@ -8,7 +8,7 @@ from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY
+from lucerne.distributions.utils import EMPTY, reads
 from lucerne.nn import functional as F
 
 __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
@@ -37,21 +37,10 @@ class OneHotCategorical(Distribution):
     def _new(self, *args: Any, **kwargs: Any) -> Any:
         return self._categorical._new(*args, **kwargs)
 
-    @property
-    def _param(self) -> Any:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def mean(self) -> Any:
-        return self._categorical.probs
+    _param = reads("_categorical._param")
+    probs = reads("_categorical.probs")
+    logits = reads("_categorical.logits")
+    mean = reads("_categorical.probs")
 
     @property
     def mode(self) -> Any:
@@ -62,17 +51,14 @@ class OneHotCategorical(Distribution):
     def variance(self) -> Any:
         return self._categorical.probs * (1 - self._categorical.probs)
 
-    @property
-    def param_shape(self) -> Any:
-        return self._categorical.param_shape
+    param_shape = reads("_categorical.param_shape")
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         places = self._categorical.sample(sample_shape)
         return F.one_hot(places, self._categorical._num_events).to(self._categorical.probs)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return self._categorical.log_prob(value.max(-1)[1])
 
     def entropy(self) -> Any:

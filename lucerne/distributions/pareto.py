@@ -8,7 +8,7 @@ from lucerne.distributions import constraints
 from lucerne.distributions.exponential import Exponential
 from lucerne.distributions.transformed_distribution import TransformedDistribution
 from lucerne.distributions.transforms import AffineTransform, ExpTransform
-from lucerne.distributions.utils import broadcast_all
+from lucerne.distributions.utils import broadcast_all, reads
 
 __all__ = ["Pareto"]
 
@@ -37,9 +37,7 @@ class Pareto(TransformedDistribution):
         alpha = self.alpha.clamp(min=1)  # infinite up to here
         return alpha * self.scale / (alpha - 1)
 
-    @property
-    def mode(self) -> Any:
-        return self.scale
+    mode = reads("scale")
 
     @property
     def variance(self) -> Any:

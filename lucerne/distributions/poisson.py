@@ -7,7 +7,7 @@ from typing import Any
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
-from lucerne.distributions.utils import EMPTY, broadcast_all
+from lucerne.distributions.utils import EMPTY, broadcast_all, reads
 
 __all__ = ["Poisson"]
 
@@ -28,25 +28,20 @@ class Poisson(ExponentialFamily):
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.size(), validate_args=validate_args)
 
-    @property
-    def mean(self) -> Any:
-        return self.rate
+    mean = reads("rate")
 
     @property
     def mode(self) -> Any:
         return self.rate.floor()
 
-    @property
-    def variance(self) -> Any:
-        return self.rate
+    variance = reads("rate")
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         with lu.no_grad():
             return lu.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         rate, value = broadcast_all(self.rate, value)
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 

@@ -73,8 +73,7 @@ class LogitRelaxedBernoulli(Distribution):
         return (noise + probs.log() - (-probs).log1p()) / self.temperature
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         logits, value = broadcast_all(self.logits, value)
         diff = logits - value.mul(self.temperature)
         return self.temperature.log() + diff - 2 * diff.exp().log1p()

@@ -11,7 +11,7 @@ from lucerne.distributions.categorical import Categorical
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.transformed_distribution import TransformedDistribution, of_base
 from lucerne.distributions.transforms import ExpTransform
-from lucerne.distributions.utils import EMPTY, broadcast_all, clamp_probs
+from lucerne.distributions.utils import EMPTY, broadcast_all, clamp_probs, reads
 
 __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 
@@ -44,17 +44,9 @@ class ExpRelaxedCategorical(Distribution):
     def _new(self, *args: Any, **kwargs: Any) -> Any:
         return self._categorical._new(*args, **kwargs)
 
-    @property
-    def param_shape(self) -> Any:
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
+    param_shape = reads("_categorical.param_shape")
+    logits = reads("_categorical.logits")
+    probs = reads("_categorical.probs")
 
     def rsample(self, sample_shape: Any = EMPTY) -> Any:
         shape = self._extended_shape(sample_shape)
@@ -63,8 +55,7 @@ class ExpRelaxedCategorical(Distribution):
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         k = self._categorical._num_events
         logits, value = broadcast_all(self.logits, value)
         log_scale = math.lgamma(k) + (k - 1) * self.temperature.log()

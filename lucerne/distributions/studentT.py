@@ -9,7 +9,7 @@ from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.chi2 import Chi2
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, _standard_normal, broadcast_all
+from lucerne.distributions.utils import EMPTY, _standard_normal, broadcast_all, reads
 
 __all__ = ["StudentT"]
 
@@ -44,9 +44,7 @@ class StudentT(Distribution):
         mean[self.df <= 1] = lu.nan
         return mean
 
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mode = reads("loc")
 
     @property
     def variance(self) -> Any:
@@ -61,8 +59,7 @@ class StudentT(Distribution):
         return self.loc + self.scale * (normal * lu.rsqrt(spread / self.df))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         steps = (value - self.loc) / self.scale
         normalizer = (
             self.scale.log()

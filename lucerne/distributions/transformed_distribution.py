@@ -9,7 +9,7 @@ from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.independent import Independent
 from lucerne.distributions.transforms import ComposeTransform, Transform
-from lucerne.distributions.utils import EMPTY, _sum_rightmost
+from lucerne.distributions.utils import EMPTY, _sum_rightmost, reads
 
 __all__ = ["TransformedDistribution"]
 
@@ -71,9 +71,7 @@ class TransformedDistribution(Distribution):
         for name in cls._params:
             setattr(new, name, getattr(self, name).expand(batch_shape))
         new.transforms = new._chain() if cls._params else self.transforms
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        return self._expanded(new, batch_shape)
 
     def _chain(self) -> list[Any]:
         raise NotImplementedError
@@ -86,9 +84,7 @@ class TransformedDistribution(Distribution):
         missing = len(self.event_shape) - support.event_dim
         return constraints.independent(support, missing) if missing > 0 else support
 
-    @property
-    def has_rsample(self) -> Any:
-        return self.base_dist.has_rsample
+    has_rsample = reads("base_dist.has_rsample")
 
     def _forward(self, x: Any) -> Any:
         for transform in self.transforms:
@@ -103,8 +99,7 @@ class TransformedDistribution(Distribution):
         return self._forward(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         event_dim, change, y = len(self.event_shape), 0.0, value
         for transform in reversed(self.transforms):
             x = transform.inv(y)

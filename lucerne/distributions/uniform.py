@@ -60,14 +60,12 @@ class Uniform(Distribution):
         return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         inside = self.low.le(value) & self.high.gt(value)
         return lu.log(inside.type_as(self.low)) - lu.log(self.high - self.low)
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
     def icdf(self, value: Any) -> Any:

@@ -73,6 +73,18 @@ def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
     return lu.log(safe) - lu.log1p(-safe) if is_binary else lu.log(safe)
 
 
+def reads(path: str) -> Any:
+    """A property that is another attribute, or an attribute of one: `mean = reads("loc")`."""
+    names = path.split(".")
+
+    def read(self: Any) -> Any:  # plain Python, which a compiled function looks into
+        for name in names:
+            self = getattr(self, name)
+        return self
+
+    return property(read)
+
+
 class lazy_property:
     """An attribute computed from others when it is first read, and kept from then on.
 

@@ -9,7 +9,7 @@ from lucerne import special
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
-from lucerne.distributions.utils import EMPTY, broadcast_all, lazy_property
+from lucerne.distributions.utils import EMPTY, broadcast_all, lazy_property, reads
 
 __all__ = ["VonMises"]
 
@@ -39,8 +39,7 @@ class VonMises(Distribution):
         super().__init__(self.loc.shape, EMPTY, validate_args=validate_args)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         bell = self.concentration * lu.cos(value - self.loc)
         return bell - math.log(2 * math.pi) - _log_bessel(self.concentration, 0)
 
@@ -79,13 +78,7 @@ class VonMises(Distribution):
             wrapped = (angle + math.pi + self._loc.expand(shape)) % (2 * math.pi) - math.pi
             return wrapped.to(self.loc.dtype)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    @property
-    def mode(self) -> Any:
-        return self.loc
+    mean = mode = reads("loc")
 
     @lazy_property
     def variance(self) -> Any:

@@ -175,8 +175,7 @@ class Wishart(ExponentialFamily):
         return ~self.support.check(sample)
 
     def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check_value(value)
         p, df, factor = self._event_shape[-1], self.df, self._unbroadcasted_scale_tril
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         solved = lu.cholesky_solve(value, factor).diagonal(dim1=-2, dim2=-1).sum(dim=-1)
