@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.site import markdown
+
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = {"build", "changes", ".git", ".venv", "venv", ".pytest_cache"}
 
-FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
-CODE = re.compile(r"`[^`\n]+`")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 README_LINES, README_WIDTH = 80, 120
@@ -31,7 +30,7 @@ def all_pages(root: Path = ROOT) -> list[Path]:
 def anchors(page: Path) -> set[str]:
     """What a link to a heading may say, as hosts of repositories and MyST make it."""
     found: dict[str, int] = {}
-    for heading in HEADING.findall(FENCED.sub("", page.read_text())):
+    for heading in HEADING.findall(markdown.FENCED.sub("", page.read_text())):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
@@ -40,8 +39,7 @@ def anchors(page: Path) -> set[str]:
 
 def links(page: Path) -> Iterator[str]:
     """Where a page's links lead, inside of this repository."""
-    text = CODE.sub("", FENCED.sub("", page.read_text()))
-    yield from (target for target in LINK.findall(text) if "://" not in target)
+    yield from (target for target in markdown.links(page.read_text()) if "://" not in target)
 
 
 def dead_links(pages: list[Path]) -> list[str]:

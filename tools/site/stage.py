@@ -11,6 +11,8 @@ import re
 import shutil
 from pathlib import Path
 
+from tools.site.markdown import LINK, parts
+
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("guide", "extend", "inside", "proofs", "results")
 """Folders of docs/ that have an index of their own, made of its part of docs/README.md."""
@@ -20,8 +22,6 @@ PROJECT = {
     "SECURITY.md": "project/security.md",
     "tests/conformance/README.md": "proofs/how_ops_are_compared.md",
 }
-LINK = re.compile(r"\[((?:[^][]|\[[^]]*\])*)\]\(([^)#\s]*)(#[^)]*)?\)")
-FENCED = re.compile(r"(^```[^\n]*\n.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
 def places(root: Path = ROOT) -> dict[str, str]:
@@ -56,8 +56,7 @@ def fitting(text: str, name: str, known: dict[str, str], root: Path = ROOT) -> s
             return f"[{label}]({os.path.relpath(known[path], there)}{anchor})"
         return label if (root / path).exists() else match[0]
 
-    parts = FENCED.split(text)
-    return "".join(shown(part) if n % 2 else LINK.sub(link, part) for n, part in enumerate(parts))
+    return "".join(shown(p) if fenced else LINK.sub(link, p) for fenced, p in parts(text))
 
 
 def shown(block: str) -> str:
