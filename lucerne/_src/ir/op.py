@@ -116,8 +116,9 @@ class Op:
         """CHEAP, LIGHT, HEAVY, or empty: of a pointwise op, for one element."""
         self.fuse: bool = fields.get("fuse", False)
         """Whether a composite is worth one kernel."""
-        self.autocast: str = fields.get("autocast", "")
-        """What autocast does to its inputs (`tensor/eager/autocast.py`); empty: nothing."""
+        self.autocast: str | tuple[str, Callable[..., bool]] = fields.get("autocast", "")
+        """What autocast does to its inputs (`tensor/eager/autocast.py`), or that and for which
+        arguments; empty: nothing. By experiment: `python -m tests.amp.table` compares."""
         self.needs_opmath: bool | str = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body

@@ -351,7 +351,16 @@ def _plain_sizes(operands: Any) -> bool:
     return all(type(n) is int for x in operands for n in x.shape)
 
 
+def _sums_products(args: tuple[Any, ...]) -> bool:
+    """Whether an einsum has a label that stands in two operands and not in the result."""
+    left, arrow, right = args[0].replace(" ", "").partition("->")
+    parts = left.split(",")
+    shared = {c for c in left if c.isalpha() and sum(c in part for part in parts) > 1}
+    return bool(shared - set(right)) if arrow else bool(shared)
+
+
 @composite(
+    autocast=("lower", _sums_products),
     internal=True,
     name="einsum_list",
     out=False,

@@ -431,7 +431,11 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.unsqueeze(1) * vec2
 
 
-@composite(method=True, out="exact", oracle=np.inner)
+def _are_vectors(args: tuple[Any, ...]) -> bool:
+    return bool(args[0].ndim == args[1].ndim == 1)
+
+
+@composite(autocast=("as given", _are_vectors), method=True, out="exact", oracle=np.inner)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last dimension of both."""
     if input.ndim == 0 or other.ndim == 0:

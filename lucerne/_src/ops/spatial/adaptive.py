@@ -12,7 +12,7 @@ from lucerne._src.ir.define import composite, front
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.symbolic.numbers import to_int
-from lucerne._src.ops.spatial.pool import avg_pool, max_pool, pooled_meta, suggested
+from lucerne._src.ops.spatial.pool import avg_pool, is_volume, max_pool, pooled_meta, suggested
 from lucerne._src.ops.spatial.taps import resample_back
 
 
@@ -40,6 +40,7 @@ def _spread_means(g: Tensor, size: sh.Shape, input_meta: TensorMeta) -> Tensor:
 
 
 @composite(
+    autocast=("full", is_volume),
     internal=True,
     name="adaptive_avg_pool",
     opmath=True,

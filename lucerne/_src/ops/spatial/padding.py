@@ -165,7 +165,18 @@ def _check_mode(input: Tensor, pad: Any, mode: str) -> None:
             raise RuntimeError(f"input (size: {n}) with padding {low[d]}, {high[d]} leaves nothing")
 
 
-@composite(internal=True, namespace="nn.functional", name="pad_mode", out=False)
+def _loses_in_low_precision(args: tuple[Any, ...]) -> bool:
+    _, sizes, mode = args[:3]
+    return mode == "replicate" or (mode == "reflect" and len(sizes) <= 4)
+
+
+@composite(
+    autocast=("full", _loses_in_low_precision),
+    internal=True,
+    namespace="nn.functional",
+    name="pad_mode",
+    out=False,
+)
 def pad_mode(input: Tensor, pad: IntList, mode: str) -> Tensor:
     """The tensor continued beyond its edges by its own values."""
     _check_mode(input, pad, mode)

@@ -168,7 +168,13 @@ def _max_pool_meta(
     return values, values.like(dtype=dt.int64)
 
 
+def is_volume(args: tuple[Any, ...]) -> bool:
+    """Whether a call pools volumes: under autocast, those in float32."""
+    return bool(args[0].ndim == 5)
+
+
 @structural(
+    autocast=("full", is_volume),
     internal=True,
     meta=_max_pool_meta,
     name="max_pool",
@@ -437,6 +443,7 @@ def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
 
 
 @composite(
+    autocast=("full", is_volume),
     internal=True,
     name="avg_pool",
     opmath=True,

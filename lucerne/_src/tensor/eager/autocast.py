@@ -23,7 +23,6 @@ from lucerne._src.ir.convert import as_dtype
 from lucerne._src.ir.define import fronts
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager.autocast_lists import SOMETIMES
 
 _state = dispatch.state
 _LOW = (dt.bfloat16, dt.float16)
@@ -39,9 +38,7 @@ Snapshot = tuple[dict[str, bool], dict[str, dt.dtype], bool]
 @functools.cache
 def policies() -> dict[Op, Any]:
     """What becomes of the inputs of each listed op; or (that, when)."""
-    known = op_.table()
-    found: dict[Op, Any] = {op: op.autocast for op in known.values() if op.autocast}
-    return found | {known[name]: rule for name, rule in SOMETIMES.items() if name in known}
+    return {op: op.autocast for op in op_.table().values() if op.autocast}
 
 
 @functools.cache
