@@ -10,7 +10,7 @@ from lucerne._src.backends.contract.backend import Buffer as Buffer
 from lucerne._src.backends.contract.backend import Executable as Executable
 from lucerne._src.backends.contract.backend import Runner as Runner
 from lucerne._src.backends.contract.backend import TensorState as TensorState
-from lucerne._src.backends.contract.control_flow import Room as Room
+from lucerne._src.backends.contract.tensor_view import Room as Room
 from lucerne._src.base import dtype as dtype
 from lucerne._src.base.device import device as device
 from lucerne._src.ir import op as op

@@ -17,7 +17,7 @@ from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.control import NAMES as CONTROL
-from lucerne._src.ops.control import run_graph
+from lucerne._src.ops.control import outputs_of
 from lucerne._src.pipeline.road import Road
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import new_tensor
@@ -108,7 +108,7 @@ def _recorded(graph: Graph, backend: str, mode: str | None) -> tuple[Graph, dict
     with quiet(), lu.no_grad(), recorder:
         for t in fakes:
             recorder.input(t)
-        values = [recorder.value(t) for t in run_graph(whole, fakes)]
+        values = [recorder.value(t) for t in outputs_of(whole, fakes)]
     made = Road(None).functional(recorder.graph, [], frozenset(recorder.constants), values)
     count = len(graph.outputs)
     made.writes = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.ir.graph import Graph, map_values
+from lucerne._src.ir.graph import Graph, map_values, run_graph
 from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.ops.control import run_node
+from lucerne._src.ops.control import call_op
 from lucerne._src.tensor import api as lu
 
 
@@ -30,13 +30,8 @@ class Steps:
         """The outputs; inputs that the program writes to hold their new values."""
         graph = self.graph
         given = {v.index: t for v, t in zip(graph.inputs, inputs, strict=True)}
-        values = {v.index: laid_out(given[v.index], v.meta) for v in graph.inputs}
-        for node, done in zip(graph.nodes, self.done, strict=True):
-            found = run_node(node, values)
-            outs = found if isinstance(found, (tuple, list)) else (found,)
-            values.update((v.index, t) for v, t in zip(node.outputs, outs, strict=True))
-            for index in done:
-                del values[index]
+        fitting = [laid_out(t, v.meta) for v, t in zip(graph.inputs, inputs, strict=True)]
+        values = run_graph(graph, fitting, call_op, self.done)
         if graph.writes:
             with lu.no_grad():
                 for target, value in graph.writes:

@@ -10,8 +10,9 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends, nn
+from lucerne._src.backends.contract.tensor_view import elements
 from lucerne._src.capture.shadow.replay import held_copy
-from lucerne._src.capture.shadow.reproduce import elements, in_memory
+from lucerne._src.capture.shadow.reproduce import in_memory
 
 
 def _written(x: Any) -> Any:

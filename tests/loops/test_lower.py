@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucerne import backends
-from lucerne._src.backends.contract.step_runner import Bytes, Spot, StepRunner
+from lucerne._src.backends.contract.step_runner import StepRunner
+from lucerne._src.backends.contract.tensor_view import Bytes, Spot
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import ARENA, ARGUMENT, RESULT, Place, Program, places

@@ -10,7 +10,7 @@ from lucerne._src.base import layout as lo
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, verify
 from lucerne._src.transforms import interpret
-from lucerne._src.transforms.interpret import Held
+from lucerne._src.transforms.interpret import blank
 from lucerne._src.transforms.rewrite import operands, result_metas
 from tests.transforms.tracing import CPU, meta
 
@@ -53,7 +53,7 @@ class Maker:
         try:
             outputs = tuple(map(self.graph.value, result_metas(op, args)))
             interpret.run_node(
-                Node(op, args, outputs), {v.index: Held(v.meta) for v in operands(args)}
+                Node(op, args, outputs), {v.index: blank(v.meta) for v in operands(args)}
             )
         except (RuntimeError, IndexError, TypeError, NotImplementedError):
             return  # no such call

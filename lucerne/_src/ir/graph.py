@@ -18,7 +18,7 @@ from typing import Any
 from lucerne._src.base.process.source_location import Origin
 from lucerne._src.ir import infer
 from lucerne._src.ir.define import Geometry
-from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.meta_text import meta_text, static_text
 from lucerne._src.ir.op import VIEW, Op
 
@@ -241,3 +241,59 @@ def one_op_graph(op: Op, args: tuple[Any, ...], metas: Sequence[TensorMeta]) -> 
             placed.append(a)
     graph.outputs = graph.call(op, tuple(placed), metas)
     return graph
+
+
+def alone(node: Node) -> Graph:
+    """The graph of one node, as eager hands over a call: numbers that flow in are inputs too."""
+    return one_op_graph(node.op, given_metas(node.op, node.args), [v.meta for v in node.outputs])
+
+
+def given_metas(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as meta functions take them: metas in place of values and numbers."""
+    found: list[Any] = []
+    for kind, a in zip(op.kinds, args, strict=True):
+        if type(a) is Value:
+            found.append(a.meta)
+        elif kind == "l":
+            found.append(tuple([x.meta if type(x) is Value else x for x in a]))
+        elif kind == "t" and type(a) in NUMBER_METAS:
+            found.append(NUMBER_METAS[type(a)])
+        else:
+            found.append(a)
+    return tuple(found)
+
+
+def flat_inputs(op: Op, args: tuple[Any, ...]) -> list[Any]:
+    """What flows into the graph of one call, in order: tensors, numbers, other objects."""
+    found: list[Any] = []
+    for kind, a in zip(op.kinds, args, strict=True):
+        if kind == "l":
+            found.extend(x for x in a if x is not None)
+        elif kind in "tno" and a is not None:
+            found.append(a)
+    return found
+
+
+# ---- run node by node: the one walk. What a node does is told by whoever has it run -----------
+
+Call = Callable[[Node, tuple[Any, ...]], Any]
+"""From a node and its arguments to its result, or a tuple or list of its results."""
+
+
+def run_graph(
+    graph: Graph, inputs: Sequence[Any], call: Call, done: Sequence[Sequence[int]] = ()
+) -> dict[int, Any]:
+    """The values of a graph by their number; `done` lists for each node those let go after it."""
+    values = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
+    for k, node in enumerate(graph.nodes):
+        run_node(node, values, call)
+        for index in done[k] if done else ():
+            del values[index]
+    return values
+
+
+def run_node(node: Node, values: dict[int, Any], call: Call) -> None:
+    """Add what a node makes to the values."""
+    found = call(node, map_values(lambda v: values[v.index], node.args))
+    outs = found if isinstance(found, (tuple, list)) else (found,)
+    values.update((v.index, x) for v, x in zip(node.outputs, outs, strict=True))

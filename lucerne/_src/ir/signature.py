@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 MISSING: Any = inspect.Parameter.empty
 
 
@@ -44,14 +45,14 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
     return found + [p for p in shared if p.keyword_only and p.name not in own]
 
 
-def takes(options: Function) -> Callable[[Function], Function]:
+def takes(options: Function) -> Callable[[F], F]:
     """Add the keywords of `options`, which reads a function's `**options`, to its signature.
 
     So keywords that many functions share are written once; a function with another default for
     one of them has it as its own.
     """
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: F) -> F:
         own = inspect.signature(function)
         given = {n: p for n, p in own.parameters.items() if p.kind is not p.VAR_KEYWORD}
         for p in inspect.signature(options).parameters.values():

@@ -14,7 +14,16 @@ from typing import Any
 from lucerne._src.base.config import config
 from lucerne._src.base.process.source_location import Origin
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, geometries, map_values, one_op_graph
+from lucerne._src.ir.graph import (
+    Graph,
+    Node,
+    Value,
+    alone,
+    flat_inputs,
+    geometries,
+    map_values,
+    one_op_graph,
+)
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import (
@@ -247,7 +256,7 @@ class Lowering:
 
     def single(self, node: Node) -> Graph:
         """The graph of one node: the op, or what stands for it."""
-        return self.body(node) or _single(node)
+        return self.body(node) or alone(node)
 
     # ---- the program ---------------------------------------------------------------------------
 
@@ -281,32 +290,6 @@ def _halves(nodes: list[Node]) -> list[list[Node]]:
             return [part for part in (nodes[:k], [node], nodes[k + 1 :]) if part]
     half = len(nodes) // 2
     return [nodes[:half], nodes[half:]]
-
-
-def _single(node: Node) -> Graph:
-    """The graph of one node as eager hands it over."""
-    args: list[Any] = []
-    for kind, a in zip(node.op.kinds, node.args, strict=True):
-        if kind == "l":
-            args.append(tuple(None if v is None else v.meta for v in a))
-        elif type(a) is Value:
-            args.append(a.meta)
-        elif kind == "t" and a is not None:
-            args.append(NUMBER_METAS[type(a)])
-        else:
-            args.append(a)
-    return one_op_graph(node.op, tuple(args), [v.meta for v in node.outputs])
-
-
-def _single_inputs(node: Node) -> list[Any]:
-    """What flows into the graph of one node, in order: values, numbers, other objects."""
-    found: list[Any] = []
-    for kind, a in zip(node.op.kinds, node.args, strict=True):
-        if kind == "l":
-            found.extend(v for v in a if v is not None)
-        elif kind in "tno" and a is not None:
-            found.append(a)
-    return found
 
 
 class _Placing:
@@ -504,7 +487,7 @@ class _Placing:
         elif node.op is _PUT:
             self._emit_region(node)
         elif node.op is not _EMPTY:
-            given = tuple(self._given(x) for x in _single_inputs(node))
+            given = tuple(self._given(x) for x in flat_inputs(node.op, node.args))
             outputs = tuple(self.place(v) for v in node.outputs)
             self.steps.append(Step(self.low.single(node), given, outputs, origins([node])))
 

@@ -13,7 +13,7 @@ from typing import Any
 from lucerne._src.base import layout as lo
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.define import composite
-from lucerne._src.ir.graph import Graph, Node, map_values
+from lucerne._src.ir.graph import Graph, Node, run_graph
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import COMPOSITE, Op, Tensor, TensorList
 from lucerne._src.ops.copy.cast import clone_as, copy, put_region, uninitialized
@@ -27,18 +27,14 @@ _PUT: Op = put_region.op  # type: ignore[attr-defined]
 # ---- running graphs -----------------------------------------------------------------------------
 
 
-def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+def outputs_of(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of a graph without mutation: each node is a call of its op."""
-    values = {v.index: t for v, t in zip(graph.inputs, inputs, strict=True)}
-    for node in graph.nodes:
-        found = run_node(node, values)
-        outs = found if isinstance(found, (tuple, list)) else (found,)
-        values.update((v.index, t) for v, t in zip(node.outputs, outs, strict=True))
+    values = run_graph(graph, inputs, call_op)
     return [values[v.index] for v in graph.outputs]
 
 
-def run_node(node: Node, values: dict[int, Any]) -> Any:
-    args = map_values(lambda v: values[v.index], node.args)
+def call_op(node: Node, args: tuple[Any, ...]) -> Any:
+    """What a node's op makes of arguments, in the layout that the graph was made for."""
     if node.op is _PUT:
         return put_in(*args)
     found = dispatch.entry.run(node.op, args)
@@ -84,7 +80,7 @@ def _cond_meta(pred: Any, operands: Any, yes: Graph, no: Graph) -> tuple[TensorM
 @composite(internal=True, meta=_cond_meta, out=False)
 def cond_graphs(pred: Tensor, operands: TensorList, yes: Any, no: Any) -> Tensor:
     """What one of two graphs makes of `operands`: `yes` if `pred` (one element) is true."""
-    return _one_or_all(run_graph(yes if bool(pred) else no, operands))
+    return _one_or_all(outputs_of(yes if bool(pred) else no, operands))
 
 
 def _while_meta(carried: Any, extra: Any, goes_on: Graph, body: Graph) -> tuple[TensorMeta, ...]:
@@ -95,8 +91,8 @@ def _while_meta(carried: Any, extra: Any, goes_on: Graph, body: Graph) -> tuple[
 def while_graphs(carried: TensorList, extra: TensorList, goes_on: Any, body: Any) -> Tensor:
     """`carried = body(carried, extra)` for as long as `goes_on(carried, extra)` is true."""
     now = list(carried)
-    while bool(run_graph(goes_on, [*now, *extra])[0]):
-        now = run_graph(body, [*now, *extra])
+    while bool(outputs_of(goes_on, [*now, *extra])[0]):
+        now = outputs_of(body, [*now, *extra])
     return _one_or_all(now)
 
 
@@ -121,7 +117,7 @@ def scan_graphs(
     carry, count = list(init), len(init)
     rows: list[list[Any]] = [[] for _ in body.outputs[count:]]
     for t in range(length - 1, -1, -1) if reverse else range(length):
-        outs = run_graph(body, [*carry, *(x[t] for x in xs), *extra])
+        outs = outputs_of(body, [*carry, *(x[t] for x in xs), *extra])
         carry = outs[:count]
         for found, y in zip(rows, outs[count:], strict=True):
             found.append(y)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.ir import op as op_
@@ -30,7 +31,7 @@ from lucerne._src.transforms.constants import (
     number_of,
     same_bits,
 )
-from lucerne._src.transforms.interpret import Array, Held
+from lucerne._src.transforms.interpret import Array, blank
 from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, nbytes, operands
 
 SMALL = 64
@@ -141,7 +142,7 @@ def _one_element(node: Node, known: _Known) -> Array:
     quick = arithmetic(node, known) if node.op.kind == op_.POINTWISE else None
     if quick is not None:
         return np.asarray(quick)
-    values = {v.index: Held(_single(v.meta)) for v in operands(node.args)}
+    values = {v.index: blank(_single(v.meta)) for v in operands(node.args)}
     for index, held in values.items():
         held.array[...] = known[index]
     args = tuple(Value(a.index, _single(a.meta)) if type(a) is Value else a for a in node.args)
@@ -154,7 +155,7 @@ def _single(meta: Any) -> Any:
     return meta.like(shape=(1,) * meta.ndim) if isinstance(meta, TensorMeta) else meta
 
 
-def _tensor(elements: Array, meta: TensorMeta) -> Held:
+def _tensor(elements: Array, meta: TensorMeta) -> Spot:
     return interpret.held(np.broadcast_to(elements, tuple(meta.shape)), meta)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from lucerne._src.base import shape as sh
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
-from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta
+from lucerne._src.ir.graph import Graph, Node, Value, given_metas
+from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 
 PLAIN = frozenset((bool, int, float, complex))
@@ -55,21 +55,6 @@ def nbytes(meta: Any) -> int:
 
 
 # ---- metas --------------------------------------------------------------------------------------
-
-
-def given_metas(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as meta functions take them: metas in place of values and numbers."""
-    found: list[Any] = []
-    for kind, a in zip(op.kinds, args, strict=True):
-        if type(a) is Value:
-            found.append(a.meta)
-        elif kind == op_.TENSOR_LIST:
-            found.append(tuple(x.meta if type(x) is Value else x for x in a))
-        elif kind == op_.TENSOR and type(a) in NUMBER_METAS:
-            found.append(NUMBER_METAS[type(a)])
-        else:
-            found.append(a)
-    return tuple(found)
 
 
 class Bodies:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from lucerne._src.backends.contract.backend import Executable, Runner
+from lucerne._src.backends.contract.tensor_view import Room, elements, row
 from lucerne._src.ir.graph import Graph, Node
-from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import Program
 from lucerne._src.ops.control import NAMES
 
@@ -43,60 +41,12 @@ class SubProgram:
         return self.graph.outputs
 
 
-class Room:
-    """Memory of its own, as executables see a tensor (`api.TensorState`).
-
-    What an op whose results have a size that depends on the data may return.
-    """
-
-    __slots__ = ("_array", "_meta", "_offset", "_storage")
-
-    def __init__(self, meta: TensorMeta, backend: Any) -> None:
-        self._meta, self._offset, self._array = meta, 0, None
-        self._storage = _Memory(meta.span * meta.dtype.itemsize, backend)
-
-
-class _Memory:
-    __slots__ = ("address", "buffer", "nbytes", "version")
-
-    def __init__(self, nbytes: int, backend: Any) -> None:
-        self.buffer = backend.allocate(max(nbytes, 1))
-        self.nbytes, self.address, self.version = nbytes, backend.address(self.buffer), 0
-
-    def data_ptr(self) -> int:
-        return self.address if self.nbytes else 0
-
-    def host(self) -> np.ndarray[Any, Any]:
-        return np.asarray(self.buffer)
-
-
-class Row:
-    """One row of a tensor."""
-
-    __slots__ = ("_array", "_meta", "_offset", "_storage")
-
-    def __init__(self, t: Any, k: int) -> None:
-        meta: TensorMeta = t._meta
-        self._meta = meta.like(shape=tuple(meta.shape[1:]), strides=tuple(meta.strides[1:]))
-        self._storage, self._array = t._storage, None
-        self._offset = t._offset + k * meta.strides[0]
-
-
-def _elements(t: Any) -> np.ndarray[Any, Any]:
-    meta: TensorMeta = t._meta
-    storage = meta.dtype.storage
-    start = t._offset * storage.itemsize
-    raw = np.asarray(t._storage.host())
-    return np.ndarray(tuple(meta.shape), storage, raw, start, meta.byte_strides)
-
-
 def _is_true(t: Any) -> bool:
-    return bool(_elements(t).reshape(-1)[0])
+    return bool(elements(t).reshape(-1)[0])
 
 
 def _move(source: Any, target: Any) -> None:
-    if target._meta.numel:
-        _elements(target)[...] = _elements(source)
+    elements(target)[...] = elements(source)
 
 
 def executable(node: Node, backend: Any) -> Executable:
@@ -150,8 +100,8 @@ class _Scan:
         steps = range(self.length)
         for turn, k in enumerate(reversed(steps) if self.reverse else steps):
             to = rooms[turn % 2]
-            rows = [Row(y, k) for y in outputs[n:]]
-            self.body.runner([*carry, *(Row(x, k) for x in xs), *extra], (), [*to, *rows])
+            rows = [row(y, k) for y in outputs[n:]]
+            self.body.runner([*carry, *(row(x, k) for x in xs), *extra], (), [*to, *rows])
             carry = list(to)
         for source, target in zip(carry, outputs[:n], strict=True):
             _move(source, target)

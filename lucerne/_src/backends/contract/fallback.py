@@ -15,6 +15,7 @@ import numpy as np
 from lucerne._src.backends.contract import registry
 from lucerne._src.backends.contract.backend import Executable
 from lucerne._src.backends.contract.fallback_report import BILL
+from lucerne._src.backends.contract.tensor_view import Room
 from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST, device
 from lucerne._src.base.process.profiler_hook import FUNCTION, watched
@@ -91,30 +92,6 @@ def fallback(mode: str = ON_HOST) -> Iterator[None]:
         set_fallback(before)
 
 
-class _Held:
-    """A tensor's place in the memory of the host (`api.TensorState`)."""
-
-    __slots__ = ("_array", "_meta", "_offset", "_storage")
-
-    def __init__(self, meta: TensorMeta, buffer: Any, host: Any) -> None:
-        self._meta, self._offset, self._array = meta, 0, None
-        nbytes = meta.span * meta.dtype.itemsize
-        self._storage = _Bytes(buffer, nbytes, host.address(buffer))
-
-
-class _Bytes:
-    __slots__ = ("address", "buffer", "nbytes", "version")
-
-    def __init__(self, buffer: Any, nbytes: int, address: int) -> None:
-        self.buffer, self.nbytes, self.address, self.version = buffer, nbytes, address, 0
-
-    def data_ptr(self) -> int:
-        return self.address if self.nbytes else 0
-
-    def host(self) -> np.ndarray[Any, Any]:
-        return np.asarray(self.buffer)
-
-
 class HostCall:
     """A graph of one op that runs on the host: operands are copied there, results back."""
 
@@ -152,24 +129,20 @@ class HostCall:
         moved[0] += nbytes
         return registry.on_host(self.backend, t._storage.buffer)[start : start + nbytes]
 
-    def _down(self, t: Any, moved: list[int]) -> _Held:
+    def _down(self, t: Any, moved: list[int]) -> Room:
         meta = t._meta.like(device=device(HOST))
         if not self.reads or not meta.numel:
-            return _Held(
-                meta, self.host.allocate(max(meta.span * meta.dtype.itemsize, 1)), self.host
-            )
-        return _Held(meta, self.host.from_host(np.array(self._bytes(t, moved))), self.host)
+            return Room(meta, self.host)
+        return Room(meta, self.host, self.host.from_host(np.array(self._bytes(t, moved))))
 
-    def _room(self, o: Any, moved: list[int]) -> _Held:
+    def _room(self, o: Any, moved: list[int]) -> Room:
         meta = o._meta.like(device=device(HOST))
         if meta.is_dense or not meta.numel:
-            return _Held(
-                meta, self.host.allocate(max(meta.span * meta.dtype.itemsize, 1)), self.host
-            )
+            return Room(meta, self.host)
         # what lies between the elements of a view is written back as it was
-        return _Held(meta, self.host.from_host(np.array(self._bytes(o, moved))), self.host)
+        return Room(meta, self.host, self.host.from_host(np.array(self._bytes(o, moved))))
 
-    def _up(self, o: Any, m: _Held, moved: list[int]) -> None:
+    def _up(self, o: Any, m: Room, moved: list[int]) -> None:
         size = o._meta.dtype.itemsize
         nbytes = o._meta.span * size
         data = np.asarray(self.host.to_host(m._storage.buffer))[:nbytes]
@@ -249,10 +222,10 @@ class Bringing:
         return self.execute(given, outputs)
 
 
-def brought(t: Any, target: device) -> _Held:
+def brought(t: Any, target: device) -> Room:
     """The elements of a tensor in the memory of another device."""
     meta = t._meta.like(device=target)
     here, there = registry.get(t._meta.device.type), registry.get(target.type)
     start, nbytes = t._offset * meta.dtype.itemsize, meta.span * meta.dtype.itemsize
     data = registry.on_host(here, t._storage.buffer)[start : start + nbytes]
-    return _Held(meta, there.from_host(np.array(data)), there)
+    return Room(meta, there, there.from_host(np.array(data)))

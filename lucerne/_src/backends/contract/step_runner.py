@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
-import numpy as np
-
 from lucerne._src.backends.contract import control_flow
-from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
+from lucerne._src.backends.contract.backend import Backend, Executable, Runner, TensorState
 from lucerne._src.backends.contract.fallback import executable as with_fallback
-from lucerne._src.backends.contract.registry import on_host
+from lucerne._src.backends.contract.tensor_view import Bytes, Spot
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, map_values
@@ -38,35 +36,6 @@ class StepError(NotImplementedError):
     def __init__(self, text: str, graph: Graph | None = None) -> None:
         super().__init__(text)
         self.graph = graph
-
-
-class Bytes:
-    """A storage, as executables see it."""
-
-    __slots__ = ("address", "backend", "buffer", "nbytes", "version")
-
-    def __init__(self, buffer: Buffer, nbytes: int, address: int, backend: Any = None) -> None:
-        """`backend`: whose memory it is, for those who look into it from the host."""
-        self.buffer, self.nbytes, self.address = buffer, nbytes, address
-        self.backend, self.version = backend, 0
-
-    def data_ptr(self) -> int:
-        return self.address if self.nbytes else 0
-
-    def host(self) -> np.ndarray[Any, Any]:
-        return (
-            np.asarray(self.buffer) if self.backend is None else on_host(self.backend, self.buffer)
-        )
-
-
-class Spot:
-    """A place in memory, as executables see it (`api.TensorState`)."""
-
-    __slots__ = ("_array", "_meta", "_offset", "_storage")
-
-    def __init__(self, meta: TensorMeta, storage: Any, offset: int) -> None:
-        self._meta, self._storage, self._offset = meta, storage, offset
-        self._array: Any = None
 
 
 def executable_of(graph: Graph, backend: Backend) -> Executable:

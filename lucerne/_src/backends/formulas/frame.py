@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.backend import TensorState
-from lucerne._src.backends.contract.control_flow import Room
+from lucerne._src.backends.contract.tensor_view import Room
 from lucerne._src.backends.formulas.writer import Launch, Writer
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph

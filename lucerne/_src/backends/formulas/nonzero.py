@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.contract.control_flow import Room
+from lucerne._src.backends.contract.tensor_view import Room
 from lucerne._src.backends.formulas.frame import FormulaExecutable, FormulaTensor, Frame
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph, one_op_graph

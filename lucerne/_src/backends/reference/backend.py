@@ -17,8 +17,8 @@ from lucerne._src.base.device import device
 from lucerne._src.base.memory import array_over
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import Geometry
-from lucerne._src.ir.graph import Graph, Node, Value, geometries, one_op_graph
-from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
+from lucerne._src.ir.graph import Graph, Node, Value, alone, flat_inputs, geometries, run_graph
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 
 ALIGNMENT = 64
@@ -145,47 +145,23 @@ def _two_tensors(kernel: Kernel) -> Executable:
 
 def _many_nodes(graph: Graph) -> Executable:
     """Walk the graph: intermediate values are fresh arrays."""
-    kernels = [None if n.op.kind == op_.VIEW else make_kernel(_alone(n)) for n in graph.nodes]
+    kernels = {id(n): make_kernel(alone(n).nodes[0]) for n in graph.nodes if n.op.kind != op_.VIEW}
+
+    def call(node: Node, args: tuple[Any, ...]) -> list[Any]:
+        if node.op.kind == op_.VIEW:
+            parts = zip(node.outputs, geometries(node), strict=True)
+            return [_restride(args[0], g, v) for v, g in parts]
+        results = [_empty(v.meta) for v in node.outputs]
+        _quiet.context.run(kernels[id(node)], flat_inputs(node.op, args), results)
+        return results
 
     def execute(inputs: Sequence[Any], outputs: Sequence[TensorState]) -> Any:
-        values: dict[int, Any] = {
-            v.index: array(x) if hasattr(x, "_meta") else x
-            for v, x in zip(graph.inputs, inputs, strict=True)
-        }
-        for node, kernel in zip(graph.nodes, kernels, strict=True):
-            if kernel is None:
-                _view_node(node, values)
-            else:
-                results = [_empty(v.meta) for v in node.outputs]
-                _quiet.context.run(kernel, _node_inputs(node, values), results)
-                values.update((v.index, r) for v, r in zip(node.outputs, results, strict=True))
+        arrays = [array(x) if hasattr(x, "_meta") else x for x in inputs]
+        values = run_graph(graph, arrays, call)
         for v, o in zip(graph.outputs, outputs, strict=True):
             array(o)[...] = values[v.index]
 
     return execute
-
-
-def _alone(node: Node) -> Node:
-    """A node as eager hands it over: numbers that flow in are inputs, as tensors are."""
-    metas: list[Any] = []
-    for kind, a in zip(node.op.kinds, node.args, strict=True):
-        if kind == op_.TENSOR_LIST:
-            metas.append(tuple(None if v is None else v.meta for v in a))
-        elif type(a) is Value:
-            metas.append(a.meta)
-        else:
-            metas.append(NUMBER_METAS.get(type(a), a) if kind == op_.TENSOR else a)
-    return one_op_graph(node.op, tuple(metas), [v.meta for v in node.outputs]).nodes[0]
-
-
-def _node_inputs(node: Node, values: dict[int, Any]) -> list[Any]:
-    return [
-        values[x.index] if type(x) is Value else x
-        for kind, a in zip(node.op.kinds, node.args, strict=True)
-        if kind != op_.STATIC
-        for x in (a if kind == op_.TENSOR_LIST else (a,))
-        if x is not None
-    ]
 
 
 def _empty(meta: TensorMeta) -> np.ndarray[Any, Any]:
@@ -193,14 +169,7 @@ def _empty(meta: TensorMeta) -> np.ndarray[Any, Any]:
     return np.ndarray(meta.shape, meta.dtype.storage, flat, 0, meta.byte_strides)
 
 
-def _view_node(node: Node, values: dict[int, Any]) -> None:
-    source = node.args[0]
-    base = values[source.index]
-    for v, g in zip(node.outputs, geometries(node), strict=True):
-        values[v.index] = _restride(base, g, source, v)
-
-
-def _restride(base: np.ndarray[Any, Any], g: Geometry, source: Value, out: Value) -> Any:
+def _restride(base: np.ndarray[Any, Any], g: Geometry, out: Value) -> Any:
     storage = out.meta.dtype.storage
     start = base.__array_interface__["data"][0] + g.offset * storage.itemsize
     strides = tuple(st * storage.itemsize for st in g.strides)

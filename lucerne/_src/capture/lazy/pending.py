@@ -26,7 +26,7 @@ from lucerne._src.capture.trace.recorder import cover_of, fills_memory
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace, Interpreter, unseen
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, run_graph
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.random.draws import draw
@@ -346,10 +346,8 @@ class Pending(Interpreter):
         self, graph: Graph, roots: list[Value], inputs: list[Any], results: list[Any]
     ) -> None:
         """A graph that no program can be made of: as eager mode would have run it."""
-        known: dict[int, Any] = {v.index: x for v, x in zip(graph.inputs, inputs, strict=True)}
         with set_grad_enabled(False):
-            for node in graph.nodes:
-                _again(node, known)
+            known = run_graph(graph, inputs, _again)
             for root, result in zip(roots, results, strict=True):
                 plan_copy(result, known[root.index])
         for t in inputs:
@@ -357,17 +355,11 @@ class Pending(Interpreter):
                 _wrote(t)
 
 
-def _again(node: Node, known: dict[int, Any]) -> None:
-    def read(x: Any) -> Any:
-        return known[x.index] if type(x) is Value else x
-
-    args: Any = tuple([tuple(map(read, a)) if type(a) is tuple else read(a) for a in node.args])
+def _again(node: Node, args: tuple[Any, ...]) -> Any:
     if not node.outputs:
         plan_copy(args[0], args[1])
-        return
-    result = _viewed(node, args) if node.op.kind == op_.VIEW else dispatch.entry.run(node.op, args)
-    outs = result if isinstance(result, tuple) else (result,)
-    known.update((v.index, o) for v, o in zip(node.outputs, outs, strict=True))
+        return ()
+    return _viewed(node, args) if node.op.kind == op_.VIEW else dispatch.entry.run(node.op, args)
 
 
 def _viewed(node: Node, args: tuple[Any, ...]) -> Any:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.capture.shadow.by_stage import ByStage
 from lucerne._src.capture.shadow.eagerly import EagerComposites, EagerWatcher
 from lucerne._src.capture.shadow.evidence import EMPTY
-from lucerne._src.capture.shadow.graphs import held_of, maker, one_op_inputs
+from lucerne._src.capture.shadow.graphs import maker, one_op_inputs
 from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay, is_settled, spread, tensor_of_held
 from lucerne._src.capture.shadow.report import EAGER, GUARDS, RESULTS, UNKNOWN, Finding
@@ -25,12 +26,11 @@ from lucerne._src.capture.shadow.stages import CAPTURE
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import Interpreter
-from lucerne._src.ir.graph import Graph, Node, map_values, one_op_graph
+from lucerne._src.ir.graph import Graph, Node, given_metas, map_values, one_op_graph
 from lucerne._src.tensor.autograd.modes import set_grad_enabled
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.interop.outside import bits
-from lucerne._src.transforms.interpret import Held
-from lucerne._src.transforms.rewrite import given_metas
+from lucerne._src.transforms.interpret import held
 
 
 class Bisection(ByStage):
@@ -245,7 +245,7 @@ class Bisection(ByStage):
         index = self.captured.forward_roots + x.index
         root = self.built.captured.outputs[index]
         memory = self.right.last[root.index]
-        reading = Held(x.meta, memory._storage, memory._offset + x.offset)
+        reading = Spot(x.meta, memory._storage, memory._offset + x.offset)
         got = case.compiled.tensors.get(name)
         want = case.eager.tensors.get(name)
         if got is None or want is None:
@@ -277,7 +277,7 @@ def _as_eager_does(
     """The results of one op by its own kernel."""
     if node.op.kind == op_.COMPOSITE:
         with dispatch.unseen(), set_grad_enabled(False):
-            read = map_values(lambda v: tensor_of_held(held_of(seen[v.index], v.meta)), node.args)
+            read = map_values(lambda v: tensor_of_held(held(seen[v.index], v.meta)), node.args)
             result = dispatch.entry.run(node.op, read)
         return result if isinstance(result, tuple) else (result,)
     outs = [new_tensor(v.meta) for v in node.outputs]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from lucerne._src import backends
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.capture.shadow.evidence import EMPTY, Evidence
 from lucerne._src.capture.shadow.graphs import (
     alike,
     broken,
     first_changed,
     first_new,
-    held_of,
     maker,
     words,
 )
@@ -29,7 +29,7 @@ from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.interop.outside import bits
-from lucerne._src.transforms.interpret import Held
+from lucerne._src.transforms.interpret import held
 from lucerne._src.transforms.partition import OUTPUT
 
 
@@ -79,7 +79,7 @@ class ByStage(Evidence):
             return None
         if which == "input":
             x, y = self.right.inputs[k], self.other.inputs[k]
-            return alike(x.array, y.array) if isinstance(x, Held) else None
+            return alike(x.array, y.array) if isinstance(x, Spot) else None
         k += self._first
         count = len(self.right.outputs)
         return alike(self.right.outputs[k], self.other.outputs[k]) if k < count else None
@@ -105,12 +105,12 @@ class ByStage(Evidence):
         if memories is not None:
             fresh = {v.index for v in self.captured.fresh}
             for k, (v, x) in enumerate(zip(graph.inputs, memories, strict=True)):
-                if isinstance(x, Held) and v.index not in fresh:
+                if isinstance(x, Spot) and v.index not in fresh:
                     made["input", k] = x.array, v.meta.dtype
             return made
         stored = {t.index: a for (t, _), a in zip(graph.writes, ran.writes, strict=True)}
         for k, (v, x) in enumerate(zip(graph.inputs, ran.inputs, strict=True)):
-            if isinstance(x, Held):
+            if isinstance(x, Spot):
                 made["input", k] = stored.get(v.index, x.array), v.meta.dtype
         return made
 
@@ -142,9 +142,9 @@ class ByStage(Evidence):
         graph = halves.forward
         after = list(primals)  # what the forward part writes to is not what it was
         for (target, _), array in zip(graph.writes, forward.writes, strict=True):
-            after[graph.inputs.index(target)] = held_of(array, target.meta)
+            after[graph.inputs.index(target)] = held(array, target.meta)
         return [
-            held_of(forward.outputs[s.index], graph.outputs[s.index].meta)
+            held(forward.outputs[s.index], graph.outputs[s.index].meta)
             if s.kind == OUTPUT
             else after[s.index]
             for s in halves.saved
@@ -191,7 +191,7 @@ class ByStage(Evidence):
             for k, (v, x) in enumerate(zip(part.graph.inputs, inputs, strict=True))
             if isinstance(v.meta, TensorMeta) and k not in part.constants
         ]
-        numbers = tuple(x for x in inputs if not isinstance(x, Held))
+        numbers = tuple(x for x in inputs if not isinstance(x, Spot))
         results = [new_tensor(m) for m in program.results]
         self.rewind()
         copies = [held_copy(t) for t in given]

@@ -12,7 +12,7 @@ import numpy as np
 from lucerne._src.capture.shadow.nearness import Array
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.dispatch import InPlace, Interpreter
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, run_graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import COMPOSITE, Op
 from lucerne._src.ops.random.draws import draw, draw_each
@@ -40,19 +40,15 @@ class Counted(Interpreter):
         graph = self._counted(op, args)
         if graph is None:
             return proceed(op, args, out)
-        values: dict[int, Any] = {graph.inputs[-1].index: self.key}
         tensors = [a for a in args if isinstance(a, TensorBase)]
-        values.update((v.index, t) for v, t in zip(graph.inputs, tensors, strict=False))
-        for node in graph.nodes:
-            given = tuple(values[a.index] if type(a) is Value else a for a in node.args)
-            if "stream" in node.op.args:
-                given = tuple(
-                    self.stream if n == "stream" else a
-                    for n, a in zip(node.op.args, given, strict=True)
-                )
-            values[node.outputs[0].index] = plan_for(node.op, given).run(given)
+        values = run_graph(graph, [*tensors, self.key], self._drawn)
         self.stream += 1
         return values[graph.outputs[0].index]
+
+    def _drawn(self, node: Node, args: tuple[Any, ...]) -> Any:
+        named = zip(node.op.args, args, strict=True)
+        given = tuple(self.stream if n == "stream" else a for n, a in named)
+        return plan_for(node.op, given).run(given)
 
     def _counted(self, op: Op, args: tuple[Any, ...]) -> Graph | None:
         """What stands for a draw in a program; None: it stays as it is."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.capture.cache.entry import CacheEntry, tensor_of
 from lucerne._src.capture.shadow.graphs import alike, maker
 from lucerne._src.capture.shadow.nearness import Array, Difference
@@ -28,7 +29,6 @@ from lucerne._src.capture.trace.input_sources import (
     InputSource,
 )
 from lucerne._src.ir.graph import Graph, Node
-from lucerne._src.transforms.interpret import Held
 
 EMPTY = "uninitialized"
 """The name of the op that gives memory nobody filled."""
@@ -90,11 +90,11 @@ class Evidence:
             self._shaken[id(graph)] = graph, found
         return self._shaken[id(graph)][1]
 
-    def _spread_of(self, at: tuple[Held, int, int]) -> Array | None:
+    def _spread_of(self, at: tuple[Spot, int, int]) -> Array | None:
         """How far rounding moves a reading of a value's memory at the end."""
         reading, index, _ = at
         runs = self._runs(self.built.captured, self.inputs)
-        arrays = [Held(reading._meta, r.last[index]._storage, reading._offset).array for r in runs]
+        arrays = [Spot(reading._meta, r.last[index]._storage, reading._offset).array for r in runs]
         return range_of(arrays, reading._meta.dtype)
 
     def _filled(self, name: str) -> Array | None:
@@ -126,7 +126,7 @@ class Evidence:
                 v = self.built.captured.inputs[k]
                 memory = ran.last[v.index]
                 start = t._offset if s.kind == COVER else 0
-                reading = Held(t._meta, memory._storage, start)
+                reading = Spot(t._meta, memory._storage, start)
                 at = reading, v.index, 0
                 made[f"{named[id(t)][0]}, afterwards"] = reading.array, t._meta.dtype, at
         return made
@@ -150,7 +150,7 @@ class Evidence:
             root = graph.outputs[x.index]
         memory = ran.last[root.index]
         scale = memory._meta.dtype.itemsize / x.meta.dtype.itemsize
-        reading = Held(x.meta, memory._storage, int(memory._offset * scale) + x.offset)
+        reading = Spot(x.meta, memory._storage, int(memory._offset * scale) + x.offset)
         return reading.array, x.meta.dtype, (reading, root.index, 0)
 
     def _node_of(self, name: str) -> Node | None:

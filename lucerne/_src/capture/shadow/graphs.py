@@ -7,33 +7,22 @@ from typing import Any
 
 from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Ran
-from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
-from lucerne._src.ir.meta import TensorMeta
-from lucerne._src.transforms.interpret import Held
+from lucerne._src.ir.graph import Graph, Node, Value, flat_inputs
+from lucerne._src.transforms.interpret import held
 from lucerne._src.transforms.rewrite import operands, producers
 
 
 def one_op_inputs(node: Node, seen: dict[int, Array]) -> list[Any] | None:
     """What flows into a node, from values as they were when they were made."""
     found: list[Any] = []
-    for kind, a in zip(node.op.kinds, node.args, strict=True):
-        for x in a if kind == op_.TENSOR_LIST else (a,):
-            if kind == op_.STATIC or x is None:
-                continue
-            if type(x) is Value:
-                if x.index not in seen:
-                    return None
-                found.append(held_of(seen[x.index], x.meta))
-            else:
-                found.append(x)
+    for x in flat_inputs(node.op, node.args):
+        if type(x) is Value:
+            if x.index not in seen:
+                return None
+            found.append(held(seen[x.index], x.meta))
+        else:
+            found.append(x)
     return found
-
-
-def held_of(array: Array, meta: TensorMeta) -> Held:
-    made = Held(meta)
-    made.array[...] = array
-    return made
 
 
 def broken(error: Exception) -> Difference:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.base import dtype as dt
 from lucerne._src.capture.shadow.nearness import EPSILON, Array, wide
 from lucerne._src.capture.trace.fake import fake_tensor
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, map_values, run_graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import cast, copy, uninitialized
@@ -28,7 +29,7 @@ from lucerne._src.tensor.eager.run import body_of
 from lucerne._src.tensor.interop.outside import assign
 from lucerne._src.tensor.interop.outside import bits as bits_of
 from lucerne._src.transforms import interpret
-from lucerne._src.transforms.interpret import Held, held
+from lucerne._src.transforms.interpret import held
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
 _CAST: Op = cast.op  # type: ignore[attr-defined]
@@ -62,7 +63,7 @@ def held_copy(t: Any) -> Any:
 
 def again(x: Any) -> Any:
     """The same once more, in other memory."""
-    return held(x.array, x._meta) if isinstance(x, Held) else x
+    return held(x.array, x._meta) if isinstance(x, Spot) else x
 
 
 class Replay:
@@ -74,46 +75,41 @@ class Replay:
 
     def run(self, graph: Graph, inputs: Sequence[Any]) -> Ran:
         made = Ran(inputs=[again(x) for x in inputs])
-        values = made.last
         for v, x in zip(graph.inputs, made.inputs, strict=True):
-            values[v.index] = x
-            if isinstance(x, Held):
+            if isinstance(x, Spot):
                 self._shaken(x)
                 if self.keep:
                     made.seen[v.index] = np.array(x.array)
-        for node in graph.nodes:
-            self._node(node, made)
+        made.last = values = run_graph(
+            graph, made.inputs, lambda node, args: self._node(node, args, made.seen)
+        )
         made.outputs = [np.array(values[v.index].array) for v in graph.outputs]
         made.writes = [np.array(values[v.index].array) for _, v in graph.writes]
         return made
 
-    def _node(self, node: Node, made: Ran) -> None:
-        values = made.last
+    def _node(self, node: Node, args: tuple[Any, ...], seen: dict[int, Array]) -> list[Any]:
         if not node.outputs and node.op is _COPY:
-            target = values[node.args[0].index]
-            whole = Value(-1, target._meta)
-            stored = interpret.run_node(Node(_COPY, node.args, (whole,)), values)[0]
-            target.array[...] = stored.array
-            return
-        for v, x in zip(node.outputs, self.results(node, values), strict=True):
+            whole = Value(-1, args[0]._meta)
+            args[0].array[...] = interpret.compute(Node(_COPY, node.args, (whole,)), args)[0].array
+            return []
+        found = self.results(node, args)
+        for v, x in zip(node.outputs, found, strict=True):
             if node.op is _EMPTY and x._meta.numel:
                 x._storage.buffer[:] = self.junk
             elif node.op.kind != op_.VIEW and node.op.qualified not in _EXACT:
                 self._shaken(x)
-            values[v.index] = x
             if self.keep:
-                made.seen[v.index] = np.array(x.array)
+                seen[v.index] = np.array(x.array)
+        return found
 
-    def results(self, node: Node, values: dict[int, Any]) -> list[Any]:
+    def results(self, node: Node, args: tuple[Any, ...]) -> list[Any]:
         if node.op.kind != op_.COMPOSITE:
-            return interpret.run_node(node, values)
+            return interpret.compute(node, args)
         body = _body(node)
         if body is None:
-            return _eagerly(node, values)
-        given = [
-            _fitted(values[v.index], b.meta)
-            for v, b in zip(_tensors(node), body.inputs, strict=True)
-        ]
+            return _eagerly(node, args)
+        operands = interpret.values_in(node, args)
+        given = [_fitted(x, b.meta) for x, b in zip(operands, body.inputs, strict=True)]
         found = interpret.run(body, given, _body)[0]
         return [_fitted(x, v.meta) for x, v in zip(found, node.outputs, strict=True)]
 
@@ -129,12 +125,6 @@ class Replay:
                 array[...] = (moved.view(np.uint32) + np.uint32(0x8000)) >> np.uint32(16)
             else:
                 array[...] = (array * (1 + move)).astype(array.dtype)
-
-
-def _tensors(node: Node) -> list[Value]:
-    found: list[Value] = []
-    map_values(found.append, node.args)
-    return found
 
 
 def _is_tensor(a: Any) -> bool:
@@ -195,18 +185,21 @@ def is_settled(node: Node) -> bool:
     return body is not None and all(map(is_settled, body.nodes))
 
 
-def _eagerly(node: Node, values: dict[int, Any]) -> list[Any]:
+def _eagerly(node: Node, args: tuple[Any, ...]) -> list[Any]:
     """A composite without a graph: as eager mode runs it."""
     with dispatch.unseen():
-        args = map_values(lambda v: tensor_of_held(values[v.index]), node.args)
-        found = body_of(node.op, args)
+        found = body_of(node.op, tuple([_as_tensor(a) for a in args]))
     several = found if isinstance(found, tuple) else (found,)
     return [held(bits_of(t), v.meta) for t, v in zip(several, node.outputs, strict=True)]
 
 
+def _as_tensor(a: Any) -> Any:
+    return tuple(map(tensor_of_held, a)) if type(a) is tuple else tensor_of_held(a)
+
+
 def tensor_of_held(x: Any) -> Any:
     """A tensor with the elements of one that backends see."""
-    if not isinstance(x, Held):
+    if not isinstance(x, Spot):
         return x
     meta: TensorMeta = x._meta
     made = new_tensor(meta)

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from lucerne._src import backends
-from lucerne._src.backends.contract.step_runner import Bytes, Spot, executable_of
+from lucerne._src.backends.contract.step_runner import executable_of
+from lucerne._src.backends.contract.tensor_view import Bytes, Spot, elements
 from lucerne._src.capture.shadow.nearness import Array, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay
 from lucerne._src.ir.graph import Graph, Node, Value, verify
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.text import parse
 from lucerne._src.pipeline import passes
-from lucerne._src.transforms.interpret import Held, held
+from lucerne._src.transforms.interpret import blank, held
 from lucerne._src.transforms.rewrite import operands
 
 _MOST_NUMBERS = 2048
@@ -58,7 +59,7 @@ def by_stage(graph: Graph, inputs: list[Any], stage: str) -> list[Array]:
             setting = passes.PassSetting.of(backends.get(backends.HOST), bitwise=False)
             return Replay().run(p.run(graph, setting), inputs).outputs
     backend = backends.get(backends.HOST)
-    outs = [in_memory(Held(v.meta), backend) for v in graph.outputs]
+    outs = [in_memory(blank(v.meta), backend) for v in graph.outputs]
     executable_of(graph, backend)([in_memory(x, backend) for x in inputs], outs)
     return [np.array(elements(o)) for o in outs]
 
@@ -72,7 +73,7 @@ def _input(v: Value, x: Any) -> Any:
 
 def in_memory(x: Any, backend: Any) -> Any:
     """A value in memory of the backend."""
-    if not isinstance(x, Held):
+    if not isinstance(x, Spot):
         return x
     meta = x._meta
     nbytes = max(meta.span * meta.dtype.itemsize, 1)
@@ -83,17 +84,6 @@ def in_memory(x: Any, backend: Any) -> Any:
         np.ndarray(tuple(meta.shape), meta.dtype.storage, flat, 0, meta.byte_strides)[...] = x.array
         backend.write(buffer, 0, flat)
     return made
-
-
-def elements(spot: Any) -> Array:
-    """The elements at a place."""
-    meta: TensorMeta = spot._meta
-    storage = meta.dtype.storage
-    if not meta.numel:
-        return np.empty(tuple(meta.shape), storage)
-    memory = spot._storage.host()
-    start = spot._offset * storage.itemsize
-    return np.ndarray(tuple(meta.shape), storage, memory, start, meta.byte_strides)
 
 
 # ---- making one ---------------------------------------------------------------------------------
@@ -116,7 +106,7 @@ def script(graph: Graph, inputs: Sequence[Any], stage: str) -> str:
 
 
 def _literal(x: Any) -> str:
-    if not isinstance(x, Held):
+    if not isinstance(x, Spot):
         return repr(x) if isinstance(x, (bool, int, float, complex, str)) else "None"
     array = x.array
     numbers = array.ravel()[:_MOST_NUMBERS].tolist()

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.backends.contract.step_runner import Bytes, Spot, executable_of, inputs_of, over
+from lucerne._src.backends.contract.step_runner import executable_of, inputs_of, over
+from lucerne._src.backends.contract.tensor_view import Bytes, Spot, elements
 from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay, spread
-from lucerne._src.capture.shadow.reproduce import elements, in_memory
+from lucerne._src.capture.shadow.reproduce import in_memory
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, one_op_graph
+from lucerne._src.ir.graph import Graph, Node, Value, alone, flat_inputs
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import ARENA, ARGUMENT, CONSTANT, RESULT, Place, Program, Step
 from lucerne._src.loops.group import is_elementwise
 from lucerne._src.loops.lower import Lowering, StepDraft
 from lucerne._src.ops.copy.cast import put_region, uninitialized
 from lucerne._src.transforms import interpret
-from lucerne._src.transforms.interpret import Held, held
-from lucerne._src.transforms.rewrite import given_metas
+from lucerne._src.transforms.interpret import blank, held
 
 _PUT: Any = put_region.op  # type: ignore[attr-defined]
 _EMPTY: Any = uninitialized.op  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ class ShadowWalk:
         given = read
         if k == 0:
             small, given = _alone(graph.nodes[0], graph, read)
-        outs = [Held(v.meta) for v in small.outputs]
+        outs = [blank(v.meta) for v in small.outputs]
         tensors = [in_memory(x, self.backend) for x in given]
         spots = [in_memory(o, self.backend) for o in outs]
         executable_of(small, self.backend)(tensors, spots)
@@ -219,15 +219,11 @@ class ShadowWalk:
 def _alone(node: Node, graph: Graph, read: list[Any]) -> tuple[Graph, list[Any]]:
     """One node as the graph eager hands over, and what flows into it."""
     values = {v.index: x for v, x in zip(graph.inputs, read, strict=True)}
-    small = one_op_graph(node.op, given_metas(node.op, node.args), [v.meta for v in node.outputs])
+    small = alone(node)
     small.outputs = small.nodes[0].outputs
-    given = [
-        values[x.index] if type(x) is Value else x
-        for kind, a in zip(node.op.kinds, node.args, strict=True)
-        for x in (a if kind == op_.TENSOR_LIST else (a,))
-        if kind != op_.STATIC and x is not None
+    return small, [
+        values[x.index] if type(x) is Value else x for x in flat_inputs(node.op, node.args)
     ]
-    return small, given
 
 
 def _bitwise(have: Array, want: Array) -> Difference | None:

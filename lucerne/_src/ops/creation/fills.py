@@ -164,7 +164,7 @@ def ones(*args: Any, size: Any = None, out: Any = None, **options: Any) -> Tenso
     tensor([1, 1])
     """
     made = strided_options("ones", **options)
-    return make_filled(shape_given("ones", args, size), 1, *made, None, out)
+    return make_filled(shape_given("ones", args, size), 1, *made, out=out)
 
 
 @front(options=strided_options)
@@ -207,7 +207,7 @@ def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
             f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
             f"({len(strides)})"
         )
-    return make_empty(shape, *made, strides)
+    return make_empty(shape, *made, strides=strides)
 
 
 @front(options=strided_options)
@@ -230,7 +230,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     if len(set(order)) != len(order):
         raise RuntimeError("Duplicate dim not allowed")
     strides = sh.ordered_strides(shape, order[::-1])
-    return make_empty(shape, *made, strides)
+    return make_empty(shape, *made, strides=strides)
 
 
 @front(options=strided_options)

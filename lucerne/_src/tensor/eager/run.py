@@ -20,7 +20,7 @@ from lucerne._src.base.unspecialized import GivenFloat, Guarding
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import Geometry
-from lucerne._src.ir.graph import one_op_graph
+from lucerne._src.ir.graph import flat_inputs, one_op_graph
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, make_meta, starting_at
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt, plain
@@ -458,16 +458,6 @@ def metas_of(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         else:
             found.append(a)
     return tuple(found)
-
-
-def flat_inputs(op: Op, args: tuple[Any, ...]) -> list[Any]:
-    found: list[Any] = []
-    for kind, a in zip(op.kinds, args, strict=True):
-        if kind == "l":
-            found.extend(x for x in a if x is not None)
-        elif kind in "tno" and a is not None:
-            found.append(a)
-    return found
 
 
 # ---- the ways that are not the shortest -------------------------------------------------------

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import Geometry
-from lucerne._src.ir.graph import Node, Value
+from lucerne._src.ir.graph import Node, Value, given_metas
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.view.reshape import expand_shape, permute_dims, view_shape
-from lucerne._src.transforms.rewrite import given_metas
 from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule
 
 _VIEW: Op = view_shape.op  # type: ignore[attr-defined]

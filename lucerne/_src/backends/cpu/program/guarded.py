@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
-from lucerne._src.backends.contract.step_runner import Spot, inputs_of, over
+from lucerne._src.backends.contract.step_runner import inputs_of, over
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.backends.cpu.program.host import Window
 from lucerne._src.backends.cpu.runtime import guards, memory
 from lucerne._src.backends.cpu.runtime.kernel import address_of

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.backend import Executable
-from lucerne._src.backends.contract.step_runner import Spot, inputs_of
+from lucerne._src.backends.contract.step_runner import inputs_of
+from lucerne._src.backends.contract.tensor_view import Spot
 from lucerne._src.base.memory import array_over
 from lucerne._src.ir.program import CONSTANT, Place, Step, places
 
