@@ -7,6 +7,9 @@ from pathlib import Path
 
 import lucerne  # noqa: F401  (fills the table)
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.define import fronts
+from lucerne._src.tensor.autograd import names as autograd_names
+from lucerne.profiler import names as profiler_names
 
 SOURCE = Path(__file__).parents[2] / "lucerne" / "_src"
 LEAST = 4
@@ -88,6 +91,13 @@ def test_tables_name_ops_alone() -> None:
              "backends/cpu/native/", "backends/reference/", "conformance/")  # fmt: skip
     dead = [(f, n, d) for f, n, d in all_tables() if d and not any(part in f for part in mixed)]
     assert dead == []
+
+
+def test_names_of_torch_belong_to_entries() -> None:
+    """Tables from our names to torch's: what names no entry never shows."""
+    known = {*op_.table(), *fronts()}
+    tables = (autograd_names._SPELLED, autograd_names._BY_ARGUMENTS, profiler_names._RENAMED)
+    assert [name for table in tables for name in table if name not in known] == []
 
 
 def test_a_planted_table_is_found() -> None:

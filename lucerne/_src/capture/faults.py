@@ -22,7 +22,6 @@ from lucerne._src.tensor.random.generator import default_generator
 
 UNCOMPILED = "the function runs uncompiled from here on"
 A_PART = "a part of the function runs uncompiled"
-A_VERSION = "this call runs uncompiled"
 NO_SIZES = "other sizes are compiled one by one"
 NO_STORE = "nothing is read from or written to the program cache for it"
 NO_NOTE = "the ledger, the dump or shadow mode lacks it"

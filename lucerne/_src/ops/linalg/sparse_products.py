@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import composite
 from lucerne._src.ir.meta import TensorMeta
@@ -137,6 +136,3 @@ def sampled_products(starts: Tensor, columns: Tensor, left: Tensor, right: Tenso
     """For each entry the product of row `i` of `left` with row `columns[k]` of `right`."""
     rows = row_numbers(starts, columns.shape[0])
     return (index_nd(left, (rows,)) * index_nd(right, (columns,))).sum(-1).to(left.dtype)
-
-
-INDEX_DTYPES = (dt.int32, dt.int64)

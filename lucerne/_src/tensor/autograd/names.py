@@ -14,9 +14,8 @@ from lucerne._src.ir.op import Op
 
 _SPELLED = {
     "add2": "Add0", "add_scaled": "Add0", "sub2": "Sub0", "true_divide": "Div0", "div_trunc":
-    "Div1", "div_floor": "Div1", "view_shape": "View0", "view_dtype": "View0", "expand_shape":
-    "Expand0", "squeeze_dims": "Squeeze0", "clone_as": "Clone0", "cast": "ToCopy0", "choose":
-    "Where0", "max_all": "Max1", "max_dim": "Max0", "min_all": "Min1", "min_dim": "Min0",
+    "Div1", "div_floor": "Div1", "view_dtype": "View0", "clone_as": "Clone0", "cast": "ToCopy0",
+    "choose": "Where0", "max_all": "Max1", "max_dim": "Max0", "min_all": "Min1", "min_dim": "Min0",
     "median_all": "Median0", "median_dim": "Median1", "nanmedian_all": "Nanmedian0",
     "nanmedian_dim": "Nanmedian1", "p_norm": "LinalgVectorNorm0", "deviation": "Std0", "variance":
     "Var0", "sort_along": "Sort0", "imag_part": "Select0", "real_part": "Select0", "padded":

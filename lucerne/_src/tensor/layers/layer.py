@@ -29,7 +29,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace, Interpreter, Proceed, state
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
-from lucerne._src.tensor.base import TensorBase, make_tensor, offset_of
+from lucerne._src.tensor.base import make_tensor, offset_of
 from lucerne._src.tensor.eager.run import plan_for
 from lucerne._src.tensor.storage import Storage
 from lucerne._src.tensor.tensor import Tensor
@@ -469,12 +469,3 @@ def check_open(t: Any) -> None:
     cell = t._storage.buffer
     if type(cell) is Cell and not cell.level.is_open:
         raise RuntimeError(_leak(cell.level.name))
-
-
-def tensors_in(args: tuple[Any, ...]) -> Iterator[Any]:
-    """The tensors among the arguments of a call, those in lists included."""
-    for a in args:
-        if isinstance(a, TensorBase):
-            yield a
-        elif type(a) is tuple:
-            yield from (x for x in a if isinstance(x, TensorBase))

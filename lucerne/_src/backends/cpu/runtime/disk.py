@@ -56,11 +56,6 @@ def _digest_of_llvm() -> bytes:
     return digest.digest()
 
 
-def source_files(package: Path) -> list[str]:
-    """The source files that decide what kernels look like."""
-    return source_digests.files(package, _SOURCES)
-
-
 def digest_of(key: object) -> bytes | None:
     """The 32 bytes that name a kernel on disk; None if its key means nothing to other processes
     (it holds an object that shows itself by its address)."""
