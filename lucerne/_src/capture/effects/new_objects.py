@@ -86,9 +86,14 @@ class NewObjects:
         at = id(x)
         if at in self._old:
             return False
-        if at not in self._young:
-            self._young = set(map(id, gc.get_objects()))
-            if at not in self._young:
-                self._old[at] = x
-                return False
-        return True
+        return at in self._young or self._is_listed(at, x)
+
+    def _is_listed(self, at: int, x: Any) -> bool:
+        """Whether the collector lists it. The youngest come first: they are few, and most likely it
+        is one of them. (An address stays new: what takes the place of a new object is newer.)"""
+        for generation in range(3):
+            self._young.update(map(id, gc.get_objects(generation=generation)))
+            if at in self._young:
+                return True
+        self._old[at] = x
+        return False
