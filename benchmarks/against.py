@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sides, small_calls
+from benchmarks import kernel_calls, sides, small_calls
 from benchmarks.timing import quiet
 from benchmarks.worker import ROOT, Worker
 
@@ -135,7 +135,7 @@ def fresh(pair: Pair) -> Iterator[Compared]:
 def jobs() -> dict[str, dict[str, Any]]:
     """What is measured in processes that stay."""
     found: dict[str, dict[str, Any]] = {
-        name: {"kind": "call", "call": name} for name in small_calls.CALLS
+        name: {"kind": "call", "call": name} for name in (*small_calls.CALLS, *kernel_calls.CALLS)
     }
     for program in STEPS:
         way = sides.ways(program)[sides.OURS][0]

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from benchmarks import programs, sides, small_calls
+from benchmarks import kernel_calls, programs, sides, small_calls
 
 ROOT = Path(__file__).resolve().parent.parent
 LARGE = str(1 << 34)
@@ -198,7 +198,7 @@ def _digests(job: Answer) -> Answer:
 def _small_call(job: Answer) -> sides.Ready:
     """A call with hardly any work (`small_calls`): what it costs is overhead."""
     torch = importlib.import_module("lucerne")
-    call = small_calls.CALLS[job["call"]](torch)
+    call = {**small_calls.CALLS, **kernel_calls.CALLS}[job["call"]](torch)
     for _ in range(3):
         call()
     return sides.Ready(call, [])

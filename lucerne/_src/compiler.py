@@ -157,19 +157,20 @@ def ledger() -> Ledger:
 
 
 def budget(
-    recompiles: int | None = None, seconds: float | None = None
+    recompiles: int | None = None, seconds: float | None = None, breaks: int | None = None
 ) -> AbstractContextManager[Budget]:
     """Inside, compiling more than this raises `CompileBudgetError`, with the ledger in its message.
 
-    `recompiles`: compiles of functions that had been compiled before; `seconds`: of all compiling.
-    For a whole process: LUCERNE_RECOMPILE_BUDGET and LUCERNE_COMPILE_SECONDS.
+    `recompiles`: compiles of functions that had been compiled before; `seconds`: of all compiling;
+    `breaks`: places where a function is not one graph. For a whole process:
+    LUCERNE_RECOMPILE_BUDGET, LUCERNE_COMPILE_SECONDS and LUCERNE_BREAK_BUDGET.
 
     >>> import lucerne as torch
     >>> double = torch.compile(lambda x: x * 2)
     >>> with torch.compiler.budget(recompiles=0):
     ...     y = double(torch.ones(3))
     """
-    return capture_ledger.budget(recompiles, seconds)
+    return capture_ledger.budget(recompiles, seconds, breaks)
 
 
 def program_cache() -> Any:

@@ -56,6 +56,11 @@ class Config:
     most_breaks: int = 1000
     """How often one call of a compiled function may go from a program to Python and back before the
     rest of the call runs as it is."""
+    payoff_calls: int = 5
+    """How many calls of a function in parts are timed each way, in parts and as it is, before the
+    faster one stays; 0: none, it stays in parts."""
+    break_budget: int = -1
+    """How many places where a graph ends this process may find before it is an error; -1: any."""
     most_instances: int = 64
     """How many programs for other sizes of one function are kept; the ones unused for longest go
     first."""

@@ -18,13 +18,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lucerne._src.base.config import config
+from lucerne._src.base.process import notices
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.report import page
 
 FIRST, PART, RECOMPILE, SIZES = "first call", "part", "recompile", "other sizes"
+NOT_PAID = "runs uncompiled"
 AGAIN = frozenset((RECOMPILE, SIZES))
 """What a budget for recompiles counts."""
 _MOST_ROWS = 4096
+_OFTEN = 20
+"""Compiles of one function that are worth a warning."""
 _SHOWN = 24
 """Rows in the message of an error."""
 
@@ -44,8 +48,8 @@ class LedgerRow:
     file: str
     line: int
     kind: str
-    """FIRST, PART (what follows a break), RECOMPILE (a guard failed) or SIZES (another size of a
-    capture for all sizes)."""
+    """FIRST, PART (what follows a break), RECOMPILE (a guard failed), SIZES (another size of a
+    capture for all sizes) or NOT_PAID (timed both ways, it was slower in parts)."""
     why: str
     began: float
     """Seconds since the epoch."""
@@ -88,7 +92,10 @@ class Budget:
 
     recompiles: int | None = None
     seconds: float | None = None
+    breaks: int | None = None
     rows: list[LedgerRow] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    """Where graphs ended."""
 
     def check(self, more: bool) -> None:
         """Raise if it is exceeded, or (`more`) would be by one more compile."""
@@ -109,6 +116,15 @@ class Budget:
                 f"{table(self.rows, _SHOWN)}"
             )
 
+    def check_breaks(self, function: str, found: object) -> None:
+        """Note that a graph ended; raise if that is one more than is allowed."""
+        self.broken.append(f"{function}: {found}")
+        if self.breaks is not None and len(self.broken) > self.breaks:
+            raise CompileBudgetError(
+                f"{function} is not one graph, which is break {len(self.broken)} where the budget "
+                f"allows {self.breaks}:\n" + "\n".join(self.broken[-_SHOWN:])
+            )
+
 
 def _advice(row: LedgerRow) -> str:
     if "it was" in row.why and "[" in row.why:
@@ -125,6 +141,9 @@ class _Books:
         self.rows: deque[LedgerRow] = deque(maxlen=_MOST_ROWS)
         self.open = 0
         """Compiles that are going on."""
+        self.begun = 0
+        """Compiles of this process, all of them."""
+        self.of_function: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.budgets: list[Budget] = []
         self.whole = Budget()
         """That of `config`, over the whole process."""
@@ -133,7 +152,9 @@ class _Books:
         whole = self.whole
         whole.recompiles = config.recompile_budget if config.recompile_budget >= 0 else None
         whole.seconds = config.compile_seconds or None
-        limited = whole.recompiles is not None or whole.seconds is not None
+        whole.breaks = config.break_budget if config.break_budget >= 0 else None
+        limits = (whole.recompiles, whole.seconds, whole.breaks)
+        limited = any(limit is not None for limit in limits)
         return [*self.budgets, whole] if limited else self.budgets
 
 
@@ -168,6 +189,8 @@ def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
         raise
     began = time.perf_counter()
     BOOKS.open += 1
+    BOOKS.begun += 1
+    _say_once_if_often(fn, row)
     try:
         yield row
     except BaseException as error:
@@ -183,14 +206,43 @@ def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
         budget.check(more=False)
 
 
+def _say_once_if_often(fn: Any, row: LedgerRow) -> None:
+    """A function that is compiled again and again costs more than it saves, and nobody sees why."""
+    try:
+        count = BOOKS.of_function[fn] = BOOKS.of_function.get(fn, 0) + 1
+    except TypeError:  # it takes no weak reference
+        return
+    if count == _OFTEN:
+        notices.warn(
+            f"{row.function} is compiled for the {_OFTEN}th time, now because: {row.why}. "
+            f"{_advice(row)} `lucerne.compiler.ledger()` shows all of them."
+        )
+
+
+def broke(fn: Any, found: object) -> None:
+    """A graph has ended at a place that was not known: budgets may forbid it."""
+    for budget in BOOKS.in_force():
+        budget.check_breaks(describe.name_of(fn), found)
+
+
+def not_paid(fn: Any, why: str, breaks: int) -> None:
+    """A function runs as it is from now on, since that is faster."""
+    file, line = describe.place_of(fn)
+    row = LedgerRow(describe.name_of(fn), file, line, NOT_PAID, why, time.time(), breaks=breaks)
+    BOOKS.rows.append(row)
+
+
 @contextmanager
-def budget(recompiles: int | None = None, seconds: float | None = None) -> Iterator[Budget]:
+def budget(
+    recompiles: int | None = None, seconds: float | None = None, breaks: int | None = None
+) -> Iterator[Budget]:
     """Inside, compiling more than this raises `CompileBudgetError`.
 
-    `recompiles`: of functions that had been compiled before. `seconds`: of all compiling. The one
-    that goes over it raises: before it begins where that is known, else when it is done.
+    `recompiles`: of functions that had been compiled before. `seconds`: of all compiling. `breaks`:
+    places where a function is not one graph. The one that goes over it raises: before it begins
+    where that is known, else when it is done.
     """
-    made = Budget(recompiles, seconds)
+    made = Budget(recompiles, seconds, breaks)
     BOOKS.budgets.append(made)
     try:
         yield made

@@ -27,6 +27,8 @@ from lucerne._src.loops.updates import COUNTS, LISTS, gradient_of, overwritten
 
 _MOVES = frozenset(("cast", "copy", "clone_as", "filled", "counted_draw"))
 _LARGE = 1 << 16
+_MOST_BITS = 20_000
+"""Nodes of a graph for which each has a bit for every other: 50 megabytes at most."""
 _MOST_NODES = 40
 """A kernel with more ops than this takes long to compile and runs out of registers."""
 
@@ -68,10 +70,15 @@ Space = tuple[tuple[int, ...], tuple[int, ...] | None, frozenset[int] | None]
 class Group:
     """Nodes of one kernel. `full` is the shape of the space it walks (without ones)."""
 
-    __slots__ = ("first", "folds", "full", "head", "joined", "last", "nodes", "rows", "updates")
+    __slots__ = (
+        "after", "before", "first", "folds", "full", "head", "joined", "last", "mask", "nodes",
+        "rows", "updates",
+    )  # fmt: skip
 
-    def __init__(self, at: int, node: Node) -> None:
+    def __init__(self, at: int, node: Node, before: int = 0, after: int = 0) -> None:
         self.nodes: dict[int, Node] = {at: node}
+        self.mask, self.before, self.after = 1 << at, before, after
+        """As bits: its nodes, all that they need, and those that read from them."""
         self.first = self.last = at
         self.joined: Group | None = None
         self.head: Node | None = None
@@ -156,6 +163,13 @@ class Grouping:
         self.leaving = {*graph.outputs, *(v for _, v in graph.writes)}
         """Values that somebody outside gets."""
         self.of: dict[int, Group] = {}
+        self.before: dict[int, int] = {}
+        """As bits: the nodes that a node needs, directly or not."""
+        self.after: dict[int, int] = {}
+        """As bits: the nodes that read what a node makes."""
+        self.makers: dict[int, list[int]] = {}
+        """The nodes whose results a node reads."""
+        self.has_bits = len(graph.nodes) <= _MOST_BITS
         for at, node in enumerate(graph.nodes):
             self._enter(at, node)
         for at, node in enumerate(graph.nodes):
@@ -168,11 +182,20 @@ class Grouping:
         if node.op.kind == op_.VIEW:
             self._enter_views(node)
             return
+        before, makers = 0, self.makers.setdefault(at, [])
         for v in values_in(node.args):
             base = self.source.get(v, v)
             self.readers.setdefault(base, []).append(at)
-            if v is not base and base in self.maker and not self._reads_in_place(v, base):
-                self.elsewhere.setdefault(self.maker[base], set()).add(at)
+            made = self.maker.get(base)
+            if made is None:
+                continue
+            makers.append(made)
+            if self.has_bits:
+                before |= self.before[made] | (1 << made)
+                self.after[made] |= 1 << at
+            if v is not base and not self._reads_in_place(v, base):
+                self.elsewhere.setdefault(made, set()).add(at)
+        self.before[at], self.after[at] = before, 0
 
     def _enter_views(self, node: Node) -> None:
         source = node.args[0]
@@ -194,7 +217,7 @@ class Grouping:
     # ---- one node ------------------------------------------------------------------------------
 
     def _place(self, at: int, node: Node) -> None:
-        group = self.of[at] = Group(at, node)
+        group = self.of[at] = Group(at, node, self.before[at], self.after[at])
         if node.op.qualified in LISTS:
             self._update(group, node)
             return
@@ -357,25 +380,40 @@ class Grouping:
         return not (self._detour(a, b) or self._detour(b, a))
 
     def _detour(self, start: Group, goal: Group) -> bool:
-        """Whether a way leads from one to the other through a third."""
-        stack = [g for g in self._next(start, goal.last) if g is not goal]
-        seen: set[Group] = set()
-        while stack:
-            group = stack.pop()
+        """Whether a way leads from one to the other through a third.
+
+        Searched from both ends in turn: where one of them has few neighbours it is soon over, as
+        for the derivative of an early activation, which the forward pass may compute as well.
+        """
+        if start.after & ~(start.mask | goal.mask) & goal.before:
+            return True  # from node to node: long, and known at once
+        ahead = [g for g in self._readers_of(start) if g is not goal]
+        back = [g for g in self._makers_of(goal) if g is not start]
+        seen_ahead, seen_back = {start}, {goal}
+        while ahead and back:
+            group = ahead.pop()
             if group is goal:
                 return True
-            if group not in seen and group is not start:
-                seen.add(group)
-                stack.extend(self._next(group, goal.last))
+            if group not in seen_ahead:
+                seen_ahead.add(group)
+                ahead.extend(self._readers_of(group))
+            group = back.pop()
+            if group is start:
+                return True
+            if group not in seen_back:
+                seen_back.add(group)
+                back.extend(self._makers_of(group))
         return False
 
-    def _next(self, group: Group, last: int) -> Iterator[Group]:
-        """Groups that read what a group makes, as far as they can matter."""
-        for node in group.nodes.values():
-            for v in node.outputs:
-                for at in self.readers.get(v, ()):
-                    if at <= last and at in self.of:
-                        yield self.of[at].found
+    def _readers_of(self, group: Group) -> set[Group]:
+        """Groups that read what a group makes."""
+        of = self.of
+        near = (self.readers.get(v, ()) for n in group.nodes.values() for v in n.outputs)
+        return {of[at].found for readers in near for at in readers if at in of}
+
+    def _makers_of(self, group: Group) -> set[Group]:
+        """Groups that make what a group reads."""
+        return {self.of[at].found for node in group.nodes for at in self.makers[node]}
 
     def _join(self, a: Group, b: Group) -> None:
         """Make two groups one; it is `b` from now on."""
@@ -384,6 +422,7 @@ class Grouping:
         elif b.head is None and a.folds is not None and b.folds is None:
             b.full, b.rows, b.folds = a.full, a.rows, a.folds
         b.nodes.update(a.nodes)
+        b.mask, b.before, b.after = b.mask | a.mask, b.before | a.before, b.after | a.after
         b.first, b.last = min(a.first, b.first), max(a.last, b.last)
         a.joined = b
 

@@ -24,6 +24,7 @@ from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import decision_for, is_ours, user_place
+from lucerne._src.capture.breaks.payoff import Payoff
 from lucerne._src.capture.breaks.purity import apart
 from lucerne._src.capture.breaks.reasons import Break, BreakError
 from lucerne._src.capture.bytecode.frame import PythonFrame
@@ -262,6 +263,9 @@ class ResumableFunction:
         """Places whose content the function itself changes at each call."""
         self.refused = ""
         """Why the machine can't run the function."""
+        self.attempts = 0
+        """How often a part was traced."""
+        self.payoff = Payoff(compiled, self)
         self._kept: list[Any] = []
         self.places: set[Any] = set()
         """Where breaks were told of already, so that most calls don't make the texts."""
@@ -427,6 +431,7 @@ class ResumableFunction:
     def _note(self, found: Break) -> None:
         if not any(found == b for b in self.compiled.breaks):
             self.compiled.breaks.append(found)
+            ledger.broke(self.fn, found)
         if found.kind == "generator state":
             # Who seeds expects the numbers of that seed: parts draw as eager does.
             self.options.disable |= {"count_draws"}
@@ -442,6 +447,7 @@ class ResumableFunction:
             return None
         if any(f.generator is not None or f.handled is not None for f in frames):
             return None
+        self.attempts += 1
         known = len(apart)
         try:
             return self._found_anew(point, frames)

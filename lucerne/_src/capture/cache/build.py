@@ -27,7 +27,6 @@ from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.breaks.resume import ResumableFunction
-from lucerne._src.capture.bytecode.hooks import Stop
 from lucerne._src.capture.cache.disk import graph_programs
 from lucerne._src.capture.cache.disk.lookup import Lookup
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
@@ -315,6 +314,7 @@ def _break(compiled: Any, error: Exception) -> None:
         raise BreakError(found) from error
     if not handled:
         compiled.breaks.append(found)
+        ledger.broke(compiled.fn, found)
     if not made.refused:
         compiled.segmented = made
         return
@@ -335,11 +335,7 @@ def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
 
 def in_parts(compiled: Any, args: Any, kwargs: Any) -> Any:
     """A call that no version fits."""
-    try:
-        frames = compiled.segmented.frames_of(args, kwargs)
-    except Stop:
-        return compiled.fn(*args, **kwargs)
-    return compiled.segmented.run(frames)
+    return compiled.segmented.payoff(args, kwargs)
 
 
 def watch(compiled: Any, entry: CacheEntry, *, part: bool = False) -> None:

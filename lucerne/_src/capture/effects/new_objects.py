@@ -10,6 +10,38 @@ _FROZEN_AT_START = gc.get_freeze_count()
 """Python 3.12 begins with some objects set aside; more than these are the user's own doing."""
 
 
+_LEAST_SWEPT = 200_000
+"""Objects below which no sweep is due: what one capture of a large model leaves behind."""
+
+
+class _Sweep:
+    """Full collections, which the collector forgets: an object that was set aside counts as old.
+
+    Without them a program that compiles again and again keeps the garbage of every capture. As the
+    collector itself does, they wait until as many objects are new as a quarter of all.
+    """
+
+    def __init__(self) -> None:
+        self.unseen = 0
+        self.limit = _LEAST_SWEPT
+
+    def count(self) -> None:
+        """Young objects are about to become old."""
+        young, middle, old = gc.get_count()
+        first, second, _ = gc.get_threshold()
+        self.unseen += young + first * (middle + second * old)
+
+    def collect_if_due(self) -> None:
+        """Look for garbage among all objects, if enough of them were made."""
+        if self.unseen < self.limit or not gc.isenabled():
+            return
+        gc.collect()
+        self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // 4)
+
+
+_sweep = _Sweep()
+
+
 class NewObjects:
     """Tells objects that were made since from those that were there before.
 
@@ -30,6 +62,7 @@ class NewObjects:
         self._frozen = NewObjects.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START
         if self._frozen:
             NewObjects.holder = self
+            _sweep.count()
             gc.freeze()
         else:
             self._old = {id(x): x for x in gc.get_objects()}
@@ -37,8 +70,10 @@ class NewObjects:
     def end(self) -> None:
         """Let the collector look after all objects again."""
         if self._frozen:
+            _sweep.count()
             gc.unfreeze()
             self._frozen, NewObjects.holder = False, None
+            _sweep.collect_if_due()
 
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""
@@ -51,9 +86,14 @@ class NewObjects:
         at = id(x)
         if at in self._old:
             return False
-        if at not in self._young:
-            self._young = set(map(id, gc.get_objects()))
-            if at not in self._young:
-                self._old[at] = x
-                return False
-        return True
+        return at in self._young or self._is_listed(at, x)
+
+    def _is_listed(self, at: int, x: Any) -> bool:
+        """Whether the collector lists it. The youngest come first: they are few, and most likely it
+        is one of them. (An address stays new: what takes the place of a new object is newer.)"""
+        for generation in range(3):
+            self._young.update(map(id, gc.get_objects(generation=generation)))
+            if at in self._young:
+                return True
+        self._old[at] = x
+        return False
