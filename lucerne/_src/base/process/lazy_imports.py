@@ -17,6 +17,11 @@ class _None:
 _LAZY: Any = getattr(types, "LazyImportType", _None)
 
 
+def is_lazy(value: Any) -> bool:
+    """Whether nobody has imported it yet."""
+    return type(value) is _LAZY
+
+
 def global_in(scope: dict[str, Any], name: str, default: Any = None) -> Any:
     """A global variable as an instruction reads it.
 
@@ -25,6 +30,6 @@ def global_in(scope: dict[str, Any], name: str, default: Any = None) -> Any:
     (1, 'none')
     """
     value = scope.get(name, default)
-    if type(value) is _LAZY:
+    if is_lazy(value):
         value = scope[name] = value.resolve()
     return value

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import is_ours, may_call_back
@@ -235,7 +234,7 @@ class NativeCallbacks:
         if self.strict:
             return not facts.closes and all(is_plain(x) or self.birth.is_new(x) for x in given)
         for name in facts.names:
-            value = global_in(frame.f_globals, name)
+            value = frame.f_globals.get(name)
             if value is not None and not isinstance(value, _KNOWN_BY_NAME):
                 return False
         return True

@@ -549,4 +549,6 @@ def slot_of(container: Any, key: Any) -> Any:
 
 
 def _hashable(key: Any) -> Any:
+    if type(key) is slice:  # made for the instruction: its id may be another one's next
+        return slice, _hashable(key.start), _hashable(key.stop), _hashable(key.step)
     return key if is_plain(key) and type(key) is not range else id(key)

@@ -10,7 +10,6 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
 
 _KNOWN: dict[int, tuple[types.CodeType, CodeFacts]] = {}
@@ -117,7 +116,7 @@ def is_impure(code: types.CodeType, scope: dict[str, Any]) -> str:
     """What code itself reads that no key describes; empty: nothing."""
     names = frozenset(code.co_names)
     for name in code.co_names:
-        found = global_in(scope, name)
+        found = scope.get(name)
         if isinstance(found, types.ModuleType):
             top = found.__name__.partition(".")[0]
             if top in IMPURE or (
