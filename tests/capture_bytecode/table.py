@@ -24,5 +24,6 @@ MODULES = [
     programs_control, programs_closures, programs_classes, programs_exceptions,
     programs_generators, programs_containers, programs_contexts, programs_effects,
     programs_calls, programs_matching, programs_comprehensions, programs_records,
-    programs_operators, programs_strings, programs_tensors, programs_syntax,
+    programs_operators, programs_strings, programs_tensors,
+    *[programs_syntax] * bool(programs_syntax.SPACES),
 ]  # fmt: skip
