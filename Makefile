@@ -15,7 +15,7 @@ check:
 test:
 	$(PYTHON) -m pytest -n auto -m "not nightly" tests
 
-# All of them. PYTHON=python3.13 (or another): its tests of numbers as well, which .ci/run leaves out.
+# All of them. PYTHON=python3.15 (or another): its tests of numbers as well, which .ci/run leaves out.
 nightly:
 	$(PYTHON) -m pytest -n auto tests
 

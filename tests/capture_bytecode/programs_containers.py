@@ -30,6 +30,15 @@ def slices(xs):
     return a
 
 
+@case(lambda: (list(range(10)), 2, 5))
+def slices_by_variables(xs, a, b):
+    found = xs[a:b], xs[:b], xs[a:], xs[a:b:a]
+    xs[a:b] = found[0][::-1]
+    xs[:a] = [None] * b
+    del xs[b:]
+    return found
+
+
 @case(lambda: ({"a": 1, "b": 2},))
 def dict_methods(d):
     d["c"] = 3

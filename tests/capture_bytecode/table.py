@@ -15,6 +15,7 @@ from tests.capture_bytecode import (
     programs_operators,
     programs_records,
     programs_strings,
+    programs_syntax,
     programs_tensors,
 )
 from tests.capture_bytecode.cases import CASES as CASES
@@ -24,4 +25,5 @@ MODULES = [
     programs_generators, programs_containers, programs_contexts, programs_effects,
     programs_calls, programs_matching, programs_comprehensions, programs_records,
     programs_operators, programs_strings, programs_tensors,
+    *[programs_syntax] * bool(programs_syntax.SPACES),
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import is_ours, may_call_back
 from lucerne._src.capture.breaks.purity import handler_that_does_more
+from lucerne._src.capture.bytecode.frame import iterator_on
 from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne._src.capture.effects.new_objects import NewObjects
@@ -64,7 +65,7 @@ _CHANGING = frozenset(
         "__setitem__", "__delitem__", "__setattr__", "__delattr__", "setattr", "delattr",
     )
 )  # fmt: skip
-_ON_THE_STACK = {"FOR_ITER": 1, "GET_ITER": 1}
+_ON_THE_STACK = {"GET_ITER": 1}
 _MUTABLE = (list, dict, set, deque, bytearray)
 _IN_PLACE = frozenset(("setitem", "delitem", "__setitem__", "__delitem__"))
 
@@ -137,6 +138,8 @@ class NativeCallbacks:
             return _has_own_attributes(type(stack[-1]))
         if name.startswith(("CALL", "BUILD", "UNPACK")):
             count = 2 * argument + 3 if isinstance(argument, int) else len(stack)
+        elif name == "FOR_ITER":
+            return is_open(iterator_on(stack))
         else:
             count = _ON_THE_STACK.get(name, 3)
         return any(is_open(x) for x in stack[-count:])

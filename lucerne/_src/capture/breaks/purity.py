@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
@@ -97,7 +98,7 @@ def _functions(x: Any) -> Iterator[types.FunctionType]:
 def _named(fn: types.FunctionType) -> Iterator[Any]:
     """What the globals and closure variables that a function names are at the moment."""
     for name in names_in(fn.__code__):
-        yield fn.__globals__.get(name, getattr(builtins, name, None))
+        yield global_in(fn.__globals__, name, getattr(builtins, name, None))
     for cell in fn.__closure__ or ():
         try:
             yield cell.cell_contents

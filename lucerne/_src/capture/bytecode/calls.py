@@ -23,7 +23,7 @@ from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
 from lucerne._src.capture.bytecode.generators import PythonGenerator, throw_into, thrown
 from lucerne._src.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS, extend_
 from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop, is_entered
-from lucerne._src.capture.bytecode.links import Delivery, link_rule
+from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.special import SPECIAL, old_attribute
 from lucerne._src.capture.bytecode.targets import find_in_class, target_of
@@ -180,11 +180,12 @@ def _replaced(
     if enter is not None:
         return not kwargs and enter(machine, frame, fn, args, taken)
     if len(args) == 1 and not kwargs and fn in _ASKS:
-        name, link = _ASKS[fn]
+        name, looks = _ASKS[fn]
         asked: Any = type(args[0])
         if fn is str and asked.__str__ is object.__str__:
             name = "__repr__"
         method = users_method(asked, name)
+        link = Link(looks, (fn.__name__, name, name_in_full(asked))) if looks else PUSH
         if method is not None and enter_method(machine, frame, method, args, taken, link):
             return True
     if type(args[0]) is PythonGenerator:
@@ -215,15 +216,16 @@ BY_NAME: dict[Any, Callable[..., bool]] = {}
 """Builtins that reach attributes by their names, and what enters user code for them (entered here
 by `attributes`)."""
 
-_ASKS: dict[Any, tuple[str, Link]] = {
-    len: ("__len__", Link("length")),
-    iter: ("__iter__", Link("iterator")),
-    next: ("__next__", PUSH),
-    abs: ("__abs__", PUSH),
-    repr: ("__repr__", Link("text", ("__repr__",))),
-    str: ("__str__", Link("text", ("__str__",))),
+_ASKS: dict[Any, tuple[str, str]] = {
+    len: ("__len__", "length"),
+    iter: ("__iter__", "iterator"),
+    next: ("__next__", ""),
+    abs: ("__abs__", ""),
+    repr: ("__repr__", "text"),
+    str: ("__str__", "text"),
 }
-"""Builtins that do no more than call a method of their argument."""
+"""Builtins that do no more than call a method of their argument, and the kind of link (data: the
+builtin, the method, the class) that looks at the answer."""
 
 
 @link_rule("length")
@@ -245,7 +247,7 @@ def _text(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, v
     if delivery is Delivery.RAISE:
         return False
     if not isinstance(value, str):
-        raise TypeError(f"{data[0]} returned non-string (type {type(value).__name__})")
+        wrong_answer(data, value)
     frame.stack.append(value)
     return True
 
@@ -256,12 +258,13 @@ _BUILTIN_HOMES = (builtins, sys.modules["_functools"])
 def collect(
     machine: Machine, frame: PythonFrame, generator: PythonGenerator, most: int | None
 ) -> bool:
-    """Run a generator on the stack to its end (or for `most` values), put a list in its place and
-    execute the instruction at hand again. False: it can't be run now."""
+    """Run a generator on the stack to its end, put a list in its place and execute the instruction
+    at hand again. `most`: what is unpacked to names may have so many values. False: it can't be run
+    now."""
     if generator.frame is None or generator.running or machine.as_they_are:
         return False
     at = next((k for k, x in enumerate(frame.stack) if x is generator), None)
-    if at is None or most == 0:
+    if at is None:
         return False
     return machine.enter(generator.resume(None, Link("collect", (at, most, []))))
 
@@ -276,8 +279,9 @@ def _collect(
     at, most, values = data
     if delivery is Delivery.YIELD:
         values.append(value)
-        if most is None or len(values) < most:
+        if most is None or len(values) <= most:
             return machine.enter(frame.stack[at].resume(None, Link("collect", data)))
+        raise ValueError(f"too many values to unpack (expected {most})")
     frame.stack[at] = values
     frame.ip = frame.last
     return True

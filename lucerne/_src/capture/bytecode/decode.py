@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dis
+import opcode
 import sys
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import MAGIC_NUMBER
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE
 from types import CodeType
 from typing import Any
@@ -16,6 +18,15 @@ Handler = Callable[[Any, Any, Any], Any]
 
 ASYNC = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+MAGIC = int.from_bytes(MAGIC_NUMBER[:2], "little")
+"""The number of the running Python's instruction set. It is the same in all releases of a version;
+its alphas and betas have others."""
+_COMMON: tuple[Any, ...] = tuple(getattr(opcode, "_common_constants", ()))
+"""Constants that the interpreter itself keeps, in the order of their numbers."""
+
+
+_AT_GENERATOR_EXPRESSION = 4
+"""The argument of RESUME before a generator expression has taken its iterator."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +37,17 @@ class DecodeRule:
     argument: str = "number"
     """What the handler gets: "number" (the bare one), "value" (the constant or the name), "jump"
     (the number of the instruction it leads to), "symbol" (the operator as it is written),
-    "constant" (by its number) or "both" (number and value)."""
+    "constant" (by its number), "both" (number and value) or "common" (the constant that the
+    interpreter keeps under this number)."""
     known: Container[Any] | None = None
     """The arguments that the handler understands, where it doesn't understand all."""
+    name: str = ""
+    """What those who look at instructions call it, where this Python has a name of its own for
+    what others have too. (Tables are the only place that knows such names.)"""
+    always: Any = None
+    """The argument, where this Python gives none because it is always the same."""
+    forms: Mapping[Any, DecodeRule] = field(default_factory=dict)
+    """By argument: the rules of what is another instruction in the words of `name`."""
 
 
 @dataclass
@@ -36,6 +55,8 @@ class InstructionTable:
     """The instructions of one version of Python."""
 
     version: str
+    magic: int
+    """The number of the instruction set it describes (`importlib.util.MAGIC_NUMBER`)."""
     rules: dict[str, DecodeRule]
     after_loop: int
     """How many instructions at the end of a `for` are passed over when it is exhausted."""
@@ -85,6 +106,9 @@ class Decoded:
     cell_slots: dict[str, int]
     positions: dict[int, int] = field(default_factory=dict)
     """From offsets to numbers of instructions."""
+    untold: int = 0
+    """How many instructions at the beginning leave no entry in a traceback: in Python 3.15 a
+    generator expression itself takes the iterator, for the one who writes it."""
 
     def region(self, at: int) -> Region | None:
         """The innermost handler of an instruction."""
@@ -100,7 +124,7 @@ _known: dict[int, tuple[Any, InstructionTable, Decoded | str]] = {}
 def decode(code: CodeType, table: InstructionTable | None) -> Decoded | str:
     """The instructions of a code object, or why they can't be run in words."""
     if table is None:
-        return f"there is no instruction table for Python {VERSION}"
+        return f"there is no instruction table for Python {VERSION} (bytecode {MAGIC})"
     key = id(code)
     found = _known.get(key)
     if found is not None and found[1] is table:
@@ -125,9 +149,10 @@ def _decode(code: CodeType, table: InstructionTable, reference: Any) -> Decoded 
         if rule is None:
             return f"unknown instruction {one.opname} of Python {table.version}"
         argument = _argument(one, rule, positions, code)
+        rule = rule.forms.get(argument, rule) if rule.forms else rule
         if rule.known is not None and argument not in rule.known:
             return f"unknown instruction {one.opname} {argument} of Python {table.version}"
-        ops.append(Opcode(one.opname, rule.handler, argument, one.offset))
+        ops.append(Opcode(rule.name or one.opname, rule.handler, argument, one.offset))
         known = one.positions.lineno if one.positions is not None else None
         line = line if known is None else known
         lines.append(line)
@@ -137,8 +162,13 @@ def _decode(code: CodeType, table: InstructionTable, reference: Any) -> Decoded 
     return Decoded(
         reference, table, [(o.handler, o.argument) for o in ops], ops, lines,
         _regions(code, positions, len(ops)), names, cells,
-        {n: names.index(n) for n in cells}, positions,
+        {n: names.index(n) for n in cells}, positions, _untold(ops),
     )  # fmt: skip
+
+
+def _untold(ops: list[Opcode]) -> int:
+    begins = any(op.name == "RESUME" and op.argument == _AT_GENERATOR_EXPRESSION for op in ops)
+    return [op.name for op in ops].index("RETURN_GENERATOR") if begins else 0
 
 
 def _positions(instructions: list[dis.Instruction]) -> dict[int, int]:
@@ -169,7 +199,10 @@ def _argument(
         case "constant":
             assert one.arg is not None
             return code.co_consts[one.arg]
-    return one.arg
+        case "common":
+            assert one.arg is not None
+            return _COMMON[one.arg]
+    return one.arg if rule.always is None else rule.always
 
 
 def _numbers(table: bytes) -> Iterator[int]:

@@ -26,6 +26,19 @@ class Unset:
 UNSET = Unset()
 
 
+def iterator_on(stack: list[Any], above: int = 0) -> Any:
+    """The iterator that a loop goes through, below `above` values. From Python 3.15 on there is an
+    empty place above it."""
+    at = len(stack) - above - 1
+    return stack[at - 1] if stack[at] is UNSET else stack[at]
+
+
+def drop_iterator(stack: list[Any], above: int = 0) -> None:
+    """Take it off the stack."""
+    at = len(stack) - above - 1
+    del stack[at - (stack[at] is UNSET) : at + 1]
+
+
 @dataclass(frozen=True)
 class Link:
     """What happens with the result of a frame in the frame below it.

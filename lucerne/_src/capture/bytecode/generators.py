@@ -6,7 +6,14 @@ from functools import partial
 from types import CodeType, GeneratorType
 from typing import Any
 
-from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
+from lucerne._src.capture.bytecode.frame import (
+    PUSH,
+    UNSET,
+    Link,
+    PythonFrame,
+    drop_iterator,
+    iterator_on,
+)
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, Stop
 from lucerne._src.capture.bytecode.links import Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
@@ -181,7 +188,7 @@ def receiver_of(generator: PythonGenerator) -> Any:
         return None
     op = frame.decoded.ops[frame.ip]
     if op.name == "RESUME" and op.argument & 3 == 2:
-        return frame.stack[-2] if generator.running else frame.stack[-1]
+        return iterator_on(frame.stack, int(generator.running))
     return None
 
 
@@ -225,7 +232,7 @@ def _for(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, va
     if delivery is Delivery.YIELD:
         frame.stack.append(value)
     elif delivery is Delivery.RETURN:
-        frame.stack.pop()
+        drop_iterator(frame.stack)
         frame.ip = data[0]
     return delivery is not Delivery.RAISE
 

@@ -98,8 +98,10 @@ def sorted_(iterable: Iterable[Any], key: Any, reverse: Any) -> list[Any]:
     keys = []
     for x in values:
         keys.append(key(x))
-    order = sorted(range(len(values)), key=keys.__getitem__, reverse=reverse)
-    return [values[k] for k in order]
+    found = []
+    for k in sorted(range(len(values)), key=keys.__getitem__, reverse=reverse):
+        found.append(values[k])  # (a comprehension is a call of its own in 3.11)
+    return found
 
 
 def extreme_(pick: Any, iterable: Iterable[Any], key: Any) -> Any:

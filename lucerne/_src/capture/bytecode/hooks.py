@@ -168,6 +168,8 @@ _STANDARD = str(Path(sysconfig.get_path("stdlib")).resolve())
 _SITES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _ENTERED = frozenset(("contextlib.py", "functools.py", "_collections_abc.py", "dataclasses.py"))
 """Standard files whose functions are entered: they do little but call back into user code."""
+_NOT_ENTERED = "_recursive_repr.<locals>.wrapper"
+"""The one in there that keeps a set of its own. (From 3.13 on `reprlib` has it.)"""
 _NATIVE_PACKAGES = ("numpy", "llvmlite", "scipy", "hypothesis", "_pytest")
 
 _entered_by_name: dict[str, bool] = {}
@@ -178,7 +180,7 @@ def is_entered(code: CodeType) -> bool:
     known = _entered_by_name.get(code.co_filename)
     if known is None:
         known = _entered_by_name[code.co_filename] = _is_entered(code)
-    return known
+    return known and code.co_qualname != _NOT_ENTERED
 
 
 def _is_entered(code: CodeType) -> bool:

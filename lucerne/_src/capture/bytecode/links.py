@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Delivery(enum.Enum):
@@ -31,6 +31,26 @@ def link_rule(kind: str) -> Callable[[LinkRule], LinkRule]:
         return rule
 
     return enter
+
+
+_ASKING: dict[str, Callable[[Any], Any]] = {
+    asks.__name__: asks for asks in (bool, format, iter, repr, str)
+}
+
+
+def name_in_full(kind: type) -> str:
+    """The name of a class as errors give it that name its module too."""
+    home, name = kind.__module__, kind.__qualname__
+    return name if home in ("builtins", "__main__") else f"{home}.{name}"
+
+
+def wrong_answer(data: tuple[str, str, str], answer: Any) -> NoReturn:
+    """A builtin asked a method of a class (`data`: its name in full is the last) and can't use the
+    answer: raise what this Python says then, asked of a class of that name which answers so."""
+    asking, method, owner = data
+    members = {method: lambda self, *given: answer, "__module__": "builtins", "__qualname__": owner}
+    _ASKING[asking](type("object", (), members)())
+    raise AssertionError(f"{asking} takes {answer!r} from {owner}.{method}")
 
 
 @link_rule("push")

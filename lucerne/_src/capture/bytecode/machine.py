@@ -272,7 +272,8 @@ class Machine:
                     return Stopped(frames, Stop(_OUT_OF_FUEL))
                 continue
             except Stop:
-                frames[-1].ip = frames[-1].last
+                if frames:  # (none: of a generator that has ended, and was told so)
+                    frames[-1].ip = frames[-1].last
                 raise
             except BaseException as error:
                 raised = error

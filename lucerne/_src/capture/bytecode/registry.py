@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lucerne._src.capture.bytecode.decode import VERSION, InstructionTable
+from lucerne._src.capture.bytecode.decode import MAGIC, InstructionTable
 
 TABLES: dict[str, InstructionTable] = {}
 
@@ -18,7 +19,7 @@ class _Choice:
 def register(table: InstructionTable) -> InstructionTable:
     """Enter a table under its version."""
     TABLES[table.version] = table
-    if table.version == VERSION:
+    if table.magic == MAGIC:
         _Choice.table = table
     return table
 
@@ -49,8 +50,5 @@ def with_instructions_removed(share: float, seed: int) -> Iterator[frozenset[str
         yield gone
         return
     rules = {name: rule for name, rule in table.rules.items() if name not in gone}
-    less = InstructionTable(
-        table.version, rules, table.after_loop, table.keeps_receiver, table.close_returns
-    )
-    with using(less):
+    with using(dataclasses.replace(table, rules=rules)):
         yield gone

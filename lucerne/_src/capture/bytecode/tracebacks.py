@@ -79,7 +79,7 @@ def is_own(code: CodeType) -> bool:
 
 def with_entry(trace: TracebackType | None, frame: PythonFrame) -> TracebackType | None:
     """A traceback with one more entry in front: the line a frame is at."""
-    if is_own(frame.code):
+    if is_own(frame.code) or frame.last < frame.decoded.untold:
         return trace
     offset = frame.decoded.ops[frame.last].offset
     with profiling(None):  # the stand-in ends here, with lines that are not its own

@@ -79,10 +79,13 @@ class NewObjects:
         """Whether it was made since."""
         if self.known(x):
             return False
+        if type(x) is dict and id(x) in self.made:
+            return True
         if not gc.is_tracked(x):
-            # The collector leaves dicts of plain values alone: they are new if the machine says so.
-            # It never looks after our public functions (`torch.where`), which modules make once.
-            return id(x) in self.made if type(x) is dict else type(x).__module__ != "lucerne"
+            # Before Python 3.14 the collector leaves dicts of plain values alone: they are new if
+            # the machine says so. It never looks after our public functions (`torch.where`), which
+            # modules make once.
+            return type(x) is not dict and type(x).__module__ != "lucerne"
         at = id(x)
         if at in self._old:
             return False

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.capture.effects.stores import (
     PLAIN,
@@ -132,7 +133,7 @@ class ReachableState:
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             self._link(name, cell, depth)
         for name in names_in(fn.__code__):
-            if name in fn.__globals__:
+            if name in fn.__globals__ and not is_lazy(fn.__globals__[name]):
                 self._link(name, ClosureVariable(fn.__globals__, name), depth)
         self._walk(fn.__defaults__, depth, "")
         self._walk(fn.__kwdefaults__, depth, "")

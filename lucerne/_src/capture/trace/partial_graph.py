@@ -35,7 +35,7 @@ from lucerne._src.capture.breaks.call_policy import (
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne._src.capture.breaks.reasons import Break
-from lucerne._src.capture.bytecode.frame import Link, PythonFrame
+from lucerne._src.capture.bytecode.frame import Link, PythonFrame, iterator_on
 from lucerne._src.capture.bytecode.hooks import (
     INLINE,
     NATIVE,
@@ -280,10 +280,9 @@ class PartialGraphTracer(Plain):
                         for j in slots_of(name, op.argument)
                         if frame.slots[j] is self.first[i][j]
                     }
-        if name in _ADVANCES and stack:
-            at = -1 if name == "FOR_ITER" else -2
-            if self._is_old_iterator(stack[at] if len(stack) >= -at else stack[-1]):
-                return stop_for(reasons.made("iterator", None, "the loop"))
+        advanced = iterator_on(stack, int(name == "SEND")) if name in _ADVANCES else None
+        if advanced is not None and self._is_old_iterator(advanced):
+            return stop_for(reasons.made("iterator", None, "the loop"))
         if name in _USES_UP:
             at = -2 if name == "CALL_FUNCTION_EX" and op.argument & 1 else -1
             if self._is_old_iterator(stack[at]):
@@ -550,4 +549,6 @@ def slot_of(container: Any, key: Any) -> Any:
 
 
 def _hashable(key: Any) -> Any:
+    if type(key) is slice:  # made for the instruction: its id may be another one's next
+        return slice, _hashable(key.start), _hashable(key.stop), _hashable(key.step)
     return key if is_plain(key) and type(key) is not range else id(key)

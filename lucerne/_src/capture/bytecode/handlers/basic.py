@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
+from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
 from lucerne._src.capture.bytecode.machine import Machine
@@ -171,7 +172,7 @@ def _unbound_cell(frame: PythonFrame, slot: int) -> NameError:
 def global_value(machine: Machine, frame: PythonFrame, name: str) -> Any:
     """A global variable, or a builtin of that name."""
     space = frame.globals
-    value = space.get(name, NOTHING)
+    value = global_in(space, name, NOTHING)
     if value is NOTHING:
         space = frame.builtins
         value = space.get(name, NOTHING)

@@ -13,6 +13,7 @@ from lucerne._src.capture.bytecode.frame import PUSH, UNSET, PythonFrame
 from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.handlers.containers import TO_CALL, load_method
 from lucerne._src.capture.bytecode.hooks import Access
+from lucerne._src.capture.bytecode.links import name_in_full
 from lucerne._src.capture.bytecode.machine import Machine
 from lucerne._src.capture.bytecode.special import super_of
 from lucerne._src.capture.bytecode.targets import find_in_class
@@ -85,10 +86,22 @@ def call_function_ex_13(machine: Machine, frame: PythonFrame, flags: int) -> boo
     return _call_ex(machine, frame, flags, -2)
 
 
-def _call_ex(machine: Machine, frame: PythonFrame, flags: int, place: int) -> bool | None:
+def call_function_ex_14(machine: Machine, frame: PythonFrame, flags: int) -> bool | None:
+    """3.14: there is always a place for the keywords."""
+    return _call_ex(machine, frame, flags, -2)
+
+
+def call_function_ex_15(machine: Machine, frame: PythonFrame, flags: int) -> bool | None:
+    """3.15: its errors do not name the function."""
+    return _call_ex(machine, frame, flags, -2, anonymous=True)
+
+
+def _call_ex(
+    machine: Machine, frame: PythonFrame, flags: int, place: int, anonymous: bool = False
+) -> bool | None:
     stack = frame.stack
     named = flags & 1
-    kwargs = stack[-1] if named else _NONE
+    kwargs = stack[-1] if named and stack[-1] is not UNSET else _NONE
     args = stack[-1 - named]
     fn = stack[place - 1 - named]
     if type(args) is PythonGenerator and collect(machine, frame, args, None):
@@ -96,9 +109,8 @@ def _call_ex(machine: Machine, frame: PythonFrame, flags: int, place: int) -> bo
     if not isinstance(args, tuple):
         kind = type(args)
         if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
-            raise TypeError(
-                f"{_name_of(fn)} argument after * must be an iterable, not {kind.__name__}"
-            )
+            first = "Value" if anonymous else f"{_name_of(fn)} argument"
+            raise TypeError(f"{first} after * must be an iterable, not {kind.__name__}")
         # On the stack too: an iterator is used up, should the call stop.
         args = stack[-1 - named] = tuple(args)
     if not isinstance(kwargs, dict):
@@ -106,15 +118,19 @@ def _call_ex(machine: Machine, frame: PythonFrame, flags: int, place: int) -> bo
     return call(machine, frame, fn, args, kwargs, 3 + named)
 
 
-def dict_merge(machine: Machine, frame: PythonFrame, depth: int) -> None:
+def dict_merge_15(machine: Machine, frame: PythonFrame, depth: int) -> None:
+    """3.15: what is no mapping is told of without the function's name."""
+    dict_merge(machine, frame, depth, anonymous=True)
+
+
+def dict_merge(machine: Machine, frame: PythonFrame, depth: int, anonymous: bool = False) -> None:
     """`**kwargs` of a call. (CPython's own message names the function, which lies below.)"""
     stack = frame.stack
     value, into = stack[-1], stack[-depth - 1]
     fn = _merged_for(frame, depth)
     if not isinstance(value, Mapping) and not hasattr(type(value), "keys"):
-        raise TypeError(
-            f"{_name_of(fn)} argument after ** must be a mapping, not {type(value).__name__}"
-        )
+        first = "Value" if anonymous else f"{_name_of(fn)} argument"
+        raise TypeError(f"{first} after ** must be a mapping, not {type(value).__name__}")
     for key in value.keys():  # noqa: SIM118 - this is how Python itself reads a mapping
         if key in into:
             raise TypeError(f"{_name_of(fn)} got multiple values for keyword argument '{key}'")
@@ -140,7 +156,11 @@ def _name_of(fn: Any) -> str:
 
 # -- functions ------------------------------------------------------------------------------------
 
-_DEFAULTS, _KEYWORD_DEFAULTS, _ANNOTATIONS, _CLOSURE = 1, 2, 4, 8
+_DEFAULTS, _KEYWORD_DEFAULTS, _ANNOTATIONS, _CLOSURE, _ANNOTATE = 1, 2, 4, 8, 16
+ATTRIBUTES = frozenset((_DEFAULTS, _KEYWORD_DEFAULTS, _ANNOTATIONS, _CLOSURE))
+"""What SET_FUNCTION_ATTRIBUTE may give."""
+DEFERRED = frozenset((*ATTRIBUTES, _ANNOTATE))
+"""3.14: a function that tells the annotations, too."""
 
 
 def make_function(machine: Machine, frame: PythonFrame, flags: int | None) -> None:
@@ -194,6 +214,8 @@ def _give(made: FunctionType, flag: int, value: Any) -> None:
         if isinstance(value, tuple):
             value = dict(zip(value[::2], value[1::2], strict=True))
         made.__annotations__ = value
+    elif flag == _ANNOTATE:
+        made.__annotate__ = value  # type: ignore[attr-defined]
 
 
 # -- with -----------------------------------------------------------------------------------------
@@ -218,9 +240,40 @@ def before_with(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
         raise
 
 
+def load_special(machine: Machine, frame: PythonFrame, name: str) -> None:
+    """3.14: one of a manager's two methods, bound already, and an empty place above it."""
+    manager = frame.stack[-1]
+    kind = type(manager)
+    found = find_in_class(kind, name)
+    if found is None:
+        wrong = f"'{name_in_full(kind)}' object does not support the context manager protocol"
+        raise TypeError(f"{wrong} (missed {name} method){_of_async(kind)}")
+    bound = found.__get__(manager, kind) if hasattr(found, "__get__") else found
+    frame.stack[-1:] = [bound, UNSET]
+
+
+def _of_async(kind: type) -> str:
+    """What the error adds for an object that `async with` takes."""
+    if find_in_class(kind, "__aenter__") is None or find_in_class(kind, "__aexit__") is None:
+        return ""
+    return (
+        " but it supports the asynchronous context manager protocol. Did you mean to use "
+        "'async with'?"
+    )
+
+
+def with_except_start_14(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
+    """3.14: there is an empty place above `__exit__`."""
+    return _leave(machine, frame, frame.stack[-5])
+
+
 def with_except_start(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
     """`__exit__` with the exception; below lie the exception before it and where it happened."""
-    error, leave = frame.stack[-1], frame.stack[-4]
+    return _leave(machine, frame, frame.stack[-4])
+
+
+def _leave(machine: Machine, frame: PythonFrame, leave: Any) -> bool | None:
+    error = frame.stack[-1]
     return call(machine, frame, leave, (type(error), error, error.__traceback__), _NONE, 0)
 
 

@@ -9,7 +9,7 @@ from lucerne._src.capture.bytecode.calls import collect, enter_method, users_met
 from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
 from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
-from lucerne._src.capture.bytecode.links import Delivery, link_rule
+from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import Machine
 
 _DROP = Link("drop")
@@ -114,21 +114,30 @@ def dict_update(machine: Machine, frame: PythonFrame, depth: int) -> None:
 # -- unpacking ------------------------------------------------------------------------------------
 
 
-def unpack_sequence(machine: Machine, frame: PythonFrame, count: int) -> bool:
+def unpack_sequence(
+    machine: Machine, frame: PythonFrame, count: int, counted: tuple[type, ...] = ()
+) -> bool:
+    """`counted`: types of which the error says how many there are."""
     stack = frame.stack
     value = stack[-1]
-    if type(value) is PythonGenerator and collect(machine, frame, value, count + 1):
+    if type(value) is PythonGenerator and collect(machine, frame, value, count):
         return True
     if type(value) is tuple or type(value) is list:
         values = list(value)
     else:
         values = _first(value, count + 1)
     if len(values) > count:
-        raise ValueError(f"too many values to unpack (expected {count})")
+        got = f", got {len(value)}" if type(value) in counted else ""
+        raise ValueError(f"too many values to unpack (expected {count}{got})")
     if len(values) < count:
         raise ValueError(f"not enough values to unpack (expected {count}, got {len(values)})")
     stack[-1:] = values[::-1]
     return False
+
+
+def unpack_sequence_14(machine: Machine, frame: PythonFrame, count: int) -> bool:
+    """3.14."""
+    return unpack_sequence(machine, frame, count, (tuple, list, dict))
 
 
 def _first(value: Any, count: int) -> list[Any]:
@@ -294,12 +303,10 @@ def _to_call(
 _CONVERSIONS: tuple[Any, ...] = (None, str, repr, ascii)
 
 
-def _text_method(value: Any, name: str) -> Any:
-    """The user's `__str__` (or `__repr__`, if there is no other) or `__repr__` of a value."""
-    kind: Any = type(value)
-    if name == "__str__" and kind.__str__ is object.__str__:
-        name = "__repr__"
-    return users_method(kind, name)
+def _text_method(kind: Any, asking: str) -> str:
+    """The method that `str` or `repr` comes to."""
+    alone = asking == "str" and kind.__str__ is object.__str__
+    return "__repr__" if alone else f"__{asking}__"
 
 
 def _enter_text(
@@ -313,15 +320,14 @@ def _enter_text(
     if convert is not None:
         if convert is ascii:
             return False
-        method = _text_method(value, "__repr__" if convert is repr else "__str__")
+        asking = convert.__name__
+    elif kind.__format__ is object.__format__ and not spec:
+        asking = "str"
     else:
-        method = users_method(kind, "__format__")
-        args = (value, "" if spec is None else spec)
-        if method is not None:
-            spec = None
-        elif kind.__format__ is object.__format__ and not spec:
-            method, args = _text_method(value, "__str__"), (value,)
-    link = Link("formatted", (spec,))
+        asking, args, spec = "format", (value, "" if spec is None else spec), None
+    name = _text_method(kind, asking)
+    method = users_method(kind, name)
+    link = Link("formatted", (spec, asking, name, name_in_full(kind)))
     return method is not None and enter_method(machine, frame, method, args, taken, link)
 
 
@@ -333,7 +339,7 @@ def _formatted(
     if delivery is Delivery.RAISE:
         return False
     if not isinstance(value, str):
-        raise TypeError(f"__str__ returned non-string (type {type(value).__name__})")
+        wrong_answer(data[1:], value)
     frame.stack.append(value if not data[0] else format(value, data[0]))
     return True
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.capture.bytecode.calls import enter_method, users_method
-from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
+from lucerne._src.capture.bytecode.frame import (
+    UNSET,
+    Link,
+    PythonFrame,
+    drop_iterator,
+    iterator_on,
+)
 from lucerne._src.capture.bytecode.generators import PythonGenerator, finish_send
 from lucerne._src.capture.bytecode.handlers.operators import asks_truth, truth
 from lucerne._src.capture.bytecode.helpers import items_
-from lucerne._src.capture.bytecode.links import Delivery, link_rule
+from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.targets import find_in_class
 
@@ -71,22 +77,29 @@ def jump_if_false_or_pop(machine: Machine, frame: PythonFrame, target: int) -> b
 # -- loops ----------------------------------------------------------------------------------------
 
 
-def get_iter(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
+def get_iter(
+    machine: Machine, frame: PythonFrame, arg: Any, above: tuple[Any, ...] = ()
+) -> bool | None:
+    """`above`: what lies above an iterator."""
     value = frame.stack[-1]
+    link = Link("iterator", ("iter", "__iter__", name_in_full(type(value)), *above))
     if not machine.as_they_are:
         method = users_method(type(value), "__iter__")
-        if method is not None and enter_method(
-            machine, frame, method, (value,), 1, Link("iterator")
-        ):
+        if method is not None and enter_method(machine, frame, method, (value,), 1, link):
             return SWITCH
         if method is None and _has_items_only(type(value)):
-            callee = machine.try_frame(items_, (value,), {}, PUSH)  # type: ignore[arg-type]
+            callee = machine.try_frame(items_, (value,), {}, link)  # type: ignore[arg-type]
             if callee is not None:
                 machine.enter(callee)
                 frame.stack.pop()
                 return SWITCH
-    frame.stack[-1] = iter(value)
+    frame.stack[-1:] = [iter(value), *above]
     return None
+
+
+def get_iter_15(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None:
+    """3.15: with an empty place above. (Python itself counts there, for lists and the like.)"""
+    return get_iter(machine, frame, arg, (UNSET,))
 
 
 def _has_items_only(kind: type) -> bool:
@@ -99,17 +112,18 @@ def _has_items_only(kind: type) -> bool:
 def _iterator(
     machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
 ) -> bool:
-    """The user's `__iter__` has returned."""
+    """The user's `__iter__` has returned; `data`: who asked, the method, its class, and what lies
+    above an iterator."""
     if delivery is Delivery.RAISE:
         return False
     if not hasattr(type(value), "__next__"):
-        raise TypeError(f"iter() returned non-iterator of type '{type(value).__name__}'")
-    frame.stack.append(value)
+        wrong_answer(data[:3], value)
+    frame.stack += [value, *data[3:]]
     return True
 
 
 def for_iter(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
-    iterator = frame.stack[-1]
+    iterator = iterator_on(frame.stack)
     after = target + frame.decoded.table.after_loop
     if not machine.as_they_are:
         if type(iterator) is PythonGenerator:
@@ -124,7 +138,7 @@ def for_iter(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
     try:
         value = iterator.__next__()
     except StopIteration:
-        frame.stack.pop()
+        drop_iterator(frame.stack)
         frame.ip = after
     else:
         frame.stack.append(value)
@@ -141,7 +155,7 @@ def _for_next(
         return True
     if not isinstance(value, StopIteration):
         return False
-    frame.stack.pop()
+    drop_iterator(frame.stack)
     frame.ip = data[0]
     return True
 
@@ -149,6 +163,11 @@ def _for_next(
 def end_for(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """Never reached: the end of a loop passes over it."""
     frame.stack.pop()
+
+
+def pop_iter(machine: Machine, frame: PythonFrame, arg: Any) -> None:
+    """A loop is left before its end."""
+    drop_iterator(frame.stack)
 
 
 # -- generators -----------------------------------------------------------------------------------
@@ -168,9 +187,15 @@ def get_yield_from_iter(machine: Machine, frame: PythonFrame, arg: Any) -> None:
         frame.stack[-1] = iter(value)
 
 
+def get_yield_from_iter_15(machine: Machine, frame: PythonFrame, arg: Any) -> None:
+    """3.15: with an empty place above."""
+    get_yield_from_iter(machine, frame, arg)
+    frame.stack.append(UNSET)
+
+
 def send(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
     stack = frame.stack
-    receiver, value = stack[-2], stack[-1]
+    receiver, value = iterator_on(stack, 1), stack[-1]
     ours = type(receiver) is PythonGenerator and not machine.as_they_are
     if ours and receiver.frame is not None and not receiver.running:
         receiver.check(value)
@@ -188,14 +213,14 @@ def send(machine: Machine, frame: PythonFrame, target: int) -> bool | None:
 
 
 def end_send(machine: Machine, frame: PythonFrame, arg: Any) -> None:
-    del frame.stack[-2]
+    drop_iterator(frame.stack, 1)
 
 
 def cleanup_throw(machine: Machine, frame: PythonFrame, arg: Any) -> None:
     """What was thrown into a `yield from`: the end of the inner iterator, or an error."""
     error = frame.stack[-1]
     if isinstance(error, StopIteration):
-        frame.stack[-3:] = [None, error.value]
+        frame.stack[-2:] = [error.value]  # (the iterator is what END_SEND removes)
         return
     machine.raise_again(error)
 

@@ -11,7 +11,7 @@ from typing import Any
 from lucerne._src.capture.bytecode.calls import enter_method, users_method
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
-from lucerne._src.capture.bytecode.links import Delivery, link_rule
+from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import Machine
 from lucerne._src.capture.bytecode.targets import find_in_class
 
@@ -229,7 +229,7 @@ def _truth(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, 
         if operator.index(value) < 0:
             raise ValueError("__len__() should return >= 0")
     elif type(value) is not bool:
-        raise TypeError(f"__bool__ should return bool, returned {type(value).__name__}")
+        wrong_answer(("bool", "__bool__", name_in_full(type(frame.stack[-1]))), value)
     frame.stack[-1] = bool(value)
     frame.ip = frame.last
     return True

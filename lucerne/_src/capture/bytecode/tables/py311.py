@@ -98,11 +98,12 @@ SHARED = {
     "MATCH_KEYS": DecodeRule(matching.match_keys),
     "MATCH_CLASS": DecodeRule(matching.match_class),
 }
-"""What means the same in 3.11, 3.12 and 3.13."""
+"""What means the same in all versions, but for what their tables say."""
 
 PY311 = register(
     InstructionTable(
         "3.11",
+        3495,
         {
             **SHARED,
             "PRECALL": DecodeRule(basic.nothing),

@@ -31,11 +31,12 @@ SHARED_FROM_312 = {
     "END_SEND": DecodeRule(flow.end_send),
     "CLEANUP_THROW": DecodeRule(flow.cleanup_throw),
 }
-"""What means the same in 3.12 and 3.13."""
+"""What means the same from 3.12 on, but for what later tables say."""
 
 PY312 = register(
     InstructionTable(
         "3.12",
+        3531,
         {
             **SHARED_FROM_312,
             "KW_NAMES": DecodeRule(calls.kw_names, "constant"),

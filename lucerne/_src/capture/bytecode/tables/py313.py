@@ -12,6 +12,7 @@ _COMPARED = {*operators.COMPARE, *(f"bool({symbol})" for symbol in operators.COM
 PY313 = register(
     InstructionTable(
         "3.13",
+        3571,
         {
             **SHARED_FROM_312,
             "CALL": DecodeRule(calls.call_13),
@@ -24,7 +25,9 @@ PY313 = register(
             "LOAD_FAST_LOAD_FAST": DecodeRule(basic.load_fast_load_fast),
             "STORE_FAST_LOAD_FAST": DecodeRule(basic.store_fast_load_fast),
             "STORE_FAST_STORE_FAST": DecodeRule(basic.store_fast_store_fast),
-            "SET_FUNCTION_ATTRIBUTE": DecodeRule(calls.set_function_attribute),
+            "SET_FUNCTION_ATTRIBUTE": DecodeRule(
+                calls.set_function_attribute, "number", calls.ATTRIBUTES
+            ),
             "CONVERT_VALUE": DecodeRule(containers.convert_value),
             "FORMAT_SIMPLE": DecodeRule(containers.format_simple),
             "FORMAT_WITH_SPEC": DecodeRule(containers.format_with_spec),

@@ -28,6 +28,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device
+from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.cache.disk.code_digests import facts_of, is_impure, is_standard
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
@@ -321,6 +322,8 @@ class CacheKey:
             if name in scope:
                 self._say(name)
                 value = scope[name]
+                if is_lazy(value):
+                    raise UnstorableError(f"{name_of(at)} may be the first to import {name}")
                 if isinstance(value, types.ModuleType):
                     self._names_in(value, found.names, (None, name))
                 else:
