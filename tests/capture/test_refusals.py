@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def branch(x: Any) -> Any:
 
 
 def shows(x: Any) -> Any:
-    print(x)
+    print(x, file=sys.stdout)
     return x * 2
 
 

@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import random
+import sys
 import tempfile
 import time
 import warnings
@@ -85,10 +86,10 @@ def item_in_the_loop(x):
     return x * total
 
 
-@mistake("print(y.shape)", "print", "print it outside")
+@mistake("print(y.shape, file=sys.stderr)", "print", "print it outside")
 def prints(x):
     y = x * 2
-    print(y.shape)
+    print(y.shape, file=sys.stderr)
     return y + 1
 
 
@@ -212,7 +213,7 @@ def reads_the_environment(x):
 @mistake("LOG.info", "logging", "log it outside")
 def logs(x):
     y = x * 2
-    LOG.info("rows %d", len(y))
+    LOG.info("rows %d", len(y), stack_info=True)
     return y + 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,7 +41,7 @@ class Clock:
 
 def talks(x: Any) -> Any:
     y = x * 2
-    print(end="")
+    time.time()
     return y + 1
 
 
@@ -68,7 +69,7 @@ def test_what_does_not_pay_runs_as_it_is_and_says_so_once(monkeypatch: pytest.Mo
     (told,) = _called(fn)
     assert fn.given_up is not None
     assert "talks runs uncompiled: it takes 2e+03 ms a call in parts, 1e+03 ms as it is" in told
-    assert "print" in told
+    assert "clock" in told
     assert "test_payoff.py" in told
     assert "Fix: " in told
     assert clock.ways.count("_as_it_is") == config.payoff_calls
@@ -143,7 +144,7 @@ def test_a_seed_gives_the_same_numbers_either_way(monkeypatch: pytest.MonkeyPatc
 
     def draws(x: Any) -> Any:
         y = torch.nn.functional.dropout(x, 0.5)
-        print(end="")
+        time.time()
         return y * torch.rand(8)
 
     def run(fn: Any) -> list[Any]:
@@ -174,7 +175,9 @@ def test_breaks_have_a_budget() -> None:
         torch.compile(lambda x: talks(x) - 1)(torch.ones(2))
 
 
-def test_compiled_twenty_times_is_said_once() -> None:
+def test_compiled_twenty_times_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "often_compiled", 20)
+
     def fn(x: Any) -> Any:
         return x + 1
 

@@ -59,6 +59,9 @@ class Config:
     payoff_calls: int = 5
     """How many calls of a function in parts are timed each way, in parts and as it is, before the
     faster one stays; 0: none, it stays in parts."""
+    often_compiled: int = 20
+    """At which compile of one function a warning says that it is compiled again and again; 0: at
+    none."""
     break_budget: int = -1
     """How many places where a graph ends this process may find before it is an error; -1: any."""
     most_instances: int = 64

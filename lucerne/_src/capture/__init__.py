@@ -44,7 +44,10 @@ def stored_part(name: str) -> Any:
 def reset() -> None:
     """Forget all versions of all compiled functions."""
     loaded = sys.modules.get("lucerne._src.capture.compiled")
-    for compiled in list(loaded.ALL if loaded is not None else ()):
+    if loaded is None:
+        return
+    loaded.ledger.BOOKS.of_function.clear()
+    for compiled in list(loaded.ALL):
         compiled.reset()
 
 

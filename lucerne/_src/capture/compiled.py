@@ -280,7 +280,7 @@ class Compiled:
             before.put_back()
             failed: Exception | None = _making().failed(self, error)
             return failed
-        entry.again = Again(self.fn, entry)
+        entry.again = Again(self, entry)
         if entry.cache == HIT:
             return self._from_disk(leaves, entry)
         self.entries.append(entry)
@@ -340,7 +340,7 @@ class Compiled:
 
     def give_up(self, why: str) -> None:
         """Run uncompiled from now on, and say so."""
-        self.given_up, self.is_full = why, False
+        self.given_up, self.is_full, self.latest = why, False, None
         name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
         notices.warn(f"{name} runs uncompiled: {why}", stacklevel=4)
 

@@ -27,8 +27,6 @@ NOT_PAID = "runs uncompiled"
 AGAIN = frozenset((RECOMPILE, SIZES))
 """What a budget for recompiles counts."""
 _MOST_ROWS = 4096
-_OFTEN = 20
-"""Compiles of one function that are worth a warning."""
 _SHOWN = 24
 """Rows in the message of an error."""
 
@@ -38,6 +36,13 @@ class CompileBudgetError(RuntimeError):
 
     is_for_caller = True
     """See `faults.goes_through`."""
+
+
+class OftenCompiledWarning(UserWarning):
+    """A function is compiled again and again."""
+
+    is_for_caller = True
+    """Where warnings are errors, it is one."""
 
 
 @dataclass
@@ -144,6 +149,7 @@ class _Books:
         self.begun = 0
         """Compiles of this process, all of them."""
         self.of_function: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """How often each was traced; parts and other sizes of a known capture don't count."""
         self.budgets: list[Budget] = []
         self.whole = Budget()
         """That of `config`, over the whole process."""
@@ -208,14 +214,17 @@ def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
 
 def _say_once_if_often(fn: Any, row: LedgerRow) -> None:
     """A function that is compiled again and again costs more than it saves, and nobody sees why."""
+    if row.kind not in (FIRST, RECOMPILE) or not config.often_compiled:
+        return
     try:
         count = BOOKS.of_function[fn] = BOOKS.of_function.get(fn, 0) + 1
     except TypeError:  # it takes no weak reference
         return
-    if count == _OFTEN:
+    if count == config.often_compiled:
         notices.warn(
-            f"{row.function} is compiled for the {_OFTEN}th time, now because: {row.why}. "
-            f"{_advice(row)} `lucerne.compiler.ledger()` shows all of them."
+            f"{row.function} is compiled for the {count}th time, now because: {row.why}. "
+            f"{_advice(row)} `lucerne.compiler.ledger()` shows all of them.",
+            OftenCompiledWarning,
         )
 
 

@@ -348,7 +348,7 @@ def rnn_language_model(run):
     data = tokens(1, 400)[0].view(4, -1).t().contiguous()
     hidden = (torch.zeros(2, 4, 12), torch.zeros(2, 4, 12))
     for k in range(run.steps):
-        i = 6 * k
+        i = 6 * (k % 16)
         n = min(6, len(data) - 1 - i)
         x, y = data[i : i + n], data[i + 1 : i + 1 + n].reshape(-1)
         net.zero_grad()

@@ -22,12 +22,16 @@ from lucerne._src.tensor.autograd.node import Edge, gradient_edge, zeros_for
 from lucerne._src.tensor.eager import autocast
 from lucerne._src.tensor.random.api import default_generator
 
+_MOST = 3
+"""Second derivatives after which a function is better left as it is."""
+
 
 class Again:
     """How a call of a compiled version is made once more: what it needs of the version."""
 
-    def __init__(self, fn: Any, entry: Any) -> None:
-        self.fn, self.guards = fn, entry.guards
+    def __init__(self, compiled: Any, entry: Any) -> None:
+        self.fn, self.guards = compiled.fn, entry.guards
+        self.give_up, self.count = compiled.give_up, 0
         captured: Captured = entry.captured
         self.precision = autocast.snapshot()
         self.refused = _why_not(entry)
@@ -50,6 +54,12 @@ class Again:
         if self.refused:
             return self.refused
         create_graph = state.grad_enabled
+        self.count += create_graph
+        if create_graph and self.count == _MOST:  # every call would be made twice
+            self.give_up(
+                "second derivatives of it are asked for, which are those of the function as it is. "
+                "Compile the whole step, of which they are a part"
+            )
         with enable_grad(), autocast.restored(self.precision):
             changed = self.guards.failure(leaves, self.guards.shape)
             if changed is not None:

@@ -64,8 +64,13 @@ def is_ours(fn: Any) -> bool:
     return kind == "lucerne" or kind.startswith("lucerne.")  # the native type of public functions
 
 
+_LISTS_HOOKS = frozenset(("_get_backward_hooks", "_get_backward_pre_hooks", "_has_any_global_hook"))
+
+
 def may_call_back(fn: Any) -> bool:
     """Whether a function of ours may call code of the user's: ops never do."""
+    if getattr(fn, "__name__", "") in _LISTS_HOOKS and is_ours(fn):
+        return False
     if isinstance(fn, types.MethodType):
         tensors = isinstance(fn.__self__, TensorBase)
         return is_ours(fn) and not (tensors and type(fn.__func__) is not types.FunctionType)

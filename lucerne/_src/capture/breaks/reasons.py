@@ -263,6 +263,8 @@ def home_of(fn: Any) -> str:
     home = getattr(fn, "__module__", None)
     if not isinstance(home, str):
         kind = owner if isinstance(owner, type) else type(owner) if owner is not None else type(fn)
+        name = getattr(fn, "__name__", "")  # (of a class of the user's that extends list: list's)
+        kind = next((c for c in kind.__mro__ if isinstance(vars(c).get(name), _IN_C)), kind)
         home = owner.__name__ if isinstance(owner, types.ModuleType) else kind.__module__
     return str(home).partition(".")[0]
 

@@ -38,7 +38,12 @@ from lucerne._src.capture.effects.objects import Roots
 from lucerne._src.capture.effects.rebuild import FrameNode, Node, ObjectBuilder, ObjectWriter
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.guards.frame_reads import FrameGuard, FrameReads
-from lucerne._src.capture.guards.reachable import ReachableState, is_module, is_optimizer
+from lucerne._src.capture.guards.reachable import (
+    ReachableState,
+    is_module,
+    is_optimizer,
+    module_tables,
+)
 from lucerne._src.capture.guards.tensor_reads import TensorReads
 from lucerne._src.capture.symbolic.families import Families
 from lucerne._src.capture.trace.callbacks import ApartError, BackwardCode
@@ -261,6 +266,8 @@ class ResumableFunction:
         self.points: dict[Any, ResumePoint] = {}
         self.volatile: set[Any] = set()
         """Places whose content the function itself changes at each call."""
+        self.told: dict[Any, Any] = {}
+        """What deferred calls were told when they were first traced."""
         self.refused = ""
         """Why the machine can't run the function."""
         self.attempts = 0
@@ -518,7 +525,7 @@ class ResumableFunction:
         while point.traces < _MOST_TRACES:
             point.traces += 1
             reach = ReachableState(self.fn, first.fixed)
-            known = Knowledge(frames, reach, self.volatile)
+            known = Knowledge(frames, reach, self.volatile, self.told)
             known.more = more
             reach.tensors = {k: t for k, t in reach.tensors.items() if known.is_held(t)}
             tracer = self._traced(known)
@@ -553,6 +560,7 @@ class ResumableFunction:
     def _compiled(
         self, point: ResumePoint, known: Knowledge, tracer: PartialGraphTracer, cut: int
     ) -> Any:
+        tracer.end_at(cut)
         plan = FrameGuard(tracer.reads, known.frames, known.is_held)
         leaves: list[Any] = []
         objects: list[Any] = []
@@ -622,9 +630,13 @@ def _check_held(captured: Captured, known: Knowledge, reads: FrameReads) -> None
 def _only_what_was_read(reach: ReachableState, reads: FrameReads, part: FunctionPart) -> None:
     """Drop what guards would watch though nobody looked at it."""
     stores = {id(t.store): t for t in reach.tables}
-    for at in reads.contents:
-        if at not in stores:
+    unknown = reads.contents.keys() - stores.keys()
+    owners = module_tables(reach.modules.values()) if unknown else {}
+    for at in unknown - reads.engine.keys():
+        if at not in owners:
             raise CaptureError("the part reads a container that it finds in an unknown place")
+        reads.modules[id(owners[at])] = None  # children and hooks: all of the module counts
+    reach.engine = sorted(reads.engine[at] for at in unknown & reads.engine.keys())
     if reads.everything:
         reach.whole_because = reads.everything
     else:

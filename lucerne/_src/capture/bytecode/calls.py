@@ -22,7 +22,7 @@ from typing import Any
 from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
 from lucerne._src.capture.bytecode.generators import PythonGenerator, throw_into, thrown
 from lucerne._src.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS, extend_
-from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop, is_entered
+from lucerne._src.capture.bytecode.hooks import DEFERRED, INLINE, NOTHING, Access, Stop, is_entered
 from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.special import SPECIAL, old_attribute
@@ -66,6 +66,10 @@ def call(
                 return SWITCH
         elif isinstance(decision, Stop):
             raise decision
+        elif decision is DEFERRED:
+            _drop(frame, taken)
+            frame.stack.append(None)
+            return None
         if type(fn) is MethodType and type(fn.__self__) is PythonGenerator:
             entered = _generator_method(machine, frame, fn, args, kwargs, taken)
             if entered is not None:

@@ -26,9 +26,11 @@ class Decision(enum.Enum):
     how to run; natively otherwise."""
     NATIVE = "native"
     """By the Python that runs us."""
+    DEFERRED = "deferred"
+    """Not now: who was asked will see to it. Its result is None."""
 
 
-INLINE, NATIVE = Decision.INLINE, Decision.NATIVE
+INLINE, NATIVE, DEFERRED = Decision.INLINE, Decision.NATIVE, Decision.DEFERRED
 
 
 class Access(enum.Enum):
@@ -44,6 +46,8 @@ class Access(enum.Enum):
     is the method's name, `new` is (args, kwargs)."""
     GENERATOR = "generator"
     """Native code is about to advance a generator of ours: its `frame` will change."""
+    CALL = "call"
+    """Nothing is written: a function is called that tells somebody something."""
 
 
 class Stop(BaseException):

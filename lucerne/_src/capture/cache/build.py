@@ -257,7 +257,7 @@ def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
             if asked.entry is None:
                 asked.keep(entry, compiled.files)
             noted(row, compiled, entry)
-            entry.again = Again(compiled.fn, entry)
+            entry.again = Again(compiled, entry)
     except (StepError, MutationError, CaptureError):
         return None  # tracing says what is wrong, or what must be taken apart
     compiled.versions.add_instance(leaves, entry)
@@ -305,11 +305,15 @@ def failed(compiled: Any, error: Exception) -> Exception | None:
     return None if isinstance(error, NotYetError) else error
 
 
+_PARTS_HOLD = ("write", "changing value", "print", "logging")
+"""Breaks of a whole function that a part may hold, as side effects."""
+
+
 def _break(compiled: Any, error: Exception) -> None:
     """It can't be one graph: from now on it runs in parts, if the machine knows its code."""
     found = reasons.of_error(error, place_of_error(error))
     made = ResumableFunction(compiled.fn, compiled)
-    handled = made.is_possible() and found.kind in ("write", "changing value")
+    handled = made.is_possible() and found.kind in _PARTS_HOLD
     if compiled.options.fullgraph and not handled:
         raise BreakError(found) from error
     if not handled:

@@ -15,6 +15,7 @@ from typing import Any
 
 from lucerne._src.capture.bytecode.calls import users_method
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
+from lucerne._src.capture.effects.deferred_calls import DeferredCall
 from lucerne._src.capture.effects.rebuild import Node, ObjectBuilder, ObjectWriter
 from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.trace.fake import CaptureError
@@ -30,7 +31,7 @@ class Effect:
     target: Any
     key: Any
     new: Any
-    """NOTHING: it is deleted. Of METHOD: (arguments, named arguments)."""
+    """NOTHING: it is deleted. Of METHOD and CALL: (arguments, named arguments)."""
 
 
 class Journal:
@@ -45,6 +46,10 @@ class Journal:
         if id(target) not in self._before:
             self._before[id(target)] = target, _way_back(target)
         self.effects.append(Effect(how, target, key, new))
+
+    def note_call(self, call: DeferredCall) -> None:
+        """A call that is made at its place among the writes."""
+        self.effects.append(Effect(Access.CALL, call.fn, None, (call.args, call.kwargs)))
 
     def undo(self) -> None:
         """Everything as it was."""
@@ -120,7 +125,7 @@ Written = tuple[Access, Node, Any, Any]
 def written(effect: Effect, writer: ObjectWriter) -> Written:
     """An effect as it is kept."""
     target = writer.value(effect.target)
-    if effect.how is Access.METHOD:
+    if effect.how is Access.METHOD or effect.how is Access.CALL:
         args, kwargs = effect.new
         given = tuple([writer.value(x) for x in args])
         named = tuple([(k, writer.value(x)) for k, x in kwargs.items()])
@@ -136,10 +141,11 @@ def replay(found: Written, builder: ObjectBuilder) -> None:
     """Do once more what was written."""
     how, node, key, new = found
     target = builder.value(node)
-    if how is Access.METHOD:
+    if how is Access.METHOD or how is Access.CALL:
         given, named = new
         kwargs = {k: builder.value(x) for k, x in named}
-        getattr(target, key)(*builder.all(given), **kwargs)
+        called = target if how is Access.CALL else getattr(target, key)
+        called(*builder.all(given), **kwargs)
     elif how is Access.ATTRIBUTE:
         own = users_method(type(target), "__setattr__" if new is not None else "__delattr__")
         # A method of the user's has run in the machine: what is repeated is what it did in the end.

@@ -10,6 +10,8 @@ _FROZEN_AT_START = gc.get_freeze_count()
 """Python 3.12 begins with some objects set aside; more than these are the user's own doing."""
 
 
+_SHARE = 4
+"""New objects are as many as the whole divided by this when a sweep is due."""
 _LEAST_SWEPT = 200_000
 """Objects below which no sweep is due: what one capture of a large model leaves behind."""
 
@@ -36,7 +38,7 @@ class _Sweep:
         if self.unseen < self.limit or not gc.isenabled():
             return
         gc.collect()
-        self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // 4)
+        self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // _SHARE)
 
 
 _sweep = _Sweep()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +80,20 @@ class FrameNode:
     kw_names: tuple[str, ...]
     values: list[Node]
     generator: Node | None = None
+
+
+_HEAP_TYPE = 1 << 9
+"""Of `type.__flags__`: a class made by a `class` statement."""
+
+
+def _container_base(kind: type) -> Any:
+    """What a class of the user's extends that holds items by itself: dict, OrderedDict or list."""
+    if not kind.__flags__ & _HEAP_TYPE or not kind.__dictoffset__:
+        return None
+    base = next(b for b in kind.__mro__ if not b.__flags__ & _HEAP_TYPE)
+    above = kind.__mro__[: kind.__mro__.index(base)]
+    plain = base in (dict, OrderedDict, list) and kind.__new__ is base.__new__
+    return base if plain and not any(map(_slots, above)) else None
 
 
 @dataclass
@@ -181,13 +195,21 @@ class ObjectWriter:
     def _instance(self, x: Any, number: int) -> Node:
         """An object of a class with attributes and nothing else."""
         kind = type(x)
+        base = _container_base(kind)
+        if base is not None:
+            items = base.items(x) if issubclass(base, dict) else enumerate(base.__iter__(x))
+            content = tuple([(self.value(k), self.value(v)) for k, v in items])
+            attributes = tuple([(n, self.value(v)) for n, v in x.__dict__.items()])
+            return "container", number, Same(kind), Same(base), content, attributes
         home = kind.__module__
         plain = home.partition(".")[0] != "lucerne" or home.startswith(
             "lucerne._src.tensor.autograd.mo"
         )
         own = getattr(x, "__dict__", None)
         names = [n for base in kind.__mro__ for n in _slots(base)]
-        simple = kind.__flags__ & 1 << 9 and not isinstance(x, (dict, list, set, int, str, float))
+        simple = kind.__flags__ & _HEAP_TYPE and not isinstance(
+            x, (dict, list, set, int, str, float)
+        )
         if not simple or is_module(x) or is_optimizer(x) or not (plain or own is not None):
             raise CaptureError(f"a new {kind.__name__} is left behind, which a program can't make")
         if isinstance(x, BaseException):
@@ -347,6 +369,17 @@ class ObjectBuilder:
         if frame is not None:
             made.frame = self.frame(frame)
             made.frame.generator = made
+        return made
+
+    def _container(self, number: int, kind: Same, base: Same, content: Any, attributes: Any) -> Any:
+        made = self.made[number] = base.value.__new__(kind.value)
+        for key, x in content:  # (methods of the class's own have run already)
+            if issubclass(base.value, dict):
+                base.value.__setitem__(made, self.value(key), self.value(x))
+            else:
+                base.value.append(made, self.value(x))
+        for name, x in attributes:
+            made.__dict__[name] = self.value(x)
         return made
 
     def _instance(self, number: int, kind: Same, args: Any, attributes: Any, held: Any) -> Any:

@@ -53,6 +53,8 @@ class FrameReads:
         """Containers found by name of which all the content counts."""
         self.modules: dict[int, set[str] | None] = {}
         """By id of a module: the attributes that were read; None: all."""
+        self.engine: dict[int, tuple[str, str]] = {}
+        """By id of a dict of our own (hooks for all modules): in which module, by which name."""
         self.facts: ImplicitGuards | None = None
         """Code, classes and switches that it depends on; None: nobody traces."""
         self.everything = ""

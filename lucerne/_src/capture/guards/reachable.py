@@ -11,7 +11,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.process.lazy_imports import is_lazy
@@ -382,6 +382,21 @@ def _hooks(t: Any) -> tuple[int, ...] | None:
 _UNSEEN = frozenset(("_parameters", "_buffers", "_modules", "_backward_compile"))
 
 
+_OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+             "_forward_pre_hooks_with_kwargs")  # fmt: skip
+"""Tables of a module: the numbers of hooks that are called otherwise than most."""
+
+
+def module_tables(modules: Iterable[Any]) -> dict[int, Any]:
+    """By id of a table that a module's fingerprint has the content of: the module."""
+    return {
+        id(x): m
+        for m in modules
+        for name, x in m.__dict__.items()
+        if name in ("_parameters", "_buffers", "_modules", *_OF_HOOKS) or name.endswith("hooks")
+    }
+
+
 def _fingerprint(
     module: Any, loose: dict[int, frozenset[Any]], read: frozenset[str] | None, alive: list[Any]
 ) -> tuple[Any, ...]:
@@ -400,6 +415,9 @@ def _fingerprint(
     skipped = loose.get(id(own), ())
     for name, x in own.items():
         if name in _UNSEEN or not (read is None or name in read or name.endswith("hooks")):
+            continue
+        if name in _OF_HOOKS:
+            found.append((name, *x))
             continue
         if name in skipped:
             found.append((name, "any tensor"))

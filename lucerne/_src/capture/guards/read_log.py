@@ -154,6 +154,12 @@ def is_key(x: Any) -> bool:
     return type(x) in PLAIN and type(x) is not float and type(x) is not complex
 
 
+def engine_table(scope: dict[str, Any], value: Any) -> str:
+    """The module of ours whose dict this is (hooks for all modules); empty: it is no such thing."""
+    home = str(scope.get("__name__", ""))
+    return home if home.startswith("lucerne.") and type(value) in (dict, OrderedDict) else ""
+
+
 class ReadLog:
     """What was read while a function was traced. `birth` tells what was made since."""
 
@@ -310,8 +316,8 @@ class ReadLog:
 
     def _read_by_us(self, container: Any, key: Any, value: Any, how: Access) -> None:
         """By our code between a call of a module and its `forward`: it looks for hooks."""
-        home = str(container.get("__name__", "")) if how is Access.GLOBAL else ""
-        if home.startswith("lucerne.") and type(value) in (dict, OrderedDict):
+        home = engine_table(container, value) if how is Access.GLOBAL else ""
+        if home:
             self.engine[id(value)] = home, key
 
     def write(self, container: Any, key: Any, how: Access) -> None:

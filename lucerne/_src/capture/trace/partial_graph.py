@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import gc
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.bytecode.frame import Link, PythonFrame, iterator_on
 from lucerne._src.capture.bytecode.hooks import (
+    DEFERRED,
     INLINE,
     NATIVE,
     NOTHING,
@@ -48,6 +50,7 @@ from lucerne._src.capture.bytecode.hooks import (
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import find_in_class
 from lucerne._src.capture.effects.arrays import ARRAYS
+from lucerne._src.capture.effects.deferred_calls import deferred
 from lucerne._src.capture.effects.journal import Journal
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import (
@@ -63,7 +66,7 @@ from lucerne._src.capture.effects.stores import MISSING
 from lucerne._src.capture.guards.frame_reads import FrameReads
 from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import ReachableState, is_module
-from lucerne._src.capture.guards.read_log import FINDS, calls_users
+from lucerne._src.capture.guards.read_log import FINDS, calls_users, engine_table
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne._src.capture.process_state import ProcessState
@@ -117,9 +120,15 @@ class Knowledge:
     """What is known of a function's surroundings, for all traces of one part."""
 
     def __init__(
-        self, frames: Sequence[PythonFrame], reach: ReachableState, volatile: set[Any]
+        self,
+        frames: Sequence[PythonFrame],
+        reach: ReachableState,
+        volatile: set[Any],
+        told: dict[Any, Any],
     ) -> None:
         self.frames, self.reach, self.volatile = frames, reach, volatile
+        self.told = told
+        """What deferred calls were told when they were first traced, by their place."""
         self.stable = {*reach.seen, *(id(t.store) for t in reach.tables)}
         self.roots = Roots(frames, self.stable)
         self.held = {
@@ -166,9 +175,12 @@ class PartialGraphTracer(Plain):
         self.cut = 0
         """After how many instructions the last one is done that was worth it."""
         self.cuts: list[int] = []
+        self.slot_steps: dict[tuple[int, int], int] = {}
+        """By which instruction a variable was first read."""
         self.swap = Swap({})
         self.switches = ProcessState()
         self._effects = 0
+        self._told: Counter[tuple[int, int]] = Counter()
         self._errors = [
             (x, x.__traceback__, x.__context__)
             for x in known.roots.seen.values()
@@ -257,6 +269,12 @@ class PartialGraphTracer(Plain):
             return stop.detail.at(place)
         return reasons.made("instruction", place, stop.reason)
 
+    def end_at(self, cut: int) -> None:
+        """The part has so many instructions: variables that are read behind it (what is printed
+        there, say) are carried along, whatever they hold."""
+        late = {at for at, step in self.slot_steps.items() if step >= cut}
+        self.reads.slots = (self.reads.slots | self.slot_steps.keys()) - late
+
     def end(self) -> None:
         """Everything outside as it was before."""
         self.machine.is_over = True
@@ -275,11 +293,10 @@ class PartialGraphTracer(Plain):
         if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
             for i, given in enumerate(self.given):
                 if given is frame:
-                    self.reads.slots |= {
-                        (i, j)
-                        for j in slots_of(name, op.argument)
-                        if frame.slots[j] is self.first[i][j]
-                    }
+                    for j in slots_of(name, op.argument):
+                        if frame.slots[j] is self.first[i][j]:
+                            self.slot_steps.setdefault((i, j), self.steps)
+                            self.reads.slots.add((i, j))
         advanced = iterator_on(stack, int(name == "SEND")) if name in _ADVANCES else None
         if advanced is not None and self._is_old_iterator(advanced):
             return stop_for(reasons.made("iterator", None, "the loop"))
@@ -318,7 +335,8 @@ class PartialGraphTracer(Plain):
         given = [*args, *kwargs.values()]
         if type(fn) is Carried or any(type(x) is Carried for x in given):
             return stop_for(reasons.made("object", None, "a value of before"))
-        if any(self._is_old_iterator(x) for x in given):
+        foreign = not is_ours(fn) and reasons.is_foreign(fn)
+        if not foreign and any(self._is_old_iterator(x) for x in given):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         if fn is getattr or fn is hasattr:
             return NATIVE  # the machine tells which attribute
@@ -333,11 +351,14 @@ class PartialGraphTracer(Plain):
             if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
                 self.reads.all_of(args[0])  # something that is not there was looked up
             return INLINE
-        if not is_ours(fn) and reasons.is_foreign(fn):
+        if foreign:
+            if self._is_deferred(fn, args, kwargs):
+                return DEFERRED
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
         if changes_owner(fn) and not self.birth.is_new(owner):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
-        stores = isinstance(fn, types.BuiltinFunctionType) and fn.__name__ in _ONLY_WRITES
+        bound = (types.BuiltinFunctionType, types.MethodWrapperType)
+        stores = isinstance(fn, bound) and fn.__name__ in _ONLY_WRITES
         if stores and isinstance(owner, (list, dict, set)):
             for x in given if fn.__name__ in ("extend", "update") else ():
                 self.reads.all_of(x)
@@ -351,6 +372,25 @@ class PartialGraphTracer(Plain):
         if may_call_back(fn) and any(map(calls_users, (fn, *given))):
             self.reads.everything = f"{reasons.name_of(fn)} calls back functions"
         return native_call(fn, given)
+
+    def _is_deferred(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call is made when the part has run. Told something else each time, a number
+        that counts up say, it would need a version for each: then it is a break."""
+        frame = self.machine.frames[-1]
+        call = deferred(fn, args, kwargs, frame)
+        if call is None:
+            return False
+        for x in (*args, *kwargs.values()):
+            self.reads.all_of(x)
+        place = id(frame.code), frame.ip
+        self._told[place] += 1
+        at = *place, self._told[place]
+        told = [x for x in (*args, *kwargs.values()) if not isinstance(x, TensorBase)]
+        if self.known.told.setdefault(at, told) != told:
+            self.known.told[at] = NOTHING
+            return False
+        self.journal.note_call(call)
+        return True
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether two values are one. Frames may hold another object next time; what the function
@@ -407,6 +447,9 @@ class PartialGraphTracer(Plain):
             if isinstance(value, types.ModuleType):
                 self.facts.scope(container, key, value)
                 return value
+            home = engine_table(container, value)
+            if home:
+                self.reads.engine[id(value)] = home, key
             return self._found(container, key, value)
         if how is Access.ITEM:
             return self._item(container, key, value)

@@ -70,7 +70,7 @@ _LENGTHS = struct.Struct("<QQ")
 _NO_MATTER = frozenset(
     ("cache_dir", "cache_megabytes", "threads", "user_lines", "plan_cache_size", "program_cache",
      "program_cache_megabytes", "most_captures", "most_instances", "recompile_budget",
-     "compile_seconds", "payoff_calls", "break_budget",
+     "compile_seconds", "payoff_calls", "break_budget", "often_compiled",
      "dump", "dump_kernels", "shadow", "shadow_action")
 )  # fmt: skip
 """Settings that change nothing about a program."""
