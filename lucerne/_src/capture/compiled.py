@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Iterable
@@ -40,6 +41,13 @@ ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 def _making() -> Any:
     """What captures and compiles: a process that finds its programs on disk never needs it."""
     return forks.import_module("lucerne._src.capture.cache.build")
+
+
+def _sweep_if_loaded() -> None:
+    """Look for garbage that earlier captures have left behind, if there were any."""
+    late = sys.modules.get("lucerne._src.capture.effects.new_objects")
+    if late is not None:
+        late.sweep()
 
 
 def _compiled_half(*given: Any) -> Any:
@@ -266,6 +274,7 @@ class Compiled:
             self.give_up(f"it was compiled {count} times already; this time because: {why}")
             self.is_full = True
             return None
+        _sweep_if_loaded()
         before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST

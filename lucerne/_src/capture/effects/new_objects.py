@@ -6,6 +6,9 @@ import gc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from lucerne._src.ir import dispatch
+
+_state = dispatch.state
 _FROZEN_AT_START = gc.get_freeze_count()
 """Python 3.12 begins with some objects set aside; more than these are the user's own doing."""
 
@@ -34,14 +37,20 @@ class _Sweep:
         self.unseen += young + first * (middle + second * old)
 
     def collect_if_due(self) -> None:
-        """Look for garbage among all objects, if enough of them were made."""
-        if self.unseen < self.limit or not gc.isenabled():
+        """Look for garbage among all objects, if enough of them were made.
+
+        Never inside of a trace: what ends with garbage (a generator's `finally`) is no part of it.
+        """
+        traced = NewObjects.holder is not None or _state.kernel_level or _state.call_level
+        if self.unseen < self.limit or traced or not gc.isenabled():
             return
         gc.collect()
         self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // _SHARE)
 
 
 _sweep = _Sweep()
+sweep = _sweep.collect_if_due
+"""Asked before a function is captured, when no other one is in the middle of its call."""
 
 
 class NewObjects:
@@ -75,7 +84,6 @@ class NewObjects:
             _sweep.count()
             gc.unfreeze()
             self._frozen, NewObjects.holder = False, None
-            _sweep.collect_if_due()
 
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""

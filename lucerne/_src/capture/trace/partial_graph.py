@@ -92,6 +92,9 @@ _LOOKS_INSIDE = frozenset(
     )
 )  # fmt: skip
 """Instructions after which everything in their operands counts as read."""
+_OPERANDS = {"BINARY_OP": 2, "COMPARE_OP": 2, "CONTAINS_OP": 2}
+"""How many operands those have that stand between others: `meter.sum += loss` must not read all of
+the meter, which lies below on the stack."""
 _FILLS = {
     "LIST_APPEND": ("append", 1), "SET_ADD": ("add", 1), "MAP_ADD": ("__setitem__", 2),
     "LIST_EXTEND": ("extend", 1), "SET_UPDATE": ("update", 1), "DICT_UPDATE": ("update", 1),
@@ -307,7 +310,7 @@ class PartialGraphTracer(Plain):
         if name in _FILLS:
             self._fills(frame, name, op.argument)
         if name in _LOOKS_INSIDE:
-            for x in stack[-3:]:
+            for x in stack[-_OPERANDS.get(name, 3) :]:
                 self.reads.all_of(x)
         if name in ("CONTAINS_OP", "COMPARE_OP"):
             self.looked.compared(stack[-2], stack[-1])
