@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from lucerne._src.base.process import tables
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.dispatch import Interpreter
 from lucerne._src.ir.op import Op
@@ -42,6 +43,9 @@ class _EarlyStop:
 
 class _Debug:
     enabled: bool | None = None
+
+
+tables.switches += [(_EarlyStop, "enabled"), (_Debug, "enabled")]
 
 
 @contextmanager

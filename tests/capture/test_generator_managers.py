@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
+from lucerne._src.capture.effects import new_objects
 from lucerne._src.capture.process_state import ProcessState
 from lucerne.nn.attention import SDPBackend, sdpa_kernel
 from lucerne.utils.checkpoint import _EarlyStop, set_checkpoint_early_stop
@@ -80,3 +81,24 @@ def test_ends_run_once(manager: str, inside: Callable[[Any], Any]) -> None:
         assert state.is_same()
         if manager == "fork_rng":
             assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("manager", MANAGERS)
+def test_a_sweep_puts_back_nothing_of_a_trace(
+    manager: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage of earlier traces is collected in the middle of a `with` block of the same kind."""
+
+    def fn(x: Any) -> Any:
+        with MANAGERS[manager]():
+            return decides(x + torch.rand(3) * 0)
+
+    torch.compile(fn)(torch.ones(3))
+    with MANAGERS[manager]():
+        state, before = ProcessState(), torch.get_rng_state()
+        monkeypatch.setattr(new_objects._sweep, "limit", 0)
+        new_objects.sweep()
+        assert state.is_same()
+        assert torch.equal(torch.get_rng_state(), before)
+    assert _EarlyStop.enabled
+    assert Depth.now == 0

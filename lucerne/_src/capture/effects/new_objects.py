@@ -6,7 +6,9 @@ import gc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.ir import dispatch
+from lucerne._src.tensor.random.api import get_rng_state, set_rng_state
 
 _state = dispatch.state
 _FROZEN_AT_START = gc.get_freeze_count()
@@ -44,7 +46,13 @@ class _Sweep:
         traced = NewObjects.holder is not None or _state.kernel_level or _state.call_level
         if self.unseen < self.limit or traced or not gc.isenabled():
             return
+        # A trace that was let go inside of a `with` block has left its generator behind, whose
+        # `finally` runs now: what it puts back is of another time.
+        process, random = ProcessState(), get_rng_state()
         gc.collect()
+        process.restore()
+        if get_rng_state().tolist() != random.tolist():
+            set_rng_state(random)
         self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // _SHARE)
 
 
