@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from tests.programs.rows import Run, found
@@ -121,11 +121,6 @@ def all_of(names: list[str], ways: tuple[str, ...], with_torch: bool) -> Iterato
                 yield row
 
 
-def mean(values: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
 def summary(rows: list[Found]) -> str:
     """What the whole set says."""
     slow = sorted((r for r in rows if r.ratio > LIMIT), key=lambda r: -r.ratio)
@@ -133,12 +128,12 @@ def summary(rows: list[Found]) -> str:
     lines = [
         f"{len(rows)} rows, {len(slow)} above {LIMIT} of our own eager"
         + (": " + ", ".join(f"{r.name} {r.way} {r.ratio:.2f}" for r in slow) if slow else ""),
-        f"geometric mean against our own eager {mean([r.ratio for r in rows]):.2f}",
+        f"geometric mean against our own eager {geometric_mean([r.ratio for r in rows]):.2f}",
         f"one graph: {sum(not r.breaks for r in rows)}; left to eager: {sum(r.left for r in rows)}",
         f"first step, CPU: median {firsts[len(firsts) // 2]:.2f} s, worst {firsts[-1]:.2f} s",
     ]
     if all(r.torch for r in rows):
-        against = mean([r.compiled / r.torch for r in rows])
+        against = geometric_mean([r.compiled / r.torch for r in rows])
         lines.insert(2, f"geometric mean against torch's eager {against:.2f}")
     return "\n".join(lines)
 

@@ -825,7 +825,7 @@ def tabular(run):
     net = Tabular()
     model = run.model(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-2, total_steps=20)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-2, total_steps=max(20, run.steps))
     cat = torch.stack([torch.randint(0, n, (24,)) for n in (5, 7, 4)], 1)
     cont = torch.randn(24, 4)
     y = cont.sum(1, keepdim=True).sin()

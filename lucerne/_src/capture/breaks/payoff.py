@@ -41,7 +41,8 @@ class Payoff:
         self._compiles = -1
         """Of the process, when this function was last found to pay."""
         options = compiled.options
-        self.is_asked = not (options.shadow or options.maker is not None or options.fullgraph)
+        wanted = config.payoff_calls > 0 and not options.fullgraph
+        self.is_asked = wanted and not options.shadow and options.maker is None
         if self.is_asked:
             options.disable |= {"count_draws"}
 
@@ -68,7 +69,7 @@ class Payoff:
         try:
             frames = self.resumable.frames_of(args, kwargs)
         except Stop:
-            return self.compiled.fn(*args, **kwargs)
+            return self._as_it_is(args, kwargs)
         return self.resumable.run(frames)
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
@@ -82,7 +83,7 @@ class Payoff:
         """Whether this call is part of a trial."""
         if saved_hooks.stack:  # a checkpoint computes it again: the way it was computed before
             return False
-        if not self.is_asked or config.payoff_calls <= 0 or are_deterministic_algorithms_enabled():
+        if not self.is_asked or are_deterministic_algorithms_enabled():
             return False
         if self._compiles >= 0:
             if self._compiles == self._made() or self.trials >= _MOST_TRIALS:
