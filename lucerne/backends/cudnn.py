@@ -8,9 +8,12 @@ False
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from lucerne._src.base.process import tables
 
 enabled = True
 benchmark = False
@@ -18,6 +21,10 @@ benchmark_limit: int | None = None
 deterministic = False
 """Kernels of the CPU engine give the same bits in every run, whatever this says."""
 allow_tf32 = True
+tables.add_switches(
+    sys.modules[__name__],
+    *("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"),
+)
 
 
 def is_available() -> bool:

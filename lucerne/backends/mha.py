@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from lucerne._src.base.process import tables
+
 
 class _Setting:
     fastpath = True
+
+
+tables.add_switches(_Setting, "fastpath")
 
 
 def get_fastpath_enabled() -> bool:

@@ -45,7 +45,8 @@ class _Debug:
     enabled: bool | None = None
 
 
-tables.switches += [(_EarlyStop, "enabled"), (_Debug, "enabled")]
+tables.add_switches(_EarlyStop, "enabled")
+tables.add_switches(_Debug, "enabled")
 
 
 @contextmanager

@@ -51,8 +51,9 @@ class ProcessState:
     """Switches and stacks, as they are now; `restore` makes them so again."""
 
     def __init__(self) -> None:
-        self._switches = [*_SINGLE, *tables.switches]
-        self._single = [getattr(owner, name) for owner, name in self._switches]
+        loaded = [(switch.owner, switch.name) for switch in tables.switches]
+        self._single = [(at, getattr(*at)) for at in (*_SINGLE, *loaded)]
+        self._loaded = len(loaded)
         self._tables = [(table, dict(table)) for table in tables.tables]
         self._stacks = [(stack, list(stack)) for stack in _stacks()]
         self._dtype = defaults.get_default_dtype()
@@ -60,13 +61,19 @@ class ProcessState:
         cast = Thread.now
         self._cast = dict(cast.enabled), dict(cast.dtypes), cast.cache, cast.nesting
 
+    def _switches(self) -> Iterator[tuple[tuple[Any, str], Any]]:
+        """Each switch with its value; of those in modules that were loaded since, the first."""
+        yield from self._single
+        for switch in tables.switches[self._loaded :]:
+            yield (switch.owner, switch.name), switch.first
+
     def is_same(self) -> bool:
         """Whether all of it is as it was."""
         cast = Thread.now
         return (
             all(
                 getattr(owner, name) is x or getattr(owner, name) == x
-                for (owner, name), x in zip(self._switches, self._single, strict=True)
+                for (owner, name), x in self._switches()
             )
             and all(table == kept for table, kept in self._tables)
             and all(stack == kept for stack, kept in self._stacks)
@@ -77,7 +84,7 @@ class ProcessState:
 
     def restore(self) -> None:
         """Set them as they were."""
-        for (owner, name), x in zip(self._switches, self._single, strict=True):
+        for (owner, name), x in self._switches():
             if getattr(owner, name) is not x:
                 setattr(owner, name, x)
         for table, entries in self._tables:

@@ -34,7 +34,7 @@ class GlobalKind:
     full: bool | None = None
 
 
-tables.switches.append((GlobalKind, "full"))
+tables.add_switches(GlobalKind, "full")
 tables.tables += [
     _global_buffer_registration_hooks, _global_module_registration_hooks,
     _global_parameter_registration_hooks, _global_backward_pre_hooks, _global_backward_hooks,

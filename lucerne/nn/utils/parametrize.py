@@ -25,7 +25,7 @@ class _Cache:
     values: ClassVar[dict[tuple[int, str], Any]] = {}
 
 
-tables.switches.append((_Cache, "depth"))
+tables.add_switches(_Cache, "depth")
 tables.tables.append(_Cache.values)
 
 

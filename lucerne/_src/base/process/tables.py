@@ -5,11 +5,26 @@ A trace that is given up puts them back as they were (`capture.process_state`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 tables: list[dict[Any, Any]] = []
 """Hooks of all modules and of all optimizers."""
-switches: list[tuple[Any, str]] = []
-"""(owner, attribute) of switches."""
+
+
+class Switch(NamedTuple):
+    """An attribute that is set for a while."""
+
+    owner: Any
+    name: str
+    first: Any
+    """What it was when its module was loaded: a trace may be what loads it."""
+
+
+switches: list[Switch] = []
 stacks: list[tuple[Any, str]] = []
 """(owner, attribute) of lists that `with` blocks push something on."""
+
+
+def add_switches(owner: Any, *names: str) -> None:
+    """Attributes of an object, a class or a module that a trace puts back."""
+    switches.extend(Switch(owner, name, getattr(owner, name)) for name in names)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -61,6 +63,15 @@ sweep = _sweep.collect_if_due
 """Asked before a function is captured, when no other one is in the middle of its call."""
 
 
+def _is_of_module(x: Any) -> bool:
+    """Whether it is a module, or its names: one that was loaded since will be there next time."""
+    if type(x) is types.ModuleType:
+        x = x.__dict__
+    name = x.get("__name__") if type(x) is dict else None
+    module = sys.modules.get(name) if type(name) is str else None
+    return type(module) is types.ModuleType and module.__dict__ is x
+
+
 class NewObjects:
     """Tells objects that were made since from those that were there before.
 
@@ -95,7 +106,7 @@ class NewObjects:
 
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""
-        if self.known(x):
+        if self.known(x) or _is_of_module(x):
             return False
         if type(x) is dict and id(x) in self.made:
             return True

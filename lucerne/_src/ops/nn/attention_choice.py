@@ -49,4 +49,4 @@ class Choice:
 
 
 choice = Choice()
-tables.switches += [(choice, name) for name in Choice.__slots__]
+tables.add_switches(choice, *Choice.__slots__)

@@ -53,7 +53,7 @@ class _Switch(threading.local):
 
 
 switch = _Switch()
-tables.switches.append((switch, "on"))
+tables.add_switches(switch, "on")
 
 
 class _Memory:
