@@ -11,7 +11,7 @@ tables: list[dict[Any, Any]] = []
 """Hooks of all modules and of all optimizers."""
 
 
-class Switch(NamedTuple):
+class ProcessSwitch(NamedTuple):
     """An attribute that is set for a while."""
 
     owner: Any
@@ -20,11 +20,11 @@ class Switch(NamedTuple):
     """What it was when its module was loaded: a trace may be what loads it."""
 
 
-switches: list[Switch] = []
+switches: list[ProcessSwitch] = []
 stacks: list[tuple[Any, str]] = []
 """(owner, attribute) of lists that `with` blocks push something on."""
 
 
 def add_switches(owner: Any, *names: str) -> None:
     """Attributes of an object, a class or a module that a trace puts back."""
-    switches.extend(Switch(owner, name, getattr(owner, name)) for name in names)
+    switches.extend(ProcessSwitch(owner, name, getattr(owner, name)) for name in names)
