@@ -22,6 +22,9 @@ _LAZY_MODULES = frozenset(
         "__future__",
         "_higher_order_ops",
         "_ops",
+        "_tensor",
+        "_tensor_str",
+        "_utils",
         "accelerator",
         "amp",
         "backends",
@@ -34,6 +37,7 @@ _LAZY_MODULES = frozenset(
         "export",
         "func",
         "functional",
+        "futures",
         "fx",
         "hub",
         "io",
@@ -44,9 +48,11 @@ _LAZY_MODULES = frozenset(
         "nested",
         "optim",
         "profiler",
+        "quasirandom",
         "run_state",
         "serialization",
         "sparse",
+        "storage",
         "tiles",
         "version",
         "xpu",
@@ -84,7 +90,7 @@ def __getattr__(name: str) -> Any:
         return found
     # `name` and `obj` let Python's traceback say which name is near: "Did you mean: 'arange'?"
     here = _sys.modules[__name__]
-    raise AttributeError(f"module 'lucerne' has no attribute {name!r}", name=name, obj=here)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=here)
 
 
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)

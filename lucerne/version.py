@@ -9,7 +9,7 @@ from __future__ import annotations
 from lucerne._src.torch_version import TorchVersion as TorchVersion
 
 lucerne = "0.1.0"
-follows = "2.13.0"
+follows = "2.15.0"
 
 debug = False
 cuda: str | None = None

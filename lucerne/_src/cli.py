@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lucerne._src import backends, contract
+from lucerne._src.as_torch import command as torch_command
 from lucerne._src.backends.contract import registry
 from lucerne._src.backends.contract.backend import CONTRACT_VERSION
 from lucerne._src.backends.contract.fallback_report import Bill
@@ -188,6 +189,7 @@ def parser() -> argparse.ArgumentParser:
     missing.add_argument("--device", default="reference")
     missing.set_defaults(run=_missing)
     _conformance_options(commands)
+    torch_command.add_options(commands)
     return made
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.tensor import api as lu
 from lucerne.fx import _pytree as pytree
 from lucerne.fx.graph import Graph, Wrap
@@ -117,7 +118,7 @@ class Tracer(TracerBase):
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         """Whether calls of a module are single nodes: layers of torch.nn are, yours aren't."""
-        home = type(m).__module__
+        home = own_home(type(m).__module__)
         return home.startswith("lucerne.nn") and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Any) -> str:
@@ -390,7 +391,7 @@ def _annotation(function: Any, name: str) -> Any:
             found = typing.get_type_hints(function).get(name)
         except Exception:  # whatever the text of an annotation does when it is evaluated
             return None
-    ours = str(getattr(function, "__module__", "")).startswith("lucerne.")
+    ours = own_home(str(getattr(function, "__module__", ""))).startswith("lucerne.")
     return None if found is type(None) or (ours and found is Any) else found
 
 

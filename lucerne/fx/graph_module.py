@@ -8,6 +8,7 @@ import linecache
 from pathlib import Path
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.tensor import api as lu
 from lucerne.fx.codegen import PythonCode
 from lucerne.fx.graph import Graph
@@ -295,7 +296,7 @@ def _construction(name: str, module: Any) -> list[str]:
             lines.append(f"        {name}.register_buffer({own!r}, {made})")
     for own, child in module.named_children():
         plain = type(child) in (Module, Sequential)
-        if not plain and not type(child).__module__.startswith("lucerne.nn."):
+        if not plain and not own_home(type(child).__module__).startswith("lucerne.nn."):
             raise NotImplementedError(
                 f"to_folder: {own} is a {type(child).__name__}, whose code can't be written down. "
                 "Trace it as well (Tracer.is_leaf_module), or save the state_dict()"

@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.ir.define import fronts
 from lucerne._src.ir.namespaces import public_names
 from lucerne._src.ir.op import Op, table
@@ -151,6 +152,7 @@ def public_path(function: Any) -> str | None:
     if found is not None:
         return found
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    module = None if module is None else own_home(module)
     if module is None or name is None or module.partition(".")[0] != PACKAGE:
         return None
     for place in (PACKAGE, f"{PACKAGE}.nn", f"{PACKAGE}.nn.functional", module):

@@ -237,3 +237,12 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor, watched=False):  # t
         made.persistent = persistent
         made._is_buffer = True
         return made
+
+
+def rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
+    """A parameter as pickles of torch describe it."""
+    if backward_hooks:
+        raise NotImplementedError(
+            "_rebuild_parameter: a parameter with backward hooks; register them after loading"
+        )
+    return Parameter(data, requires_grad)

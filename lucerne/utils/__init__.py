@@ -12,7 +12,18 @@ from lucerne.utils import hooks as hooks
 
 # Loaded when first used: these pull in more than a program that only computes needs.
 _LAZY_MODULES = frozenset(
-    {"_python_dispatch", "_pytree", "benchmark", "data", "flop_counter", "tensorboard"}
+    {
+        "_contextlib",
+        "_device",
+        "_python_dispatch",
+        "_pytree",
+        "benchmark",
+        "data",
+        "flop_counter",
+        "model_zoo",
+        "tensorboard",
+        "weak",
+    }
 )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.unspecialized import GivenFloat, note_same, note_structure
 
 _NUMBERS = (int, float)
@@ -23,7 +24,7 @@ def given_numbers(optimizer: Any) -> Iterator[None]:
     A subclass from elsewhere may do with them what can't be followed (`math.log(lr)`), so its
     options are all taken for granted.
     """
-    ours = type(optimizer).__module__.startswith("lucerne.")
+    ours = own_home(type(optimizer).__module__).startswith("lucerne.")
     names = optimizer._given if ours else ()
     placed = []
     for i, group in enumerate(optimizer.param_groups):

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, is_users
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.purity import (
@@ -41,7 +42,7 @@ def user_place(frames: Sequence[PythonFrame]) -> Place | None:
 
 def calls_user_code(module: Any) -> bool:
     """Whether a call of a module may come to code that is not ours."""
-    if not type(module).__module__.startswith("lucerne."):
+    if not own_home(type(module).__module__).startswith("lucerne."):
         return True
     own = module.__dict__
     if module._has_any_global_hook():
@@ -59,8 +60,8 @@ def is_ours(fn: Any) -> bool:
         return True
     home = getattr(target, "__module__", None)
     if isinstance(home, str) and isinstance(target, (types.FunctionType, type)):
-        return home.startswith("lucerne.")
-    kind = type(fn).__module__
+        return own_home(home).startswith("lucerne.")
+    kind = own_home(type(fn).__module__)
     return kind == "lucerne" or kind.startswith("lucerne.")  # the native type of public functions
 
 
@@ -79,7 +80,7 @@ def may_call_back(fn: Any) -> bool:
 
 def callable_op(fn: Any) -> bool:
     """Whether it is an op as the engine makes them, or a class."""
-    return type(fn).__module__ == "lucerne" or isinstance(fn, type)
+    return own_home(type(fn).__module__) == "lucerne" or isinstance(fn, type)
 
 
 def is_known(t: Any) -> bool:
@@ -166,7 +167,7 @@ def changes_owner(fn: Any) -> bool:
         return False
     if isinstance(owner, Switch):
         return False  # what it keeps is for its own end
-    return type(owner).__module__.startswith("lucerne.")
+    return own_home(type(owner).__module__).startswith("lucerne.")
 
 
 _REGISTERS = ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")
@@ -186,7 +187,9 @@ def decision_for(fn: Any) -> Decision:
     if target is None:
         return NATIVE
     code = target.__code__
-    between = code.co_qualname.startswith(_BETWEEN) and target.__module__.startswith("lucerne.nn.")
+    between = code.co_qualname.startswith(_BETWEEN) and own_home(target.__module__).startswith(
+        "lucerne.nn."
+    )
     return INLINE if between or is_entered(code) else NATIVE
 
 
@@ -201,7 +204,11 @@ def at_hand(frame: PythonFrame) -> str:
         for x in reversed(frame.stack):
             if isinstance(x, (types.MethodType, types.BuiltinFunctionType)) or python_function(x):
                 return reasons.name_of(x)
-            if type(x).__module__ == "lucerne" and callable(x) and not isinstance(x, TensorBase):
+            if (
+                own_home(type(x).__module__) == "lucerne"
+                and callable(x)
+                and not isinstance(x, TensorBase)
+            ):
                 return reasons.name_of(x)
     return "this line"
 
@@ -258,7 +265,7 @@ def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:
 
 def foreign_item(container: Any, key: Any) -> Stop:
     """A stop before something foreign is asked by `[]`."""
-    kind = reasons.kind_of_home(type(container).__module__.partition(".")[0])
+    kind = reasons.kind_of_home(own_home(type(container).__module__).partition(".")[0])
     return stop_for(reasons.made(kind, None, f"{type(container).__name__.strip('_')}[{key!r}]"))
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import is_ours, may_call_back
@@ -195,7 +196,7 @@ class NativeCallbacks:
         users = is_entered(code) and code.co_name != "__del__" and not is_stand_in(code)
         if users and (code.co_filename == "<string>" or _is_standard(code.co_filename)):
             # What `dataclass` makes, perhaps for one of our classes; or `functools`, which we use.
-            home = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            home = own_home(str(frame.f_globals.get("__name__", ""))).partition(".")[0]
             users = home != "lucerne" and home not in sys.stdlib_module_names
             users = users and not home.startswith("namedtuple_")
         if event == "call":
@@ -336,7 +337,7 @@ def _by_class(ask: Callable[[type], bool]) -> Callable[[type], bool]:
 @_by_class
 def _has_code(kind: type) -> bool:
     """Whether objects of a class may have native code call something of the user's."""
-    home = str(kind.__module__).partition(".")[0]
+    home = own_home(str(kind.__module__)).partition(".")[0]
     if home in ("lucerne", "numpy"):
         return False
     if issubclass(kind, TensorBase):

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks import reasons
@@ -79,7 +80,7 @@ def _functions(x: Any) -> Iterator[types.FunctionType]:
     elif isinstance(x, types.FunctionType):
         yield x
     elif isinstance(x, type):
-        if not x.__module__.startswith("lucerne."):
+        if not own_home(x.__module__).startswith("lucerne."):
             for member in vars(x).values():
                 found = getattr(member, "__func__", member)
                 if isinstance(found, types.FunctionType):
@@ -279,7 +280,7 @@ def _reached(x: Any, names: tuple[str, ...]) -> list[Any]:
     if isinstance(x, (types.FunctionType, types.MethodType, functools.partial)) or is_module(x):
         return [x]
     kind = x if isinstance(x, type) else type(x)
-    if kind.__module__.startswith(("lucerne.", "builtins", "numpy")):
+    if own_home(kind.__module__).startswith(("lucerne.", "builtins", "numpy")):
         return []
     methods = [getattr(kind, n, None) for n in (*names, "__call__", "__init__")]
     return [m for m in methods if isinstance(m, types.FunctionType)]

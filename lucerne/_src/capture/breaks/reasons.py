@@ -13,6 +13,7 @@ import types
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, describe
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError
 
@@ -266,7 +267,7 @@ def home_of(fn: Any) -> str:
         name = getattr(fn, "__name__", "")  # (of a class of the user's that extends list: list's)
         kind = next((c for c in kind.__mro__ if isinstance(vars(c).get(name), _IN_C)), kind)
         home = owner.__name__ if isinstance(owner, types.ModuleType) else kind.__module__
-    return str(home).partition(".")[0]
+    return own_home(str(home)).partition(".")[0]
 
 
 def _module_of(fn: Any) -> str:
@@ -303,7 +304,7 @@ def kind_of_call(fn: Any) -> str:
         return "random" if "random" in _module_of(fn) else "numpy"
     owner = getattr(fn, "__self__", None)
     if owner is not None and is_foreign_object(owner):
-        return kind_of_home(type(owner).__module__.partition(".")[0])
+        return kind_of_home(own_home(type(owner).__module__).partition(".")[0])
     return kind_of_home(home_of(fn))
 
 
@@ -364,7 +365,7 @@ def is_foreign_home(home: str) -> bool:
 
 def is_foreign_object(x: Any) -> bool:
     """Whether it is an object whose answers may change at any time: `os.environ`, a file."""
-    home = type(x).__module__.partition(".")[0]
+    home = own_home(type(x).__module__).partition(".")[0]
     return home in _BY_MODULE and not isinstance(x, (type, types.ModuleType))
 
 

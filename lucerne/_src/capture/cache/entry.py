@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from lucerne._src.base import defaults
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.forks import once
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.base.unspecialized import GivenFloat
@@ -213,7 +214,7 @@ def _equal(x: Any, value: Any) -> bool:
 def _is_users(kind: type) -> bool:
     """Whether `==` of a class is the user's: it may leave out what the function looks at."""
     home = sys.modules.get(getattr(kind.__eq__, "__module__", "") or "")
-    name = getattr(home, "__name__", "").partition(".")[0]
+    name = own_home(getattr(home, "__name__", "")).partition(".")[0]
     return name != "lucerne" and name not in sys.stdlib_module_names
 
 

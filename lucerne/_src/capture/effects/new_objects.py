@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.random.api import get_rng_state, set_rng_state
@@ -114,7 +115,7 @@ class NewObjects:
             # Before Python 3.14 the collector leaves dicts of plain values alone: they are new if
             # the machine says so. It never looks after our public functions (`torch.where`), which
             # modules make once.
-            return type(x) is not dict and type(x).__module__ != "lucerne"
+            return type(x) is not dict and own_home(type(x).__module__) != "lucerne"
         at = id(x)
         if at in self._old:
             return False

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.stores import PLAIN
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
@@ -53,7 +54,7 @@ def is_fixed(x: Any) -> bool:
         return False
     if is_iterator(x) or kind is types.CellType or kind is types.BuiltinFunctionType:
         return False
-    home = kind.__module__ + "."
+    home = own_home(kind.__module__) + "."
     return home.startswith(_CLOSED) and not isinstance(x, (tuple, list, dict, BaseException))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.breaks.liveness import live_names
 from lucerne._src.capture.bytecode.frame import UNSET, Listing, PythonFrame, rebuilt
@@ -201,7 +202,7 @@ class ObjectWriter:
             content = tuple([(self.value(k), self.value(v)) for k, v in items])
             attributes = tuple([(n, self.value(v)) for n, v in x.__dict__.items()])
             return "container", number, Same(kind), Same(base), content, attributes
-        home = kind.__module__
+        home = own_home(kind.__module__)
         plain = home.partition(".")[0] != "lucerne" or home.startswith(
             "lucerne._src.tensor.autograd.mo"
         )

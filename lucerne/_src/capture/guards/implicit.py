@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.effects.arrays import MOST_BYTES, contents, size_of
 from lucerne._src.capture.effects.new_objects import NewObjects
@@ -210,7 +211,7 @@ class ImplicitGuards:
         abstract class."""
         name = getattr(fn, "__name__", "")
         if name in _SWITCHES and type(fn) is types.FunctionType and not args:
-            if str(fn.__module__).startswith("lucerne."):
+            if own_home(str(fn.__module__)).startswith("lucerne."):
                 self._note(CallSource(fn, ()), "", fn(), name)
         elif type(fn) is _CACHED:
             kept = fn.cache_info()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.capture.effects.stores import ClosureVariable, StoreSnapshot
 from lucerne._src.capture.guards.reachable import CLOSED, ReachableState, has_hooks, is_module
 from lucerne._src.capture.guards.read_log import ReadLog, inside, slot_names
@@ -78,7 +79,7 @@ def _loose(reach: ReachableState) -> set[tuple[int, Any]]:
 def _slotted(noted: ReadLog) -> Iterator[Source]:
     """Attributes that objects which count as a whole keep in slots."""
     for x in noted.whole.values():
-        if not type(x).__module__.startswith(CLOSED):
+        if not own_home(type(x).__module__).startswith(CLOSED):
             for name in slot_names(type(x)):
                 place = Source(x, name, None)
                 place.value = place.now()
@@ -164,7 +165,7 @@ def _stores(x: Any) -> Iterator[Any]:
     """Where an object that counts as a whole keeps what it holds."""
     if isinstance(x, (list, dict, set, deque, bytearray)):
         yield x
-    if not type(x).__module__.startswith(CLOSED) and not isinstance(x, functools.partial):
+    if not own_home(type(x).__module__).startswith(CLOSED) and not isinstance(x, functools.partial):
         own = getattr(x, "__dict__", None)
         if isinstance(own, dict):
             yield own

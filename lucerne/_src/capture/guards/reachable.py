@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.capture.effects.stores import (
@@ -144,7 +145,9 @@ class ReachableState:
         for name in ("__torch_dispatch__", "__torch_function__"):
             member = getattr(kind, name, None)
             found = getattr(member, "__func__", member)
-            if isinstance(found, types.FunctionType) and not found.__module__.startswith("lucerne"):
+            if isinstance(found, types.FunctionType) and not own_home(found.__module__).startswith(
+                "lucerne"
+            ):
                 self.handlers.append(kind)
                 self._code(found, 0)
 
@@ -161,7 +164,7 @@ class ReachableState:
         if isinstance(found, type):
             self._class(found, depth)
         elif isinstance(found, types.FunctionType):
-            if not str(found.__module__).startswith("lucerne."):
+            if not own_home(str(found.__module__)).startswith("lucerne."):
                 self._code(found, depth + 1)
         else:
             if isinstance(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):
@@ -170,7 +173,11 @@ class ReachableState:
 
     def _class(self, kind: type, depth: int) -> None:
         """The methods of a class of the user's that is found by name."""
-        if kind.__module__.partition(".")[0] in ("lucerne", "builtins", *sys.stdlib_module_names):
+        if own_home(kind.__module__).partition(".")[0] in (
+            "lucerne",
+            "builtins",
+            *sys.stdlib_module_names,
+        ):
             return
         for member in list(vars(kind).values()):
             member = getattr(member, "__func__", getattr(member, "fget", member))
@@ -204,9 +211,11 @@ class ReachableState:
         elif isinstance(x, types.MethodType):
             self._walk(x.__self__, depth, name)
             self._walk(x.__func__, depth, name)
-        elif type(x).__module__.startswith("lucerne._src.capture."):  # a compiled function
+        elif own_home(type(x).__module__).startswith(
+            "lucerne._src.capture."
+        ):  # a compiled function
             self._walk(getattr(x, "fn", None), depth, name)
-        elif not type(x).__module__.startswith(CLOSED):
+        elif not own_home(type(x).__module__).startswith(CLOSED):
             self._object(x, depth, name)
 
     def _object(self, x: Any, depth: int, name: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
 from lucerne._src.capture.breaks.liveness import slots_of
@@ -156,7 +157,7 @@ def is_key(x: Any) -> bool:
 
 def engine_table(scope: dict[str, Any], value: Any) -> str:
     """The module of ours whose dict this is (hooks for all modules); empty: it is no such thing."""
-    home = str(scope.get("__name__", ""))
+    home = own_home(str(scope.get("__name__", "")))
     return home if home.startswith("lucerne.") and type(value) in (dict, OrderedDict) else ""
 
 
@@ -360,7 +361,7 @@ class ReadLog:
             for name in keys:
                 self.facts.of_class(container, name)
             return
-        if type(container).__module__ in _NAMESPACES:
+        if own_home(type(container).__module__) in _NAMESPACES:
             return  # `torch.ops.mylib.name`: what it is, is the op
         if isinstance(container, enum.Enum):
             if key in ("value", "name"):
@@ -388,7 +389,7 @@ class ReadLog:
             self.facts.of_object(container, key)
 
     def _of_python_module(self, module: types.ModuleType, key: str, value: Any) -> None:
-        if module.__name__.partition(".")[0] in KNOWN_HOMES:
+        if own_home(module.__name__).partition(".")[0] in KNOWN_HOMES:
             self.facts.of_python_module(module, key)
         else:
             self._place(module.__dict__, key, value, f"{module.__name__}.{key}")
@@ -457,7 +458,7 @@ class ReadLog:
             self.facts.layer(m)
             for t in (*m._parameters.values(), *m._buffers.values()):
                 self.all_of(t)
-            ours = type(m).__module__.startswith("lucerne.")
+            ours = own_home(type(m).__module__).startswith("lucerne.")
             if not ours:
                 self._all_of_dict(m.__dict__)
             for key, value in list(m.__dict__.items()):
@@ -468,7 +469,7 @@ class ReadLog:
 
 def _is_closed(x: Any) -> bool:
     """Whether nothing can be read of an object but which one it is."""
-    home = str(type(x).__module__)
+    home = own_home(str(type(x).__module__))
     engine = home == "lucerne" or home.startswith(("lucerne._src.ops", "lucerne._src.capture"))
     return engine or isinstance(x, (type, types.ModuleType, types.CodeType, types.FunctionType))
 
@@ -487,7 +488,7 @@ def inside(x: Any) -> list[Any]:
         return [x.func, *x.args, *x.keywords.values()]
     elif type(x) is types.MappingProxyType:
         return gc.get_referents(x)
-    elif isinstance(x, types.FunctionType) or type(x).__module__.startswith(CLOSED):
+    elif isinstance(x, types.FunctionType) or own_home(type(x).__module__).startswith(CLOSED):
         return []
     else:
         parts = [getattr(x, name, None) for name in slot_names(type(x))]
@@ -502,7 +503,7 @@ def slot_names(kind: type) -> list[str]:
         for base in kind.__mro__
         for name, member in vars(base).items()
         if type(member) is types.MemberDescriptorType
-        and base.__module__.partition(".")[0] not in KNOWN_HOMES
+        and own_home(base.__module__).partition(".")[0] not in KNOWN_HOMES
     ]
 
 
@@ -525,16 +526,16 @@ def calls_users(x: Any, depth: int = 0) -> bool:
         return False
     if depth > _DEEPEST:
         return True
-    home = str(type(x).__module__).partition(".")[0]
+    home = own_home(str(type(x).__module__)).partition(".")[0]
     if isinstance(x, types.FunctionType):
         if is_entered(x.__code__):
             return True
-        if str(x.__module__).startswith(_NEVER):
+        if own_home(str(x.__module__)).startswith(_NEVER):
             return False
         parts: list[Any] = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
         parts += [c.cell_contents for c in x.__closure__ or () if _is_full(c)]
     elif isinstance(x, type):
-        return str(x.__module__).partition(".")[0] not in KNOWN_HOMES
+        return own_home(str(x.__module__)).partition(".")[0] not in KNOWN_HOMES
     elif is_module(x):
         if calls_user_code(x):
             return True
@@ -547,7 +548,7 @@ def calls_users(x: Any, depth: int = 0) -> bool:
     elif is_optimizer(x):
         hooks = [v for k, v in vars(x).items() if k.endswith("hooks")]
         return home != "lucerne" or any(hooks)
-    elif str(type(x).__module__).startswith(_NEVER):
+    elif own_home(str(type(x).__module__)).startswith(_NEVER):
         return False
     elif isinstance(x, _CONTAINERS) or home in ("lucerne", "functools", "builtins"):
         if isinstance(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > _MANY:

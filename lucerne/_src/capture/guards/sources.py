@@ -10,6 +10,7 @@ import sys
 import types
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.capture.effects.stores import MISSING, alike
 
 KNOWN_HOMES = frozenset(("lucerne", "builtins", "numpy", *sys.stdlib_module_names)) - {"__main__"}
@@ -18,7 +19,7 @@ KNOWN_HOMES = frozenset(("lucerne", "builtins", "numpy", *sys.stdlib_module_name
 
 def is_known_home(module: str) -> bool:
     """Whether a module is part of one of those."""
-    return module.partition(".")[0] in KNOWN_HOMES
+    return own_home(module).partition(".")[0] in KNOWN_HOMES
 
 
 class ClassSource:

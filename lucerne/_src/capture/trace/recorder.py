@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from lucerne._src.base import layout as lo
 from lucerne._src.base.exact import exact
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.executed_code import ExecutedCode, note_stack
 from lucerne._src.base.process.source_location import Origin, Place, owner_of, user_place
 from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, Guarding, NumberUse, note
@@ -141,7 +142,7 @@ class Recorder(Interpreter):
         def same() -> bool:
             return [getattr(function, name) for name in names] == before
 
-        if not function.__module__.startswith("lucerne."):
+        if not own_home(function.__module__).startswith("lucerne."):
             note(NumberUse(f"the methods of {function.__name__}", same, IN_KEY))
         return NotImplemented
 

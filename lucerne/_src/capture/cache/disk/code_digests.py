@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
 
 _KNOWN: dict[int, tuple[types.CodeType, CodeFacts]] = {}
@@ -43,7 +44,7 @@ def is_standard(module: str | None) -> bool:
     """Whether a module is Python's, NumPy's or this package's: their versions are in the key."""
     if module is None:
         return False
-    top = module.partition(".")[0]
+    top = own_home(module).partition(".")[0]
     if top not in _STANDARD:
         _STANDARD[top] = top in sys.stdlib_module_names and _is_pythons(top)
     return _STANDARD[top]

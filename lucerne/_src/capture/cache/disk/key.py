@@ -28,6 +28,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.cache.disk.code_digests import facts_of, is_impure, is_standard
@@ -494,7 +495,7 @@ def _handler(kind: type, x: Any) -> Handler:
             found = CacheKey._word
         if found is None and any(c.__module__ == "logging" for c in kind.__mro__):
             found = CacheKey._inert  # a logger; by name, as few programs need the module
-        if found is None and kind.__module__ == "lucerne._src.capture.compiled":
+        if found is None and own_home(kind.__module__) == "lucerne._src.capture.compiled":
             found = CacheKey._compiled
         if found is None and hasattr(kind, "_world_parts"):
             found = CacheKey._described

@@ -1,0 +1,1 @@
+"""`import torch`, answered by Lucerne: the hook, the names, the distribution."""

@@ -1,0 +1,92 @@
+"""Enumerations of torch that name choices: libraries compare with them and list their members."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+# Name, the module it is of in torch, its members in order.
+_ROWS = (
+    ("BackwardPrefetch", "distributed.fsdp.api", "BACKWARD_PRE BACKWARD_POST"),
+    ("CheckpointImpl", "distributed.algorithms._checkpoint.checkpoint_wrapper",
+     "REENTRANT NO_REENTRANT"),
+    ("OptimStateKeyType", "distributed.fsdp.api", "PARAM_NAME PARAM_ID"),
+    ("ShardingStrategy", "distributed.fsdp.api",
+     "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2"),
+    ("SplitPoint", "distributed.pipelining", "BEGINNING END"),
+    ("StateDictType", "distributed.fsdp.api",
+     "FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT"),
+    ("AffinityMode", "numa.binding", "NODE SOCKET EXCLUSIVE CORE_COMPLEX"),
+)  # fmt: skip
+_MADE: dict[str, Any] = {
+    name: enum.Enum(name, members, module=f"torch.{module}") for name, module, members in _ROWS
+}
+
+
+class _IntegerChoice(enum.IntEnum):
+    """Base of enumerations that count from zero, as those of torch's extension module do."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[Any]) -> int:
+        return count
+
+
+def _counted(name: str, module: str, members: str) -> Any:
+    return _IntegerChoice(name, members, module=f"torch.{module}")
+
+
+_MADE |= {
+    "OperatorExportTypes": _counted(
+        "OperatorExportTypes", "onnx", "ONNX ONNX_ATEN ONNX_ATEN_FALLBACK ONNX_FALLTHROUGH"
+    ),
+    "TrainingMode": _counted("TrainingMode", "onnx", "EVAL PRESERVE TRAINING"),
+    "TensorProtoDataType": _counted(
+        "TensorProtoDataType", "onnx",
+        "UNDEFINED FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 STRING BOOL FLOAT16 DOUBLE UINT32 "
+        "UINT64 COMPLEX64 COMPLEX128 BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 "
+        "FLOAT8E5M2FNUZ",
+    ),
+    "DispatchKey": _counted(
+        "DispatchKey", "_C",
+        "Undefined CompositeExplicitAutograd CompositeImplicitAutograd CPU CUDA HIP XPU MPS Meta "
+        "PrivateUse1 SparseCPU SparseCUDA QuantizedCPU QuantizedCUDA NestedTensorCPU BackendSelect "
+        "Python Functionalize ADInplaceOrView Autograd AutogradCPU AutogradCUDA AutogradXPU "
+        "AutogradMPS AutogradMeta AutocastCPU AutocastCUDA AutocastXPU AutocastMPS FuncTorchBatched "
+        "PreDispatch PythonTLSSnapshot",
+    ),
+}  # fmt: skip
+
+
+class Backend(str):
+    """`torch.distributed.Backend`: names of ways to talk, none of which is here."""
+
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
+    default_device_backend_map: dict[str, str] = {  # noqa: RUF012
+        "cpu": "gloo", "cuda": "nccl", "xpu": "xccl", "mps": "gloo",
+    }  # fmt: skip
+
+
+_OPS = "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM UNUSED"
+_RedOpType = _counted("RedOpType", "distributed", _OPS)
+_MADE["ReduceOp"] = type(
+    "ReduceOp", (), {"__module__": "torch.distributed", "RedOpType": _RedOpType,
+                     **_RedOpType.__members__},
+)  # fmt: skip
+_MADE["group"] = type("group", (), {"__module__": "torch.distributed", "WORLD": None})
+_MADE["DispatchKeySet"] = type(
+    "DispatchKeySet",
+    (frozenset,),
+    {
+        "__module__": "torch._C",
+        "__new__": lambda cls, key=(): frozenset.__new__(
+            cls, (key,) if isinstance(key, enum.Enum) else key
+        ),
+        "has": lambda self, key: key in self,
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MADE:
+        return _MADE[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

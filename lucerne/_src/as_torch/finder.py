@@ -1,0 +1,225 @@
+"""The import hook: `torch.x` is the very module `lucerne.x`, or a module of stubs from the table.
+
+The list of modules is closed. What is not on it raises `ModuleNotFoundError`, as in a torch without
+it: libraries probe for hardware and features that way, and an answer to everything would be wrong.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import Distribution, DistributionFinder, PackageNotFoundError, distribution
+from typing import Any
+
+from lucerne import version
+from lucerne._src.as_torch import names
+from lucerne._src.as_torch.kinds import Space
+from lucerne._src.base.homes import TorchName
+from lucerne._src.base.process import forks
+
+OURS, THEIRS = "lucerne", "torch"
+
+
+class TorchFinder(DistributionFinder):
+    """What stands on `sys.meta_path`: it answers for `torch`, and sees our own modules load."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        root, _, rest = fullname.partition(".")
+        if root == OURS and rest in names.OWN:
+            return _seen_loading(fullname, path)
+        if root != THEIRS:
+            return None
+        if rest and rest not in names.OWN and rest not in names.SPACES:
+            if path is not None and importlib.machinery.PathFinder.find_spec(fullname, path):
+                # A file of ours that torch does not have: Python would load it a second time.
+                raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+            return None
+        return importlib.machinery.ModuleSpec(
+            fullname, TorchLoader(), origin=OURS, is_package=_is_package(rest)
+        )
+
+    def find_distributions(
+        self, context: DistributionFinder.Context = DistributionFinder.Context()
+    ) -> Iterable[Distribution]:
+        """The metadata of torch, which libraries ask for its version."""
+        return [] if context.name not in (None, THEIRS) else [TorchMetadata()]
+
+
+class TorchLoader:
+    """Puts a module of ours, or one made of the table, where `torch.x` is looked for."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        rest = spec.name.partition(".")[2]
+        if rest and rest not in names.OWN:
+            return _stub_module(spec.name, rest)
+        return None  # a placeholder, for which `exec_module` puts the real one
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        rest = module.__name__.partition(".")[2]
+        if rest and rest not in names.OWN:
+            return
+        sys.modules[module.__name__] = forks.import_module(f"{OURS}.{rest}" if rest else OURS)
+
+
+class _SeenLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of ours as always, and tells it its name in torch."""
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        super().exec_module(module)
+        expose(module)
+
+
+class TorchMetadata(Distribution):
+    """The distribution `torch`, where only the hook is there."""
+
+    def read_text(self, filename: str) -> str | None:
+        return metadata() if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        return path
+
+
+def metadata() -> str:
+    """The METADATA of the distribution named torch."""
+    return (
+        "Metadata-Version: 2.1\n"
+        "Name: torch\n"
+        f"Version: {version.__version__}\n"
+        "Summary: `import torch`, answered by Lucerne\n"
+        "Requires-Python: >=3.11\n"
+        f"Requires-Dist: lucerne=={version.lucerne}\n"
+    )
+
+
+def _seen_loading(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    spec = importlib.machinery.PathFinder.find_spec(name, path)
+    if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+        spec.loader = _SeenLoader(spec.loader.name, spec.loader.path)
+    return spec
+
+
+def _is_package(rest: str) -> bool:
+    """Whether a module has others inside: the import system asks for its `__path__`."""
+    return not rest or any(
+        name.startswith(f"{rest}.") for table in (names.OWN, names.SPACES) for name in table
+    )
+
+
+def expose(module: types.ModuleType) -> None:
+    """Let a loaded module of ours be `torch.x`: in `sys.modules`, by its name, by its classes."""
+    ours = module.__spec__.name if module.__spec__ else module.__name__
+    rest = ours.partition(".")[2]
+    theirs = f"{THEIRS}.{rest}" if rest else THEIRS
+    sys.modules[theirs] = module
+    module.__name__ = theirs
+    if not hasattr(module, "__path__") and _is_package(rest):
+        module.__path__ = []
+    for name, value in list(vars(module).items()):
+        if isinstance(value, (type, types.FunctionType)) and value.__qualname__ == name:
+            _rename(value, ours, theirs)
+    found = names.SPACES.get(rest)
+    if found is not None or any(name.rpartition(".")[0] == rest for name in names.SPACES):
+        _add_names(module, theirs, rest, found)
+
+
+def _rename(value: Any, ours: str, theirs: str) -> None:
+    """Let a class or function say where it is found in torch.
+
+    One that stands in a file torch does not have (`nn.modules.multihead`) is at home in the module
+    that shows it. What comes from the inside (`_src`) stays: the compiler knows it by its place.
+    """
+    home = value.__module__
+    if not isinstance(home, str) or f"{home}.".startswith(f"{OURS}._src."):
+        return
+    hidden = home.startswith(f"{OURS}.") and home.partition(".")[2] not in names.OWN
+    if home == ours or (hidden and not value.__name__.startswith("_")):
+        value.__module__ = theirs
+
+
+def _add_names(module: types.ModuleType, theirs: str, rest: str, found: Space | None) -> None:
+    """Names of the table, on top of the module's own, made when they are asked for."""
+    own: Callable[[str], Any] | None = vars(module).get("__getattr__")
+    own_list: Callable[[], list[str]] | None = vars(module).get("__dir__")
+    inner = {n.rpartition(".")[2] for n in names.SPACES if n.rpartition(".")[0] == rest}
+    rows = found.rows if found is not None else {}
+    why = found.why if found is not None else ""
+
+    def __getattr__(name: str) -> Any:
+        if name in rows:
+            made = vars(module)[name] = rows[name].make(theirs, name, why)
+            return made
+        if name in inner:
+            return forks.import_module(f"{theirs}.{name}")
+        if own is not None:
+            return own(name)
+        raise AttributeError(f"module {theirs!r} has no attribute {name!r}", name=name, obj=module)
+
+    def __dir__() -> list[str]:
+        listed = own_list() if own_list is not None else list(vars(module))
+        return sorted({*listed, *rows, *inner})
+
+    module.__getattr__ = __getattr__  # type: ignore[method-assign]
+    module.__dir__ = __dir__  # type: ignore[method-assign]
+
+
+def _stub_module(theirs: str, rest: str) -> types.ModuleType:
+    """A module that exists for its names in the table alone."""
+    found = names.SPACES[rest]
+    module = types.ModuleType(theirs, f"`{theirs}` as libraries name it. {found.why}")
+    _add_names(module, theirs, rest, found)
+    return module
+
+
+def install() -> None:
+    """Answer `import torch` with Lucerne, in this process.
+
+    >>> import lucerne.as_torch
+    >>> lucerne.as_torch.install()  # doctest: +SKIP
+    >>> import torch.nn  # doctest: +SKIP
+    >>> torch is lucerne, torch.nn is lucerne.nn  # doctest: +SKIP
+    (True, True)
+
+    It raises `ImportError` where a real torch is installed or loaded: two frameworks under one name
+    would mix their tensors. There, `import lucerne as torch` is the way.
+    """
+    if any(isinstance(finder, TorchFinder) for finder in sys.meta_path):
+        return
+    reason = real_torch()
+    if reason:
+        raise ImportError(
+            f"lucerne.as_torch: {reason}. Two frameworks under one name would mix their tensors: "
+            "use an environment without it, or `import lucerne as torch`.",
+            name=THEIRS,
+        )
+    TorchName.is_ours = True
+    # The deepest first: a class that several modules show is at home in the most special one.
+    loaded = [name for name in names.OWN if f"{OURS}.{name}" in sys.modules]
+    for name in sorted(loaded, key=lambda name: (-name.count("."), name)):
+        expose(sys.modules[f"{OURS}.{name}"])
+    expose(sys.modules[OURS])
+    sys.meta_path.insert(0, TorchFinder())
+
+
+def real_torch() -> str:
+    """Why `torch` is not ours to answer for here; empty: it is."""
+    there = sys.modules.get(THEIRS)
+    if there is not None and there is not sys.modules[OURS] and not hasattr(there, "_is_lucerne"):
+        return f"torch {getattr(there, '__version__', '')} is loaded already, from {there.__file__}"
+    try:
+        found = distribution(THEIRS)
+    except PackageNotFoundError:
+        found = None
+    if found is not None and OURS not in found.version:
+        return f"torch {found.version} is installed here, in {found.locate_file('torch')}"
+    spec = importlib.machinery.PathFinder.find_spec(THEIRS)
+    if found is None and spec is not None and spec.origin is not None:
+        return f"a package named torch is on the path, {spec.origin}"
+    return ""

@@ -1,0 +1,81 @@
+"""What torch says of itself."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+import numpy as np
+
+from lucerne._src.tensor import api as lu
+from lucerne._src.tensor.tensor import Tensor
+from lucerne.overrides import TorchFunctionMode
+
+torch = sys.modules["lucerne"]
+"""`torch.torch`: some libraries say it twice."""
+_TensorMeta = type(Tensor)
+
+
+def show() -> str:
+    """What it was built with, as text."""
+    return f"Lucerne (pure Python), NumPy {np.__version__}, Python {platform.python_version()}"
+
+
+def parallel_info() -> str:
+    """How many threads kernels use, as text."""
+    return f"Lucerne\n\tget_num_threads() : {lu.get_num_threads()}\n"
+
+
+def get_cpu_capability() -> str:
+    """The vector instructions that kernels may use, by torch's names."""
+    features = getattr(np._core._multiarray_umath, "__cpu_features__", {})
+    if features.get("AVX512F"):
+        return "AVX512"
+    return "AVX2" if features.get("AVX2") else "DEFAULT"
+
+
+def _default_schedule_fn(_: int) -> Any:
+    """The profiler's schedule when none is given: it records always."""
+    return torch.profiler.ProfilerAction.RECORD
+
+
+class DeviceContext(TorchFunctionMode):
+    """`with torch.device(...)`, as a mode."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self.device = lu.device(device)
+
+    def __enter__(self) -> Any:
+        self.device.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> Any:
+        super().__exit__(*exc)
+        return self.device.__exit__(*exc)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class tqdm:
+    """A bar that shows nothing: downloads are not made here."""
+
+    def __init__(self, *args: Any, total: Any = None, **kwargs: Any) -> None:
+        self.total, self.n = total, 0
+
+    def update(self, n: int = 1) -> None:
+        """Count on."""
+        self.n += n
+
+    def __enter__(self) -> tqdm:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is open."""
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,7 @@
+"""`lucerne.utils.model_zoo`: the old name of `lucerne.hub`'s loader."""
+
+from __future__ import annotations
+
+from lucerne.hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]
