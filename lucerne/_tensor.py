@@ -16,8 +16,9 @@ def _rebuild_from_type_v2(
     """A tensor of a subclass, with the attributes it was pickled with."""
     made = func(*args)
     made = made if type(made) is new_type else made.as_subclass(new_type)
-    if getattr(type(made), "__setstate__", Tensor.__setstate__) is not Tensor.__setstate__:
-        made.__setstate__(state)
+    restore = getattr(new_type, "__setstate__", None)
+    if restore is not None and restore is not getattr(Tensor, "__setstate__", None):
+        restore(made, state)
     else:
         for part in state if isinstance(state, tuple) else (state,):
             for name, value in (part or {}).items():

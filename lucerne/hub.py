@@ -5,14 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lucerne._src.base.config import torch_home
+
 
 class _Place:
-    folder = Path.home() / ".cache" / "torch" / "hub"
+    folder: Path | None = None
+    """What `set_dir` set."""
+
+
+def _get_torch_home() -> str:
+    """Where torch keeps what it has fetched: `TORCH_HOME`, or `torch` in the user's cache."""
+    return torch_home()
 
 
 def get_dir() -> str:
     """Where torch keeps what its hub has fetched."""
-    return str(_Place.folder)
+    return str(_Place.folder or Path(_get_torch_home()) / "hub")
 
 
 def set_dir(d: Any) -> None:

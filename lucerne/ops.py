@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base.process import forks as _forks
-from lucerne._src.ir.overload import known_namespace as _known_namespace
+from lucerne._src.ir.overload import namespace as _namespace
 from lucerne._src.ops import aten as _aten  # noqa: F401  (enters the namespace)
 
 
@@ -20,10 +20,7 @@ higher_order = _HigherOrder()
 
 
 def __getattr__(name: str) -> Any:
-    found = _known_namespace(name)
-    if found is None:
-        raise AttributeError(
-            f"torch.ops has no namespace {name!r}: define its operators first, with "
-            f'lucerne.library.custom_op("{name}::...") or Library("{name}", "DEF")'
-        )
-    return found
+    """The namespace; one that nobody has defined is empty, and its operators raise."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _namespace(name)

@@ -13,7 +13,19 @@ def _absent(*args: Any, **kwargs: Any) -> NoReturn:
 
 current_device = synchronize = get_device_name = get_device_capability = _absent
 get_device_properties = set_device = current_stream = get_rng_state = set_rng_state = _absent
-init = mem_get_info = ipc_collect = Stream = Event = stream = _absent
+init = mem_get_info = ipc_collect = stream = _absent
+
+
+class Stream:
+    """A queue of work on a GPU, for annotations: there is none."""
+
+    __init__ = _absent
+
+
+class Event:
+    """A mark in a queue of work on a GPU, for annotations: there is none."""
+
+    __init__ = _absent
 
 
 def is_available() -> bool:

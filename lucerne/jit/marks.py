@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+import typing
 from typing import Any
 
 from lucerne.jit.tracing import Tracing
@@ -44,7 +46,27 @@ def Attribute(value: Any, type: Any) -> Any:
 
 
 def isinstance_(obj: Any, target_type: Any) -> bool:
-    return isinstance(obj, target_type)
+    """`isinstance` that also looks into containers: `list[Tensor]`, `dict[str, int] | None`.
+
+    >>> isinstance_([1, 2], list[int]), isinstance_({"a": 1.5}, dict[str, int])
+    (True, False)
+    """
+    if isinstance(target_type, tuple):
+        return any(isinstance_(obj, kind) for kind in target_type)
+    origin, parts = typing.get_origin(target_type), typing.get_args(target_type)
+    if origin in (typing.Union, types.UnionType):
+        return any(isinstance_(obj, kind) for kind in parts)
+    if target_type in (Any, None):
+        return target_type is Any or obj is None
+    if origin is None:
+        return isinstance(obj, target_type)
+    if not isinstance(obj, origin):
+        return False
+    if origin is tuple and parts[-1:] != (...,):
+        return len(obj) == len(parts) and all(map(isinstance_, obj, parts))
+    if origin is dict:
+        return all(isinstance_(k, parts[0]) and isinstance_(v, parts[1]) for k, v in obj.items())
+    return all(isinstance_(x, parts[0]) for x in obj)
 
 
 def is_scripting() -> bool:

@@ -62,6 +62,8 @@ class CustomOpDef:
         self.setup_context: Function | None = None
         self.vmap_function: Function | None = None
         self.casts: dict[str, Any] = {}
+        self.autocast_kernels: dict[str, Function] = {}
+        """By device type: what runs instead under autocast; it calls the op again below."""
         self.torch_dispatch: dict[type, Function] = {}
         self.composite: Function | None = None
         """A kernel that is differentiated through (`CompositeImplicitAutograd`)."""
@@ -105,6 +107,7 @@ class CustomOpDef:
             ("backward", self.backward),
             ("setup_context", self.setup_context),
             ("vmap", self.vmap_function),
+            ("autocast", sorted(self.autocast_kernels.items(), key=lambda item: item[0])),
             ("casts", sorted(self.casts.items(), key=lambda item: item[0])),
             ("torch_dispatch", list(self.torch_dispatch.items())),
             ("composite", self.composite),
@@ -218,6 +221,10 @@ class CustomOpDef:
 
     def above(self, values: tuple[Any, ...]) -> Any:
         """Autocast, autograd, then what is below."""
+        if self.autocast_kernels and _state.cast is not None and self not in _inside.ops:
+            kernel = self._autocast_kernel(values)
+            if kernel is not None:
+                return self._inside_of(kernel, values)
         if self.casts and _state.cast is not None:
             return self._cast_call(values)
         if self.composite is not None and not self.kernels:
@@ -235,6 +242,27 @@ class CustomOpDef:
         found = derivative.apply(self._recorded, values)
         listed = len(self.schema.returns) == 1 and self.schema.returns[0].type.is_list
         return list(found) if listed else found
+
+    def _autocast_kernel(self, values: tuple[Any, ...]) -> Function | None:
+        """The kernel for a device that a tensor is on and whose autocast is enabled."""
+        kinds = {t._meta.device.type for t in tensors_of(values)}
+        return next(
+            (
+                kernel
+                for kind, kernel in self.autocast_kernels.items()
+                if kind in kinds and autocast.is_autocast_enabled(kind)
+            ),
+            None,
+        )
+
+    def _inside_of(self, kernel: Function, values: tuple[Any, ...]) -> Any:
+        """Call a kernel that may call the op again: then it goes on below."""
+        given, named = split(self.schema, values)
+        _inside.ops.append(self)
+        try:
+            return kernel(*given, **named)
+        finally:
+            _inside.ops.remove(self)
 
     def _cast_call(self, values: tuple[Any, ...]) -> Any:
         kinds = {t._meta.device.type for t in tensors_of(values)}

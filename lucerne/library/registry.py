@@ -160,7 +160,9 @@ def enter_kernel(op: CustomOpDef, key: str, fn: Function) -> None:
         op.fake_function = None if falls_through else fn
     elif key.startswith("Autograd"):
         op.autograd_kernel = None if falls_through else fn
-    elif key.startswith("Autocast") or key in ("ADInplaceOrView", "Functionalize", "BackendSelect"):
+    elif key.startswith("Autocast") and key != "Autocast":
+        _set(op.autocast_kernels, key.removeprefix("Autocast").lower(), fn, falls_through)
+    elif key == "Autocast" or key in ("ADInplaceOrView", "Functionalize", "BackendSelect"):
         if not falls_through:
             raise NotImplementedError(
                 f"Library.impl: kernels for {key} are not taken. For autocast there is "

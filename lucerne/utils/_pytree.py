@@ -250,7 +250,7 @@ for _row in (
     (defaultdict, _defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys),
     (deque, _deque_flatten, _deque_unflatten, _deque_flatten_with_keys),
 ):
-    register_pytree_node(*_row[:3], flatten_with_keys_fn=_row[3])  # type: ignore[call-arg]
+    register_pytree_node(*_row[:3], flatten_with_keys_fn=_row[3])
 BUILTIN_TYPES = frozenset(SUPPORTED_NODES)
 STANDARD_DICT_TYPES = frozenset({dict, OrderedDict, defaultdict})
 

@@ -23,16 +23,9 @@ _MADE: dict[str, Any] = {
 }
 
 
-class _IntegerChoice(enum.IntEnum):
-    """Base of enumerations that count from zero, as those of torch's extension module do."""
-
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[Any]) -> int:
-        return count
-
-
 def _counted(name: str, module: str, members: str) -> Any:
-    return _IntegerChoice(name, members, module=f"torch.{module}")
+    pairs = [(member, k) for k, member in enumerate(members.split())]
+    return enum.IntEnum(name, pairs, module=f"torch.{module}")
 
 
 _MADE |= {

@@ -1,13 +1,31 @@
-"""`torch.ops.load_library`: no C++ code is loaded."""
+"""`torch.ops.load_library`: no C++ code is loaded, but the operators of two libraries are known."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
+
+from lucerne._src.as_torch import audio_ops, vision_ops
+
+_KNOWN = {
+    ("torchvision", "_C"): vision_ops.register,
+    ("torchvision", "_C_stable"): vision_ops.register,
+    ("lib", "_torchaudio"): audio_ops.register,
+    ("lib", "libtorchaudio"): audio_ops.register,
+}
+"""By folder and name of the file: who enters the operators that it would."""
 
 
-def load_library(path: Any) -> NoReturn:
-    """Refuses, with the error that libraries expect of a library that is not there."""
-    raise OSError(
-        f"{path}: Lucerne loads no C++ extension; operators can be registered in Python with "
-        "torch.library"
-    )
+def load_library(path: Any) -> None:
+    """Enter the operators of a library that Lucerne has in Python.
+
+    Others are refused, with the error that libraries expect of one that is not there.
+    """
+    file = Path(path)
+    known = _KNOWN.get((file.parent.name, file.name.partition(".")[0]))
+    if known is None:
+        raise OSError(
+            f"{path}: Lucerne loads no C++ extension; operators can be registered in Python with "
+            "torch.library"
+        )
+    known()

@@ -7,10 +7,10 @@ it: libraries probe for hardware and features that way, and an answer to everyth
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.util
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from importlib.abc import Loader
 from importlib.metadata import Distribution, DistributionFinder, PackageNotFoundError, distribution
 from typing import Any
 
@@ -53,7 +53,7 @@ class TorchFinder(DistributionFinder):
         return [] if context.name not in (None, THEIRS) else [TorchMetadata()]
 
 
-class TorchLoader:
+class TorchLoader(Loader):
     """Puts a module of ours, or one made of the table, where `torch.x` is looked for."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
@@ -122,6 +122,8 @@ def expose(module: types.ModuleType) -> None:
     module.__name__ = theirs
     if not hasattr(module, "__path__") and _is_package(rest):
         module.__path__ = []
+    if type(vars(module).get("annotations")) is type(annotations):
+        del module.annotations  # left by `from __future__`; torch.jit has a module of that name
     for name, value in list(vars(module).items()):
         if isinstance(value, (type, types.FunctionType)) and value.__qualname__ == name:
             _rename(value, ours, theirs)

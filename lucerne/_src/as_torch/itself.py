@@ -29,7 +29,8 @@ def parallel_info() -> str:
 
 def get_cpu_capability() -> str:
     """The vector instructions that kernels may use, by torch's names."""
-    features = getattr(np._core._multiarray_umath, "__cpu_features__", {})
+    core: Any = np._core  # type: ignore[attr-defined]
+    features = core._multiarray_umath.__cpu_features__
     if features.get("AVX512F"):
         return "AVX512"
     return "AVX2" if features.get("AVX2") else "DEFAULT"

@@ -41,11 +41,11 @@ SPACES: dict[str, Space] = {
         same(SMALL, "_check _check_index _check_not_implemented _check_tensor_all _check_type "
              "_check_value _check_with _shape_as_tensor"),
         same("jit", "ScriptModule ScriptFunction"),
-        same("_src.ir.symbolic.numbers", "SymFloat SymBool"),
+        same("_src.ir.symbolic.numbers", "SymFloat"),
         same("futures", "Future"),
         same("_src.as_torch.itself", "torch"),
         same("_src.base.device", "DeviceObjType=device"),
-        classes("PyTorchFileReader PyTorchFileWriter TensorType ClassType StaticModule"),
+        classes("SymBool PyTorchFileReader PyTorchFileWriter TensorType ClassType StaticModule"),
         refusals("_grouped_mm _scaled_mm _scaled_grouped_mm _make_per_tensor_quantized_tensor"),
         same("_src.as_torch.asserting", "_assert_async"),
     ),

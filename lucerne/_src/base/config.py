@@ -14,6 +14,12 @@ def _user_cache_folder(environment: dict[str, str]) -> str:
     return os.path.join(base, "lucerne") if os.path.isabs(base) else ""
 
 
+def torch_home() -> str:
+    """Where torch keeps downloads, as the environment says now: programs set it when they run."""
+    base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(base, "torch")))
+
+
 @dataclasses.dataclass
 class Config:
     """What a user may switch. `LUCERNE_<NAME>` in the environment sets a field at import."""

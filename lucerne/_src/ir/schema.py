@@ -4,7 +4,7 @@
 
 A type is a name (`Tensor`, `int`, `float`, `bool`, `str`, `Scalar`, `ScalarType`, `Device`), an
 optional list mark (`int[]`, `int[2]`) and an optional question mark (may be None). `Tensor(a!)` is
-written to, `Tensor(a)` may share memory with another one marked `a`.
+written to (`Tensor!` for short), `Tensor(a)` may share memory with another one marked `a`.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class _Reader:
             at = found.end()
         self.tokens.append(("end", "", len(text)))
         self.at = 0
+        self.without_letter = 0
 
     @property
     def here(self) -> tuple[str, str, int]:
@@ -174,6 +175,11 @@ class _Reader:
             self.fail(f"expected {what}")
         self.at += 1
         return text
+
+    def unnamed(self) -> int:
+        """The number of one more `Tensor!`, which has no letter."""
+        self.without_letter += 1
+        return self.without_letter - 1
 
     def fail(self, what: str) -> NoReturn:
         found = self.here[1] or "the end"
@@ -275,7 +281,9 @@ def _type(r: _Reader) -> tuple[SchemaType, str, bool, str]:
 
 
 def _alias(r: _Reader) -> tuple[str, bool, str]:
-    """`(a)`, `(a!)`, `(a! -> b)`, `(a|b)`."""
+    """`(a)`, `(a!)`, `(a! -> b)`, `(a|b)`; `!` alone is memory of its own that is written to."""
+    if r.here[0] == "mark" and r.takes("!"):
+        return f"${r.unnamed()}", True, ""
     if r.here[1] != "(" or r.here[0] != "mark":
         return "", False, ""
     r.at += 1

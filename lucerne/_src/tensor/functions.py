@@ -14,7 +14,7 @@ from lucerne._src.base.device import HOST
 from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.ir.convert import as_device, as_dtype, as_optional_device, as_optional_dtype
 from lucerne._src.ir.symbolic import numbers
-from lucerne._src.ops.creation.fills import strided_only
+from lucerne._src.ops.creation.fills import make_empty, strided_only
 from lucerne._src.tensor.autograd.state import requires_grad as needs_grad
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.interop import outside
@@ -95,6 +95,9 @@ def _sharing(obj: Any, dtype: dt.dtype | None) -> Any:
         return outside.from_numpy(obj)
     if isinstance(obj, (np.ndarray, np.generic)):
         return None
+    if isinstance(obj, outside.UntypedStorage):
+        made = make_empty((0,), dtype or dt.uint8, obj.device, False)
+        return made.set_(obj)
     if hasattr(obj, "__dlpack__"):
         return outside.from_dlpack(obj)
     if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__name__ in ("array", "mmap"):

@@ -9,6 +9,7 @@ import numpy as np
 
 from lucerne._src.ir import namespaces
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.argument_errors import NotATensorError
 from lucerne._src.ir.define import fronts
 from lucerne._src.ops.linalg import matmul
 from lucerne._src.ops.pointwise import arithmetic, compare
@@ -94,11 +95,12 @@ def install_operators() -> None:
     for dunder, name in _COMPARE.items():
         if hasattr(Tensor, name):
             setattr(Tensor, f"__{dunder}__", _binary(getattr(Tensor, name), f"__{dunder}__"))
+    Tensor.__ne__ = _or_identity(Tensor.__ne__)  # type: ignore[method-assign]
     for dunder, name in _UNARY.items():
         if hasattr(Tensor, name):
             setattr(Tensor, f"__{dunder}__", getattr(Tensor, name))
 
-    Tensor.__eq__ = _equal(Tensor.__eq__)  # type: ignore[method-assign]
+    Tensor.__eq__ = _or_identity(_equal(Tensor.__eq__))  # type: ignore[method-assign]
 
 
 def _divided(self: Any, other: Any) -> Any:
@@ -133,6 +135,20 @@ def _equal(compared: Any) -> Function:
         return compared(self, other)
 
     operator.__name__ = "__eq__"
+    operator.stands_for = compared.stands_for  # type: ignore[attr-defined]
+    return operator
+
+
+def _or_identity(compared: Any) -> Function:
+    """`a == ...`: beside what is neither tensor nor number Python compares identities."""
+
+    def operator(self: Any, other: Any) -> Any:
+        try:
+            return compared(self, other)
+        except NotATensorError:
+            return NotImplemented
+
+    operator.__name__ = compared.__name__
     operator.stands_for = compared.stands_for  # type: ignore[attr-defined]
     return operator
 

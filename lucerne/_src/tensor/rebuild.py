@@ -51,4 +51,4 @@ def device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -
         if optional or (allow_cpu and kind == "cpu"):
             return -1
         raise ValueError(f"Expected a torch.device with a specified index or an integer: {device}")
-    return int(found.index)
+    return int(found.index or 0)

@@ -227,15 +227,24 @@ def _finish(made: Tensor, requires_grad: bool) -> Tensor:
 
 
 @front(options=fills.options_given)
-def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
-    """Uniform values in [0, 1)."""
+def rand(
+    *args: Any, size: Any = None, generator: Any = None, out: Any = None, **options: Any
+) -> Tensor:
+    """Uniform values in [0, 1).
+
+    >>> import lucerne
+    >>> lucerne.rand(size=(2, 3)).shape
+    torch.Size([2, 3])
+    """
     dtype, layout, device, requires_grad = fills.options_given("rand", **options)
-    made = _target(_size(size), dtype, device, layout, out)
+    made = _target(_size(args if size is None else (*args, size)), dtype, device, layout, out)
     return _finish(made.uniform_(generator=generator), requires_grad)
 
 
 @front(options=fills.options_given)
-def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
+def randn(
+    *args: Any, size: Any = None, generator: Any = None, out: Any = None, **options: Any
+) -> Tensor:
     """Standard normal values.
 
     >>> import lucerne
@@ -244,7 +253,7 @@ def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) ->
     tensor([ 1.5410, -0.2934])
     """
     dtype, layout, device, requires_grad = fills.options_given("randn", **options)
-    made = _target(_size(size), dtype, device, layout, out)
+    made = _target(_size(args if size is None else (*args, size)), dtype, device, layout, out)
     return _finish(made.normal_(generator=generator), requires_grad)
 
 

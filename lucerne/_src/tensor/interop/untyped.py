@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from lucerne._src import backends
 from lucerne._src.base.device import device as Device
 from lucerne._src.tensor.interop.shared_memory import is_shared_storage, share_storage
 from lucerne._src.tensor.storage import Storage, bytes_of
+
+_OBJECT_BYTES = 48
 
 
 class UntypedStorage:
@@ -48,6 +51,25 @@ class UntypedStorage:
 
     size = nbytes
 
+    @classmethod
+    def from_file(
+        cls, filename: Any, shared: bool = False, nbytes: int = 0, size: int = 0
+    ) -> UntypedStorage:
+        """The bytes of a file, mapped; with `shared`, writes go to it (and make it grow)."""
+        need = nbytes or size
+        there = os.path.getsize(filename) if os.path.exists(filename) else 0
+        if shared and there < need:
+            with open(filename, "ab") as file:
+                file.truncate(need)
+        elif there < need:
+            raise RuntimeError(f"file {filename!r} holds {there} bytes, needs {need}")
+        need = need or there
+        if not need:
+            return cls(0)
+        mapped = np.memmap(filename, np.uint8, "r+" if shared else "c", 0, (need,))
+        flat = mapped.view(np.ndarray)
+        return cls(Storage(flat, need, Device(backends.HOST), owner=mapped))
+
     def element_size(self) -> int:
         return 1
 
@@ -64,6 +86,10 @@ class UntypedStorage:
 
     def __len__(self) -> int:
         return bytes_of(self._storage)
+
+    def __sizeof__(self) -> int:
+        """The object's own bytes, as many as torch's has, and those it holds."""
+        return _OBJECT_BYTES + self.nbytes()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())

@@ -1,0 +1,1 @@
+"""Other people's libraries, unmodified, on Lucerne behind `import torch`."""

@@ -1,0 +1,52 @@
+"""`python -m tests.ecosystem`: run other people's libraries on Lucerne, and print a table.
+
+    python -m tests.ecosystem                    every scenario whose library is installed
+    python -m tests.ecosystem llama peft_lora    these
+    python -m tests.ecosystem --ring core        the ten core libraries (or: next)
+    python -m tests.ecosystem --record           on a real torch: its numbers become the reference
+    python -m tests.ecosystem --markdown         the table as docs/results/ecosystem.md has it
+
+Each scenario runs in a process of its own, with nothing but the import hook. Numbers are compared
+with those of torch, which stand in reference.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.ecosystem import sweep
+
+
+def main() -> int:
+    made = argparse.ArgumentParser(prog="python -m tests.ecosystem")
+    made.add_argument("names", nargs="*", help="scenarios (default: all)")
+    made.add_argument("--ring", choices=sorted(sweep.RINGS), help="only this ring")
+    made.add_argument("--record", action="store_true", help="take the numbers of a real torch")
+    made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
+    made.add_argument("--markdown", type=Path, help="also write the table as a page")
+    options = made.parse_args()
+    known = sweep.names(options.ring)
+    chosen = options.names or known
+    unknown = [n for n in chosen if n not in known]
+    if unknown:
+        print(f"no scenario named {', '.join(unknown)}; there are: {' '.join(known)}")
+        return 2
+    rows = []
+    for name in chosen:
+        row = sweep.run(name, real=options.record, seconds=options.seconds)
+        rows.append(row)
+        print(sweep.as_line(row), flush=True)
+        if options.record and row.told is not None:
+            sweep.record(row)
+    passed = sum(row.state == "ok" for row in rows)
+    absent = sum(row.state == "absent" for row in rows)
+    print(f"{passed} of {len(rows) - absent} pass; {absent} not installed")
+    if options.markdown:
+        options.markdown.write_text(sweep.as_markdown(rows), encoding="utf-8")
+    return 0 if passed + absent == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Scenarios in processes of their own, and their numbers beside torch's."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+REFERENCE = HERE / "reference.json"
+RINGS = {"core": "core.py", "next": "ring.py"}
+MARK = "RESULT "
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a scenario gave."""
+
+    name: str
+    library: str
+    state: str
+    """ok, fails, absent (the library is not installed)."""
+    why: str
+    wall: float
+    told: dict[str, Any] | None
+    difference: float | None
+    """The largest relative difference of its numbers from torch's; None: none are recorded."""
+
+
+def table() -> dict[str, dict[str, str]]:
+    """Ring, scenario, library; read from the source, since the files import torch."""
+    found: dict[str, dict[str, str]] = {}
+    for ring, file in RINGS.items():
+        tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+        [assigned] = [
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SCENARIOS"
+        ]
+        assert isinstance(assigned, ast.Dict)
+        found[ring] = {
+            ast.literal_eval(key): ast.literal_eval(value.elts[0])  # type: ignore
+            for key, value in zip(assigned.keys, assigned.values, strict=True)
+        }
+    return found
+
+
+def names(ring: str | None = None) -> list[str]:
+    """The scenarios of a ring, or all."""
+    return [name for r, rows in table().items() if ring in (None, r) for name in rows]
+
+
+def library_of(name: str) -> str:
+    return next(rows[name] for rows in table().values() if name in rows)
+
+
+def run(name: str, *, real: bool = False, seconds: float = 300.0) -> Row:
+    """One scenario, behind the door (or on the torch that is installed)."""
+    library = library_of(name)
+    if library and importlib.util.find_spec(library) is None:
+        return Row(name, library, "absent", "not installed", 0.0, None, None)
+    door = [] if real else ["-m", "lucerne.as_torch"]
+    command = [sys.executable, *door, "-m", "tests.ecosystem.one", name]
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Row(name, library, "fails", f"longer than {seconds:.0f} s", seconds, None, None)
+    wall = time.perf_counter() - start
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
+        return Row(name, library, "fails", last_error(done.stderr), wall, None, None)
+    told = json.loads(lines[-1][len(MARK) :])
+    bad = [f"{step}: {state}" for step, state, _, _ in told["steps"] if state != "ok"]
+    state = "fails" if bad else "ok"
+    return Row(name, library, state, "; ".join(bad), wall, told, difference(name, told["steps"]))
+
+
+def last_error(text: str) -> str:
+    """The last line of a traceback."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "it ended without a word"
+
+
+def reference() -> dict[str, Any]:
+    """Torch's numbers: by scenario, the versions and the numbers of each step."""
+    return json.loads(REFERENCE.read_text(encoding="utf-8")) if REFERENCE.exists() else {}
+
+
+def difference(name: str, steps: list[Any]) -> float | None:
+    """How far the numbers of the steps are from torch's."""
+    known = reference().get(name)
+    if known is None:
+        return None
+    gaps = [0.0]
+    for (step, _, _, got), (other, want) in zip(steps, known["steps"], strict=False):
+        if step != other:
+            return float("inf")
+        gaps += [abs(a - b) / max(abs(b), 1e-3) for a, b in zip(got, want, strict=False)]
+    return max(gaps)
+
+
+def record(row: Row) -> None:
+    """Let a row of the real torch be the reference."""
+    assert row.told is not None
+    data = reference()
+    data[row.name] = {
+        "torch": row.told["torch"],
+        "version": row.told["version"],
+        "steps": [[step, got] for step, _, _, got in row.told["steps"]],
+    }
+    REFERENCE.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _gap(row: Row) -> str:
+    return "-" if row.difference is None else f"{row.difference:.1e}"
+
+
+def as_line(row: Row) -> str:
+    """A row for the terminal."""
+    version = row.told["version"] if row.told else ""
+    head = f"{row.name:<28} {row.library:<28} {version:<10} {row.state:<7}"
+    return f"{head} {row.wall:6.1f}s  {_gap(row):>8}  {row.why}".rstrip()
+
+
+def as_markdown(rows: list[Row]) -> str:
+    """The table of the page."""
+    lines = ["| library | version | scenario | result | difference from torch | seconds |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in rows:
+        version = row.told["version"] if row.told else "-"
+        result = row.state if row.state == "ok" else f"{row.state}: {row.why}"
+        cells = (row.library or "torch alone", version, row.name, result, _gap(row))
+        lines.append(f"| {' | '.join(cells)} | {row.wall:.1f} |")
+    return "\n".join(lines) + "\n"
