@@ -47,6 +47,13 @@ from lucerne.nn.modules.module import Module
 Error = RuntimeError
 
 
+def __getattr__(name: str) -> Any:
+    """`jit.isinstance`, which as a plain name would hide Python's from this module."""
+    if name == "isinstance":
+        return isinstance_
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class TracingCheckError(RuntimeError):
     """A trace that gives other results than the function."""
 

@@ -326,7 +326,7 @@ class TreeSpec:
         kind = _get_node_type(tree)
         dicts = self.type in STANDARD_DICT_TYPES and kind in STANDARD_DICT_TYPES
         if kind is not self.type and not dicts:
-            raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
+            raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {kind!r}.")
         if dicts:
             keys = self._context[1] if self.type is defaultdict else self._context
             if set(keys) != set(tree):
@@ -621,8 +621,8 @@ def _as_data(spec: TreeSpec) -> dict[str, Any]:
     context = spec.context
     if spec.type is namedtuple:
         raise NotImplementedError(
-            f"treespec_dumps: {context} is a named tuple; register it with register_pytree_node and "
-            "a serialized_type_name."
+            f"treespec_dumps: {context} is a named tuple; register it with register_pytree_node "
+            "and a serialized_type_name."
         )
     text = written.to_text(context) if written.to_text else json.dumps(context)
     return {

@@ -31,6 +31,9 @@ class WeakIdRef(weakref.ref):  # type: ignore[type-arg]
             return mine is other()
         return self is other
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # (weakref.ref has one of its own, which asks the objects)
+
 
 class WeakIdKeyDictionary(collections.abc.MutableMapping[Any, Any]):
     """A dict with weak keys, by identity.

@@ -42,6 +42,8 @@ HIDDEN_IMPORT_FILES = (
     "backends/__init__.py",
     "ops.py",
     "_src/backends/__init__.py",
+    "_src/as_torch/finder.py",
+    "_src/as_torch/kinds.py",
     "_src/ops/families.py",
     "_src/backends/cpu/rules/table.py",
     "_src/backends/contract/registry.py",

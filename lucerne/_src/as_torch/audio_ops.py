@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.as_torch.vision_ops import refusing
 from lucerne.library.registry import Library
+
+SCHEMAS = (
+    "_lfilter_core_loop(Tensor input, Tensor a, Tensor(a!) out) -> ()",
+    "_overdrive_core_loop(Tensor waveform, Tensor temp, Tensor last_in, Tensor last_out, "
+    "Tensor(a!) out) -> ()",
+    "forced_align(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
+    "int blank) -> (Tensor, Tensor)",
+    "rnnt_loss_forward(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
+    "int blank, float clamp, bool fused_log_softmax=True) -> (Tensor, Tensor?)",
+)
 
 
 class _Registered:
@@ -25,8 +36,14 @@ def register() -> None:
     ):
         switches.define(f"{name}() -> {kind}")
         switches.impl(name, lambda answer=answer: answer, "CompositeExplicitAutograd")
-    ops.define("_lfilter_core_loop(Tensor input, Tensor a, Tensor(a!) out) -> ()")
-    ops.impl("_lfilter_core_loop", lfilter_core_loop, "CompositeExplicitAutograd")
+    kernels = {
+        "_lfilter_core_loop": lfilter_core_loop,
+        "_overdrive_core_loop": overdrive_core_loop,
+    }
+    for schema in SCHEMAS:
+        name = schema.partition("(")[0]
+        ops.define(schema)
+        ops.impl(name, kernels.get(name, refusing("torchaudio", name)), "CompositeExplicitAutograd")
 
 
 def lfilter_core_loop(waveform: Any, coefficients: Any, padded: Any) -> None:
@@ -39,3 +56,13 @@ def lfilter_core_loop(waveform: Any, coefficients: Any, padded: Any) -> None:
     for t in range(given.shape[2]):
         past = found[:, :, t : t + order - 1]
         found[:, :, t + order - 1] = given[:, :, t] - np.einsum("bco,co->bc", past, taps[:, :-1])
+
+
+def overdrive_core_loop(waveform: Any, temp: Any, last_in: Any, last_out: Any, output: Any) -> None:
+    """The recursive part of the overdrive effect: a first-order filter over time."""
+    given, bent, found = waveform.numpy(), temp.numpy(), output.numpy()
+    before, value = last_in.numpy(), last_out.numpy()
+    for t in range(given.shape[-1]):
+        value = bent[:, t] - before + 0.995 * value
+        before = bent[:, t]
+        found[:, t] = given[:, t] * 0.5 + value * 0.75

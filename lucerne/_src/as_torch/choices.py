@@ -44,13 +44,13 @@ _MADE |= {
         "Undefined CompositeExplicitAutograd CompositeImplicitAutograd CPU CUDA HIP XPU MPS Meta "
         "PrivateUse1 SparseCPU SparseCUDA QuantizedCPU QuantizedCUDA NestedTensorCPU BackendSelect "
         "Python Functionalize ADInplaceOrView Autograd AutogradCPU AutogradCUDA AutogradXPU "
-        "AutogradMPS AutogradMeta AutocastCPU AutocastCUDA AutocastXPU AutocastMPS FuncTorchBatched "
-        "PreDispatch PythonTLSSnapshot",
+        "AutogradMPS AutogradMeta AutocastCPU AutocastCUDA AutocastXPU AutocastMPS "
+        "FuncTorchBatched PreDispatch PythonTLSSnapshot",
     ),
 }  # fmt: skip
 
 
-class Backend(str):
+class _Backend(str):
     """`torch.distributed.Backend`: names of ways to talk, none of which is here."""
 
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
@@ -65,6 +65,9 @@ _MADE["ReduceOp"] = type(
     "ReduceOp", (), {"__module__": "torch.distributed", "RedOpType": _RedOpType,
                      **_RedOpType.__members__},
 )  # fmt: skip
+_Backend.__name__ = _Backend.__qualname__ = "Backend"
+_Backend.__module__ = "torch.distributed"
+_MADE["Backend"] = _Backend
 _MADE["group"] = type("group", (), {"__module__": "torch.distributed", "WORLD": None})
 _MADE["DispatchKeySet"] = type(
     "DispatchKeySet",

@@ -48,7 +48,7 @@ def _run(action: str, constraints: Path | None) -> int:
     return 0
 
 
-def _say(found: distribution.State) -> None:
+def _say(found: distribution.TorchState) -> None:
     if found.real:
         print(f"not Lucerne: {found.real}")
     elif not found.ours:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from lucerne._src.as_torch.kinds import (
-    Space,
+    NameTable,
     answers,
     classes,
     passes,
@@ -16,14 +16,14 @@ from lucerne._src.as_torch.kinds import (
 )
 
 WHY = (
-    "Lucerne trains in one process: torch.distributed.is_available() is False, and what needs other "
-    "processes refuses."
+    "Lucerne trains in one process: torch.distributed.is_available() is False, and what needs "
+    "other processes refuses."
 )
 CHOICES = "_src.as_torch.choices"
 SHARED = "_src.as_torch.shared_classes"
 _SHARDED_CHOICES = "BackwardPrefetch OptimStateKeyType ShardingStrategy StateDictType"
 
-SPACES: dict[str, Space] = {
+SPACES: dict[str, NameTable] = {
     "distributed": space(
         WHY,
         classes(
@@ -168,8 +168,8 @@ SPACES: dict[str, Space] = {
         same(
             SHARED,
             "CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig "
-            "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy ShardedOptimStateDictConfig "
-            "ShardedStateDictConfig",
+            "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy "
+            "ShardedOptimStateDictConfig ShardedStateDictConfig",
         ),
         same(CHOICES, _SHARDED_CHOICES),
         classes(
@@ -241,8 +241,8 @@ SPACES: dict[str, Space] = {
         WHY,
         same(SHARED, "DTensor DeviceMesh Partial Placement Replicate Shard"),
         refusals(
-            "distribute_module distribute_tensor empty full init_device_mesh linspace logspace ones "
-            "rand randn zeros"
+            "distribute_module distribute_tensor empty full init_device_mesh linspace logspace "
+            "ones rand randn zeros"
         ),
     ),
     "distributed.tensor._utils": space(

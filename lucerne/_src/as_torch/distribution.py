@@ -1,7 +1,7 @@
 """A distribution named `torch` for the current environment, generated on the spot.
 
-pip, `importlib.metadata`, console scripts and spawned workers look for an installed distribution; an
-import hook in one process is not enough for them. This one is a package of one line, with the
+pip, `importlib.metadata`, console scripts and spawned workers look for an installed distribution;
+an import hook in one process is not enough for them. This one is a package of one line, with the
 metadata that pip wants.
 """
 
@@ -33,7 +33,7 @@ class TorchInstallError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class State:
+class TorchState:
     """What stands in an environment under the name torch."""
 
     folder: Path
@@ -53,12 +53,12 @@ def _records(folder: Path) -> list[Path]:
     return sorted(folder.glob("torch-*+lucerne.*.dist-info"))
 
 
-def state(folder: Path | None = None) -> State:
+def state(folder: Path | None = None) -> TorchState:
     """What is installed."""
     folder = site_folder() if folder is None else folder
     found = _records(folder)
     ours = found[-1].name.removeprefix("torch-").removesuffix(".dist-info") if found else ""
-    return State(folder, ours, real_torch())
+    return TorchState(folder, ours, real_torch())
 
 
 def constraints() -> str:
@@ -66,7 +66,7 @@ def constraints() -> str:
     return f"torch=={version.__version__}\n"
 
 
-def install(folder: Path | None = None) -> State:
+def install(folder: Path | None = None) -> TorchState:
     """Put the distribution there, in place of an older one of ours."""
     now = state(folder)
     if now.real:

@@ -16,11 +16,14 @@ from typing import Any
 
 from lucerne import version
 from lucerne._src.as_torch import names
-from lucerne._src.as_torch.kinds import Space
+from lucerne._src.as_torch.kinds import NameTable
 from lucerne._src.base.homes import TorchName
 from lucerne._src.base.process import forks
 
 OURS, THEIRS = "lucerne", "torch"
+
+
+_ANY = DistributionFinder.Context()
 
 
 class TorchFinder(DistributionFinder):
@@ -47,7 +50,7 @@ class TorchFinder(DistributionFinder):
         )
 
     def find_distributions(
-        self, context: DistributionFinder.Context = DistributionFinder.Context()
+        self, context: DistributionFinder.Context = _ANY
     ) -> Iterable[Distribution]:
         """The metadata of torch, which libraries ask for its version."""
         return [] if context.name not in (None, THEIRS) else [TorchMetadata()]
@@ -146,7 +149,7 @@ def _rename(value: Any, ours: str, theirs: str) -> None:
         value.__module__ = theirs
 
 
-def _add_names(module: types.ModuleType, theirs: str, rest: str, found: Space | None) -> None:
+def _add_names(module: types.ModuleType, theirs: str, rest: str, found: NameTable | None) -> None:
     """Names of the table, on top of the module's own, made when they are asked for."""
     own: Callable[[str], Any] | None = vars(module).get("__getattr__")
     own_list: Callable[[], list[str]] | None = vars(module).get("__dir__")
@@ -154,7 +157,7 @@ def _add_names(module: types.ModuleType, theirs: str, rest: str, found: Space | 
     rows = found.rows if found is not None else {}
     why = found.why if found is not None else ""
 
-    def __getattr__(name: str) -> Any:
+    def look_up(name: str) -> Any:
         if name in rows:
             made = vars(module)[name] = rows[name].make(theirs, name, why)
             return made
@@ -164,12 +167,12 @@ def _add_names(module: types.ModuleType, theirs: str, rest: str, found: Space | 
             return own(name)
         raise AttributeError(f"module {theirs!r} has no attribute {name!r}", name=name, obj=module)
 
-    def __dir__() -> list[str]:
+    def list_names() -> list[str]:
         listed = own_list() if own_list is not None else list(vars(module))
         return sorted({*listed, *rows, *inner})
 
-    module.__getattr__ = __getattr__  # type: ignore[method-assign]
-    module.__dir__ = __dir__  # type: ignore[method-assign]
+    module.__getattr__ = look_up  # type: ignore[method-assign]
+    module.__dir__ = list_names  # type: ignore[method-assign]
 
 
 def _stub_module(theirs: str, rest: str) -> types.ModuleType:

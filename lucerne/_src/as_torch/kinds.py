@@ -27,7 +27,7 @@ Rows = dict[str, Entry]
 
 
 @dataclass(frozen=True)
-class Space:
+class NameTable:
     """The names of one module of torch.
 
     `why` ends the messages of all that refuses in it. `rows` come on top of those that the module
@@ -38,7 +38,7 @@ class Space:
     rows: Rows
 
 
-def space(why: str, *groups: Rows) -> Space:
+def space(why: str, *groups: Rows) -> NameTable:
     """A module's table from groups of rows; a name may stand in one of them only."""
     found: Rows = {}
     for rows in groups:
@@ -46,7 +46,7 @@ def space(why: str, *groups: Rows) -> Space:
         if twice:
             raise ValueError(f"two rows for {', '.join(sorted(twice))}")
         found.update(rows)
-    return Space(why, found)
+    return NameTable(why, found)
 
 
 def same(home: str, names: str) -> Rows:

@@ -6,7 +6,7 @@ import typing
 import urllib.parse
 
 from lucerne._src.as_torch.kinds import (
-    Space,
+    NameTable,
     answers,
     classes,
     passes,
@@ -35,7 +35,7 @@ _QUANTIZERS = (
     "ObserverBase PerChannelMinMaxObserver QConfig QConfigMapping QuantWrapper"
 )
 
-SPACES: dict[str, Space] = {
+SPACES: dict[str, NameTable] = {
     "": space(
         "Lucerne has what it can do under torch's public names.",
         same(SMALL, "_check _check_index _check_not_implemented _check_tensor_all _check_type "
@@ -283,7 +283,7 @@ SPACES: dict[str, Space] = {
     ),
     "jit": space(
         SCRIPT,
-        same("jit", "isinstance=isinstance_ _script_if_tracing=script_if_tracing"),
+        same("jit", "_script_if_tracing=script_if_tracing"),
         passes("_overload _overload_method strict_fusion"),
         refusals("_get_trace_graph"),
     ),

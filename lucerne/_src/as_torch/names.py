@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from lucerne._src.as_torch import distributed_names, library_names
-from lucerne._src.as_torch.kinds import Space
+from lucerne._src.as_torch.kinds import NameTable
 
-OWN = frozenset(
-    """
+_OWN = """
     _C __future__ _higher_order_ops _higher_order_ops.associative_scan _higher_order_ops.cond
     _higher_order_ops.map _higher_order_ops.scan _higher_order_ops.while_loop _ops _tensor
     _tensor_str _utils accelerator amp amp.autocast_mode amp.grad_scaler autograd
@@ -59,10 +58,10 @@ OWN = frozenset(
     utils.data.datapipes.map utils.data.dataset utils.data.distributed utils.data.sampler
     utils.dlpack utils.flop_counter utils.hooks utils.model_zoo utils.tensorboard
     utils.tensorboard.summary utils.tensorboard.writer utils.weak version xpu
-    """.split()
-)
+"""
+OWN = frozenset(_OWN.split())
 """Modules of Lucerne that torch has under the same name. A file of ours that is not here does not
 exist behind the door."""
 
-SPACES: dict[str, Space] = {**library_names.SPACES, **distributed_names.SPACES}
+SPACES: dict[str, NameTable] = {**library_names.SPACES, **distributed_names.SPACES}
 """Names on top of those: by module, whether it is one of ours or exists for them alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lucerne._src.as_torch import names
-from lucerne._src.as_torch.kinds import Space
+from lucerne._src.as_torch.kinds import NameTable
 
 HEAD = """# Names behind `import torch`
 
@@ -31,7 +31,7 @@ def as_markdown() -> str:
     return "\n".join(lines)
 
 
-def _rows(found: Space) -> list[str]:
+def _rows(found: NameTable) -> list[str]:
     """One line for all names of a kind that say the same."""
     together: dict[tuple[str, str], list[str]] = {}
     for name, entry in found.rows.items():

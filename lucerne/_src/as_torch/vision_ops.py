@@ -61,13 +61,18 @@ def register() -> None:
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
         made.define(schema)
-        made.impl(name, kernels.get(name, _refusing(name)), "CompositeExplicitAutograd")
+        made.impl(
+            name, kernels.get(name, refusing("torchvision", name)), "CompositeExplicitAutograd"
+        )
 
 
-def _refusing(name: str) -> Any:
+def refusing(library: str, name: str) -> Any:
+    """A kernel for an operator that is known by its schema alone."""
+
     def refuse(*args: Any) -> NoReturn:
         raise NotImplementedError(
-            f"torchvision.{name}: Lucerne computes nms and roi_align of torchvision's operators"
+            f"{library}::{name}: Lucerne has no kernel for this operator of {library} yet; "
+            "register one with torch.library.impl"
         )
 
     return refuse

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import struct
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from lucerne._src import backends
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device as Device
+from lucerne._src.base.homes import TorchName
 from lucerne._src.io import arrays, nested
 from lucerne._src.io.errors import SaveError
 from lucerne._src.io.options import safe_table
@@ -66,9 +68,12 @@ class Pickler:
         if write is None:
             write = _writer_by_family(obj)
         if write is None:
-            if kind not in self._safe:
+            if kind in self._safe:
+                write = Pickler.vouched
+            elif TorchName.is_ours:
+                write = Pickler.reduced
+            else:
                 raise self._refusal(obj)
-            write = Pickler.vouched
         if kind in UNNOTED or not self.recall(id(obj)):
             write(self, obj)
 
@@ -396,6 +401,35 @@ class Pickler:
         if obj.dtype.kind not in arrays.KINDS:
             raise SaveError(f"save: a NumPy scalar of dtype {obj.dtype}")
         self.call("numpy._core.multiarray", "scalar", obj.dtype, obj.tobytes())
+
+    def reduced(self, obj: Any) -> None:
+        """Any object, as Python's pickler would: behind `import torch`, libraries save their own.
+
+        Classes and functions go by name; nothing is run here but the object's `__reduce_ex__`.
+        Loading one stays refused unless somebody vouches for its class.
+        """
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            self.name(obj.__module__ or "builtins", obj.__qualname__)
+            return
+        made = obj.__reduce_ex__(2)
+        if isinstance(made, str):
+            self.name(type(obj).__module__, made)
+            return
+        builder, args, state, items, pairs = (*made, None, None, None)[:5]
+        self.value(builder)
+        self.value(tuple(args))
+        self._out += b"R"
+        self.note(id(obj), obj)
+        for item in items or ():
+            self.value(item)
+            self._out += b"a"
+        for key, value in pairs or ():
+            self.value(key)
+            self.value(value)
+            self._out += b"s"
+        if state is not None:
+            self.value(state)
+            self._out += b"b"
 
     def vouched(self, obj: Any) -> None:
         """An object of a class the user vouches for: made anew, then given its attributes."""

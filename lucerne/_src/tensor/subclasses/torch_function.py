@@ -116,6 +116,20 @@ def offer(op: Op, args: tuple[Any, ...], out: Any) -> tuple[bool, Any]:
     return True, ask(found, func, positional, named)
 
 
+_SPOKEN = {
+    "add2": ("add", ""), "sub2": ("sub", ""), "pow2": ("pow", ""), "true_divide": ("div", ""),
+    "add_scaled": ("add", "alpha"), "sub_scaled": ("sub", "alpha"),
+}  # fmt: skip
+"""Ops that no user calls by name: the method of Tensor that is theirs, and the keyword of the last
+argument."""
+
+
+def _written(name: str, value: Any) -> Any:
+    """An argument as users write it: one dimension as a number, which ops take as a tuple."""
+    single = name == "dim" and type(value) is tuple and len(value) == 1
+    return value[0] if single else value
+
+
 def as_call(op: Op, args: tuple[Any, ...], out: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """A call of an op as a user would write it: function, arguments without defaults, keywords."""
     positional: list[Any] = []
@@ -128,11 +142,14 @@ def as_call(op: Op, args: tuple[Any, ...], out: Any) -> tuple[Any, tuple[Any, ..
         elif a is p.default:
             pending.append(a)
         else:
-            positional += [*pending, a]
+            positional += [*pending, _written(p.name, a)]
             pending = []
-    func: Any = op.public
+    name, keyword = _SPOKEN.get(op.name, (op.name, ""))
+    func: Any = op.public if name == op.name else getattr(Maker.cls, name)
+    if keyword:
+        named[keyword] = positional.pop()
     if type(out) is InPlace:
-        over = getattr(Maker.cls, f"{op.name}_", None)
+        over = getattr(Maker.cls, f"{name}_", None)
         if over is None:
             named["out"] = out
         else:
