@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lucerne import version
-from lucerne._src.as_torch import distribution, finder
+from lucerne._src.as_torch import distribution
+from lucerne._src.as_torch.metadata import metadata
 from tests.ecosystem import without_torch
 
 
@@ -53,7 +54,7 @@ def test_refuses_where_a_real_torch_is(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_constraints_name_this_version() -> None:
     assert distribution.constraints() == f"torch=={version.__version__}\n"
-    assert f"Version: {version.__version__}\n" in finder.metadata()
+    assert f"Version: {version.__version__}\n" in metadata()
 
 
 @pytest.mark.usefixtures("alone")

@@ -73,5 +73,6 @@ def test_every_module_is_one_of_torch() -> None:
 
 ELSEWHERE = {
     # made by torch's extension module, or objects that stand for modules
-    "distributed._tensor.experimental", "_C._nn", "_C._distributed_c10d", "_C._functorch", "_C._profiler", "_C", "classes", "ops",
+    "distributed._tensor.experimental",
+    "_C._nn", "_C._distributed_c10d", "_C._functorch", "_C._profiler", "_C", "classes", "ops",
 }  # fmt: skip

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lucerne import version
-from lucerne._src.as_torch.finder import metadata, real_torch
+from lucerne._src.as_torch.finder import MARK, real_torch
+from lucerne._src.as_torch.metadata import metadata
 
-PACKAGE = '''"""`import torch`, answered by Lucerne (`lucerne torch uninstall` takes it away)."""
+PACKAGE = f'''"""`import torch`, answered by Lucerne (`lucerne torch uninstall` takes it away)."""
 
-_is_lucerne = True
+{MARK} = True
 
 import lucerne.as_torch  # noqa: E402
 
@@ -110,7 +111,7 @@ def uninstall(folder: Path | None = None) -> list[Path]:
             f"no torch of Lucerne's is installed in {folder}: there is nothing to take away"
         )
     package = folder / "torch"
-    if "_is_lucerne" in (package / "__init__.py").read_text(encoding="utf-8"):
+    if MARK in (package / "__init__.py").read_text(encoding="utf-8"):
         found.append(package)
     for gone in found:
         shutil.rmtree(gone)

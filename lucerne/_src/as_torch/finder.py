@@ -10,23 +10,20 @@ import importlib.machinery
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
-from importlib.abc import Loader
-from importlib.metadata import Distribution, DistributionFinder, PackageNotFoundError, distribution
+from importlib.abc import Loader, MetaPathFinder
 from typing import Any
 
-from lucerne import version
 from lucerne._src.as_torch import names
 from lucerne._src.as_torch.kinds import NameTable
 from lucerne._src.base.homes import TorchName
 from lucerne._src.base.process import forks
 
 OURS, THEIRS = "lucerne", "torch"
+MARK = "_is_lucerne"
+"""A name in the package that `lucerne torch install` writes."""
 
 
-_ANY = DistributionFinder.Context()
-
-
-class TorchFinder(DistributionFinder):
+class TorchFinder(MetaPathFinder):
     """What stands on `sys.meta_path`: it answers for `torch`, and sees our own modules load."""
 
     def find_spec(
@@ -49,11 +46,15 @@ class TorchFinder(DistributionFinder):
             fullname, TorchLoader(), origin=OURS, is_package=_is_package(rest)
         )
 
-    def find_distributions(
-        self, context: DistributionFinder.Context = _ANY
-    ) -> Iterable[Distribution]:
-        """The metadata of torch, which libraries ask for its version."""
-        return [] if context.name not in (None, THEIRS) else [TorchMetadata()]
+    def find_distributions(self, context: Any = None) -> Iterable[Any]:
+        """The metadata of torch, which libraries ask for its version.
+
+        `importlib.metadata` calls it; where our distribution is installed, that one answers.
+        """
+        wanted = None if context is None else context.name
+        if wanted not in (None, THEIRS) or _package() is not None:
+            return []
+        return [forks.import_module("lucerne._src.as_torch.metadata").TorchMetadata()]
 
 
 class TorchLoader(Loader):
@@ -78,28 +79,6 @@ class _SeenLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: types.ModuleType) -> None:
         super().exec_module(module)
         expose(module)
-
-
-class TorchMetadata(Distribution):
-    """The distribution `torch`, where only the hook is there."""
-
-    def read_text(self, filename: str) -> str | None:
-        return metadata() if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
-
-
-def metadata() -> str:
-    """The METADATA of the distribution named torch."""
-    return (
-        "Metadata-Version: 2.1\n"
-        "Name: torch\n"
-        f"Version: {version.__version__}\n"
-        "Summary: `import torch`, answered by Lucerne\n"
-        "Requires-Python: >=3.11\n"
-        f"Requires-Dist: lucerne=={version.lucerne}\n"
-    )
 
 
 def _seen_loading(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
@@ -213,18 +192,23 @@ def install() -> None:
     sys.meta_path.insert(0, TorchFinder())
 
 
+def _package() -> importlib.machinery.ModuleSpec | None:
+    """The package named torch on the path, be it ours or not."""
+    return importlib.machinery.PathFinder.find_spec(THEIRS)
+
+
 def real_torch() -> str:
     """Why `torch` is not ours to answer for here; empty: it is."""
     there = sys.modules.get(THEIRS)
-    if there is not None and there is not sys.modules[OURS] and not hasattr(there, "_is_lucerne"):
+    if there is not None and there is not sys.modules[OURS] and not hasattr(there, MARK):
         return f"torch {getattr(there, '__version__', '')} is loaded already, from {there.__file__}"
-    try:
-        found = distribution(THEIRS)
-    except PackageNotFoundError:
-        found = None
-    if found is not None and OURS not in found.version:
-        return f"torch {found.version} is installed here, in {found.locate_file('torch')}"
-    spec = importlib.machinery.PathFinder.find_spec(THEIRS)
-    if found is None and spec is not None and spec.origin is not None:
-        return f"a package named torch is on the path, {spec.origin}"
-    return ""
+    spec = _package()
+    if spec is None:
+        return ""
+    if spec.origin is None:
+        return f"a folder named torch is on the path, {list(spec.submodule_search_locations or ())}"
+    with open(spec.origin, encoding="utf-8") as file:
+        if MARK in file.read(1000):
+            return ""
+    number = forks.import_module("lucerne._src.as_torch.metadata").version_of_torch()
+    return f"torch {number} is installed here, {spec.origin}"
