@@ -11,6 +11,9 @@ from lucerne import _C as _C
 from lucerne import __future__ as __future__
 from lucerne import _higher_order_ops as _higher_order_ops
 from lucerne import _ops as _ops
+from lucerne import _tensor as _tensor
+from lucerne import _tensor_str as _tensor_str
+from lucerne import _utils as _utils
 from lucerne import accelerator as accelerator
 from lucerne import amp as amp
 from lucerne import autograd as autograd
@@ -25,6 +28,7 @@ from lucerne import export as export
 from lucerne import fft as fft
 from lucerne import func as func
 from lucerne import functional as functional
+from lucerne import futures as futures
 from lucerne import fx as fx
 from lucerne import hub as hub
 from lucerne import io as io
@@ -40,6 +44,7 @@ from lucerne import ops as ops
 from lucerne import optim as optim
 from lucerne import overrides as overrides
 from lucerne import profiler as profiler
+from lucerne import quasirandom as quasirandom
 from lucerne import random as random
 from lucerne import return_types as return_types
 from lucerne import run_state as run_state
@@ -47,6 +52,7 @@ from lucerne import serialization as serialization
 from lucerne import signal as signal
 from lucerne import sparse as sparse
 from lucerne import special as special
+from lucerne import storage as storage
 from lucerne import testing as testing
 from lucerne import tiles as tiles
 from lucerne import types as types
@@ -1818,7 +1824,8 @@ def quantize_per_tensor_dynamic(
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def rad2deg_(input: Tensor) -> Tensor: ...
 def rand(
-    *size: Any,
+    *args: Any,
+    size: Sequence[_int] | None = None,
     generator: Generator | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,
@@ -1865,7 +1872,8 @@ def randint_like(
     pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def randn(
-    *size: Any,
+    *args: Any,
+    size: Sequence[_int] | None = None,
     generator: Generator | None = None,
     out: Tensor | None = None,
     dtype: dtype | None = None,
