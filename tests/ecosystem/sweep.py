@@ -101,12 +101,14 @@ def difference(name: str, steps: list[Any]) -> float | None:
     known = reference().get(name)
     if known is None:
         return None
-    gaps = [0.0]
-    for (step, _, _, got), (other, want) in zip(steps, known["steps"], strict=False):
-        if step != other:
+    if [step for step, _, _, _ in steps] != [step for step, _ in known["steps"]]:
+        return float("inf")  # other steps: some did not run
+    gaps = []
+    for (_, _, _, got), (_, want) in zip(steps, known["steps"], strict=True):
+        if len(got) != len(want):
             return float("inf")
-        gaps += [abs(a - b) / max(abs(b), 1e-3) for a, b in zip(got, want, strict=False)]
-    return max(gaps)
+        gaps += [abs(a - b) / max(abs(b), 1e-3) for a, b in zip(got, want, strict=True)]
+    return max(gaps) if gaps else None  # without numbers nothing was compared
 
 
 def record(row: Row) -> None:
