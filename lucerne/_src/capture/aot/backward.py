@@ -12,12 +12,12 @@ from lucerne._src.capture import faults
 from lucerne._src.capture.trace import subclasses
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.fake import CaptureError
-from lucerne._src.capture.trace.input_sources import InputSource
+from lucerne._src.capture.trace.input_sources import HELD, InputSource
 from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.copy.cast import filled
-from lucerne._src.tensor.autograd.node import GradientNode, anomaly, gradient_edge
+from lucerne._src.tensor.autograd.node import Edge, GradientNode, anomaly, gradient_edge
 from lucerne._src.tensor.autograd.saved import USED_UP
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.autograd.state import AutogradState
@@ -62,6 +62,24 @@ class Joint:
     def __post_init__(self) -> None:
         self.launch: Any = self.runner.launch
         """Runs the pass by one call of machine code, or says None; None: there is no such."""
+        self._kept: dict[int, tuple[AutogradState, Edge]] = {}
+        """By number of a wanted input that is the same at each call: where its gradient goes."""
+
+    def edges(self, inputs: Sequence[Any]) -> list[Edge | None]:
+        """Where the gradients of the inputs flow. Those of parameters, which the program holds
+        anyway, are looked up once."""
+        found: list[Edge | None] = []
+        kept = self._kept
+        for k, t in enumerate(inputs):
+            known = kept.get(k)
+            if known is not None and t._auto is known[0] and known[0].grad_fn is None:
+                found.append(known[1])
+                continue
+            edge = gradient_edge(t)
+            found.append(edge)
+            if self.wanted[k].kind == HELD and t._view is None and t._auto.grad_fn is None:
+                kept[k] = t._auto, edge
+        return found
 
     def computed(self, saved: Sequence[Any], numbers: Any, grads: Sequence[Any]) -> list[Any]:
         """The gradients."""
@@ -135,8 +153,8 @@ class CompiledBackward(GradientNode):
 
     __slots__ = ("call", "feeds", "joint", "numbers", "saved", "versions")
 
-    def __init__(self, joint: Joint, inputs: Sequence[Any], metas: Sequence[TensorMeta]) -> None:
-        super().__init__([gradient_edge(t) for t in inputs], tuple(metas))
+    def __init__(self, joint: Joint, inputs: Sequence[Any], metas: tuple[TensorMeta, ...]) -> None:
+        super().__init__(joint.edges(inputs), metas)
         self.joint = joint
         self.feeds: dict[int, dict[int, Callable[..., Any]]] = {}
         """Outputs that other outputs were computed from, inside, and their hooks: what arrives from
@@ -257,21 +275,27 @@ def _tensor(x: CapturedResult, results: Sequence[Any]) -> Any:
     return make_tensor(base._storage, x.offset, x.meta)
 
 
-def attach(
-    joint: Joint, node_inputs: Sequence[Any], saved: list[Any], captured: Captured,
-    out: list[Any], numbers: tuple[float, ...] = (), call: RepeatedCall | None = None,
-) -> None:  # fmt: skip
-    """Give the outputs their history."""
-    outputs = [
-        (x.tangent, x.feeds, t)
-        for x, t in zip(captured.leaves, out, strict=True)
+def with_tangents(captured: Captured) -> list[tuple[int, int, bool]]:
+    """Of what is left behind: (its number among the leaves, that of its gradient, `feeds`)."""
+    return [
+        (k, x.tangent, x.feeds)
+        for k, x in enumerate(captured.leaves)
         if type(x) is CapturedResult and x.tangent is not None
     ]
-    node = CompiledBackward(joint, node_inputs, [t._meta for _, _, t in outputs])
+
+
+def attach(
+    joint: Joint, node_inputs: Sequence[Any], saved: list[Any],
+    outputs: Sequence[tuple[int, int, bool]], out: list[Any], numbers: tuple[float, ...] = (),
+    call: RepeatedCall | None = None,
+) -> None:  # fmt: skip
+    """Give the outputs (`with_tangents`) their history."""
+    metas = tuple([out[i]._meta for i, _, _ in outputs])
+    node = CompiledBackward(joint, node_inputs, metas)
     node.save(saved)
     node.numbers, node.call = numbers, call
-    for k, feeds, t in outputs:
-        t._auto = AutogradState(node, k, requires_grad=True)
+    for i, k, feeds in outputs:
+        out[i]._auto = AutogradState(node, k, requires_grad=True)
         if feeds:
             node.feeds[k] = {}
 
