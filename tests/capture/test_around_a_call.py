@@ -140,3 +140,37 @@ def test_gradients_are_those_of_eager(way: str) -> None:
         for net in nets:
             net[2].weight.requires_grad_(False)
             net[2].weight.requires_grad_(True)
+
+
+def two_results(net: Any, x: Any) -> tuple[Any, Any]:
+    y = net(x)
+    return y.sin(), y.exp().sum(-1)
+
+
+def _asked(fn: Any, net: Any, what: str) -> tuple[Any, ...]:
+    x = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+    first, second = fn(net, x)
+    total = first.sum() if what == "of one result" else first.sum() + second.sum()
+    wanted = [x, net[2].bias] if what == "two" else [x]
+    found = torch.autograd.grad(total, wanted, retain_graph=what == "then all")
+    if what == "then all":
+        found += torch.autograd.grad(total, list(net.parameters()))
+    return found
+
+
+@pytest.mark.parametrize("what", ["input", "two", "of one result", "then all"])
+def test_a_pass_for_the_gradients_that_are_asked_for(what: str) -> None:
+    """It is made after some times, and gives what the whole pass gives."""
+    net = _net()
+    compiled = torch.compile(two_results)
+    for _ in range(7):
+        found, expected = _asked(compiled, net, what), _asked(two_results, net, what)
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b)
+    (entry,) = compiled.entries
+    lean = [joint for joint in entry.joint.made_lean.values() if joint is not None]
+    assert any(len(joint.result_metas) < len(net._modules) for joint in lean)
+    again = _net()
+    compiled(again, torch.ones(2, 3))[0].sum().backward()
+    expected = torch.autograd.grad(two_results(again, torch.ones(2, 3))[0].sum(), again[0].weight)
+    torch.testing.assert_close(again[0].weight.grad, *expected)

@@ -23,6 +23,8 @@ from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import make_tensor, new_tensor
 
+_SELDOM = 3
+"""Times that a part of the gradients is asked for before a pass is compiled that gives only it."""
 ONE_AT_A_TIME = forks.rlock()
 """While a function is captured, gradients of parameters are looked at and put back."""
 
@@ -51,10 +53,13 @@ class Joint:
     """What the pass reads besides tensors: numbers that are given at each call."""
     uses: Sequence[NumberUse] = ()
     """What user code in it took for granted when it was captured."""
-    make_lean: Callable[[tuple[bool, ...]], Joint | None] | None = None
-    """The pass for some of the tangents (True: it arrives). None, of it or by it: there is no such
-    pass, those that do not arrive are noughts."""
+    make_lean: Callable[[tuple[bool, ...], tuple[bool, ...]], Joint | None] | None = None
+    """The pass for some of the tangents (True: it arrives) and of the gradients (True: asked for).
+    None, of it or by it: there is no such pass, what does not arrive is noughts."""
     made_lean: dict[tuple[bool, ...], Joint | None] = field(default_factory=dict)
+    times_asked: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    """How often some of the gradients alone were asked for: a pass for them is made when it is
+    likely to be used again."""
 
     tell: Callable[[Exception, str], None] = _nobody
     """What hears of errors that are ours (`faults.Teller`)."""
@@ -81,9 +86,15 @@ class Joint:
                 kept[k] = t._auto, edge
         return found
 
-    def computed(self, saved: Sequence[Any], numbers: Any, grads: Sequence[Any]) -> list[Any]:
-        """The gradients."""
-        joint, grads = self.for_tangents(grads)
+    def computed(
+        self,
+        saved: Sequence[Any],
+        numbers: Any,
+        grads: Sequence[Any],
+        asked: tuple[bool, ...] | None = None,
+    ) -> list[Any]:
+        """The gradients; those that are not asked for may be None."""
+        joint, grads = self.lean_for(grads, asked)
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
         results = None if joint.launch is None else joint.launch((), (*saved, *given), numbers)
         if results is None:
@@ -91,18 +102,30 @@ class Joint:
             joint.runner([*saved, *given], numbers, results)
         return [None if x is None else _left(x, results) for x in joint.gradients]
 
-    def for_tangents(self, grads: Sequence[Any]) -> tuple[Joint, Sequence[Any]]:
-        """The pass for what arrives, and its tangents. It is made when it is first needed."""
+    def lean_for(
+        self, grads: Sequence[Any], asked: tuple[bool, ...] | None
+    ) -> tuple[Joint, Sequence[Any]]:
+        """The pass for what arrives and is asked for, and its tangents. It is made when it is first
+        needed."""
         if self.make_lean is None:
             return self, grads
         arrives = tuple([g is not None for g in grads])
-        if all(arrives):
-            return self, grads
-        if arrives not in self.made_lean:
+        if asked is not None and not self._is_often(asked):
+            asked = None
+        if asked is None:
+            if all(arrives):
+                return self, grads
+            asked = (True,) * len(self.gradients)
+        key = arrives + asked
+        if key not in self.made_lean:
             with ONE_AT_A_TIME:
-                self.made_lean[arrives] = self.make_lean(arrives)
-        lean = self.made_lean[arrives]
+                self.made_lean[key] = self.make_lean(arrives, asked)
+        lean = self.made_lean[key]
         return (self, grads) if lean is None else (lean, [g for g in grads if g is not None])
+
+    def _is_often(self, asked: tuple[bool, ...]) -> bool:
+        times = self.times_asked[asked] = self.times_asked.get(asked, 0) + 1
+        return times > _SELDOM
 
 
 class RepeatedCall:
@@ -180,6 +203,9 @@ class CompiledBackward(GradientNode):
         return self.feeds[index]
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
+        return self.apply_for(grads, None)
+
+    def apply_for(self, grads: Sequence[Any], asked: tuple[bool, ...] | None) -> list[Any]:
         joint = self.joint
         if dispatch.capturing():
             raise CaptureError(
@@ -226,7 +252,7 @@ class CompiledBackward(GradientNode):
                     "after the backward pass"
                 )
         try:
-            found = joint.computed(saved, self.numbers, grads)
+            found = joint.computed(saved, self.numbers, grads, asked)
         except Exception as error:  # the function itself says it, or the fault is ours
             again = self._again(grads, None)
             if isinstance(again, str):

@@ -140,17 +140,26 @@ class _Run:
             return [None] * len(node.next_edges)
         if all(g is None for g in grads):
             return [None] * len(node.next_edges)
-        found = call_node(node, grads, self.keep_graph)
+        asked = None
+        if self.visited is not None and not node.post_hooks:
+            asked = tuple([e is not None and e[0] in self.visited for e in node.next_edges])
+            asked = None if all(asked) else asked
+        found = call_node(node, grads, self.keep_graph, asked)
         return found if self.link is None else self.link(node, found, grads)
 
 
-def call_node(node: GradientNode, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
+def call_node(
+    node: GradientNode,
+    grads: list[Any],
+    keep_graph: bool,
+    asked: tuple[bool, ...] | None = None,
+) -> Sequence[Any]:
     """Hooks around one node's computation."""
     for hook in list((node.pre_hooks or {}).values()):
         changed = call_back(hook, tuple(grads))
         if changed is not None:
             grads = list(changed if isinstance(changed, (tuple, list)) else (changed,))
-    results = _guarded(node, grads)
+    results = _guarded(node, grads, asked)
     if not keep_graph:
         node.release()
     for hook in list((node.post_hooks or {}).values()):
@@ -160,13 +169,18 @@ def call_node(node: GradientNode, grads: list[Any], keep_graph: bool) -> Sequenc
     return results
 
 
-def _guarded(node: GradientNode, grads: list[Any]) -> Sequence[Any]:
+def _guarded(
+    node: GradientNode, grads: list[Any], asked: tuple[bool, ...] | None = None
+) -> Sequence[Any]:
     """Run a node; an error says which line of the forward pass it belongs to."""
     results: Sequence[Any]
     watcher = Watch.current
     span = None if watcher is None else watcher.begin(node.name(), BACKWARD, node)
     try:
-        results = _watched(node, grads) if dispatch_state.kernel_level else node.apply(grads)
+        if dispatch_state.kernel_level:
+            results = _watched(node, grads)
+        else:
+            results = node.apply(grads) if asked is None else node.apply_for(grads, asked)
     except Exception as error:
         note_place(error, node)
         raise
