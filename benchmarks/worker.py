@@ -32,7 +32,8 @@ def environment(side: str, extra: dict[str, str], malloc: bool = True) -> dict[s
     """What the process of a side gets: the better malloc for torch, no accelerator for JAX."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     found = {**os.environ, "PYTHONPATH": path, "LUCERNE_HOST_BACKEND": "cpu"}
-    found["LUCERNE_PROGRAM_CACHE"] = "0"  # what is measured is compiled here
+    found["LUCERNE_PROGRAM_CACHE"] = "0"  # what is measured is compiled here,
+    found["LUCERNE_PAYOFF_CALLS"] = "0"  # and stays so
     if side.startswith("lucerne"):  # as installed: rivals come with their bytecode too
         found["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "lucerne-bytecode")
         found.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -18,7 +18,6 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
 config.verify_fusion = True
 config.often_compiled = 0  # tests compile the same function again and again
-config.payoff_calls = 0  # tests of parts want parts, on slow days too (test_payoff.py wants both)
 
 
 @pytest.fixture(scope="module", autouse=True)

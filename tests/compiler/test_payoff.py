@@ -12,8 +12,8 @@ import pytest
 import lucerne as torch
 from lucerne._src.base.config import config
 from lucerne._src.capture import ledger
-from lucerne._src.capture.breaks import payoff
 from lucerne._src.capture.compiled import Compiled
+from lucerne._src.capture.payoff import parts
 
 ENOUGH = 4 * 5
 """Calls after which every trial is over: the first ones compile."""
@@ -24,12 +24,12 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **costs: float) -> None:
         self.now, self.ways = 0.0, []
-        monkeypatch.setattr(payoff.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(parts.time, "perf_counter", lambda: self.now)
         for name, cost in costs.items():
-            monkeypatch.setattr(payoff.Payoff, name, self._timed(name, cost))
+            monkeypatch.setattr(parts.Payoff, name, self._timed(name, cost))
 
     def _timed(self, name: str, cost: float) -> Callable[..., Any]:
-        run = getattr(payoff.Payoff, name)
+        run = getattr(parts.Payoff, name)
 
         def timed(*given: Any) -> Any:
             self.now += cost

@@ -30,7 +30,7 @@ ERRORS: tuple[type[Exception], ...] = (
 MAKERS: tuple[CodeType, ...] = tuple(
     f.__code__
     for f in (
-        Compiled._version, ResumableFunction._anew, ResumableFunction._instance, Joint.for_tangents,
+        Compiled._version, ResumableFunction._anew, ResumableFunction._instance, Joint.lean_for,
         Programs._tried, Shadow._compared, PartShadow._compared, Glue.decide_call,
         Glue.before_branch,
     )

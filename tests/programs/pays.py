@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from lucerne._src.base.config import Config, config
 from tests.programs.rows import Run, found
 
 WARM, TIMED = 30, 20
@@ -145,6 +146,12 @@ def main() -> int:
     parser.add_argument("--no-torch", action="store_true", help="against our own eager alone")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    unknown = sorted(set(asked.names) - set(found("lucerne")))
+    if unknown:
+        parser.error(
+            f"no such program: {', '.join(unknown)}. There are: {', '.join(found('lucerne'))}"
+        )
+    config.payoff_calls = Config().payoff_calls  # as users have it
     print(HEAD)
     rows = []
     ways = (asked.way,) if asked.way else WAYS

@@ -83,7 +83,7 @@ class Run:
 
     @property
     def given_up(self) -> bool:
-        return any(getattr(c, "given_up", None) for c in self.compiled)
+        return any(getattr(c, "given_up", None) or getattr(c, "left", None) for c in self.compiled)
 
     def losses(self, made: Any) -> list[tuple[float, ...]]:
         """What the program yields, as numbers."""

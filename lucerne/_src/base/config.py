@@ -64,7 +64,7 @@ class Config:
     rest of the call runs as it is."""
     payoff_calls: int = 5
     """How many calls of a function in parts are timed each way, in parts and as it is, before the
-    faster one stays; 0: none, it stays in parts."""
+    faster one stays; 0: none, it stays in parts, and small whole graphs are not timed either."""
     often_compiled: int = 20
     """At which compile of one function a warning says that it is compiled again and again; 0: at
     none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+import time
 import types
 import weakref
 from collections.abc import Iterable
@@ -35,6 +36,10 @@ from lucerne._src.tensor.base import TensorBase
 
 _state = dispatch.state
 _ATTEMPTS = 3
+_UNTRIED = 2
+"""Calls of a version before it is judged: the first one makes what is made once."""
+_SMALL = 2e-3
+"""Seconds of a call beyond which a whole graph pays: what is around it does not matter."""
 ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
@@ -90,6 +95,10 @@ class Compiled:
         """How it runs in parts, if it can't be one graph."""
         self.lock = ONE_AT_A_TIME
         self.latest: CacheEntry | None = None
+        self.pays: set[bool] = set()
+        """Grad modes in which a whole graph of it was found to be faster than eager."""
+        self.left: dict[bool, int] = {}
+        """Grad modes in which it was not, and up to how large arguments it is left to eager."""
         self.number_attempts = _ATTEMPTS
         """How often yet a number that changes may be tried to be given to a program at each call.
         """
@@ -110,6 +119,8 @@ class Compiled:
         latest = self.latest
         ended = latest is None and self.given_up is not None and not self.is_full
         if ended and not saved_hooks.stack:  # (a checkpoint asks for what it saved)
+            return self.fn(*args, **kwargs)
+        if self.left and self._is_left(args):
             return self.fn(*args, **kwargs)
         seen = _state.seen
         if latest is not None and latest.flat == len(args) and not kwargs and not seen:
@@ -142,11 +153,34 @@ class Compiled:
             return entry(*args, **kwargs)
         self.latest = entry
         try:
-            if entry.shadow is None:
-                return entry.run(leaves, (args, kwargs))
-            return entry.shadow(args, kwargs, leaves)
+            if entry.shadow is not None:
+                return entry.shadow(args, kwargs, leaves)
+            if entry.untried:
+                return self._untried(entry, leaves, (args, kwargs))
+            return entry.run(leaves, (args, kwargs))
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
+
+    def _is_left(self, args: tuple[Any, ...]) -> bool:
+        """Whether it is faster as it is, for arguments of this size."""
+        most = self.left.get(_state.grad_enabled, -1)
+        for x in args:
+            if isinstance(x, TensorBase) and x._meta.numel > most:
+                self.left.pop(_state.grad_enabled, None)  # it may pay now
+                return False
+        return most >= 0 and not saved_hooks.stack
+
+    def _untried(self, entry: CacheEntry, leaves: list[Any], given: Any) -> Any:
+        """One of the first calls of a version, after which it is known whether it pays."""
+        began = time.perf_counter()
+        result = entry.run(leaves, given)
+        took = time.perf_counter() - began
+        entry.untried -= 1
+        if entry.untried:
+            self.latest = None  # the next call comes by here
+        elif took < _SMALL:
+            self.late_part("payoff.whole").judge(self, entry, leaves)
+        return result
 
     def _other_quick(self, latest: CacheEntry, args: tuple[Any, ...]) -> Any:
         """`CacheEntry.quick` of the versions for tensors like these, but for the one that was
@@ -233,6 +267,8 @@ class Compiled:
         self.entries.clear()
         self.latest, self.given_up, self.segmented, self._families = None, None, None, None
         self.is_full = False
+        self.pays.clear()
+        self.left.clear()
         self.breaks.clear()
         self.faults.clear()
         self.versions, self.number_attempts, self.by_value = Versions(), _ATTEMPTS, set()
@@ -290,6 +326,8 @@ class Compiled:
             failed: Exception | None = _making().failed(self, error)
             return failed
         entry.again = Again(self, entry)
+        if config.payoff_calls > 0 and _state.grad_enabled not in self.pays:
+            entry.untried = _UNTRIED
         if entry.cache == HIT:
             return self._from_disk(leaves, entry)
         self.entries.append(entry)

@@ -8,7 +8,7 @@ cost time, turn -0.0 into 0.0 and, where a derivative is infinite, numbers into 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from lucerne._src.base import layout as lo
@@ -41,15 +41,20 @@ def _is_sum(node: Node) -> bool:
 
 
 def without(
-    graph: Graph, missing: Sequence[Value], late: Sequence[Value], sums: frozenset[int]
+    graph: Graph,
+    missing: Sequence[Value],
+    late: Sequence[Value],
+    sums: frozenset[int],
+    unasked: Collection[int] = (),
 ) -> Fewer:
-    """The backward graph without some of its tangents (`late`: all of them)."""
-    return Fewer(graph, missing, late, sums)
+    """The backward graph without some of its tangents (`late`: all of them), and without the
+    outputs whose numbers are `unasked`."""
+    return Fewer(graph, missing, late, sums, unasked)
 
 
 class Fewer:
     """`graph` has the inputs of the old one but for those that are missing; `places[k]` says which
-    of its outputs the k-th old one has become, None: nothing reaches it."""
+    of its outputs the k-th old one has become, None: nothing reaches it, or nobody asks."""
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Fewer:
         missing: Sequence[Value],
         late: Sequence[Value],
         sums: frozenset[int],
+        unasked: Collection[int],
     ) -> None:
         absent = {v.index for v in missing}
         self._late = {v.index for v in late}
@@ -71,8 +77,8 @@ class Fewer:
             self._take(node, k in sums)
         self.places: list[int | None] = []
         outputs: list[Value] = []
-        for v in source.outputs:
-            found = self._here[v.index]
+        for k, v in enumerate(source.outputs):
+            found = None if k in unasked else self._here[v.index]
             self.places.append(None if found is None else len(outputs))
             outputs += [] if found is None else [self._as_result(v, found)]
         self.graph.outputs = tuple(outputs)

@@ -12,17 +12,19 @@ from lucerne._src.capture import faults
 from lucerne._src.capture.trace import subclasses
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.fake import CaptureError
-from lucerne._src.capture.trace.input_sources import InputSource
+from lucerne._src.capture.trace.input_sources import HELD, InputSource
 from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.copy.cast import filled
-from lucerne._src.tensor.autograd.node import GradientNode, anomaly, gradient_edge
+from lucerne._src.tensor.autograd.node import Edge, GradientNode, anomaly, gradient_edge
 from lucerne._src.tensor.autograd.saved import USED_UP
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import make_tensor, new_tensor
 
+_SELDOM = 3
+"""Times that a part of the gradients is asked for before a pass is compiled that gives only it."""
 ONE_AT_A_TIME = forks.rlock()
 """While a function is captured, gradients of parameters are looked at and put back."""
 
@@ -51,10 +53,13 @@ class Joint:
     """What the pass reads besides tensors: numbers that are given at each call."""
     uses: Sequence[NumberUse] = ()
     """What user code in it took for granted when it was captured."""
-    make_lean: Callable[[tuple[bool, ...]], Joint | None] | None = None
-    """The pass for some of the tangents (True: it arrives). None, of it or by it: there is no such
-    pass, those that do not arrive are noughts."""
+    make_lean: Callable[[tuple[bool, ...], tuple[bool, ...]], Joint | None] | None = None
+    """The pass for some of the tangents (True: it arrives) and of the gradients (True: asked for).
+    None, of it or by it: there is no such pass, what does not arrive is noughts."""
     made_lean: dict[tuple[bool, ...], Joint | None] = field(default_factory=dict)
+    times_asked: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    """How often some of the gradients alone were asked for: a pass for them is made when it is
+    likely to be used again."""
 
     tell: Callable[[Exception, str], None] = _nobody
     """What hears of errors that are ours (`faults.Teller`)."""
@@ -62,10 +67,34 @@ class Joint:
     def __post_init__(self) -> None:
         self.launch: Any = self.runner.launch
         """Runs the pass by one call of machine code, or says None; None: there is no such."""
+        self._kept: dict[int, tuple[AutogradState, Edge]] = {}
+        """By number of a wanted input that is the same at each call: where its gradient goes."""
 
-    def computed(self, saved: Sequence[Any], numbers: Any, grads: Sequence[Any]) -> list[Any]:
-        """The gradients."""
-        joint, grads = self.for_tangents(grads)
+    def edges(self, inputs: Sequence[Any]) -> list[Edge | None]:
+        """Where the gradients of the inputs flow. Those of parameters, which the program holds
+        anyway, are looked up once."""
+        found: list[Edge | None] = []
+        kept = self._kept
+        for k, t in enumerate(inputs):
+            known = kept.get(k)
+            if known is not None and t._auto is known[0] and known[0].grad_fn is None:
+                found.append(known[1])
+                continue
+            edge = gradient_edge(t)
+            found.append(edge)
+            if self.wanted[k].kind == HELD and t._view is None and t._auto.grad_fn is None:
+                kept[k] = t._auto, edge
+        return found
+
+    def computed(
+        self,
+        saved: Sequence[Any],
+        numbers: Any,
+        grads: Sequence[Any],
+        asked: tuple[bool, ...] | None = None,
+    ) -> list[Any]:
+        """The gradients; those that are not asked for may be None."""
+        joint, grads = self.lean_for(grads, asked)
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
         results = None if joint.launch is None else joint.launch((), (*saved, *given), numbers)
         if results is None:
@@ -73,18 +102,30 @@ class Joint:
             joint.runner([*saved, *given], numbers, results)
         return [None if x is None else _left(x, results) for x in joint.gradients]
 
-    def for_tangents(self, grads: Sequence[Any]) -> tuple[Joint, Sequence[Any]]:
-        """The pass for what arrives, and its tangents. It is made when it is first needed."""
+    def lean_for(
+        self, grads: Sequence[Any], asked: tuple[bool, ...] | None
+    ) -> tuple[Joint, Sequence[Any]]:
+        """The pass for what arrives and is asked for, and its tangents. It is made when it is first
+        needed."""
         if self.make_lean is None:
             return self, grads
         arrives = tuple([g is not None for g in grads])
-        if all(arrives):
-            return self, grads
-        if arrives not in self.made_lean:
+        if asked is not None and not self._is_often(asked):
+            asked = None
+        if asked is None:
+            if all(arrives):
+                return self, grads
+            asked = (True,) * len(self.gradients)
+        key = arrives + asked
+        if key not in self.made_lean:
             with ONE_AT_A_TIME:
-                self.made_lean[arrives] = self.make_lean(arrives)
-        lean = self.made_lean[arrives]
+                self.made_lean[key] = self.make_lean(arrives, asked)
+        lean = self.made_lean[key]
         return (self, grads) if lean is None else (lean, [g for g in grads if g is not None])
+
+    def _is_often(self, asked: tuple[bool, ...]) -> bool:
+        times = self.times_asked[asked] = self.times_asked.get(asked, 0) + 1
+        return times > _SELDOM
 
 
 class RepeatedCall:
@@ -135,8 +176,8 @@ class CompiledBackward(GradientNode):
 
     __slots__ = ("call", "feeds", "joint", "numbers", "saved", "versions")
 
-    def __init__(self, joint: Joint, inputs: Sequence[Any], metas: Sequence[TensorMeta]) -> None:
-        super().__init__([gradient_edge(t) for t in inputs], tuple(metas))
+    def __init__(self, joint: Joint, inputs: Sequence[Any], metas: tuple[TensorMeta, ...]) -> None:
+        super().__init__(joint.edges(inputs), metas)
         self.joint = joint
         self.feeds: dict[int, dict[int, Callable[..., Any]]] = {}
         """Outputs that other outputs were computed from, inside, and their hooks: what arrives from
@@ -162,6 +203,9 @@ class CompiledBackward(GradientNode):
         return self.feeds[index]
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:
+        return self.apply_for(grads, None)
+
+    def apply_for(self, grads: Sequence[Any], asked: tuple[bool, ...] | None) -> list[Any]:
         joint = self.joint
         if dispatch.capturing():
             raise CaptureError(
@@ -208,7 +252,7 @@ class CompiledBackward(GradientNode):
                     "after the backward pass"
                 )
         try:
-            found = joint.computed(saved, self.numbers, grads)
+            found = joint.computed(saved, self.numbers, grads, asked)
         except Exception as error:  # the function itself says it, or the fault is ours
             again = self._again(grads, None)
             if isinstance(again, str):
@@ -257,21 +301,27 @@ def _tensor(x: CapturedResult, results: Sequence[Any]) -> Any:
     return make_tensor(base._storage, x.offset, x.meta)
 
 
-def attach(
-    joint: Joint, node_inputs: Sequence[Any], saved: list[Any], captured: Captured,
-    out: list[Any], numbers: tuple[float, ...] = (), call: RepeatedCall | None = None,
-) -> None:  # fmt: skip
-    """Give the outputs their history."""
-    outputs = [
-        (x.tangent, x.feeds, t)
-        for x, t in zip(captured.leaves, out, strict=True)
+def with_tangents(captured: Captured) -> list[tuple[int, int, bool]]:
+    """Of what is left behind: (its number among the leaves, that of its gradient, `feeds`)."""
+    return [
+        (k, x.tangent, x.feeds)
+        for k, x in enumerate(captured.leaves)
         if type(x) is CapturedResult and x.tangent is not None
     ]
-    node = CompiledBackward(joint, node_inputs, [t._meta for _, _, t in outputs])
+
+
+def attach(
+    joint: Joint, node_inputs: Sequence[Any], saved: list[Any],
+    outputs: Sequence[tuple[int, int, bool]], out: list[Any], numbers: tuple[float, ...] = (),
+    call: RepeatedCall | None = None,
+) -> None:  # fmt: skip
+    """Give the outputs (`with_tangents`) their history."""
+    metas = tuple([out[i]._meta for i, _, _ in outputs])
+    node = CompiledBackward(joint, node_inputs, metas)
     node.save(saved)
     node.numbers, node.call = numbers, call
-    for k, feeds, t in outputs:
-        t._auto = AutogradState(node, k, requires_grad=True)
+    for i, k, feeds in outputs:
+        out[i]._auto = AutogradState(node, k, requires_grad=True)
         if feeds:
             node.feeds[k] = {}
 

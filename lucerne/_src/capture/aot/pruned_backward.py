@@ -1,11 +1,12 @@
-"""The backward pass of a compiled function when only some of its results were used.
+"""The backward pass of a compiled function when only some of its results were used, or only some
+of the gradients are asked for (`autograd.grad` to the inputs alone).
 
 It is made of the whole pass when it is first needed, and kept: see `transforms.absent`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ Compile = Callable[[Graph, dict[int, Any], Stages], tuple[Any, Any]]
 
 @dataclass
 class PrunedBackward:
-    """`Joint.make_lean`: the pass for some of the tangents."""
+    """`Joint.make_lean`: the pass for some of the tangents and gradients."""
 
     joint: Joint
     graph: Graph
@@ -34,13 +35,16 @@ class PrunedBackward:
     tell: Callable[[Exception, str], None]
     """What hears of errors of ours."""
 
-    def __call__(self, arrives: tuple[bool, ...]) -> Joint | None:
+    def __call__(self, arrives: tuple[bool, ...], asked: tuple[bool, ...]) -> Joint | None:
         joint, graph = self.joint, self.graph
+        wanted = [x if there else None for x, there in zip(joint.gradients, asked, strict=True)]
+        needed = {part.index for x in wanted if x is not None for part in _parts(x)}
+        unasked = set(range(len(graph.outputs))) - needed
         tangents = graph.inputs[len(graph.inputs) - len(arrives) :]
         missing = [v for v, there in zip(tangents, arrives, strict=True) if not there]
         try:
-            fewer = without(graph, missing, tangents, self.sums)
-            gradients = [None if x is None else _among(x, fewer, graph) for x in joint.gradients]
+            fewer = without(graph, missing, tangents, self.sums, unasked)
+            gradients = [None if x is None else _among(x, fewer, graph) for x in wanted]
             stages = Stages()
             runner, program = self.compile(fewer.graph, self.constants, stages)
         except StepError:
@@ -54,6 +58,10 @@ class PrunedBackward:
             runner, joint.saved, left, program.results, gradients, joint.wanted, stages, None,
             joint.numbers,
         )  # fmt: skip
+
+
+def _parts(x: Any) -> Sequence[Any]:
+    return x.parts if type(x) is subclasses.Wrapped else (x,)
 
 
 def _among(x: Any, fewer: Fewer, old: Graph) -> Any:

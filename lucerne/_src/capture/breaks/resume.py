@@ -24,7 +24,6 @@ from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import decision_for, is_ours, user_place
-from lucerne._src.capture.breaks.payoff import Payoff
 from lucerne._src.capture.breaks.purity import apart
 from lucerne._src.capture.breaks.reasons import Break, BreakError
 from lucerne._src.capture.bytecode.frame import PythonFrame
@@ -45,6 +44,7 @@ from lucerne._src.capture.guards.reachable import (
     module_tables,
 )
 from lucerne._src.capture.guards.tensor_reads import TensorReads
+from lucerne._src.capture.payoff.parts import Payoff
 from lucerne._src.capture.symbolic.families import Families
 from lucerne._src.capture.trace.callbacks import ApartError, BackwardCode
 from lucerne._src.capture.trace.capture import Capture

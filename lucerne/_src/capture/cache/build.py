@@ -403,7 +403,7 @@ class Building:
         tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
         entry.joint = made = self._backward(halves, tangents)
         made.tell = self.options.tell
-        if len(tangents) > 1:
+        if len(tangents) > 1 or len(made.gradients) > 1:
             graph, constants = halves.backward, halves.saved_constants
             made.make_lean = PrunedBackward(
                 made, graph, sums_of(graph), constants, self._compiled, self.options.tell

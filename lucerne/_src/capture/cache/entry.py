@@ -13,7 +13,7 @@ from lucerne._src.base.process.forks import once
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
-from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up
+from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -291,6 +291,8 @@ class CacheEntry:
         self.result_metas = metas
         self.cleared = [e.owner for e in captured.effects]
         self.calls = 0
+        self.untried = 0
+        """Calls left before it is judged whether it pays."""
         self.joint: Any = None
         self.again: Any = None
         """Calls once more, uncompiled (`second_derivatives.Again`); None: it is part of one."""
@@ -458,6 +460,10 @@ class CacheEntry:
         given: Any = None,
     ) -> Any:
         captured = self.captured
+        if self._plain and undo is None and not _state.inference:
+            out = [results[k] for k in self._plain]
+            self._attach(leaves, arguments, results, out)
+            return out[0] if captured.shape is LEAF else rebuild(captured.shape, iter(out))
         if _state.inference:
             for r in results:
                 r._storage.inference = True
@@ -475,11 +481,7 @@ class CacheEntry:
             if x.used_up:
                 used_up(out[k], x.used_up)
         if self.joint is not None:
-            inputs = [tensor_of(s, leaves) for s in self.joint.wanted]
-            saved = [(arguments if given else results)[k] for given, k in self.joint.saved]
-            numbers = tuple([x.now() for x in self.joint.numbers])
-            call = None if self.again is None else RepeatedCall(self.again, leaves, arguments)
-            attach(self.joint, inputs, saved, captured, out, numbers, call)
+            self._attach(leaves, arguments, results, out)
             self._make_views(out, results)
         if captured.checks:
             self._raise_if_wrong(out)
@@ -495,6 +497,34 @@ class CacheEntry:
         if captured.shape is LEAF:
             return out[0]
         return rebuild(captured.shape, iter(out))
+
+    @once
+    def _outputs(self) -> list[tuple[int, int, bool]]:
+        return with_tangents(self.captured)
+
+    @once
+    def _plain(self) -> list[int]:
+        """Which results are left behind, where that and their history is all there is to do; else
+        nothing."""
+        captured, metas = self.captured, self.result_metas
+        more = captured.effects or captured.checks or captured.stored or captured.counted
+        found = [x for x in captured.leaves if type(x) is CapturedResult]
+        plain = len({x.index for x in found}) == len(captured.leaves) and not any(
+            x.of_input or x.offset or x.itself or x.subclass or x.view_of is not None
+            or x.meta is not metas[x.index]
+            for x in found
+        )  # fmt: skip
+        whole = self.joint is None or more or self.with_history or self.inferred or self.kept
+        return [x.index for x in found] if plain and not whole else []
+
+    def _attach(self, leaves: Any, arguments: Any, results: Any, out: list[Any]) -> None:
+        """Give the outputs their history."""
+        joint = self.joint
+        inputs = [tensor_of(s, leaves) for s in joint.wanted]
+        saved = [(arguments if given else results)[k] for given, k in joint.saved]
+        numbers = tuple([x.now() for x in joint.numbers])
+        call = None if self.again is None else RepeatedCall(self.again, leaves, arguments)
+        attach(joint, inputs, saved, self._outputs, out, numbers, call)
 
     def _make_views(self, out: list[Any], results: Sequence[Any]) -> None:
         """Views that are left beside their base, which has its history now."""

@@ -80,7 +80,7 @@ def _switches(circumstances: tuple[Any, ...], scope: dict[str, Any]) -> list[str
         else "(cast := switches['cast']) is None or cast.setting != setting"
     )
     return [
-        "if changes.count != reach.seen_changes: return False",
+        "if changes.count != reach.seen_changes and not reach.is_structure_same(): return False",
         "switches = state.__dict__",  # of this thread: asked for once
         f"if switches['_grad_enabled'] is not {grad!r}: return False",
         f"if switches['inference'] is not {inference!r}: return False",

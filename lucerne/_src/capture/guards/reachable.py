@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -268,12 +269,22 @@ class ReachableState:
                 return str(place.difference())
         if not self.tables_hold():
             return self._other_table()
-        if StructureVersion.count != self.seen_changes:
+        if StructureVersion.count != self.seen_changes and not self.is_structure_same():
             now = self._structure()
             if now != self.structure:
                 return self._difference(now)
+            self._held = [_HeldByModule(m) for m in self.modules.values()]
             self.seen_changes = StructureVersion.count
         return None
+
+    def is_structure_same(self) -> bool:
+        """Whether every module holds the very objects it held: the usual case when a change was
+        noted somewhere. If not, they may still be as good (`broken`)."""
+        count = StructureVersion.count
+        if not all(m.is_same() for m in self._held) or self._beside([]) != self._found_beside:
+            return False
+        self.seen_changes = count
+        return True
 
     def tables_hold(self) -> bool:
         """Whether containers and objects hold what they held."""
@@ -306,6 +317,8 @@ class ReachableState:
         """Take everything as it is now: what capturing itself changed is no change."""
         self._alive = []
         self.structure = self._structure(self._alive)
+        self._held = [_HeldByModule(m) for m in self.modules.values()]
+        self._found_beside = self._beside(self._alive)
         self.seen_changes = StructureVersion.count
         self.watched = [
             (look, found)
@@ -327,6 +340,11 @@ class ReachableState:
             _fingerprint(m, stores, None if read is None else read.get(at, frozenset()), alive)
             for at, m in self.modules.items()
         ]
+        return found + self._beside(alive)
+
+    def _beside(self, alive: list[Any]) -> list[tuple[Any, ...]]:
+        """The structure of what is no module."""
+        found: list[tuple[Any, ...]] = []
         for o in self.optimizers.values():
             groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
             found.append(("optimizer", id(o.state), groups))
@@ -398,12 +416,31 @@ _OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called",
 
 def module_tables(modules: Iterable[Any]) -> dict[int, Any]:
     """By id of a table that a module's fingerprint has the content of: the module."""
-    return {
-        id(x): m
-        for m in modules
-        for name, x in m.__dict__.items()
-        if name in ("_parameters", "_buffers", "_modules", *_OF_HOOKS) or name.endswith("hooks")
-    }
+    return {id(x): m for m in modules for name, x in m.__dict__.items() if _is_table(name)}
+
+
+class _HeldByModule:
+    """The very objects in a module's tables, which are compared faster than what they say."""
+
+    __slots__ = ("kind", "module", "tables")
+
+    def __init__(self, module: Any) -> None:
+        self.module, self.kind = module, type(module)
+        own = module.__dict__
+        tables = [own, *[x for name, x in own.items() if _is_table(name) and isinstance(x, dict)]]
+        self.tables = [(d, list(d), list(d.values())) for d in tables]
+
+    def is_same(self) -> bool:
+        for d, keys, values in self.tables:
+            if len(d) != len(keys) or not all(map(operator.is_, d, keys)):
+                return False
+            if not all(map(operator.is_, d.values(), values)):
+                return False
+        return type(self.module) is self.kind
+
+
+def _is_table(name: str) -> bool:
+    return name in ("_parameters", "_buffers", "_modules", *_OF_HOOKS) or name.endswith("hooks")
 
 
 def _fingerprint(

@@ -32,6 +32,9 @@ class _Run:
         self.pending: dict[GradientNode, list[Any]] = {}
         self.missing: dict[GradientNode, int] = {}
         self.needed: set[GradientNode] | None = None
+        """Nodes that lead to what is wanted; None: all."""
+        self.visited: set[GradientNode] | None = None
+        """Those, and what is wanted: nobody looks at a gradient that arrives elsewhere."""
         self.ready: list[tuple[int, int, GradientNode]] = []
         self.link: Link | None = None
         self.arrivals = itertools.count()
@@ -55,7 +58,9 @@ class _Run:
                     self.missing[edge[0]] = self.missing.get(edge[0], 0) + 1
                     stack.append(edge[0])
         if self.wanted is not None:
-            self.needed = _leading_to({node for node, _ in self.wanted}, order)
+            targets = {node for node, _ in self.wanted}
+            self.needed = _leading_to(targets, order)
+            self.visited = self.needed | targets
 
     def add(self, edge: Edge, g: Any) -> None:
         node, index = edge
@@ -123,8 +128,9 @@ class _Run:
                 for slot in self.wanted.get((node, index), ()):
                     self.captured[slot] = grads[index]
         results = self.compute(node, grads)
+        visited = self.visited
         for edge, g in zip(node.next_edges, results, strict=True):
-            if edge is not None:
+            if edge is not None and (visited is None or edge[0] in visited):
                 self.add(edge, g)
                 self.arrived(edge[0])
 
@@ -134,17 +140,26 @@ class _Run:
             return [None] * len(node.next_edges)
         if all(g is None for g in grads):
             return [None] * len(node.next_edges)
-        found = call_node(node, grads, self.keep_graph)
+        asked = None
+        if self.visited is not None and not node.post_hooks:
+            asked = tuple([e is not None and e[0] in self.visited for e in node.next_edges])
+            asked = None if all(asked) else asked
+        found = call_node(node, grads, self.keep_graph, asked)
         return found if self.link is None else self.link(node, found, grads)
 
 
-def call_node(node: GradientNode, grads: list[Any], keep_graph: bool) -> Sequence[Any]:
+def call_node(
+    node: GradientNode,
+    grads: list[Any],
+    keep_graph: bool,
+    asked: tuple[bool, ...] | None = None,
+) -> Sequence[Any]:
     """Hooks around one node's computation."""
     for hook in list((node.pre_hooks or {}).values()):
         changed = call_back(hook, tuple(grads))
         if changed is not None:
             grads = list(changed if isinstance(changed, (tuple, list)) else (changed,))
-    results = _guarded(node, grads)
+    results = _guarded(node, grads, asked)
     if not keep_graph:
         node.release()
     for hook in list((node.post_hooks or {}).values()):
@@ -154,13 +169,18 @@ def call_node(node: GradientNode, grads: list[Any], keep_graph: bool) -> Sequenc
     return results
 
 
-def _guarded(node: GradientNode, grads: list[Any]) -> Sequence[Any]:
+def _guarded(
+    node: GradientNode, grads: list[Any], asked: tuple[bool, ...] | None = None
+) -> Sequence[Any]:
     """Run a node; an error says which line of the forward pass it belongs to."""
     results: Sequence[Any]
     watcher = Watch.current
     span = None if watcher is None else watcher.begin(node.name(), BACKWARD, node)
     try:
-        results = _watched(node, grads) if dispatch_state.kernel_level else node.apply(grads)
+        if dispatch_state.kernel_level:
+            results = _watched(node, grads)
+        else:
+            results = node.apply(grads) if asked is None else node.apply_for(grads, asked)
     except Exception as error:
         note_place(error, node)
         raise
@@ -289,12 +309,56 @@ def run_backward(
         by_edge = {}
         for slot, edge in enumerate(wanted):
             by_edge.setdefault(edge, []).append(slot)
+    if wanted is None and link is None and len(roots) == 1 and _is_last(roots[0][0][0]):
+        _run_last(*roots[0], keep_graph, create_graph)
+        return []
     run = _Run(keep_graph, by_edge)
     run.link = link
     _sent(run, roots, create_graph)
     if reached is not None:
         reached += run.reached
     return [run.captured.get(slot) for slot in range(len(wanted or ()))]
+
+
+def _is_last(node: GradientNode) -> bool:
+    """Whether a pass from this node is the node itself, then leaves, with nobody looking on: what
+    remains where a whole model is one node."""
+    if node.tensor_hooks or node.pre_hooks or node.post_hooks or anomaly.enabled:
+        return False
+    if Watch.current is not None or dispatch_state.kernel_level:
+        return False
+    seen: set[GradientNode] = set()
+    for edge in node.next_edges:
+        if edge is None:
+            continue
+        leaf = edge[0]
+        if type(leaf) is not AccumulateGrad or leaf in seen:
+            return False
+        if leaf.tensor_hooks or leaf.pre_hooks or leaf.post_hooks:
+            return False
+        seen.add(leaf)
+    return True
+
+
+def _run_last(edge: Edge, g: Any, keep_graph: bool, create_graph: bool) -> None:
+    """A pass without an order to keep: what `_Run` does for such a node."""
+    node, index = edge
+    grads = [None] * len(node.out_metas)
+    grads[index] = g
+    if g is None:
+        return
+    before, dispatch_state.grad_enabled = dispatch_state.grad_enabled, create_graph
+    try:
+        results = list(_guarded(node, grads))
+        if not keep_graph:
+            node.release()
+        for k, target in enumerate(node.next_edges):
+            arrives = [results[k]]
+            results[k] = None  # a leaf keeps what nobody else holds
+            if target is not None:
+                target[0].apply(arrives)
+    finally:
+        dispatch_state.grad_enabled = before
 
 
 def gradient_parts(

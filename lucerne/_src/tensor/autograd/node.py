@@ -113,6 +113,11 @@ class GradientNode:
         """Gradients for each of `next_edges` from the gradients of this node's outputs."""
         raise NotImplementedError
 
+    def apply_for(self, grads: Sequence[Any], asked: tuple[bool, ...] | None) -> list[Any]:
+        """`apply` where nobody looks at some of the gradients (True: it is asked for). A node that
+        can do with less work for them says so here."""
+        return self.apply(grads)
+
     def hooks_inside(self, index: int) -> dict[int, Callable[..., Any]] | None:
         """Where hooks of an output go whose gradient is complete only inside of the node, which
         calls them itself; None: what arrives at the node is the whole gradient."""

@@ -343,7 +343,7 @@ class Lookup:
                 "program": writer.program(joint.stages.program),
                 "saved": joint.saved,
                 "tangents": [writer.meta(m) for m in joint.tangents],
-                "lean": _lean_data(joint.make_lean, writer),
+                "lean": _lean_data(joint.make_lean if len(joint.tangents) > 1 else None, writer),
             }
         return data | writer.tables(), [raw for _, raw in writer.constants]
 

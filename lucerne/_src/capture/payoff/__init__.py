@@ -1,0 +1,1 @@
+"""Whether compiling pays: by measurement, in the first calls."""
