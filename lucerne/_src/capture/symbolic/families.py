@@ -13,7 +13,9 @@ from lucerne._src.capture.guards.prune import also
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.symbolic.shapes import Dims, Sized, SizedCapture, Symbols
 from lucerne._src.capture.trace.capture import Capture, Whole
+from lucerne._src.capture.symbolic.unbacked import UnbackedCapture
 from lucerne._src.capture.trace.captured import Captured
+from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.symbolic.expressions import SMALLEST
 from lucerne._src.tensor.base import TensorBase
@@ -124,6 +126,8 @@ class Families:
         self.fn, self.whole, self.dynamic, self.tell = fn, whole, dynamic, tell
         self.members: list[Family] = []
         self.traces = 0
+        self.unbacked: tuple[int, ...] | None = None
+        """What to take for sizes that depend on the data; None: there were none yet."""
         self._pending: tuple[Family | None, Sized | None, Sizes] = None, None, {}
 
     def instance(self, leaves: Sequence[Any], shape: Any) -> tuple[Captured, Guards] | None:
@@ -162,7 +166,18 @@ class Families:
 
     def _static(self, args: Any, kwargs: Any, reach: ReachableState) -> Captured:
         self.traces += 1
-        return Capture(self.fn, args, kwargs, reach, self.whole).run()
+        if self.unbacked is None:
+            capture = Capture(self.fn, args, kwargs, reach, self.whole)
+            try:
+                return capture.run()
+            except CaptureError:
+                if not capture.recorder.asked_sizes:
+                    raise
+            self.traces += 1
+        given = self.fn, args, kwargs, reach, self.whole, Symbols({}), self.unbacked or ()
+        captured = UnbackedCapture(*given).run()
+        self.unbacked = self.unbacked or ()
+        return captured
 
     def _symbols(
         self, family: Family | None, sizes: Sizes, leaves: Sequence[Any]
@@ -181,6 +196,8 @@ class Families:
             return
         if family is None:
             if guards.shares or captured.covered or captured.stored or guards.wrapped is not None:
+                return
+            if captured.unbacked is not None:
                 return
             family = Family(guards)
             self.members.append(family)

@@ -363,6 +363,7 @@ class Capture:
         outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
         if _note_views(leaves, outcomes):
             self._check_inside()
+        self._keep_roots()
         wanted, gradients = self._differentiate(leaves, outcomes)
         tangents = {id(t): k for k, t in enumerate(self._tangents)}
         sources = []
@@ -396,6 +397,9 @@ class Capture:
         )  # fmt: skip
         _held_first(captured)
         return captured
+
+    def _keep_roots(self) -> None:
+        """Make roots of what a program is to give besides results."""
 
     def _stored(self, leaves: list[Any]) -> list[tuple[Slot, Any, int]]:
         """What the function keeps for its next call: more leaves, and other sources."""

@@ -57,7 +57,7 @@ def sum_dims_to(g: Tensor, shape: sh.Shape) -> Tensor:
     """Undo broadcasting: sum what was expanded."""
     lead = g.ndim - len(shape)
     dims = tuple(range(lead)) + tuple(
-        lead + i for i, n in enumerate(shape) if n == 1 and g.shape[lead + i] != 1
+        lead + i for i, n in enumerate(shape) if n != g.shape[lead + i] and n == 1
     )
     folded = g.sum(dims, keepdim=True) if dims else g
     return folded.reshape(shape) if lead else folded

@@ -124,7 +124,8 @@ def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
             [2, 3]])
     """
     target = sh.infer_size(as_int_list(sizes(args, shape)), input.numel())
-    if sh.view_strides(tuple(input.shape), input.stride(), target) is None:
+    easy = tuple(input.shape) == target or input._meta.contiguous  # (a view, whatever the sizes)
+    if not easy and sh.view_strides(tuple(input.shape), input.stride(), target) is None:
         return view_shape(input.contiguous(), target)
     return view_shape(input, target)
 
@@ -435,7 +436,7 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     if have == shape:
         return input
     lead = len(have) - len(shape)
-    if lead < 0 or any(n not in (1, h) for n, h in zip(shape, have[lead:], strict=True)):
+    if lead < 0 or any(n not in (h, 1) for n, h in zip(shape, have[lead:], strict=True)):
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(have)}}}.")
     return sum_dims_to(input, shape)
 
