@@ -54,7 +54,7 @@ class Cut:
 
     def __init__(self, graph: Graph, bound: dict[int, str]) -> None:
         self.graph, self.bound = graph, bound
-        self.nodes = _alive(graph, set(bound))
+        self.nodes = alive(graph, set(bound))
         self.symbols = {id(n): symbols_of(n) for n in self.nodes}
         self.views = {v.index: n for n in self.nodes if n.op.kind == op_.VIEW for v in n.outputs}
         self.single = {id(n) for n in self.nodes if self._is_single(n)}
@@ -136,9 +136,10 @@ class Cut:
         return found
 
 
-def _alive(graph: Graph, kept: set[int]) -> list[Node]:
+def alive(graph: Graph, kept: Iterable[int] = ()) -> list[Node]:
     """Nodes that outputs, writes or sizes are computed from."""
-    wanted = {v.index for v in graph.outputs} | {w.index for _, w in graph.writes} | kept
+    wanted = {v.index for v in graph.outputs} | {w.index for _, w in graph.writes}
+    wanted.update(kept)
     found = []
     for node in reversed(graph.nodes):
         stays = node.op.kind == op_.RANDOM or may_raise(node)

@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Runner
+from lucerne._src.base.shape import Size
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.split import constants_of, halves_of
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.options import Options
 from lucerne._src.capture.road import road_of
+from lucerne._src.capture.staged.cut import alive
 from lucerne._src.capture.staged.program import CompiledStage, StagedProgram
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, TANGENT
-from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.symbolic.numbers import checked_again, guarding, is_symbolic
 from lucerne._src.loops.stages import Stages
 from lucerne._src.transforms.generalize import evaluated, formula_of
@@ -87,9 +89,6 @@ class StagedEntry(CacheEntry):
     backward: Any = None
     """The program of the backward pass, if there is one, and what is to be evaluated for it."""
 
-    def told(self, symbolic: bool) -> None:
-        self.symbolic = symbolic
-
     def _finish(
         self, leaves: Any, arguments: Any, results: Any, undo: Any = None, given: Any = None
     ) -> Any:
@@ -113,7 +112,8 @@ def _captured_at(captured: Captured, sizes: dict[str, int], results: Sequence[An
 
     def at(x: Any) -> Any:
         if type(x) is not CapturedResult:
-            return evaluated(formula_of(x), sizes)
+            found = evaluated(formula_of(x), sizes)
+            return Size(found) if isinstance(x, Size) else found
         if id(x) not in made:
             made[id(x)] = _outcome_at(x, sizes, results)
         return made[id(x)]
@@ -150,7 +150,9 @@ class StagedBuilding:
         captured = self.captured
         with guarding(), checked_again():
             road = road_of(self.options, self.stages)
-            graph = road.functional(captured.graph, captured.roots, captured.fresh)
+            new: dict[Value, Value] = {}
+            graph = road.functional(captured.graph, captured.roots, captured.fresh, new=new)
+            self._keep_decisions(graph, new)
             if not captured.gradients:
                 forward, constants = graph, constants_of(captured.sources)
                 return self._entry(forward, constants)
@@ -165,11 +167,19 @@ class StagedBuilding:
             entry.joint = self._joint(halves, tangents, entry.backward)
             return entry
 
+    def _keep_decisions(self, graph: Graph, new: dict[Value, Value]) -> None:
+        """What ops decide again when they run must hold where they don't: their results are not
+        needed, but somebody may have asked for their shapes."""
+        unbacked = self.captured.unbacked
+        runs = {v.index for n in alive(graph) for v in n.outputs}
+        kept = [g for v, found in unbacked.dropped.items() if new[v].index not in runs for g in found]
+        unbacked.guards = list(dict.fromkeys([*unbacked.guards, *kept]))
+
     def _entry(self, forward: Graph, constants: dict[int, Any]) -> StagedEntry:
         captured, unbacked = self.captured, self.captured.unbacked
         bound = {}
-        for root, (name, _, is_number) in zip(unbacked.roots, unbacked.bound, strict=True):
-            bound[forward.outputs[root].index] = name, is_number
+        for root, (name, _, counts) in zip(unbacked.roots, unbacked.bound, strict=True):
+            bound[forward.outputs[root].index] = name, counts
         program = self._program(forward, constants, bound, unbacked.guards, captured.forward_roots)
         runner = StagedForward(program)
         metas = [v.meta for v in forward.outputs]

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lucerne._src.capture.staged.cut import Cut, Stage, subgraph
-from lucerne._src.capture.symbolic.unbacked import OtherSizesError
-from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Expr, FloatExpr, Guard
+from lucerne._src.ir.symbolic.unbacked import DIMENSION, NEGATIVE, number_of
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.interop.outside import item
 from lucerne._src.tensor.random.api import mark, rewind
@@ -51,18 +51,18 @@ class CompiledStage:
 class StagedProgram:
     """Runs a graph without mutation whose sizes are partly told by the run.
 
-    `bound`: by number of a value, (symbol, whether it is its one element). `exposed`: how many of
+    `bound`: by number of a value, (symbol, what it counts: see `UnbackedSizes`). `exposed`: how many of
     the outputs somebody gets, so that each must be memory of its own. `sizes`: symbols that are
     known before.
     """
 
     def __init__(
-        self, graph: Graph, constants: Mapping[int, Any], bound: Mapping[int, tuple[str, bool]],
+        self, graph: Graph, constants: Mapping[int, Any], bound: Mapping[int, tuple[str, int]],
         guards: Sequence[Guard], names: Sequence[str], exposed: set[int], compile_graph: Compile,
     ) -> None:  # fmt: skip
         self.written = [graph.inputs.index(target) for target, _ in graph.writes]
         self.draws = any(n.op.kind == op_.RANDOM for n in graph.nodes)
-        self.names = list(names)
+        self.names, self.signs = list(names), dict(bound.values())
         writer = _Writer(graph, constants, bound, guards, exposed, compile_graph)
         self.source = writer.text()
         self.stages = writer.stages
@@ -92,18 +92,15 @@ class StagedProgram:
                 state.set_cast(cast)
             state.grad_enabled = grad
 
-    def other(self, sizes: Mapping[str, int]) -> OtherSizesError:
-        """What is to be raised where the program is not good for sizes."""
-        found = []
-        for name in self.names:
-            if name not in sizes:
-                break
-            found.append(sizes[name] - SMALLEST)
-        return OtherSizesError(found)
-
     def _check(self, good: bool, sizes: Mapping[str, int], guards: Sequence[Guard] = ()) -> None:
-        if not good or not all(g.holds(sizes) for g in guards):
-            raise self.other(sizes)
+        """Raise where the program is not good for sizes."""
+        wrong = [g for g in guards if not g.holds(sizes)]
+        if good and not wrong:
+            return
+        decisive = frozenset().union(*[g.symbols() for g in wrong]) if good else sizes.keys()
+        names = [name for name in self.names if name in sizes]
+        found = [number_of(sizes[name], self.signs.get(name, 1)) for name in names]
+        raise OtherSizesError(found, [name in decisive for name in names])
 
 
 def fitted(t: Any, shape: tuple[int, ...], strides: tuple[int, ...], check: Any, sizes: Any) -> Any:
@@ -132,7 +129,7 @@ class _Writer:
     """The text of the function, and what it finds by name."""
 
     def __init__(
-        self, graph: Graph, constants: Mapping[int, Any], bound: Mapping[int, tuple[str, bool]],
+        self, graph: Graph, constants: Mapping[int, Any], bound: Mapping[int, tuple[str, int]],
         guards: Sequence[Guard], exposed: set[int], compile_graph: Compile,
     ) -> None:  # fmt: skip
         self.graph, self.constants, self.bound = graph, constants, bound
@@ -210,7 +207,7 @@ class _Writer:
         left = ", ".join(f"v{v.index}" for v in node.outputs)
         self.lines.append(f"{left} = run({op}, ({args}))")
         for v in node.outputs:
-            if v.index in self.bound and not self.bound[v.index][1]:
+            if self.bound.get(v.index, ("", 1))[1] == DIMENSION:
                 self._bind(v)
                 self._told(v)
             else:
@@ -257,15 +254,16 @@ class _Writer:
     def _bind(self, v: Value) -> None:
         if v.index not in self.bound:
             return
-        name, is_number = self.bound[v.index]
-        found = f"item(v{v.index})" if is_number else f"v{v.index}._meta.shape[0]"
+        name, counts = self.bound[v.index]
+        found = f"v{v.index}._meta.shape[0]" if counts == DIMENSION else f"item(v{v.index})"
+        found = f"{SMALLEST - 1} - {found}" if counts == NEGATIVE else f"{found} + {SMALLEST}"
         if name in self.known:  # the same mask once more
-            self.lines.append(f"check({name} == {found} + {SMALLEST}, s)")
+            self.lines.append(f"check({name} == {found}, s)")
             return
         self.known.add(name)
-        self.lines.append(f"s[{name!r}] = {name} = {found} + {SMALLEST}")
-        if is_number:
-            self.lines.append(f"check({name} >= {SMALLEST}, s)")
+        self.lines.append(f"s[{name!r}] = {name} = {found}")
+        if counts != DIMENSION:
+            self.lines.append(f"if {name} < {SMALLEST}: check(False, s)")
         ready = [g for g in self.guards if g.symbols() <= self.known]
         if ready:
             self.guards = [g for g in self.guards if g not in ready]

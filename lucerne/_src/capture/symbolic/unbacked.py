@@ -3,13 +3,13 @@
 Such a size is a symbol without a value (an unbacked symbol). The function is captured with a guess
 in its place. What follows from it is an expression, as for sizes of arguments; what Python decides
 by it is a guard, which the run checks as soon as it knows the size. Where it fails, nothing has
-happened yet, and the call is captured once more with the sizes that were found (`OtherSizesError`).
-
-The size is written `symbol - 2`: symbols are at least 2, and nothing found is a size too.
+happened yet, and the call is captured once more with the sizes that were found
+(`fake.OtherSizesError`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,22 +25,20 @@ from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
 from lucerne._src.ir.graph import Value
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.ir.op import Op
-from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard, symbol
-from lucerne._src.ir.symbolic.numbers import UNBACKED, ByValue, SymInt, is_unbacked, plain
+from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard
+from lucerne._src.ir.symbolic.numbers import UNBACKED, ByValue, SymInt, is_unbacked
+from lucerne._src.ir.symbolic.unbacked import (
+    DIMENSION,
+    NEGATIVE,
+    NUMBER,
+    expression,
+    symbol_at,
+)
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.tensor.base import TensorBase
 
-_GUESS = 97
+GUESS = 97
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
-
-
-class OtherSizesError(Exception):
-    """A run has found sizes that a program was not captured for. It has done nothing yet."""
-
-    def __init__(self, found: list[int]) -> None:
-        super().__init__(f"sizes {found} were found in the data")
-        self.found = found
-        """In the order in which the function comes to them, as far as they are known."""
 
 
 @dataclass
@@ -50,19 +48,31 @@ class UnbackedSizes:
     hints: tuple[int, ...]
     """What is taken for them while the function is captured, as far as somebody has said so."""
     names: list[str] = field(default_factory=list)
-    bound: list[tuple[str, Value, bool]] = field(default_factory=list)
-    """(symbol, value, whether it is the value's one element; else it is its first dimension)."""
+    bound: list[tuple[str, Value, int]] = field(default_factory=list)
+    """(symbol, value, what it counts of the value: DIMENSION, NUMBER, NEGATIVE)."""
     roots: list[int] = field(default_factory=list)
     """Of `bound`: which of the roots of the captured call has the value."""
     guards: list[Guard] = field(default_factory=list)
     """What was decided by them."""
+    dropped: dict[Value, list[Guard]] = field(default_factory=dict)
+    """By first result of a node: what its op decides again when it runs."""
 
-    def new(self, most: int) -> SymInt:
-        """A size that is at most `most`, as far as anybody can tell."""
+    def new(self, counts: int) -> tuple[SymInt, int]:
+        """The next number, and what it counts."""
         at = len(self.names)
         self.names.append(f"{UNBACKED}{at}")
-        guess = self.hints[at] if at < len(self.hints) else min(_GUESS, most // 2)
-        return SymInt(guess, symbol(self.names[-1]) - SMALLEST)
+        hint = self.hints[at] if at < len(self.hints) else GUESS
+        counts = NEGATIVE if hint < 0 else counts
+        return SymInt(hint, expression(self.names[-1], counts)), counts
+
+    def admits(self, found: Sequence[int]) -> bool:
+        """Whether what was decided comes out the same for these numbers, as far as they go."""
+        signs = {name: counts for name, _, counts in self.bound}
+        pairs = zip(self.names, found, strict=False)
+        sizes = {name: symbol_at(n, signs[name]) for name, n in pairs}
+        small = any(n < SMALLEST for n in sizes.values())
+        ready = [g for g in self.guards if g.symbols() <= sizes.keys()]
+        return not small and all(g.holds(sizes) for g in ready)
 
 
 class UnbackedRecorder(SizedRecorder):
@@ -81,18 +91,18 @@ class UnbackedRecorder(SizedRecorder):
         key = self._content(placed[0])
         size = self._known_masks.get(key)
         if size is None:
-            size = self._known_masks[key] = self.unbacked.new(plain(meta.numel))
+            size = self._known_masks[key] = self.unbacked.new(DIMENSION)[0]
         strides = (meta.ndim, 1)
         made = fake_tensor(make_meta(dt.int64, (size, meta.ndim), strides, meta.device))
-        self._bind(op, placed, made, size, is_number=False)
+        self._bind(op, placed, made, size, DIMENSION)
         return made
 
-    def _bind(self, op: Op, placed: Any, made: Any, size: SymInt, *, is_number: bool) -> None:
+    def _bind(self, op: Op, placed: Any, made: Any, size: SymInt, counts: int) -> None:
         (value,) = self._node(op, placed, [made._meta])
         self._know(made, value)
         self._roots[id(made._storage.buffer)] = value, made
         (name,) = size.expr.symbols()
-        self.unbacked.bound.append((name, value, is_number))
+        self.unbacked.bound.append((name, value, counts))
 
     def _content(self, value: Value) -> Any:
         """Something that is equal for masks with the same elements: `x == k` written twice. What
@@ -113,13 +123,11 @@ class UnbackedRecorder(SizedRecorder):
     def integer(self, t: Any) -> Any:
         if t._meta.dtype.category != dt.INTEGER or not self.has_seen(t):
             return None
-        size = self.unbacked.new(2 * _GUESS)
-        if size.hint < 0:
-            return None  # it is no size
+        size, counts = self.unbacked.new(NUMBER)
         meta = t._meta
         kept = fake_tensor(make_meta(meta.dtype, tuple(meta.shape), None, meta.device))
         # (a copy of its own: the tensor may be written to later)
-        self._bind(_CLONE, (self.value(t), lo.contiguous_format), kept, size, is_number=True)
+        self._bind(_CLONE, (self.value(t), lo.contiguous_format), kept, size, counts)
         return size
 
 
@@ -152,6 +160,7 @@ class UnbackedCapture(SizedCapture):
         captured = super().run()
         if self.unbacked.names:
             captured.unbacked = self.unbacked
+            self.unbacked.dropped = self.recorder.dropped
             self._check_decisions()
             if captured.stored or captured.counted:
                 raise CaptureError("a size depends on the data, and something is kept")

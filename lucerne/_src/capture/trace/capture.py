@@ -56,6 +56,7 @@ from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.capture.trace.recorder import AS_STRIDED, Recorder
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import TensorMeta, with_flip
+from lucerne._src.ir.symbolic.numbers import generic
 from lucerne._src.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne._src.tensor.autograd.node import Edge, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState
@@ -772,4 +773,5 @@ def _has_hooks(t: Any) -> bool:
 
 
 def _dense(meta: TensorMeta) -> TensorMeta:
-    return with_flip(meta, False) if meta.is_dense else meta.like(shape=tuple(meta.shape))
+    with generic():
+        return with_flip(meta, False) if meta.is_dense else meta.like(shape=tuple(meta.shape))

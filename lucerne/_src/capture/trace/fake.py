@@ -27,6 +27,16 @@ class NotYetError(Exception):
     """The function can't be captured now, but perhaps at its next call."""
 
 
+class OtherSizesError(Exception):
+    """A run has found sizes that a program was not captured for. It has done nothing yet."""
+
+    def __init__(self, found: list[int], decisive: list[bool]) -> None:
+        super().__init__(f"sizes {found} were found in the data")
+        self.found, self.decisive = found, decisive
+        """In the order in which the function comes to them, as far as they are known; and whether
+        the program is not good for them because of this one."""
+
+
 NO_VALUES = (
     "this tensor was made while a function was captured for compiling, so it has no values. "
     "Inside the function, values can't be looked at (item(), tolist(), if on a tensor, printing); "

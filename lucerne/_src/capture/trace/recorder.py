@@ -27,6 +27,7 @@ from lucerne._src.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, with_flip
 from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.expressions import Guard
 from lucerne._src.ir.symbolic.numbers import checked_again
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.ops.scalars import check_scalars, has_scalars_to_check
@@ -91,6 +92,10 @@ class Recorder(Interpreter):
         self._kept: list[Any] = []
         self.histories: dict[int, tuple[Any, Any]] = {}
         """Real tensors that were met, by id, and what autograd knew of them then."""
+        self.dropped: dict[Value, list[Guard]] = {}
+        """By first result of a node: decisions by unbacked sizes that its op takes again when it
+        runs."""
+        self._dropped: list[Guard] = []
         self.asked_sizes = False
         """Whether there was a number that may be a size, and that only a run tells."""
         self.refusal: CaptureError | None = None
@@ -296,7 +301,7 @@ class Recorder(Interpreter):
     def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
         if torch_function.dispatching and torch_dispatch.wanted(args):
             return False
-        with checked_again():  # (in one piece or not: it is the same)
+        with checked_again() as self._dropped:  # (in one piece or not: it is the same)
             return self.whole(op, args)
 
     def aliased(self, made: Any, source: Any, detached: bool) -> Any:
@@ -370,19 +375,21 @@ class Recorder(Interpreter):
             found = self._known_result(op, args)
             return self.sized_by_data(op, args, placed) if found is None else found
         if op.kind == op_.VIEW:
-            with checked_again():
-                result = proceed(op, args, out)
+            result = proceed(op, args, out)
             if op is AS_STRIDED:
                 self._check_within(result)
         else:
-            with checked_again():
+            with checked_again() as dropped:
                 metas, kind = self._results(op, args)
+            self._dropped += dropped
             made = [fake_tensor(m) for m in metas]
             result = made[0] if len(made) == 1 else kind(*made) if kind else tuple(made)
         outs = result if isinstance(result, tuple) else (result,)
         found = [o._meta for o in outs]
         kept = self.keeps_draws and op.kind == op_.RANDOM
         values = self._drawn(op, placed, found) if kept else self._node(op, placed, found)
+        if self._dropped and op.kind != op_.VIEW:
+            self.dropped[values[0]], self._dropped = self._dropped, []
         for o, v in zip(outs, values, strict=True):
             self._know(o, v)
             if op.kind != op_.VIEW:

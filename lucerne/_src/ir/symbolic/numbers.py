@@ -51,7 +51,7 @@ from lucerne._src.ir.symbolic.expressions import (
 class _Guards(threading.local):
     def __init__(self) -> None:
         self.found: Guards | None = None
-        self.checks_again = 0
+        self.checks_again: list[list[Guard]] = []
         self.generic = 0
 
 
@@ -90,14 +90,16 @@ def is_unbacked(guard: Guard) -> bool:
 
 
 @contextmanager
-def checked_again() -> Iterator[None]:
+def checked_again() -> Iterator[list[Guard]]:
     """What is decided inside by unbacked sizes leaves no guard: it is decided anew by each run, and
-    the run compares what comes of it with what was told here."""
-    _guards.checks_again += 1
+    the run compares what comes of it with what was told here. The decisions are given, for those
+    that no run comes to."""
+    dropped: list[Guard] = []
+    _guards.checks_again.append(dropped)
     try:
-        yield
+        yield dropped
     finally:
-        _guards.checks_again -= 1
+        _guards.checks_again.pop()
 
 
 @contextmanager
@@ -111,12 +113,35 @@ def generic() -> Iterator[None]:
         _guards.generic -= 1
 
 
+def is_filled(count: Any) -> bool:
+    """Whether a count is not 0; of one that only a run tells, as if it were not."""
+    if not isinstance(count, Symbolic):
+        return bool(count)
+    with generic():
+        return bool(count)
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is 1; one that only a run tells is taken for another one."""
+    if not isinstance(size, Symbolic):
+        return bool(size == 1)
+    with generic():
+        return bool(size == 1)
+
+
 def _is_dropped(guard: Guard) -> bool:
     """Whether a decision need not be kept."""
     if not (_guards.checks_again or _guards.generic) or not is_unbacked(guard):
         return False
-    if _guards.checks_again:
+    if _guards.generic and is_generic(guard):
         return True
+    if _guards.checks_again:
+        _guards.checks_again[-1].append(guard)
+    return bool(_guards.checks_again)
+
+
+def is_generic(guard: Guard) -> bool:
+    """Whether a decision comes out the same for all unbacked sizes of at least 2."""
     sides = guard.left, guard.right
     if not all(isinstance(x, Expr) for x in sides):
         return False

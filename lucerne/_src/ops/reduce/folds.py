@@ -13,6 +13,7 @@ from lucerne._src.base import shape as sh
 from lucerne._src.ir.convert import Dtype, IntList
 from lucerne._src.ir.define import composite, front, reduced_dims, reduction
 from lucerne._src.ir.op import Tensor
+from lucerne._src.ir.symbolic.numbers import is_filled
 from lucerne._src.ops.copy import join
 
 
@@ -223,7 +224,7 @@ def _mean_dtype(input: Tensor, dtype: dt.dtype | None) -> dt.dtype:
 
 def _mean_grad(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     count = folded_count(meta.shape, dim)
-    return spread(g if count == 0 else g / count, dim, keepdim, meta)
+    return spread(g / count if is_filled(count) else g, dim, keepdim, meta)
 
 
 @composite(
