@@ -180,7 +180,7 @@ KINDS: dict[str, BreakKind] = {
             ),
             (
                 "size",
-                "a size that depends on the data ({what}) is needed as a plain number, by a loop, "
+                "a size that depends on the data is needed as a plain number, by a loop, "
                 "a list, a key or text",
                 "compute with the size (shapes, arithmetic, comparisons) or with all elements at "
                 "once instead of a loop over them",

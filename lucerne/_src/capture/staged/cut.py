@@ -50,14 +50,23 @@ def symbols_of(node: Node) -> frozenset[str]:
 
 
 class Cut:
-    """Which node runs in which stage. `bound`: by value, the symbol that is known once it is."""
+    """Which node runs in which stage. `bound`: by value, the symbol that is known once it is.
+    `decisive`: symbols that Python decided by. What it did after it knew one of them runs when the
+    decision has been checked: it may raise if that comes out otherwise."""
 
-    def __init__(self, graph: Graph, bound: dict[int, str]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        bound: dict[int, str],
+        decisive: frozenset[str] = frozenset(),
+        compiles: bool = True,
+    ) -> None:
+        self.decisive = decisive
         self.graph, self.bound = graph, bound
         self.nodes = alive(graph, set(bound))
         self.symbols = {id(n): symbols_of(n) for n in self.nodes}
         self.views = {v.index: n for n in self.nodes if n.op.kind == op_.VIEW for v in n.outputs}
-        self.single = {id(n) for n in self.nodes if self._is_single(n)}
+        self.single = {id(n) for n in self.nodes if not compiles or self._is_single(n)}
         """Nodes that are run by themselves."""
         self.levels: dict[int, int] = {}
         self._level()
@@ -72,9 +81,10 @@ class Cut:
         """By number of a value and by id of a node: odd ones are stages of single nodes."""
         levels = self.levels = {v.index: 0 for v in self.graph.inputs}
         known: dict[str, int] = {}
-        drawn = 0
+        drawn = least = 0
         for node in self.nodes:
             at = max([levels[v.index] for v in operands(node.args)], default=0)
+            at = max(at, least)
             at = max([at, *[known.get(s, 0) for s in self.symbols[id(node)]]])
             if node.op.kind == op_.RANDOM:
                 at = drawn = max(at, drawn)
@@ -84,7 +94,9 @@ class Cut:
             for v in node.outputs:
                 levels[v.index] = at
                 if v.index in self.bound:
-                    known[self.bound[v.index]] = at + 1 - at % 2
+                    name = self.bound[v.index]
+                    known[name] = at + 1 - at % 2
+                    least = max(least, known[name]) if name in self.decisive else least
 
     def _without_few(self) -> bool:
         """Let stages of few nodes run node by node. Whether there were any."""
@@ -109,7 +121,7 @@ class Cut:
         made = [found[at] for at in sorted(found)]
         for stage in made:
             stage.nodes = self._with_views(stage.nodes)
-        ends = [v for v in (*self.graph.outputs, *(w for _, w in self.graph.writes))]
+        ends = (*self.graph.outputs, *(w for _, w in self.graph.writes))
         last = self._with_views([], ends)
         return [*made, Stage(False, last)] if last else made
 

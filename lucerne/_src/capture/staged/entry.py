@@ -172,7 +172,9 @@ class StagedBuilding:
         needed, but somebody may have asked for their shapes."""
         unbacked = self.captured.unbacked
         runs = {v.index for n in alive(graph) for v in n.outputs}
-        kept = [g for v, found in unbacked.dropped.items() if new[v].index not in runs for g in found]
+        kept = [
+            g for v, found in unbacked.dropped.items() if new[v].index not in runs for g in found
+        ]
         unbacked.guards = list(dict.fromkeys([*unbacked.guards, *kept]))
 
     def _entry(self, forward: Graph, constants: dict[int, Any]) -> StagedEntry:

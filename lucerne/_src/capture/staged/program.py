@@ -30,8 +30,8 @@ from lucerne._src.tensor.random.api import mark, rewind
 from lucerne._src.transforms.generalize import GraphOf, MetaOf, formula_of, meta_formula
 from lucerne._src.transforms.rewrite import operands
 
-Compile = Callable[[Graph], Any]
-"""Makes of a graph what runs it (`Runner`), and tells the metas of its results."""
+Compile = Callable[[Graph], Any] | None
+"""Makes of a graph what runs it (a `CompiledStage`); None: all nodes run by themselves."""
 
 
 class CompiledStage:
@@ -45,15 +45,14 @@ class CompiledStage:
         if found is None:
             found = [new_tensor(meta) for meta in self.metas]
             self.runner(given, (), found)
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 class StagedProgram:
     """Runs a graph without mutation whose sizes are partly told by the run.
 
-    `bound`: by number of a value, (symbol, what it counts: see `UnbackedSizes`). `exposed`: how many of
-    the outputs somebody gets, so that each must be memory of its own. `sizes`: symbols that are
-    known before.
+    `bound`: by number of a value, (symbol, what it counts: see `ir.symbolic.unbacked`). `exposed`:
+    the numbers of outputs that somebody gets, so that each must be memory of its own.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class StagedProgram:
                 state.set_cast(None)
             if state.kernel_level or state.call_level:
                 with unseen():
-                    return self._function(arguments, sizes)  # type: ignore[no-any-return]
-            return self._function(arguments, sizes)  # type: ignore[no-any-return]
+                    return self._function(arguments, sizes)
+            return self._function(arguments, sizes)
         except OtherSizesError:
             if before is not None:
                 rewind(before)
@@ -142,7 +141,9 @@ class _Writer:
 
     def text(self) -> str:
         graph = self.graph
-        cut = Cut(graph, {k: name for k, (name, _) in self.bound.items()})
+        names = {k: name for k, (name, _) in self.bound.items()}
+        decisive = frozenset().union(*[g.symbols() for g in self.guards])
+        cut = Cut(graph, names, decisive, compiles=self.compile_graph is not None)
         stages = cut.stages()
         self._begin(cut)
         for k, stage in enumerate(stages):
@@ -172,12 +173,11 @@ class _Writer:
         made, given, results = subgraph(stage.nodes, later)
         if not results:
             return
+        assert self.compile_graph is not None
         name = f"stage{len(self.stages)}"
         self.stages.append(self.compile_graph(made))
         self.scope[name] = self.stages[-1]
-        left, right = (
-            "".join(f"v{v.index}, " for v in values) for values in (results, given)
-        )
+        left, right = ("".join(f"v{v.index}, " for v in values) for values in (results, given))
         self.lines.append(f"{left}= {name}(({right}))")
         for v in results:
             self._bind(v)
@@ -274,7 +274,8 @@ class _Writer:
         """Results, in memory of their own where somebody gets them, and writes."""
         if self.guards:
             raise CaptureError("a size that decides is not known to the program")
-        outputs, once = [], set()
+        outputs: list[str] = []
+        once: set[int] = set()
         for k, v in enumerate(self.graph.outputs):
             made = self.made.get(v.index)
             new = made is not None and made.op.kind not in (op_.VIEW, op_.COMPOSITE)

@@ -43,9 +43,10 @@ def _known(
     compiled: Any, leaves: list[Any], shape: Any, found: Sequence[int], tried: list[Any]
 ) -> StagedEntry | None:
     for entry in compiled.versions.alike(leaves):
-        if type(entry) is StagedEntry and entry not in tried and entry.captured.unbacked.admits(found):
-            if entry.guards.hold(leaves, shape):
-                return entry
+        if type(entry) is not StagedEntry or entry in tried:
+            continue
+        if entry.captured.unbacked.admits(found) and entry.guards.hold(leaves, shape):
+            return entry
     return None
 
 

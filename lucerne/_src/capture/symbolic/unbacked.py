@@ -18,24 +18,41 @@ from lucerne._src.base import layout as lo
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.guards.reachable import ReachableState
+from lucerne._src.capture.staged.program import StagedProgram
 from lucerne._src.capture.symbolic.shapes import SizedCapture, SizedRecorder, SizedTracing, Symbols
 from lucerne._src.capture.trace.capture import Tracing, Whole
 from lucerne._src.capture.trace.captured import Captured
-from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
+from lucerne._src.capture.trace.fake import (
+    CaptureError,
+    NotYetError,
+    OtherSizesError,
+    fake_tensor,
+)
+from lucerne._src.capture.trace.input_sources import tensor_of
 from lucerne._src.ir.graph import Value
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard
-from lucerne._src.ir.symbolic.numbers import UNBACKED, ByValue, SymInt, is_unbacked
+from lucerne._src.ir.symbolic.numbers import (
+    UNBACKED,
+    ByValue,
+    SymInt,
+    checked_again,
+    guarding,
+    is_unbacked,
+)
 from lucerne._src.ir.symbolic.unbacked import (
     DIMENSION,
     NEGATIVE,
     NUMBER,
     expression,
+    number_of,
     symbol_at,
 )
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.random.api import mark, rewind
+from lucerne._src.transforms.functionalize import functionalize
 
 GUESS = 97
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
@@ -93,7 +110,8 @@ class UnbackedRecorder(SizedRecorder):
         if size is None:
             size = self._known_masks[key] = self.unbacked.new(DIMENSION)[0]
         strides = (meta.ndim, 1)
-        made = fake_tensor(make_meta(dt.int64, (size, meta.ndim), strides, meta.device))
+        shape: tuple[Any, ...] = (size, meta.ndim)
+        made = fake_tensor(make_meta(dt.int64, shape, strides, meta.device))
         self._bind(op, placed, made, size, DIMENSION)
         return made
 
@@ -135,6 +153,14 @@ _DEEPEST = 6
 """How many ops two masks are compared through."""
 
 
+class WrongGuessError(Exception):
+    """What was taken for the sizes makes the function raise: these are those of the call."""
+
+    def __init__(self, found: tuple[int, ...]) -> None:
+        super().__init__(f"sizes {found} were found in the data")
+        self.found = found
+
+
 class UnbackedCapture(SizedCapture):
     """A capture in which sizes that depend on the data are symbols."""
 
@@ -157,7 +183,15 @@ class UnbackedCapture(SizedCapture):
         ]
 
     def run(self) -> Captured:
-        captured = super().run()
+        try:
+            captured = super().run()
+        except (CaptureError, NotYetError):
+            raise
+        except Exception as error:
+            found = self._sizes_so_far()
+            if len(found) <= len(self.unbacked.hints):
+                raise
+            raise WrongGuessError(found) from error
         if self.unbacked.names:
             captured.unbacked = self.unbacked
             self.unbacked.dropped = self.recorder.dropped
@@ -166,11 +200,33 @@ class UnbackedCapture(SizedCapture):
                 raise CaptureError("a size depends on the data, and something is kept")
         return captured
 
+    def _sizes_so_far(self) -> tuple[int, ...]:
+        """The sizes that this call has, as far as the function has come: what it did until then is
+        run without its writes."""
+        recorder, found = self.recorder, dict[str, int]()
+        values = [value for _, value, _ in self.unbacked.bound]
+        given = [tensor_of(self.tracing.source_of(t), self.leaves) for t in recorder.outside]
+        before = mark()
+        with guarding(), checked_again():
+            graph = functionalize(recorder.graph, values)
+            graph.writes = []
+            pairs = zip(graph.outputs, self.unbacked.bound, strict=True)
+            bound = {v.index: (name, counts) for v, (name, _, counts) in pairs}
+            program = StagedProgram(graph, {}, bound, (), self.unbacked.names, set(), None)
+        try:
+            program(given, found)
+        except OtherSizesError as error:
+            return tuple(error.found)
+        finally:
+            rewind(before)
+        signs = dict(bound.values())
+        return tuple(number_of(found[name], signs[name]) for name in self.unbacked.names)
+
     def _check_decisions(self) -> None:
         """Decisions are checked by the run. A number that Python needs as it is can't be given."""
         for guard, by_value in self.guards.items():
             if not is_unbacked(guard):
                 continue
             if isinstance(by_value, ByValue):
-                raise BreakError(reasons.made("size", by_value.place, str(guard.left)))
+                raise BreakError(reasons.made("size", by_value.place))
             self.unbacked.guards.append(guard)

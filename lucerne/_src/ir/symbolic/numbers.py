@@ -126,7 +126,7 @@ def is_one(size: Any) -> bool:
     if not isinstance(size, Symbolic):
         return bool(size == 1)
     with generic():
-        return bool(size == 1)
+        return bool(_decided(operator.eq, size, 1))
 
 
 def _is_dropped(guard: Guard) -> bool:
