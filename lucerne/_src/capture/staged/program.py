@@ -23,7 +23,7 @@ from lucerne._src.ir.dispatch import entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Expr, FloatExpr, Guard
-from lucerne._src.ir.symbolic.unbacked import DIMENSION, NEGATIVE, number_of
+from lucerne._src.ir.symbolic.unbacked import DIMENSION, GUESS, NEGATIVE, number_of
 from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.interop.outside import item
 from lucerne._src.tensor.random.api import mark, rewind
@@ -61,7 +61,7 @@ class StagedProgram:
     ) -> None:  # fmt: skip
         self.written = [graph.inputs.index(target) for target, _ in graph.writes]
         self.draws = any(n.op.kind == op_.RANDOM for n in graph.nodes)
-        self.names, self.signs = list(names), dict(bound.values())
+        self.names, self.signs, self.guards = list(names), dict(bound.values()), list(guards)
         writer = _Writer(graph, constants, bound, guards, exposed, compile_graph)
         self.source = writer.text()
         self.stages = writer.stages
@@ -96,10 +96,22 @@ class StagedProgram:
         wrong = [g for g in guards if not g.holds(sizes)]
         if good and not wrong:
             return
-        decisive = frozenset().union(*[g.symbols() for g in wrong]) if good else sizes.keys()
         names = [name for name in self.names if name in sizes]
-        found = [number_of(sizes[name], self.signs.get(name, 1)) for name in names]
-        raise OtherSizesError(found, [name in decisive for name in names])
+        found = [number_of(sizes[name], self.signs[name]) for name in names]
+        pairs = zip(names, found, strict=True)
+        raise OtherSizesError(found, [self._hint(name, n) if good else n for name, n in pairs])
+
+    def _hint(self, name: str, number: int) -> int:
+        """What to take for a number. A capture with 0 or 1 is good for nothing else: one that
+        decides as they do may be good for them too."""
+        if number not in (0, 1):
+            return number
+        guards = [g for g in self.guards if g.symbols() == {name}]
+        decided = [g.holds({name: number + SMALLEST}) for g in guards]
+        for other in (GUESS, 2, 3, 4, 5, 7, 15):
+            if [g.holds({name: other + SMALLEST}) for g in guards] == decided:
+                return other
+        return number
 
 
 def fitted(t: Any, shape: tuple[int, ...], strides: tuple[int, ...], check: Any, sizes: Any) -> Any:

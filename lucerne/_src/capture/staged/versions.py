@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.capture.staged.entry import StagedEntry
-from lucerne._src.capture.symbolic.unbacked import GUESS
 from lucerne._src.capture.trace.fake import OtherSizesError
 from lucerne._src.capture.trace.pytree import flatten
 
@@ -50,20 +49,13 @@ def _known(
     return None
 
 
-def hints_of(error: OtherSizesError) -> tuple[int, ...]:
-    """What to take for the sizes. Sizes of 0 and 1 are special: a capture with others may be good
-    for them as well, unless they are what was decided by."""
-    pairs = zip(error.found, error.decisive, strict=True)
-    return tuple(GUESS if n in (0, 1) and not decisive else n for n, decisive in pairs)
-
-
 def _new(
     compiled: Any, args: Any, kwargs: Any, leaves: list[Any], shape: Any, error: OtherSizesError
 ) -> Any:
     if compiled.given_up is not None:
         return None
     with compiled.lock:
-        compiled.families.unbacked = hints_of(error)
+        compiled.families.unbacked = tuple(error.hints)
         told = ", ".join(map(str, error.found))
         why = f"a decision by sizes that depend on the data: these are {told}"
         return compiled.anew(args, kwargs, leaves, shape, why)

@@ -43,6 +43,7 @@ from lucerne._src.ir.symbolic.numbers import (
 )
 from lucerne._src.ir.symbolic.unbacked import (
     DIMENSION,
+    GUESS,
     NEGATIVE,
     NUMBER,
     expression,
@@ -54,7 +55,6 @@ from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.random.api import mark, rewind
 from lucerne._src.transforms.functionalize import functionalize
 
-GUESS = 97
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
 
 

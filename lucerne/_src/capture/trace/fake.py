@@ -30,11 +30,11 @@ class NotYetError(Exception):
 class OtherSizesError(Exception):
     """A run has found sizes that a program was not captured for. It has done nothing yet."""
 
-    def __init__(self, found: list[int], decisive: list[bool]) -> None:
+    def __init__(self, found: list[int], hints: list[int]) -> None:
         super().__init__(f"sizes {found} were found in the data")
-        self.found, self.decisive = found, decisive
-        """In the order in which the function comes to them, as far as they are known; and whether
-        the program is not good for them because of this one."""
+        self.found, self.hints = found, hints
+        """In the order in which the function comes to them, as far as they are known; and what to
+        take for them when it is captured again."""
 
 
 NO_VALUES = (

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Expr, symbol
 
+GUESS = 97
+"""What is taken for a number that nobody knows anything about: no size that programs often have."""
 DIMENSION, NUMBER, NEGATIVE = 0, 1, -1
 """What is counted: the first dimension of a tensor; its one element, which is at least 0, or less.
 """
