@@ -25,7 +25,7 @@ _FEW = 2
 
 
 @dataclass
-class Stage:
+class ProgramStage:
     """Nodes that run together, in order."""
 
     compiled: bool
@@ -109,21 +109,21 @@ class Cut:
         self.single.update(map(id, few))
         return bool(few)
 
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[ProgramStage]:
         """In order. A view is made by each stage that reads it."""
-        found: dict[int, Stage] = {}
+        found: dict[int, ProgramStage] = {}
         for node in self.nodes:
             if node.op.kind == op_.VIEW and id(node) not in self.single:
                 continue
             at = self.levels[id(node)]
-            stage = found.setdefault(at, Stage(compiled=id(node) not in self.single))
+            stage = found.setdefault(at, ProgramStage(compiled=id(node) not in self.single))
             stage.nodes.append(node)
         made = [found[at] for at in sorted(found)]
         for stage in made:
             stage.nodes = self._with_views(stage.nodes)
         ends = (*self.graph.outputs, *(w for _, w in self.graph.writes))
         last = self._with_views([], ends)
-        return [*made, Stage(False, last)] if last else made
+        return [*made, ProgramStage(False, last)] if last else made
 
     def _with_views(self, nodes: list[Node], wanted: Iterable[Value] = ()) -> list[Node]:
         """Nodes with the views that they read, those of single nodes left out: they have run."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne._src.capture.staged.cut import Cut, Stage, subgraph
+from lucerne._src.capture.staged.cut import Cut, ProgramStage, subgraph
 from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import entry, state, unseen
@@ -181,7 +181,7 @@ class _Writer:
             self.lines.append(f"{name} = s[{name!r}]")
             self.known.add(name)
 
-    def _compiled(self, stage: Stage, later: set[int]) -> None:
+    def _compiled(self, stage: ProgramStage, later: set[int]) -> None:
         made, given, results = subgraph(stage.nodes, later)
         if not results:
             return
@@ -194,14 +194,14 @@ class _Writer:
         for v in results:
             self._bind(v)
 
-    def _single(self, stage: Stage, later: set[int]) -> None:
+    def _single(self, stage: ProgramStage, later: set[int]) -> None:
         for k, node in enumerate(stage.nodes):
             self._node(node)
             rest = {v.index for n in stage.nodes[k + 1 :] for v in operands(n.args)}
             dead = {v.index for v in operands(node.args)} - rest - later
             self._drop(dead)
 
-    def _forget(self, stage: Stage, later: set[int]) -> None:
+    def _forget(self, stage: ProgramStage, later: set[int]) -> None:
         if stage.compiled:
             self._drop({v.index for n in stage.nodes for v in operands(n.args)} - later)
 
