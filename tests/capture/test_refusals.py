@@ -36,12 +36,12 @@ def as_numpy(x: Any) -> Any:
     return torch.from_numpy(x.numpy() * 2)
 
 
-def positions(x: Any) -> Any:
-    return x[x.nonzero()]
+def loop_over_positions(x: Any) -> Any:
+    return x * sum(range(x.nonzero().shape[0]))
 
 
-def masked(x: Any) -> Any:
-    return x[x > 0]
+def loop_over_masked(x: Any) -> Any:
+    return x * sum(range(x[x > 0].shape[0]))
 
 
 def seeded(x: Any) -> Any:
@@ -79,8 +79,8 @@ ROWS: list[tuple[Callable[..., Any], str]] = [
     (branch, "decides by the values of a tensor"),
     (shows, "print"),
     (as_numpy, "numpy()"),
-    (positions, "depends on the data"),
-    (masked, "depends on the data"),
+    (loop_over_positions, "depends on the data"),
+    (loop_over_masked, "depends on the data"),
     (seeded, "manual_seed"),
     (not_for_graphs, "kept_out"),
 ]

@@ -137,14 +137,11 @@ def format_strides(shape: Sequence[int], memory_format: lo.memory_format) -> Sha
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    if 0 in shape:
-        return True
     step = 1
     for n, s in zip(reversed(shape), reversed(strides), strict=True):
-        if n != 1:
-            if s != step:
-                return False
-            step *= n
+        if s != step and n != 1:  # (in this order: a size that only a run tells is not asked)
+            return 0 in shape
+        step *= n
     return True
 
 
@@ -192,7 +189,7 @@ def suggested_format(shape: Sequence[int], strides: Sequence[int]) -> lo.memory_
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Non-overlapping and dense: some permutation of the dimensions is contiguous."""
-    if numel(shape) < 2 or is_contiguous(shape, strides):
+    if is_contiguous(shape, strides) or numel(shape) < 2:
         return True
     step = 1
     for s, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):

@@ -27,7 +27,7 @@ from lucerne._src.capture.cache.entry import MISSED, CacheEntry
 from lucerne._src.capture.cache.lookup import Versions
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.options import ACTIONS, MODES, UNMEANT, Maker, Options, check_options
-from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.autograd.graph import sees_each_op
@@ -87,6 +87,8 @@ class Compiled:
         self.is_full = False
         """Whether it was given up because it has enough versions. Those go on being used, so that
         the numbers which a seed gives for some arguments stay what they were."""
+        self.missed = 0
+        """Calls whose data had sizes that no version is good for."""
         self.faults: list[Any] = []
         """Errors inside of the compiler, and what they cost (`faults.Fault`)."""
         self.breaks: list[Any] = []
@@ -221,12 +223,14 @@ class Compiled:
                 or self._instance(leaves, shape)
             )
             if found is None and not self.is_full:
-                found = self._anew(args, kwargs, leaves, shape)
+                found = self.anew(args, kwargs, leaves, shape)
             return found
 
     def _raised(self, entry: CacheEntry, args: Any, kwargs: Any, error: Exception) -> Any:
         """A version has raised. If it leaves nothing behind, the function runs as it is: it raises
         the same, or the fault is ours (unless somebody else's function runs the graph)."""
+        if isinstance(error, OtherSizesError):
+            return self.late_part("staged.versions").other_sizes(self, args, kwargs, error)
         ours = self.options.maker is None and entry.is_repeatable(error)
         if not ours or faults.goes_through(error):
             raise error
@@ -266,7 +270,7 @@ class Compiled:
         """Forget all versions, and that it was given up."""
         self.entries.clear()
         self.latest, self.given_up, self.segmented, self._families = None, None, None, None
-        self.is_full = False
+        self.is_full, self.missed = False, 0
         self.pays.clear()
         self.left.clear()
         self.breaks.clear()
@@ -301,12 +305,13 @@ class Compiled:
         self._families.give_up()
         return None
 
-    def _anew(
-        self, args: Any, kwargs: Any, leaves: list[Any], shape: Any
+    def anew(
+        self, args: Any, kwargs: Any, leaves: list[Any], shape: Any, why: str = ""
     ) -> CacheEntry | Exception | None:
         """Find or capture this call; None: it is to run as it is, and why has been said."""
+        why = why or self.why(leaves, shape)
         if sum(e.cache != HIT for e in self.entries) >= config.most_captures:
-            count, why = len(self.entries), self.why(leaves, shape)
+            count = len(self.entries)
             self.give_up(f"it was compiled {count} times already; this time because: {why}")
             self.is_full = True
             return None
@@ -314,7 +319,7 @@ class Compiled:
         before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST
-            with ledger.compiling(self.fn, kind, self.why(leaves, shape)) as row:
+            with ledger.compiling(self.fn, kind, why) as row:
                 entry = self._make(args, kwargs, leaves, shape)
                 with faults.costs(self, faults.NO_NOTE):
                     dumps = self.options.dump or config.dump

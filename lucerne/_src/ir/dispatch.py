@@ -143,6 +143,11 @@ class Interpreter:
         unless it is None, is looked at in its place."""
         return None
 
+    def integer(self, tensor: Any) -> Any:
+        """Kernel level: somebody is about to ask for the number that a tensor of one element is.
+        What is returned, unless it is None, is the answer."""
+        return None
+
     def every(self, tensor: Any) -> Any:
         """Kernel level: see `every_value`."""
         return tensor

@@ -14,7 +14,7 @@ from lucerne._src.base.device import device as Device
 from lucerne._src.base.device import settled
 from lucerne._src.base.dtype import dtype as DType
 from lucerne._src.base.unspecialized import GivenFloat, Guarding, Symbolic
-from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt, is_symbolic, plain
+from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt, generic, is_symbolic, plain
 
 
 class TensorMeta:
@@ -101,7 +101,11 @@ def make_meta(
 ) -> TensorMeta:
     """The one TensorMeta with these fields (contiguous when `strides` is None)."""
     if strides is None:
-        strides = sh.contiguous_strides(shape)
+        if Guarding.count:
+            with generic():
+                strides = sh.contiguous_strides(shape)
+        else:
+            strides = sh.contiguous_strides(shape)
     if Guarding.count and (is_symbolic(shape) or is_symbolic(strides)):
         return _symbolic_meta(dtype, tuple(shape), tuple(strides), settled(device), None, flipped)
     key = (dtype, tuple(shape), strides, device, flipped)
@@ -153,7 +157,8 @@ def _symbolic_meta(
     key = (dtype, _key(shape), _key(strides), device, _key((start,)), flipped)
     found = _SYMBOLIC.get(key)
     if found is None:
-        found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start, flipped)
+        with generic():
+            found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start, flipped)
         found.shape = sh.SymbolicSize(shape)
     return found
 

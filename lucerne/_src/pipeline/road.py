@@ -80,11 +80,12 @@ class Road:
         roots: Sequence[Value],
         fresh: frozenset[Value] = frozenset(),
         readings: Sequence[Value] = (),
+        new: dict[Value, Value] | None = None,
     ) -> Graph:
         """The graph without mutation (see `functionalize`)."""
         began = perf_counter()
         with during(FUNCTIONALIZE.name):
-            graph = functionalize(graph, roots, fresh, readings)
+            graph = functionalize(graph, roots, fresh, readings, new)
         return self._noted(FUNCTIONALIZE, graph, began)
 
     def counted(self, graph: Graph, generator: Any) -> tuple[Graph, Value | None]:

@@ -15,7 +15,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.process import notices
 from lucerne._src.ir import dispatch, namespaces
 from lucerne._src.ir.convert import Unknown, as_int
-from lucerne._src.ir.symbolic.numbers import SymInt
+from lucerne._src.ir.symbolic.numbers import SymInt, is_one
 from lucerne._src.ops.copy.cast import copy, filled
 from lucerne._src.ops.index.advanced import index as index_op
 from lucerne._src.ops.scalars import number_for
@@ -248,7 +248,7 @@ def _value(x: Any, value: Any) -> Any:
 def _without_leading_ones(source: Any) -> Any:
     """Leading dimensions of size one say nothing: `x[0] = v` takes v of shape (1, 1, n) too."""
     lead = 0
-    while lead < source.ndim and source.shape[lead] == 1:
+    while lead < source.ndim and is_one(source.shape[lead]):  # (broadcasting takes 1 as well)
         lead += 1
     return source.reshape(source.shape[lead:]) if lead else source
 

@@ -123,15 +123,19 @@ def functionalize(
     roots: Sequence[Value],
     fresh: frozenset[Value] = frozenset(),
     readings: Sequence[Value] = (),
+    new: dict[Value, Value] | None = None,
 ) -> Graph:
     """A graph without writes: its outputs are the last values of `roots`, then what `readings`
-    (any values, views as well) read at the end.
+    (any values, views as well) read at the end. `new` gets, for each value, what it is when it is
+    made.
 
     Inputs in `fresh` begin anew at every call, so what is written to them is not kept.
     """
     walk = _Walk(graph)
     for node in graph.nodes:
         walk.visit(node)
+        if new is not None:
+            new.update((v, walk.known[v][1]) for v in node.outputs)
     made = walk.made
     made.outputs = (*(walk.current[r] for r in roots), *(walk.read(v) for v in readings))
     made.writes = [

@@ -11,7 +11,7 @@ from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults
 from lucerne._src.capture.trace import subclasses
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
-from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.capture.trace.input_sources import HELD, InputSource
 from lucerne._src.capture.trace.pytree import rebuild
 from lucerne._src.ir import dispatch
@@ -257,7 +257,8 @@ class CompiledBackward(GradientNode):
             again = self._again(grads, None)
             if isinstance(again, str):
                 raise
-            joint.tell(error, faults.BACKWARD)
+            if not isinstance(error, OtherSizesError):
+                joint.tell(error, faults.BACKWARD)
             return again
         if dispatch.state.grad_enabled:  # create_graph=True
             for g in found:

@@ -179,6 +179,13 @@ KINDS: dict[str, BreakKind] = {
                 "{what} depends on which object or memory it is, not on its value",
                 "decide by values, shapes or a flag, or decide outside of the function",
             ),
+            (
+                "size",
+                "a size that depends on the data is needed as a plain number, by a loop, "
+                "a list, a key or text",
+                "compute with the size (shapes, arithmetic, comparisons) or with all elements at "
+                "once instead of a loop over them",
+            ),
         ],
         start=1,
     )

@@ -35,6 +35,7 @@ from lucerne._src.capture.guards.prune import narrow
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.options import Options
 from lucerne._src.capture.road import road_of
+from lucerne._src.capture.staged.entry import StagedBuilding
 from lucerne._src.capture.symbolic import counters
 from lucerne._src.capture.symbolic import scalars as given
 from lucerne._src.capture.symbolic.counters import CounterError
@@ -234,12 +235,27 @@ def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> CacheEntr
         narrow(reach, captured)
         reach.refresh()
         guards = Guards(leaves, shape, captured, reach)
+    if captured.unbacked is not None:
+        return _staged(compiled, captured, guards, stages)
     building = Building(captured, guards, compiled.options, stages)
     entry = building.entry()
     asked.keep(entry)
     if asked.is_refused:
         building.keep_graphs()
     compiled.files = asked.files
+    return entry
+
+
+def _staged(compiled: Any, captured: Captured, guards: Guards, stages: Stages) -> CacheEntry:
+    """A version with sizes that depend on the data. What is stored of it are its stages."""
+    unkept: list[graph_programs.GraphLookup] = []
+    options = compiled.options
+    entry = StagedBuilding(
+        captured, guards, options, stages,
+        lambda graph, stages: compiled_half(options, graph, {}, stages, unkept),
+    ).entry()  # fmt: skip
+    for asked in unkept:
+        asked.keep()
     return entry
 
 

@@ -40,6 +40,13 @@ class Versions:
         if entry in self._recent:
             self._recent.move_to_end(entry)
 
+    def prefer(self, leaves: Sequence[Any], entry: CacheEntry) -> None:
+        """Ask this one first for leaves like these."""
+        found = self._found.get(key_of(leaves), [])
+        if entry in found:
+            found.remove(entry)
+            found.insert(0, entry)
+
     def alike(self, leaves: Sequence[Any]) -> Sequence[CacheEntry]:
         """Versions for tensors of the same metas, whatever else they ask for."""
         return self._found.get(key_of(leaves), ())

@@ -12,8 +12,10 @@ from lucerne._src.capture.cache.entry import Guards
 from lucerne._src.capture.guards.prune import also
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.symbolic.shapes import Dims, Sized, SizedCapture, Symbols
+from lucerne._src.capture.symbolic.unbacked import UnbackedCapture, WrongGuessError
 from lucerne._src.capture.trace.capture import Capture, Whole
 from lucerne._src.capture.trace.captured import Captured
+from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.symbolic.expressions import SMALLEST
 from lucerne._src.tensor.base import TensorBase
@@ -22,6 +24,9 @@ Sizes = dict[tuple[int, int], int]
 
 _MOST_SIZED = 8
 """How many captures for all sizes a family keeps: one for each way its decisions may come out."""
+
+_MOST_GUESSES = 4
+"""How often a call is captured again because what was taken for its sizes makes it raise."""
 
 _MARK = "_dynamic_dims"
 
@@ -124,6 +129,8 @@ class Families:
         self.fn, self.whole, self.dynamic, self.tell = fn, whole, dynamic, tell
         self.members: list[Family] = []
         self.traces = 0
+        self.unbacked: tuple[int, ...] | None = None
+        """What to take for sizes that depend on the data; None: there were none yet."""
         self._pending: tuple[Family | None, Sized | None, Sizes] = None, None, {}
 
     def instance(self, leaves: Sequence[Any], shape: Any) -> tuple[Captured, Guards] | None:
@@ -161,8 +168,31 @@ class Families:
         return self._static(args, kwargs, reach)
 
     def _static(self, args: Any, kwargs: Any, reach: ReachableState) -> Captured:
-        self.traces += 1
-        return Capture(self.fn, args, kwargs, reach, self.whole).run()
+        if self.unbacked is None:
+            self.traces += 1
+            capture = Capture(self.fn, args, kwargs, reach, self.whole)
+            try:
+                return capture.run()
+            except CaptureError:
+                if not capture.recorder.asked_sizes:
+                    raise
+        return self._with_unbacked(args, kwargs, reach)
+
+    def _with_unbacked(self, args: Any, kwargs: Any, reach: ReachableState) -> Captured:
+        """Capture a call with sizes that depend on the data."""
+        hints = self.unbacked or ()
+        for tries in range(_MOST_GUESSES, -1, -1):
+            self.traces += 1
+            given = self.fn, args, kwargs, reach, self.whole, Symbols({}), hints
+            try:
+                captured = UnbackedCapture(*given).run()
+                break
+            except WrongGuessError as error:
+                if not tries:
+                    raise error.__cause__ or error from None
+                hints = error.found
+        self.unbacked = self.unbacked or ()
+        return captured
 
     def _symbols(
         self, family: Family | None, sizes: Sizes, leaves: Sequence[Any]
@@ -181,6 +211,8 @@ class Families:
             return
         if family is None:
             if guards.shares or captured.covered or captured.stored or guards.wrapped is not None:
+                return
+            if captured.unbacked is not None:
                 return
             family = Family(guards)
             self.members.append(family)

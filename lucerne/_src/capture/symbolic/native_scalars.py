@@ -15,6 +15,7 @@ from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.ir.symbolic.numbers import call, is_symbolic
 from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.interop.outside import number
 
 _OPERATORS = frozenset(("+", "-", "*", "/", "**", "//", "%", "<", "<=", "==", "!=", ">", ">="))
 _OPS = frozenset(
@@ -37,6 +38,8 @@ def by_value(fn: Any, args: Any, kwargs: Any) -> Any:
     if Guarding.count and not kwargs:  # perhaps sizes that are symbolic
         if fn is len and len(args) == 1 and isinstance(args[0], TensorBase) and args[0]._meta.ndim:
             return args[0]._meta.shape[0]
+        if fn is int and len(args) == 1 and isinstance(args[0], TensorBase):
+            return number(args[0], int)
         if any(map(is_symbolic, args)):
             return call(fn, args)
     given = any(type(a) in _CLASSES for a in args)

@@ -56,6 +56,7 @@ from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.capture.trace.recorder import AS_STRIDED, Recorder
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import TensorMeta, with_flip
+from lucerne._src.ir.symbolic.numbers import generic
 from lucerne._src.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne._src.tensor.autograd.node import Edge, gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState
@@ -363,6 +364,7 @@ class Capture:
         outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
         if _note_views(leaves, outcomes):
             self._check_inside()
+        self._keep_roots()
         wanted, gradients = self._differentiate(leaves, outcomes)
         tangents = {id(t): k for k, t in enumerate(self._tangents)}
         sources = []
@@ -396,6 +398,9 @@ class Capture:
         )  # fmt: skip
         _held_first(captured)
         return captured
+
+    def _keep_roots(self) -> None:
+        """Make roots of what a program is to give besides results."""
 
     def _stored(self, leaves: list[Any]) -> list[tuple[Slot, Any, int]]:
         """What the function keeps for its next call: more leaves, and other sources."""
@@ -768,4 +773,5 @@ def _has_hooks(t: Any) -> bool:
 
 
 def _dense(meta: TensorMeta) -> TensorMeta:
-    return with_flip(meta, False) if meta.is_dense else meta.like(shape=tuple(meta.shape))
+    with generic():
+        return with_flip(meta, False) if meta.is_dense else meta.like(shape=tuple(meta.shape))

@@ -96,3 +96,5 @@ class Captured:
     """Joint graph: the values whose gradients the tangents are."""
     backward_uses: list[NumberUse] = field(default_factory=list)
     """What user code in the backward pass took for granted."""
+    unbacked: Any = None
+    """Sizes that only a run tells (`symbolic.unbacked.UnbackedSizes`); None: there are none."""

@@ -27,6 +27,16 @@ class NotYetError(Exception):
     """The function can't be captured now, but perhaps at its next call."""
 
 
+class OtherSizesError(Exception):
+    """A run has found sizes that a program was not captured for. It has done nothing yet."""
+
+    def __init__(self, found: list[int], hints: list[int]) -> None:
+        super().__init__(f"sizes {found} were found in the data")
+        self.found, self.hints = found, hints
+        """In the order in which the function comes to them, as far as they are known; and what to
+        take for them when it is captured again."""
+
+
 NO_VALUES = (
     "this tensor was made while a function was captured for compiling, so it has no values. "
     "Inside the function, values can't be looked at (item(), tolist(), if on a tensor, printing); "

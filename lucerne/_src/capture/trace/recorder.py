@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.exact import exact
 from lucerne._src.base.homes import own_home
@@ -27,6 +28,8 @@ from lucerne._src.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, with_flip
 from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.expressions import Guard
+from lucerne._src.ir.symbolic.numbers import checked_again
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.ops.scalars import check_scalars, has_scalars_to_check
 from lucerne._src.ops.view.slicing import strided_view
@@ -90,6 +93,12 @@ class Recorder(Interpreter):
         self._kept: list[Any] = []
         self.histories: dict[int, tuple[Any, Any]] = {}
         """Real tensors that were met, by id, and what autograd knew of them then."""
+        self.dropped: dict[Value, list[Guard]] = {}
+        """By first result of a node: decisions by unbacked sizes that its op takes again when it
+        runs."""
+        self._dropped: list[Guard] = []
+        self.asked_sizes = False
+        """Whether there was a number that may be a size, and that only a run tells."""
         self.refusal: CaptureError | None = None
         """What was raised last because a graph can't hold it: a function may catch it."""
 
@@ -293,7 +302,8 @@ class Recorder(Interpreter):
     def takes(self, op: Op, args: tuple[Any, ...]) -> bool:
         if torch_function.dispatching and torch_dispatch.wanted(args):
             return False
-        return self.whole(op, args)
+        with checked_again() as self._dropped:  # (in one piece or not: it is the same)
+            return self.whole(op, args)
 
     def aliased(self, made: Any, source: Any, detached: bool) -> Any:
         if source._meta.flipped:
@@ -364,28 +374,39 @@ class Recorder(Interpreter):
             return None
         if op.data_dependent:
             found = self._known_result(op, args)
-            if found is not None:
-                return found
-            self._refuse(
-                f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
-            )
+            return self.sized_by_data(op, args, placed) if found is None else found
         if op.kind == op_.VIEW:
             result = proceed(op, args, out)
             if op is AS_STRIDED:
                 self._check_within(result)
         else:
-            metas, kind = self._results(op, args)
+            with checked_again() as dropped:
+                metas, kind = self._results(op, args)
+            self._dropped += dropped
             made = [fake_tensor(m) for m in metas]
             result = made[0] if len(made) == 1 else kind(*made) if kind else tuple(made)
         outs = result if isinstance(result, tuple) else (result,)
         found = [o._meta for o in outs]
         kept = self.keeps_draws and op.kind == op_.RANDOM
         values = self._drawn(op, placed, found) if kept else self._node(op, placed, found)
+        if self._dropped and op.kind != op_.VIEW:
+            self.dropped[values[0]], self._dropped = self._dropped, []
         for o, v in zip(outs, values, strict=True):
             self._know(o, v)
             if op.kind != op_.VIEW:
                 self._roots[id(o._storage.buffer)] = v, o
         return result
+
+    def sized_by_data(self, op: Op, args: tuple[Any, ...], placed: tuple[Any, ...]) -> Any:
+        """An op the shape of whose result depends on values that are not known."""
+        self.asked_sizes = True
+        self._refuse(
+            f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
+        )
+
+    def integer(self, t: Any) -> Any:
+        self.asked_sizes = self.asked_sizes or t._meta.dtype.category == dt.INTEGER
+        return None
 
     def _check_within(self, view: Any) -> None:
         """Memory that lies around an argument is not an argument."""

@@ -29,6 +29,7 @@ from lucerne._src.base.unspecialized import Guarding, Symbolic
 from lucerne._src.ir.symbolic.expressions import (
     FLOATS,
     INTEGERS,
+    SMALLEST,
     TOTAL,
     Expr,
     FloatExpr,
@@ -43,12 +44,15 @@ from lucerne._src.ir.symbolic.expressions import (
     minimum,
     modulo,
     same,
+    symbol,
 )
 
 
 class _Guards(threading.local):
     def __init__(self) -> None:
         self.found: Guards | None = None
+        self.checks_again: list[list[Guard]] = []
+        self.generic = 0
 
 
 _guards = _Guards()
@@ -76,6 +80,77 @@ def guarding() -> Iterator[Guards]:
         _guards.found = before
 
 
+UNBACKED = "_unbacked"
+"""How the names of symbols begin that are no size of an input: only a run tells what they are."""
+
+
+def is_unbacked(guard: Guard) -> bool:
+    """Whether a decision was taken by a number that only a run tells."""
+    return any(name.startswith(UNBACKED) for name in guard.symbols())
+
+
+@contextmanager
+def checked_again() -> Iterator[list[Guard]]:
+    """What is decided inside by unbacked sizes leaves no guard: it is decided anew by each run, and
+    the run compares what comes of it with what was told here. The decisions are given, for those
+    that no run comes to."""
+    dropped: list[Guard] = []
+    _guards.checks_again.append(dropped)
+    try:
+        yield dropped
+    finally:
+        _guards.checks_again.pop()
+
+
+@contextmanager
+def generic() -> Iterator[None]:
+    """What is decided inside by unbacked sizes is decided as for sizes of at least 2: whether it
+    would be otherwise for 0 or 1 makes no difference to who asks (strides that nobody follows)."""
+    _guards.generic += 1
+    try:
+        yield
+    finally:
+        _guards.generic -= 1
+
+
+def is_filled(count: Any) -> bool:
+    """Whether a count is not 0; of one that only a run tells, as if it were not."""
+    if not isinstance(count, Symbolic):
+        return bool(count)
+    with generic():
+        return bool(count)
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is 1; one that only a run tells is taken for another one."""
+    if not isinstance(size, Symbolic):
+        return bool(size == 1)
+    with generic():
+        return bool(_decided(operator.eq, size, 1))
+
+
+def _is_dropped(guard: Guard) -> bool:
+    """Whether a decision need not be kept."""
+    if not (_guards.checks_again or _guards.generic) or not is_unbacked(guard):
+        return False
+    if _guards.generic and is_generic(guard):
+        return True
+    if _guards.checks_again:
+        _guards.checks_again[-1].append(guard)
+    return bool(_guards.checks_again)
+
+
+def is_generic(guard: Guard) -> bool:
+    """Whether a decision comes out the same for all unbacked sizes of at least 2."""
+    sides = guard.left, guard.right
+    if not all(isinstance(x, Expr) for x in sides):
+        return False
+    larger = {name: expr(symbol(name)) + SMALLEST for name in guard.symbols()}
+    larger = {name: e for name, e in larger.items() if name.startswith(UNBACKED)}
+    left, right = (x.replace(larger) for x in sides)
+    return decide(guard.relation, left, right) is guard.result
+
+
 class ByValue(NamedTuple):
     """Said of a guard that is no decision of the function: a size was needed as a plain number."""
 
@@ -87,7 +162,9 @@ Guards = dict[Guard, ByValue | None]
 
 
 def _leave(guard: Guard) -> None:
-    _collected().setdefault(guard, None)
+    found = _collected()
+    if not _is_dropped(guard):
+        found.setdefault(guard, None)
 
 
 class LeakedSizeError(RuntimeError):
@@ -116,7 +193,7 @@ class _Number(Symbolic):
         relation = same if isinstance(self.expr, FloatExpr) else operator.eq
         right = self.hint if relation is same else expr(self.hint)
         found, guard = _collected(), Guard(self.expr, relation, right)
-        if found.get(guard) is None:
+        if found.get(guard) is None and not _is_dropped(guard):
             found[guard] = ByValue(user_place())
         return self.hint
 

@@ -153,13 +153,13 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     integral = input.dtype.category == dt.INTEGER
-    if input.ndim != 1 or not integral or (input.numel() and int(input.min()) < 0):
+    if input.ndim != 1 or not integral or (input.numel() and input.min().item() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
     if not input.numel():
         return fills.zeros((minlength,), dtype=dt.int64, device=input.device)
-    size = max(minlength, int(input.max()) + 1)
+    size = max(minlength, input.max().item() + 1)
     if weights is None:
         weights = fills.ones_like(input, dtype=dt.int64)
     elif weights.dtype is not dt.float32:

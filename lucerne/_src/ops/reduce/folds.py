@@ -13,6 +13,7 @@ from lucerne._src.base import shape as sh
 from lucerne._src.ir.convert import Dtype, IntList
 from lucerne._src.ir.define import composite, front, reduced_dims, reduction
 from lucerne._src.ir.op import Tensor
+from lucerne._src.ir.symbolic.numbers import is_filled
 from lucerne._src.ops.copy import join
 
 
@@ -57,7 +58,7 @@ def sum_dims_to(g: Tensor, shape: sh.Shape) -> Tensor:
     """Undo broadcasting: sum what was expanded."""
     lead = g.ndim - len(shape)
     dims = tuple(range(lead)) + tuple(
-        lead + i for i, n in enumerate(shape) if n == 1 and g.shape[lead + i] != 1
+        lead + i for i, n in enumerate(shape) if n != g.shape[lead + i] and n == 1
     )
     folded = g.sum(dims, keepdim=True) if dims else g
     return folded.reshape(shape) if lead else folded
@@ -223,7 +224,7 @@ def _mean_dtype(input: Tensor, dtype: dt.dtype | None) -> dt.dtype:
 
 def _mean_grad(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     count = folded_count(meta.shape, dim)
-    return spread(g if count == 0 else g / count, dim, keepdim, meta)
+    return spread(g / count if is_filled(count) else g, dim, keepdim, meta)
 
 
 @composite(

@@ -13,6 +13,7 @@ from lucerne._src.ir.define import Geometry, front
 from lucerne._src.ir.define import view as view_op
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
+from lucerne._src.ir.symbolic.numbers import generic, is_one, is_symbolic
 from lucerne._src.ops.reduce.folds import sum_dims_to
 
 
@@ -28,6 +29,18 @@ def sizes(args: tuple[Any, ...], keyword: Any = None) -> Any:
 # ---- shape ------------------------------------------------------------------------------------
 
 
+def _strides_in_order(meta: TensorMeta, target: sh.Shape) -> sh.Shape | None:
+    """The strides of a shape whose sizes only a run tells, if the memory is in order: whatever they
+    are, it can be read so; None: that has to be decided."""
+    if not is_symbolic(meta.shape):
+        return None
+    if meta.shape == target:
+        return meta.strides
+    with generic():
+        same = meta.strides == sh.contiguous_strides(meta.shape)
+        return sh.contiguous_strides(target) if same else None
+
+
 @view_op(
     internal=True, name="view", vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)}
 )
@@ -35,7 +48,9 @@ def view_shape(input: Tensor, size: IntList) -> Any:
     """The same elements under another shape; strides must allow it."""
     meta: TensorMeta = input
     shape = sh.infer_size(size, meta.numel)
-    strides = sh.view_strides(tuple(meta.shape), meta.strides, shape)
+    strides = _strides_in_order(meta, shape) or sh.view_strides(
+        tuple(meta.shape), meta.strides, shape
+    )
     if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
@@ -124,7 +139,8 @@ def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
             [2, 3]])
     """
     target = sh.infer_size(as_int_list(sizes(args, shape)), input.numel())
-    if sh.view_strides(tuple(input.shape), input.stride(), target) is None:
+    easy = tuple(input.shape) == target or input._meta.contiguous  # (a view, whatever the sizes)
+    if not easy and sh.view_strides(tuple(input.shape), input.stride(), target) is None:
         return view_shape(input.contiguous(), target)
     return view_shape(input, target)
 
@@ -305,7 +321,8 @@ def expand_shape(input: Tensor, size: IntList) -> Any:
         have = meta.shape[i - lead] if i >= lead else 1
         step = meta.strides[i - lead] if i >= lead else step
         shape[i] = _expanded(size, i, lead, have, meta)
-        strides[i] = step if shape[i] == have else 0
+        same = is_one(shape[i]) if type(have) is int and have == 1 else shape[i] == have
+        strides[i] = step if same else 0
         step = shape[i] * strides[i]
     return Geometry(tuple(shape), tuple(strides))
 
@@ -319,7 +336,7 @@ def _expanded(size: Any, i: int, lead: int, have: int, meta: TensorMeta) -> int:
                 f"dimension {i}"
             )
         return have
-    if n != have and have != 1:
+    if have != 1 and n != have:
         raise RuntimeError(
             f"The expanded size of the tensor ({n}) must match the existing size ({have}) at "
             f"non-singleton dimension {i}.  Target sizes: {list(size)}.  Tensor sizes: "
@@ -435,7 +452,7 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     if have == shape:
         return input
     lead = len(have) - len(shape)
-    if lead < 0 or any(n not in (1, h) for n, h in zip(shape, have[lead:], strict=True)):
+    if lead < 0 or any(n not in (h, 1) for n, h in zip(shape, have[lead:], strict=True)):
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(have)}}}.")
     return sum_dims_to(input, shape)
 

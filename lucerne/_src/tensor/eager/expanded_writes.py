@@ -11,6 +11,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.process import notices
 from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.numbers import is_filled
 from lucerne._src.ops.copy.cast import counted, filled
 from lucerne._src.ops.index.advanced import index_put_nd
 from lucerne._src.ops.pointwise.select import choose
@@ -23,7 +24,7 @@ _DEPRECATED = ("masked_fill", "index_fill", "index_put")
 
 def shared_dims(meta: Any) -> list[int]:
     """The dimensions along which all elements are one."""
-    if not meta.numel:
+    if not is_filled(meta.numel):
         return []
     pairs = zip(meta.strides, meta.shape, strict=True)
     return [d for d, (s, n) in enumerate(pairs) if s == 0 and n > 1]

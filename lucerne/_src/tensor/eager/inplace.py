@@ -14,6 +14,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace as InPlace
 from lucerne._src.ir.meta import with_flip
 from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.numbers import is_filled
 from lucerne._src.ops.copy.cast import clone_as, copy
 from lucerne._src.tensor.autograd import record
 from lucerne._src.tensor.autograd.state import requires_grad
@@ -135,7 +136,7 @@ def set_geometry(t: Any, meta: Any) -> None:
 def write(target: Any, source: Any) -> None:
     """Raw copy of values, without autograd; counts as a write to the storage."""
     spoil()
-    if target._meta.numel:
+    if is_filled(target._meta.numel):
         refuse_internal_overlap(target)
         plan_copy(target, source)
     bump(target)

@@ -98,7 +98,16 @@ def _few_dims(t: Any) -> Array:
 def item(t: Any) -> Any:
     if t._meta.numel != 1:
         raise RuntimeError(f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar")
+    found = _told(t)
+    if found is not None:
+        return found
     return _few_dims(t).item() if Watch.current is None else _shown(t, "aten::item")
+
+
+def _told(t: Any) -> Any:
+    """What an interpreter says the one element is; None: it is to be looked at."""
+    seen = dispatch.state.kernel_level
+    return seen[-1].integer(t) if seen else None
 
 
 def _shown(t: Any, name: str) -> Any:
@@ -133,6 +142,10 @@ def number(t: Any, kind: type) -> Any:
     """What `int(t)`, `float(t)` and `complex(t)` give."""
     if t._meta.numel != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
+    if kind is int:
+        found = _told(t)
+        if found is not None:
+            return found
     value = values(t).item() if Watch.current is None else _shown(t, "aten::item")
     if isinstance(value, complex) and kind is not complex:
         if value.imag:

@@ -57,6 +57,12 @@ def take_back(marked: Any) -> None:
         engine.rewind(marked if engine.mark() == now else now)
 
 
+def rewind(marked: Any) -> None:
+    """Go back to where the default generator was: what was drawn since is drawn again."""
+    with default_generator.lock:
+        default_generator._engine.rewind(marked)
+
+
 def seed() -> int:
     """Seed the default generator from the operating system; returns the seed."""
     return default_generator.seed()

@@ -1,0 +1,1 @@
+"""Programs in stages: a graph with sizes that only a run tells."""
