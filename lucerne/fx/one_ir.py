@@ -52,8 +52,8 @@ def from_ir(
     >>> print(torch.fx.from_ir(graph).code.strip())
     def forward(self, arg0):
         relu = torch.relu(arg0);  arg0 = None
-        add2 = torch.ops.lucerne.add2(relu, 1);  relu = None
-        return (add2,)
+        add = torch.Tensor.add(relu, 1);  relu = None
+        return (add,)
     """
     return _FromIr(graph, dict(held or {}), names, places).module()
 

@@ -182,8 +182,8 @@ def script(
     tensor([2., 2.])
     >>> print(double.code.strip())
     def forward(self, x):
-        add2 = torch.ops.lucerne.add2(x, x);  x = None
-        return (add2,)
+        add = torch.Tensor.add(x, x);  x = None
+        return (add,)
     """
     _warn_of_optimize(optimize)
     if isinstance(obj, (ScriptFunction, ScriptModule, type)):

@@ -36,7 +36,7 @@ def make_fx(
     >>> from lucerne.fx.experimental.proxy_tensor import make_fx
     >>> traced = make_fx(lambda x: torch.softmax(x, dim=0))(torch.ones(3))
     >>> [node.name for node in traced.graph.nodes]
-    ['x_1', 'amax', 'sub2', 'exp', 'sum_1', 'true_divide', 'output']
+    ['x_1', 'amax', 'sub', 'exp', 'sum_1', 'div', 'output']
     """
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"tracing_mode must be real, fake or symbolic, received {tracing_mode!r}")
