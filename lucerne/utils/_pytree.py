@@ -7,7 +7,6 @@ A registry says which classes are containers (`register_pytree_node`); everythin
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import sys
 import typing
@@ -15,6 +14,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from lucerne._src.base.process.forks import once
 from lucerne._src.ir.dispatch import call_back
 from lucerne.utils._pytree_keys import GetAttrKey as GetAttrKey
 from lucerne.utils._pytree_keys import KeyEntry as KeyEntry
@@ -274,15 +274,15 @@ class TreeSpec:
     def children_specs(self) -> list[TreeSpec]:
         return self._children
 
-    @functools.cached_property
+    @once
     def num_nodes(self) -> int:
         return 1 + sum(c.num_nodes for c in self._children)
 
-    @functools.cached_property
+    @once
     def num_leaves(self) -> int:
         return 1 if self.type is None else sum(c.num_leaves for c in self._children)
 
-    @functools.cached_property
+    @once
     def num_children(self) -> int:
         return len(self._children)
 

@@ -72,6 +72,12 @@ UNMEANT: Rows = [
 ]  # fmt: skip
 
 FORMS: Rows = [
+    ("libraries call these of torch's own, behind `import torch`, with arguments of theirs", (
+        "lucerne._src.as_torch.finder.TorchFinder.find_spec:target",
+        "lucerne._src.as_torch.itself.tqdm.__init__:*",
+        "lucerne._src.as_torch.small.default_to_fused_or_foreach:*",
+        "lucerne._src.as_torch.small.nothing:*",
+    )),
     ("methods that subclasses override, and what they get", (
         "lucerne._src.ir.dispatch.Interpreter.*",
         "lucerne._src.tensor.subclasses.torch_function.FunctionMode.run:proceed",

@@ -179,7 +179,7 @@ def tensor_as_a_dict_key(x):
     return x * table[x]
 
 
-@mistake("y[y > 1]", "shape", "torch.where(mask, x, 0)")
+@mistake("", "", "")
 def boolean_mask(x):
     y = x * 2
     return y[y > 1].sum()

@@ -60,7 +60,7 @@ def patched() -> bool:
     asking = {
         name
         for name, module in sys.modules.items()
-        if name.startswith("lucerne.") and hasattr(module, "parts_take")
+        if name.startswith("lucerne.") and "parts_take" in vars(module)
     }
     return asking <= {m.__name__ for m in ASKING}
 
