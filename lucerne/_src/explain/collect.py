@@ -135,7 +135,9 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
     guards = describe.guards_in_words(fn, entry.guards)
     times, whole = measure.measure(entry, leaves)
     report.call_seconds += whole
-    found = _from_disk(entry) if not entry.captured.graph.nodes else replay.replay(entry, options)
+    # (a program in stages is no graph that can be lowered again: its sizes are told by a run)
+    unseen = not entry.captured.graph.nodes or entry.captured.unbacked is not None
+    found = _from_disk(entry) if unseen else replay.replay(entry, options)
     made = []
     for way in found:
         part = PartReport(way.name, describe.name_of(fn), guards=guards)
@@ -152,7 +154,7 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
 
 
 def _from_disk(entry: Any) -> list[replay.ReplayedPart]:
-    """A version from the program cache: its stages happened in another process."""
+    """A version whose way is not gone again; from the program cache, it happened elsewhere."""
     if entry.joint is None:
         return [replay.ReplayedPart(replay.CALL, program=entry.stages.program)]
     halves = (replay.FORWARD, entry.stages), (replay.BACKWARD, entry.joint.stages)
