@@ -218,7 +218,7 @@ class Recording:
         """Ops ask whether a size is 0 or 1, and mostly do the same if it is. A decision that comes
         out otherwise at a few sizes only restricts nothing if the program is the same there."""
         tried: dict[Any, bool] = {}
-        kept: Guards = {}
+        kept = Guards()
         for guard, by_value in guards.items():
             symbol, sizes = exceptions(guard, made)
             for n in sizes:

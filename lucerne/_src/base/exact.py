@@ -11,7 +11,7 @@ from typing import Any
 
 from lucerne._src.base.device import device
 from lucerne._src.base.dtype import dtype
-from lucerne._src.base.unspecialized import GivenFloat
+from lucerne._src.base.unspecialized import GivenFloat, Symbolic
 
 ITSELF = frozenset((int, str, bytes, type(None), dtype, device))
 """Types whose values stand for themselves: equal ones are the same, and no other type's are equal
@@ -36,6 +36,8 @@ def exact(a: Any) -> Any:
         return _BOOLS[a]
     if kind is tuple:
         return tuple([x if type(x) in ITSELF else exact(x) for x in a])
+    if isinstance(a, Symbolic):
+        return kind, a.key
     if isinstance(a, GivenFloat):  # what is made for a key holds for this value only
         return kind, _pack(a.by_value())
     if isinstance(a, float):

@@ -21,6 +21,8 @@ class Symbolic:
     """A number that is an expression of sizes (see `ir.symbolic`): no `int`, no `float`."""
 
     __slots__ = ()
+    key: Any
+    """What stands for it in a key (see `exact`)."""
 
 
 class Guarding:

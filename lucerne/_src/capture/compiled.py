@@ -298,7 +298,7 @@ class Compiled:
         """A version for sizes that were not traced, if there is a capture for all sizes."""
         if self._families is None:  # nothing was captured yet
             return None
-        making = _making()
+        making = self.late_part("cache.instances")
         with faults.costs(self, faults.NO_SIZES):
             found: CacheEntry | None = making.instance(self, leaves, shape)
             return found

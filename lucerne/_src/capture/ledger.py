@@ -73,6 +73,8 @@ class LedgerRow:
     breaks: int = 0
     problem: str = ""
     """What was raised instead."""
+    one_size: str = ""
+    """Why the program is for these sizes alone, where a capture for all sizes was there."""
 
     def made(self, entry: Any) -> None:
         """Note what was compiled."""
@@ -355,6 +357,7 @@ def table(rows: list[LedgerRow], most: int | None = None) -> str:
     for r in shown:
         why = told(r)
         why += f"; program cache: {r.program}" if r.program else ""
+        why += f"; for these sizes alone: {r.one_size}" if r.one_size else ""
         why += f"; {r.breaks} breaks" if r.breaks else ""
         why += f"; {r.problem}" if r.problem else ""
         name = r.function if len(r.function) <= 23 else "..." + r.function[-20:]

@@ -14,7 +14,16 @@ from lucerne._src.base.device import device as Device
 from lucerne._src.base.device import settled
 from lucerne._src.base.dtype import dtype as DType
 from lucerne._src.base.unspecialized import GivenFloat, Guarding, Symbolic
-from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt, generic, is_symbolic, plain
+from lucerne._src.ir.symbolic.expressions import Guard
+from lucerne._src.ir.symbolic.numbers import (
+    SymFloat,
+    SymInt,
+    generic,
+    guarding,
+    is_symbolic,
+    leave_all,
+    plain,
+)
 
 
 class TensorMeta:
@@ -157,14 +166,25 @@ def _symbolic_meta(
     key = (dtype, _key(shape), _key(strides), device, _key((start,)), flipped)
     found = _SYMBOLIC.get(key)
     if found is None:
-        with generic():
+        with generic(), guarding() as guards:
             found = _SYMBOLIC[key] = _filled(dtype, shape, strides, device, start, flipped)
         found.shape = sh.SymbolicSize(shape)
+        _DECIDED[found] = tuple(guards)
+    leave_all(_DECIDED[found])
     return found
+
+
+_DECIDED: weakref.WeakKeyDictionary[TensorMeta, tuple[Guard, ...]] = weakref.WeakKeyDictionary()
+"""What was decided by sizes when a symbolic meta was made: it holds in every trace that has it."""
 
 
 def _key(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([(n.expr, n.hint) if type(n) is SymInt else n for n in numbers])
+
+
+def is_sized(meta: Any) -> bool:
+    """Whether a meta has numbers that follow from sizes of inputs."""
+    return isinstance(meta, TensorMeta) and type(meta.shape) is sh.SymbolicSize
 
 
 def plain_meta(meta: Any) -> Any:

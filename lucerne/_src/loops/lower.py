@@ -36,6 +36,7 @@ from lucerne._src.ir.program import (
     Program,
     Step,
 )
+from lucerne._src.ir.symbolic.numbers import checking
 from lucerne._src.loops.check import check_values
 from lucerne._src.loops.group import Fusion, Grouping, is_elementwise, values_in
 from lucerne._src.loops.memory import Lifetime, Spare, plan
@@ -335,14 +336,16 @@ class _Placing:
         saved = self._rooms_to_save(updated)
         arena = self._place_rooms([*saved.values()])
         if config.verify_passes:
-            check_values(self, updated, {v: (ARENA, 0, r.home[1]) for v, r in saved.items()})
+            with checking():
+                check_values(self, updated, {v: (ARENA, 0, r.home[1]) for v, r in saved.items()})
         for unit in low.units:
             if low.notes is not None:
                 low.notes.units.append((len(self.steps), unit.nodes, unit.reads))
             self._emit(unit)
         self._finish(updated, saved)
         if config.verify_fusion:
-            check_overlaps(self.steps, {*low.over_operand, *UPDATES, *SCATTERS})
+            with checking():
+                check_overlaps(self.steps, {*low.over_operand, *UPDATES, *SCATTERS})
         return Program(
             arguments=tuple(v.meta for v in self.arguments),
             results=tuple(v.meta for v in self.graph.outputs),

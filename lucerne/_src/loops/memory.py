@@ -11,8 +11,13 @@ waits for something else (`Spare`: a result that is made later), or in the arena
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from lucerne._src.base.exact import exact
+from lucerne._src.ir.symbolic.expressions import decide, expr
+from lucerne._src.ir.symbolic.numbers import is_symbolic, most, plain
 
 _ALIGN = 64
 _WORTH = 1 << 12
@@ -58,7 +63,8 @@ class Spare:
 
 
 def _rounded(nbytes: int) -> int:
-    return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+    found: int = most(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+    return found
 
 
 def _beside(room: Lifetime, others: Sequence[Lifetime]) -> list[Lifetime]:
@@ -81,6 +87,8 @@ def in_use(rooms: Sequence[Lifetime]) -> list[int]:
 
 def plan(rooms: Sequence[Lifetime], spares: Sequence[Spare]) -> int:
     """Give every room its home. Returns the bytes of the arena."""
+    if is_symbolic([r.nbytes for r in rooms]):
+        return _in_slots(rooms, spares)
     left = _into_spares(rooms, spares)
     size = _in_order(left)
     if size > _GOOD * max(in_use(left), default=0) and len(left) <= _MOST_ROOMS:
@@ -143,6 +151,41 @@ def _largest_first(rooms: Sequence[Lifetime]) -> int:
         room.home = -1, at
         done.rooms.append(room)
     return max((r.home[1] + r.need for r in rooms), default=0)
+
+
+def _in_slots(rooms: Sequence[Lifetime], spares: Sequence[Spare]) -> int:
+    """Homes that are right whatever the sizes are: rooms that are never in use together share a
+    slot, which is as large as the largest of them turns out to be.
+
+    Which rooms share one is chosen by the sizes at hand, large rooms first; only how good the
+    choice is depends on them.
+    """
+    slots: list[list[Lifetime]] = []
+    for room in sorted(rooms, key=lambda r: (-plain(r.nbytes), r.first)):
+        if plain(room.nbytes) >= _WORTH and _in_spare(room, spares):
+            continue
+        slot = next((s for s in slots if not _beside(room, s)), None)
+        if slot is None:
+            slots.append([room])
+        else:
+            slot.append(room)
+    size = 0
+    for slot in slots:
+        for room in slot:
+            room.home = -1, size
+        size = size + most(*{exact(r.need): r.need for r in slot}.values())
+    return size
+
+
+def _in_spare(room: Lifetime, spares: Sequence[Spare]) -> bool:
+    """Put a room into memory that is large enough whatever the sizes are, and waits."""
+    for k, spare in enumerate(spares):
+        free = room.last < spare.until and not _beside(room, spare.rooms)
+        if free and decide(operator.le, expr(room.nbytes), expr(spare.nbytes)):
+            room.home = k, 0
+            spare.rooms.append(room)
+            return True
+    return False
 
 
 class Arena:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from lucerne._src.backends.contract.backend import Backend, Runner
+from lucerne._src.backends.contract.backend import Backend, Runner, SizedProgram
 from lucerne._src.backends.contract.control_flow import SubProgram, is_control
 from lucerne._src.base.config import config
 from lucerne._src.ir.checks.lifetimes import check_places
 from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.program import Program
+from lucerne._src.ir.symbolic.numbers import checking
 from lucerne._src.loops.group import Fusion
 from lucerne._src.loops.lower import Body, Lowering, no_body
 from lucerne._src.loops.notes import Notes
@@ -125,7 +127,8 @@ class Road:
 
     def _noted(self, step: RoadStep, graph: Graph, began: float) -> Graph:
         if config.verify_passes:
-            verified(graph, step.name)
+            with checking():
+                verified(graph, step.name)
         self.stages.note(step.name, graph, began)
         self.saw(step, graph, perf_counter() - began)
         return graph
@@ -139,22 +142,38 @@ class Road:
         """
         backend, stages = self._backend(), self.stages
         known = len(backend.kernels)
-        graph = self.improved(graph)
-        began = perf_counter()
-        low = self.lowered(graph, constants or {})
-        with during(MEMORY.name):
-            program = low.program()
-            if config.verify_passes:
-                check_places(program)
-        stages.seconds["lower"] = perf_counter() - began
-        stages.nodes["lower"] = len(program.steps)
-        stages.program = program
+        program = self._program(graph, constants or {})
         began = perf_counter()
         with during(ASSEMBLY.name):
             runner = make_runner(program, backend)
         stages.seconds["assemble"] = perf_counter() - began
         stages.kernels = backend.kernels[known:]
         return runner
+
+    def sized(
+        self, graph: Graph, constants: Mapping[int, Any], names: Sequence[str]
+    ) -> SizedProgram | None:
+        """As `compiled`, for a graph whose numbers follow from sizes with these names: a program
+        for all of them. None: the backend makes programs of known sizes only."""
+        program = self._program(graph, constants)
+        with during(ASSEMBLY.name):
+            return self._backend().sized(program, names)
+
+    def _program(self, graph: Graph, constants: Mapping[int, Any]) -> Program:
+        """The program of a graph without mutation, as the passes leave it."""
+        stages = self.stages
+        graph = self.improved(graph)
+        began = perf_counter()
+        low = self.lowered(graph, constants)
+        with during(MEMORY.name):
+            program = low.program()
+            if config.verify_passes:
+                with checking():
+                    check_places(program)
+        stages.seconds["lower"] = perf_counter() - began
+        stages.nodes["lower"] = len(program.steps)
+        stages.program = program
+        return program
 
     def lowered(
         self, graph: Graph, constants: Mapping[int, Any], notes: Notes | None = None

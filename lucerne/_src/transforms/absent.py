@@ -36,8 +36,10 @@ def sums_of(graph: Graph) -> frozenset[int]:
 
 def _is_sum(node: Node) -> bool:
     of_line = isinstance(node.place, Origin) and node.place.backward
-    shapes = {tuple(v.meta.shape) for v in operands(node.args)} if node.op is _ADD else ()
-    return len(shapes) == 1 and not of_line
+    if node.op is not _ADD or of_line:
+        return False
+    shapes = [v.meta.shape for v in operands(node.args)]
+    return bool(shapes) and all(shape == shapes[0] for shape in shapes[1:])
 
 
 def without(

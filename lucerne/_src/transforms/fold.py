@@ -20,7 +20,7 @@ from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import reduced_dims
 from lucerne._src.ir.graph import Graph, Node, Value
-from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.meta import TensorMeta, is_sized
 from lucerne._src.ops.copy.cast import counted
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.constants import (
@@ -79,14 +79,15 @@ def _note_filled(node: Node, known: _Known) -> None:
 
 def _note_counted(node: Node, known: _Known) -> None:
     numbers = type(node.args[0]) in PLAIN and type(node.args[1]) in PLAIN
-    if numbers and node.outputs[0].meta.numel <= SMALL:
+    meta: TensorMeta = node.outputs[0].meta
+    if numbers and not is_sized(meta) and meta.numel <= SMALL:
         known[node.outputs[0].index] = interpret.run_node(node, {})[0].array
 
 
 def _all_known(node: Node, known: _Known) -> bool:
     """Whether all operands are known; a node without any is left alone, except element-wise."""
-    if len(node.outputs) != 1:
-        return False
+    if len(node.outputs) != 1 or is_sized(node.outputs[0].meta):
+        return False  # (of a size that is not known yet)
     found = False
     for v in operands(node.args):
         if v.index not in known:

@@ -20,6 +20,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
+from lucerne._src.ir.symbolic.numbers import most, to_float
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.transforms.rewrite import GraphBuilder, result_metas
 
@@ -105,7 +106,8 @@ def _work(node: Node) -> float:
     image, weight = (a, out) if node.op.qualified == "conv_weight" else (a, b)
     if node.op.qualified == "conv":
         image = out
-    return float(image.numel) * weight.numel / max(image.shape[1], 1)
+    found: float = to_float(image.numel) * weight.numel / most(image.shape[1], 1)
+    return found
 
 
 # ---- the graph ----------------------------------------------------------------------------------

@@ -89,6 +89,22 @@ class Runner(ABC):
         classes."""
 
 
+class SizedProgram(ABC):
+    """A program for all sizes for which its guards hold."""
+
+    written: frozenset[int]
+    """Which arguments the steps write to."""
+
+    @abstractmethod
+    def at(self, sizes: Sequence[int]) -> tuple[Runner, list[TensorMeta]]:
+        """What runs it for arguments of these sizes (in the order of their names), and the metas
+        of its results. It is told by `expect` what to ask of them."""
+
+
+class OneSizeError(Exception):
+    """A program can't be made for all sizes; the text says why."""
+
+
 class Backend(ABC):
     """A device. What is abstract must be there; every other ability has a default."""
 
@@ -201,6 +217,12 @@ class Backend(ABC):
     def assemble(self, program: Program) -> Runner | None:
         """The whole program in one call; None: its steps run one by one, each compiled by `fuse`
         or `compile`."""
+        return None
+
+    def sized(self, program: Program, names: Sequence[str]) -> SizedProgram | None:
+        """A program whose numbers follow from sizes of its arguments (see `ir.symbolic`), which
+        have these names; None: programs are made for known sizes only. Raises `OneSizeError` if
+        this one can't be made for all of them."""
         return None
 
     def identity(self) -> bytes | None:

@@ -15,9 +15,10 @@ from lucerne._src.backends.contract.backend import Backend, Executable, Runner, 
 from lucerne._src.backends.contract.fallback import executable as with_fallback
 from lucerne._src.backends.contract.tensor_view import Bytes, Spot
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
+from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, map_values
-from lucerne._src.ir.meta import NumberMeta, TensorMeta
+from lucerne._src.ir.meta import NumberMeta, TensorMeta, is_sized
 from lucerne._src.ir.program import (
     ARENA,
     ARGUMENT,
@@ -28,6 +29,7 @@ from lucerne._src.ir.program import (
     Program,
     Step,
 )
+from lucerne._src.ir.symbolic.numbers import checking, guards_now
 
 
 class StepError(NotImplementedError):
@@ -73,7 +75,17 @@ def shape_of(graph: Graph) -> tuple[Any, ...]:
         tuple(_kind(v.meta) for v in graph.inputs),
         tuple(_shape_of_node(node, numbers) for node in graph.nodes),
         tuple(numbers[v.index] for v in graph.outputs),
+        _decisions(graph),
     )
+
+
+def _decisions(graph: Graph) -> int:
+    """Whose decisions by sizes an executable of the graph depends on; 0: nobody's."""
+    found = guards_now()
+    if found is None:
+        return 0
+    made = (v for n in graph.nodes for v in n.outputs)
+    return found.number if any(is_sized(v.meta) for v in (*graph.inputs, *made)) else 0
 
 
 def _kind(meta: Any) -> Any:
@@ -99,6 +111,8 @@ def _static(a: Any) -> Any:
     """A static with its type: 1, 1.0 and True are equal but not the same."""
     if isinstance(a, (tuple, list)):
         return type(a), tuple(_static(x) for x in a)
+    if isinstance(a, Symbolic):
+        return type(a), a.key
     try:
         hash(a)
     except TypeError:
@@ -123,8 +137,9 @@ def check_step(step: Step) -> None:
                 f"step {step.name}: the inputs of a graph of one op are its arguments, in their "
                 f"order, each time they occur:\n{graph}"
             )
-    for x, v in (*zip(step.inputs, graph.inputs), *zip(step.outputs, graph.outputs)):  # noqa: B905
-        _check_item(step, x, v)
+    with checking():
+        for x, v in (*zip(step.inputs, graph.inputs), *zip(step.outputs, graph.outputs)):  # noqa: B905
+            _check_item(step, x, v)
 
 
 def _check_item(step: Step, x: Any, v: Value) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lucerne._src import backends
-from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, SizedProgram
 from lucerne._src.backends.contract.step_runner import executable_of, shape_of
 from lucerne._src.backends.cpu.native import native
+from lucerne._src.backends.cpu.program.late import made_for_all
 from lucerne._src.backends.cpu.rules import fused
 from lucerne._src.backends.cpu.rules.casts import READ_NARROW, is_rounding, is_widening
 from lucerne._src.backends.cpu.rules.table import RULES, load
@@ -24,6 +25,7 @@ from lucerne._src.ir.checks.index_maps import holds
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
+from lucerne._src.ir.symbolic.numbers import checking
 
 _MOST_FUSED = 4096
 
@@ -110,7 +112,7 @@ class CpuBackend(Backend):
         if len(graph.nodes) == 1:
             node = graph.nodes[0]
             rule = RULES.get(node.op.qualified) or RULES.get(node.op.kind)
-            found = None if rule is None else rule(node)
+            found = None if rule is None else made_for_all(graph, lambda g: rule(g.nodes[0]))
         if found is not None:
             return found
         for node in graph.nodes:
@@ -127,11 +129,12 @@ class CpuBackend(Backend):
             if len(self._fused) >= _MOST_FUSED:
                 self._fused.clear()
                 self._verified.clear()
-            self._fused[key] = fused.fuse(graph)
+            self._fused[key] = made_for_all(graph, fused.fuse)
         if config.verify_fusion and key not in self._verified:
             self._verified.add(key)
-            if self._fused[key] is not None and not holds(graph, fused.walk):
-                self._fused[key] = None
+            with checking():
+                if self._fused[key] is not None and not holds(graph, fused.walk):
+                    self._fused[key] = None
         return self._fused[key]
 
     def fuses_groups(self, graphs: list[Graph]) -> list[bool]:
@@ -184,3 +187,8 @@ class CpuBackend(Backend):
     def assemble(self, program: Program, memory: str | None = None) -> Runner:
         """A program as one call of machine code (see `program/assemble.py`)."""
         return load("programs").assemble(program, self, memory)
+
+    def sized(self, program: Program, names: Sequence[str]) -> SizedProgram:
+        """A program for all sizes (see `program/sized.py`)."""
+        made: SizedProgram = load("programs").sized(program, self, names)
+        return made

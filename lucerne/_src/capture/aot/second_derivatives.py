@@ -9,6 +9,7 @@ nothing it reads has changed since; otherwise a second derivative raises (`NoSec
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ class Again:
             for k, x in enumerate(returned)
             if type(x) is CapturedResult and x.tangent is not None
         ]
+
+    def at(self, entry: Any) -> Again:
+        """The same for a version for other sizes."""
+        made = copy.copy(self)
+        made.guards, made.count = entry.guards, 0
+        return made
 
     def gradients(
         self,

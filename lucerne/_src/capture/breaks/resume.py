@@ -420,10 +420,12 @@ class ResumableFunction:
         """A version for sizes that were not traced."""
         with self.compiled.lock:
             try:
-                found = part.families.instance(leaves, shape)
-                if found is None:
+                making = self.compiled.late_part("cache.instances")
+                entry: CacheEntry | None = making.of_part(
+                    self.compiled, part.families, leaves, shape
+                )
+                if entry is None:
                     return None
-                entry = self.compiled.build(*found, Stages(), ledger.SIZES, "a part of it")
             except (StepError, MutationError, CaptureError):
                 return None
             except Exception as error:

@@ -7,14 +7,13 @@ disk needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lucerne._src import backends
 from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.backends.contract.fallback import brought
-from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.process.source_location import place_of_error
@@ -22,7 +21,6 @@ from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.pruned_backward import PrunedBackward
-from lucerne._src.capture.aot.second_derivatives import Again
 from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves_of
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.reasons import BreakError
@@ -259,28 +257,6 @@ def _staged(compiled: Any, captured: Captured, guards: Guards, stages: Stages) -
     return entry
 
 
-def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
-    """A version for sizes that were not traced, if there is a capture for all sizes."""
-    found = compiled.families.instance(leaves, shape)
-    if found is None:
-        return None
-    captured, guards = found
-    try:
-        why = compiled.why(leaves, shape)
-        with ledger.compiling(compiled.fn, ledger.SIZES, why) as row:
-            asked = compiled.ask(leaves, shape)
-            entry = asked.entry or Building(captured, guards, compiled.options).entry()
-            if asked.entry is None:
-                asked.keep(entry, compiled.files)
-            noted(row, compiled, entry)
-            entry.again = Again(compiled, entry)
-    except (StepError, MutationError, CaptureError):
-        return None  # tracing says what is wrong, or what must be taken apart
-    compiled.versions.add_instance(leaves, entry)
-    watch(compiled, entry)
-    return entry
-
-
 def part(
     compiled: Any, captured: Captured, guards: Guards, stages: Stages, kind: str, why: str
 ) -> CacheEntry:
@@ -409,14 +385,18 @@ class Building:
             self.stages, self.key,
         )  # fmt: skip
 
-    def _differentiable(self) -> CacheEntry:
-        """Two programs: the call, and the backward pass that somebody may run later."""
+    def halves(self) -> tuple[ForwardBackward, list[Value]]:
+        """The joint graph in two, and its tangents."""
         captured = self.captured
         joint = self.road.improved(self.graph)
-        halves = halves_of(self.road, joint, captured, self.sources, self.options.budget)
+        tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
+        return halves_of(self.road, joint, captured, self.sources, self.options.budget), tangents
+
+    def _differentiable(self) -> CacheEntry:
+        """Two programs: the call, and the backward pass that somebody may run later."""
+        halves, tangents = self.halves()
         runner, program = self._compiled(halves.forward, halves.constants, self.stages)
         entry = self._entry(runner, program)
-        tangents = [v for v, s in zip(joint.inputs, self.sources, strict=True) if s.kind == TANGENT]
         entry.joint = made = self._backward(halves, tangents)
         made.tell = self.options.tell
         if len(tangents) > 1 or len(made.gradients) > 1:
@@ -427,9 +407,21 @@ class Building:
         return entry
 
     def _backward(self, halves: ForwardBackward, tangents: list[Value]) -> Joint:
+        stages = Stages()
+        runner, program = self._compiled(halves.backward, halves.saved_constants, stages)
+        return self.joint(halves, tangents, runner, program.results, stages)
+
+    def joint(
+        self,
+        halves: ForwardBackward,
+        tangents: list[Value],
+        runner: Any,
+        results: Sequence[TensorMeta],
+        stages: Stages,
+    ) -> Joint:
+        """How the backward pass is run."""
         saved: list[tuple[bool, int]] = []
         numbers: list[Any] = []
-        constants = halves.saved_constants
         kept_at = (k for k, s in enumerate(halves.primals) if s.kind not in (CONSTANT, NUMBER))
         place = {k: at for at, k in enumerate(kept_at)}
         for kept in halves.saved:
@@ -439,10 +431,8 @@ class Building:
                 saved.append((True, place[kept.index]))
             elif halves.primals[kept.index].kind == NUMBER:
                 numbers.append(halves.primals[kept.index].thing)
-        stages = Stages()
-        runner, program = self._compiled(halves.backward, constants, stages)
         return Joint(
-            runner, saved, [t.meta for t in tangents], program.results, self.captured.gradients,
+            runner, saved, [t.meta for t in tangents], list(results), self.captured.gradients,
             self.captured.wanted, stages, halves.report, numbers, self.captured.backward_uses,
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Sequence
 from types import FunctionType
@@ -102,6 +103,14 @@ class Guards:
             k != first for k, (first, _) in enumerate(self.sharing)
         )
         """Whether some arguments lie in one memory."""
+
+    def share_code(self, other: Guards) -> None:
+        """Take what was written for guards that ask the same of the surroundings."""
+        mine = self.reach, self.uses, self.facts
+        theirs = other.reach, other.uses, other.facts
+        same = all(a is b for a, b in zip(mine, theirs, strict=True))
+        if same and self.circumstances == other.circumstances:
+            vars(self)["_code"] = other._code
 
     @once
     def _code(self) -> tuple[str, Any]:
@@ -304,6 +313,15 @@ class CacheEntry:
         self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
+        self._look_at_results()
+        self.kept = any(type(x) is KeptContainer for x in captured.leaves)
+        self.metas = self._metas()
+        self.flat = self._flat()
+        self._tell_runner()
+
+    def _look_at_results(self) -> None:
+        """What is to be done with the results of a call."""
+        captured, metas = self.captured, self.result_metas
         outcomes = [x for x in captured.leaves if type(x) is CapturedResult]
         self.with_history = [
             (k, x)
@@ -323,10 +341,22 @@ class CacheEntry:
             and only.index == 0
         )
         """Whether the first result as it is, and nothing else, is what a call leaves behind."""
-        self.kept = any(type(x) is KeptContainer for x in captured.leaves)
-        self.metas = self._metas()
-        self.flat = self._flat()
-        self._tell_runner()
+
+    def resized(
+        self, captured: Captured, guards: Guards, runner: Any, metas: Sequence[TensorMeta]
+    ) -> CacheEntry:
+        """The version for other sizes of the same program: nothing else differs."""
+        made = copy.copy(self)
+        for name in ("_plain", "_outputs"):
+            vars(made).pop(name, None)
+        made.captured, made.guards, made.runner = captured, guards, runner
+        made.launch, made.result_metas = runner.launch, metas
+        made.calls, made.untried, made.joint, made.shadow = 0, 0, None, None
+        made._look_at_results()
+        made.metas = made._metas()
+        made.flat = made._flat()
+        made._tell_runner()
+        return made
 
     def _flat(self) -> int:
         """How many arguments a call has that consists of nothing but tensors; -1: it is not so."""

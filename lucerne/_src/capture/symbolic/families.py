@@ -3,7 +3,7 @@ made for all sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.shape import wrap_dim
@@ -133,16 +133,18 @@ class Families:
         """What to take for sizes that depend on the data; None: there were none yet."""
         self._pending: tuple[Family | None, Sized | None, Sizes] = None, None, {}
 
-    def instance(self, leaves: Sequence[Any], shape: Any) -> tuple[Captured, Guards] | None:
-        """A captured call for leaves of sizes that were never traced; None: it must be traced."""
+    def fitting(
+        self, leaves: Sequence[Any], shape: Any
+    ) -> Iterator[tuple[Family, Sized, dict[str, int]]]:
+        """Captures for all sizes that hold for leaves whose sizes were never traced, and these
+        sizes by name."""
         for family in self.members:
             if not family.sized or family.other_sizes(leaves, shape) is None:
                 continue
             for learned in family.sized:
-                captured = learned.at(leaves)
-                if captured is not None:
-                    return captured, Guards(leaves, shape, captured, family.guards.reach)
-        return None
+                sizes = learned.bind(leaves)
+                if sizes is not None:
+                    yield family, learned, sizes
 
     def capture(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], shape: Any, reach: ReachableState

@@ -104,7 +104,7 @@ class SizedCapture(Capture):
     ) -> None:
         super().__init__(fn, args, kwargs, reach, whole)
         self.symbols = symbols
-        self.guards: Guards = {}
+        self.guards = Guards()
 
     def make_tracing(self) -> Tracing:
         made = SizedTracing(self.reach, SizedRecorder(self.whole))
@@ -150,6 +150,10 @@ class Sized:
                     places.setdefault(name, (i, d))
         self.template: Template = generalize(graph, places, self._over(places, guards))
         self.beside = _beside(captured)
+        self.versions: list[Any] = []
+        """`SizedVersion`s: each holds for a range of sizes."""
+        self.one_size = ""
+        """Why there are none."""
         self.hints = {
             name: plain(captured.graph.inputs[i].meta.shape[d]) for name, (i, d) in places.items()
         }
@@ -161,27 +165,36 @@ class Sized:
             raise CaptureError("a size of an argument decides that is not an input")
         return list(guards)
 
-    def at(self, leaves: Sequence[Any]) -> Captured | None:
-        """What a capture of a call with these leaves would give; None: it must be captured."""
+    def bind(self, leaves: Sequence[Any]) -> dict[str, int] | None:
+        """The sizes of these leaves by the names of the symbols; None: it holds for others."""
         metas = []
         for v, s in zip(self.template.graph.inputs, self.captured.sources, strict=True):
             t = _given(s, leaves)
             memory = v.meta if t is None else with_flip(t._meta, False)
             metas.append(None if t is None and s.kind == TANGENT else memory)
-        sizes = self.template.bind(metas)
+        return self.template.bind(metas)
+
+    def at(self, leaves: Sequence[Any]) -> Captured | None:
+        """What a capture of a call with these leaves would give; None: it must be captured."""
+        sizes = self.bind(leaves)
         if sizes is None:
             return None
         try:
             found = self.at_sizes(sizes)
         except SizeRefusedError:
             return None
-        for s, x in zip(found.wanted, found.gradients, strict=True):
+        return found if self.fits(found, leaves) else None
+
+    @staticmethod
+    def fits(captured: Captured, leaves: Sequence[Any]) -> bool:
+        """Whether gradients have the shapes of what they are gradients of."""
+        for s, x in zip(captured.wanted, captured.gradients, strict=True):
             t = _given(s, leaves)
             if x is not None and t is not None and x.meta.shape != t._meta.shape:
-                return None
-        return found
+                return False
+        return True
 
-    def at_sizes(self, sizes: dict[str, int]) -> Captured:
+    def at_sizes(self, sizes: dict[str, Any]) -> Captured:
         instance = Instance(self.template, sizes)
         return _moved(self.captured, instance, *instance.value_of(self.beside))
 
@@ -208,7 +221,7 @@ def _given(source: InputSource, leaves: Sequence[Any]) -> Any:
 # ---- what stands beside the graph ---------------------------------------------------------------
 
 
-def _all_outcomes(captured: Captured) -> list[CapturedResult]:
+def all_outcomes(captured: Captured) -> list[CapturedResult]:
     found = [
         *captured.leaves,
         *[e.outcome for e in captured.effects],
@@ -219,7 +232,7 @@ def _all_outcomes(captured: Captured) -> list[CapturedResult]:
 
 def _beside(captured: Captured) -> tuple[Any, Any]:
     """The formulas of what depends on sizes: where outcomes lie, and what is returned besides."""
-    outcomes = [(x.offset, x.meta) for x in _all_outcomes(captured)]
+    outcomes = [(x.offset, x.meta) for x in all_outcomes(captured)]
     others = [x for x in captured.leaves if type(x) is not CapturedResult]
     return formula_of(outcomes), [formula_of(x) for x in others]
 
@@ -229,7 +242,7 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
     new = instance.values
     rest = iter(others)
     outcomes: dict[int, CapturedResult] = {}
-    for x, (offset, meta) in zip(_all_outcomes(old), places, strict=True):
+    for x, (offset, meta) in zip(all_outcomes(old), places, strict=True):
         value = None if x.value is None else new[x.value.index]
         outcomes.setdefault(id(x), replace(x, offset=offset, meta=meta, value=value))
 

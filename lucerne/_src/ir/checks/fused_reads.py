@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lucerne._src.base.exact import exact
 from lucerne._src.ir.meta import TensorMeta
 
 SAME_ORDER = frozenset(("view", "unsqueeze", "squeeze", "alias", "expand"))
@@ -33,8 +34,8 @@ def dims_read(
 
     `byte_strides` and `offset` say where in the value's memory the view reads, in bytes.
     """
-    of_step = {s: d for d, (n, s) in enumerate(zip(made.shape, made.byte_strides, strict=True))
-               if n != 1}  # fmt: skip
+    sizes = enumerate(zip(made.shape, made.byte_strides, strict=True))
+    of_step = {exact(s): d for d, (n, s) in sizes if n != 1}
     left = {d for d, n in enumerate(made.shape) if n != 1}
     if offset or len(left) != len(of_step) or 0 in of_step:
         return None
@@ -45,7 +46,7 @@ def dims_read(
         elif step == 0:
             found.append(REPEATED)
         else:
-            d = of_step.get(step, -1)
+            d = of_step.get(exact(step), -1)
             if d not in left or made.shape[d] != n:
                 return None
             left.remove(d)

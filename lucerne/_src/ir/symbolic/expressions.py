@@ -21,6 +21,7 @@ import functools
 import itertools
 import math
 import operator
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -45,7 +46,11 @@ class Atom:
         return self.name
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        return int(_PLAIN[self.op](*[x.at(sizes) for x in self.args]))
+        given = [x.at(sizes) for x in self.args]
+        if self.op.startswith(CHOICE):
+            number, index = choice_of(self.op)
+            return CHOICES[number](*given)[index]
+        return int(_PLAIN[self.op](*given))
 
     def __lt__(self, other: Atom) -> bool:
         return (len(self.name), self.name) < (len(other.name), other.name)
@@ -59,6 +64,8 @@ INTEGERS: dict[str, Callable[..., int]] = {
     "bit_xor": operator.xor, "lshift": operator.lshift, "rshift": operator.rshift,
     "isqrt": math.isqrt, "gcd": math.gcd, "lcm": math.lcm, "comb": math.comb, "perm": math.perm,
     "factorial": math.factorial, "bit_length": int.bit_length, "bit_count": int.bit_count,
+    "if_at_least": lambda x, y, a, b: a if x >= y else b,
+    "double_bits": lambda x: struct.unpack("<q", struct.pack("<d", x))[0],
     "int": int, "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "iround": round,
 }  # fmt: skip
 """Functions whose values are integers, by the names they are printed with; the last five are of
@@ -68,6 +75,23 @@ _PLAIN: dict[str, Any] = {
     **INTEGERS,
 }  # fmt: skip
 _ATOMS: dict[str, Atom] = {}
+
+CHOICE = "choice"
+CHOICES: list[Callable[..., tuple[int, ...]]] = []
+"""Functions of sizes that give several integers (a plan): `choice3_1(n)` is the second of what the
+fourth gives."""
+
+
+def choice_of(op: str) -> tuple[int, int]:
+    """The number of the function, and which of its results it is."""
+    number, index = op.removeprefix(CHOICE).split("_")
+    return int(number), int(index)
+
+
+def chosen(number: int, index: int, args: tuple[Expr, ...]) -> Expr:
+    """One of the results of a function of `CHOICES`."""
+    op = f"{CHOICE}{number}_{index}"
+    return _opaque(op, args, op)
 
 
 def _atom(op: str, args: tuple[Any, ...], name: str) -> Atom:
@@ -205,6 +229,8 @@ def _replaced(a: Atom, found: Mapping[str, Number]) -> Expr:
     if a.op == "symbol":
         return expr(found[a.name]) if a.name in found else Expr({(a,): 1})
     args = [x.replace(found) for x in a.args]
+    if a.op.startswith(CHOICE):
+        return chosen(*choice_of(a.op), tuple(args))
     return integer(a.op, *args) if a.op in INTEGERS else OPERATIONS[a.op](*args)
 
 
@@ -357,7 +383,7 @@ def _opaque(op: str, args: tuple[Any, ...], sign: str) -> Expr:
         a, b = (_print_factor(x) for x in args)
         name = f"({a}{sign}{b})"
     else:
-        shown = sign if op in INTEGERS else sign[:3]
+        shown = sign if op in INTEGERS or op.startswith(CHOICE) else sign[:3]
         name = f"{shown}({', '.join(map(repr, args))})"
     return Expr({(_atom(op, args, name),): 1})
 
@@ -373,11 +399,11 @@ _FUNCTIONS = (
 FLOATS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "fdiv": operator.floordiv, "mod": operator.mod, "fpow": operator.pow, "neg": operator.neg,
-    "abs": abs, "float": float, "fround": round,
+    "abs": abs, "float": float, "fround": round, "fmax": lambda a, b: float(max(a, b)),
     **{name: getattr(math, name) for name in _FUNCTIONS if hasattr(math, name)},
 }  # fmt: skip
 """Functions whose values are floats, by the names they are printed with."""
-TOTAL = frozenset(("add", "sub", "mul", "neg", "abs", "float", "fabs", "atan", "atan2"))
+TOTAL = frozenset(("fmax", "add", "sub", "mul", "neg", "abs", "float", "fabs", "atan", "atan2"))
 """Those that never raise and never give anything but a float."""
 
 
@@ -598,6 +624,8 @@ def _atom_bounds(a: Atom) -> tuple[float, float]:
         low, high = float_bounds(a.args[0])
         least = math.floor(low) if math.isfinite(low) else low
         return least, math.ceil(high) if math.isfinite(high) else high
+    if a.op.startswith(CHOICE):
+        return _ANY
     spans = [bounds(x) for x in a.args]
     if a.op in INTEGERS:
         return _integer_bounds(a.op, spans)
@@ -618,6 +646,8 @@ _COUNTS = frozenset(("iabs", "isqrt", "gcd", "lcm", "comb", "perm", "factorial",
 
 
 def _integer_bounds(op: str, spans: list[tuple[float, float]]) -> tuple[float, float]:
+    if op == "if_at_least":
+        return min(low for low, _ in spans[2:]), max(high for _, high in spans[2:])
     if op == "bit_and":
         tops = [high for low, high in spans if low >= 0]
         return (0, min(tops)) if tops else _ANY

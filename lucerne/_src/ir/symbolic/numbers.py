@@ -13,11 +13,12 @@ class is a subclass of `int` or `float`, so C code can't read the digits without
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from lucerne._src.base.process.source_location import Place, user_place
 from lucerne._src.base.shape import Size
 from lucerne._src.base.unspecialized import Guarding, Symbolic
 from lucerne._src.ir.symbolic.expressions import (
+    CHOICES,
     FLOATS,
     INTEGERS,
     SMALLEST,
@@ -35,6 +37,7 @@ from lucerne._src.ir.symbolic.expressions import (
     FloatExpr,
     Guard,
     Relation,
+    chosen,
     decide,
     defined,
     expr,
@@ -51,6 +54,7 @@ from lucerne._src.ir.symbolic.expressions import (
 class _Guards(threading.local):
     def __init__(self) -> None:
         self.found: Guards | None = None
+        self.at: Mapping[str, int] | None = None
         self.checks_again: list[list[Guard]] = []
         self.generic = 0
 
@@ -59,8 +63,10 @@ _guards = _Guards()
 
 
 @contextmanager
-def guarding() -> Iterator[Guards]:
-    """Collect the decisions that are taken inside by sizes, in order, each once.
+def guarding(found: Guards | None = None, *, keys: bool = True) -> Iterator[Guards]:
+    """Collect the decisions that are taken inside by sizes, in order, each once; with `found`,
+    among those. `keys` False: a number is no key inside (what is found by it would hold for its
+    value only, and would be found again when the guard is long gone).
 
     >>> from lucerne._src.ir.symbolic.numbers import SymInt, guarding
     >>> from lucerne._src.ir.symbolic.expressions import symbol
@@ -71,7 +77,7 @@ def guarding() -> Iterator[Guards]:
     >>> half.expr, list(guards)
     ((n//2) + 1, [(n//2) + 1 < 32])
     """
-    before, _guards.found = _guards.found, {}
+    before, _guards.found = _guards.found, Guards(keys=keys) if found is None else found
     Guarding.count += 1
     try:
         yield _guards.found
@@ -158,7 +164,49 @@ class ByValue(NamedTuple):
     """The user's line."""
 
 
-Guards = dict[Guard, ByValue | None]
+_numbers_of_guards = itertools.count(1)
+
+
+class Guards(dict[Guard, ByValue | None]):
+    """The decisions of one trace. What is kept for it alone is kept by its `number`."""
+
+    def __init__(self, *, keys: bool = True) -> None:
+        super().__init__()
+        self.numbers_are_keys, self.number = keys, next(_numbers_of_guards)
+
+
+def guards_now() -> Guards | None:
+    """Where decisions of this thread are collected."""
+    return _guards.found
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """What is decided inside leaves no guard: for checks of what was made, which change nothing."""
+    if _guards.found is None:
+        yield
+        return
+    with guarding():
+        yield
+
+
+def leave_all(guards: Iterable[Guard]) -> None:
+    """Decisions that were taken earlier hold here too."""
+    for guard in guards:
+        _leave(guard)
+
+
+@contextmanager
+def values_at(sizes: Mapping[str, int]) -> Iterator[None]:
+    """Inside, a number that follows from sizes is the one of these: for who runs what was made for
+    all of them."""
+    before, _guards.at = _guards.at, sizes
+    Guarding.count += 1
+    try:
+        yield
+    finally:
+        Guarding.count -= 1
+        _guards.at = before
 
 
 def _leave(guard: Guard) -> None:
@@ -169,6 +217,15 @@ def _leave(guard: Guard) -> None:
 
 class LeakedSizeError(RuntimeError):
     """A symbolic number was asked for its value when no trace was under way."""
+
+
+def _is_no_key() -> bool:
+    """Whether a number is no key here; its text is then that of its formula."""
+    return _guards.found is not None and not _guards.found.numbers_are_keys
+
+
+class NoKeyError(TypeError):
+    """A symbolic number was to be a key where it can be none."""
 
 
 def _collected() -> Guards:
@@ -190,6 +247,8 @@ class _Number(Symbolic):
 
     def by_value(self) -> Any:
         """The plain number: what is made of it holds for this value only."""
+        if _guards.at is not None:
+            return self.expr.at(_guards.at)
         relation = same if isinstance(self.expr, FloatExpr) else operator.eq
         right = self.hint if relation is same else expr(self.hint)
         found, guard = _collected(), Guard(self.expr, relation, right)
@@ -210,13 +269,20 @@ class _Number(Symbolic):
         return complex(self.by_value())
 
     def __hash__(self) -> int:
+        if _is_no_key():
+            raise NoKeyError(f"a size is no key: {self.expr}")
         return hash(self.by_value())
 
+    @property
+    def key(self) -> Any:
+        """What stands for it in a key: the same in all that is made with these decisions."""
+        return self.expr, _collected().number
+
     def __repr__(self) -> str:
-        return repr(self.by_value())
+        return repr(self.expr) if _is_no_key() else repr(self.by_value())
 
     def __format__(self, spec: str) -> str:
-        return format(self.by_value(), spec)
+        return repr(self.expr) if _is_no_key() else format(self.by_value(), spec)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return getattr(ufunc, method)(*map(by_values, inputs), **kwargs)
@@ -495,6 +561,8 @@ def calculate(name: str, a: Any, b: Any) -> Any:
 
 def _decided(relation: Relation, a: Any, b: Any) -> bool:
     """Whether a relation holds; what does not follow from the ranges of sizes becomes a guard."""
+    if _guards.at is not None:
+        return bool(relation(*[x.by_value() if isinstance(x, _Number) else x for x in (a, b)]))
     result = bool(relation(plain(a), plain(b)))
     if not (isinstance(a, Symbolic) or isinstance(b, Symbolic)):
         return result
@@ -582,6 +650,9 @@ def _extreme(of: Callable[..., Expr], native: Any) -> Any:
     return run
 
 
+_LEAST, _MOST = _extreme(minimum, min), _extreme(maximum, max)
+
+
 def _function(name: str) -> Any:
     return lambda *args: floating(name, *args)
 
@@ -592,7 +663,7 @@ def _integer_function(name: str) -> Any:
 
 CALLS: dict[Any, Callable[..., Any]] = {
     int: _as_int, float: _as_float, abs: abs, round: round, divmod: divmod, pow: pow,
-    min: _extreme(minimum, min), max: _extreme(maximum, max), math.floor: math.floor,
+    min: _LEAST, max: _MOST, math.floor: math.floor,
     math.ceil: math.ceil, math.trunc: math.trunc, math.prod: math.prod, sum: sum,
     math.isfinite: lambda x: isfinite(x), math.isinf: lambda x: bool(abs(x) == math.inf),
     math.isnan: lambda x: bool(x != x),
@@ -633,6 +704,48 @@ _TAKE_INTEGERS = frozenset(
 def to_int(x: Any) -> Any:
     """`int(x)`, which may stay an expression."""
     return _as_int(x) if isinstance(x, Symbolic) else int(x)
+
+
+def least(*numbers: Any) -> Any:
+    """`min` of integers, which may stay an expression."""
+    return _LEAST(list(numbers)) if is_symbolic(numbers) else min(numbers)
+
+
+def most(*numbers: Any) -> Any:
+    """`max` of integers, which may stay an expression."""
+    return _MOST(list(numbers)) if is_symbolic(numbers) else max(numbers)
+
+
+def if_at_least(x: Any, y: Any, a: Any, b: Any) -> Any:
+    """`a if x >= y else b` of integers, which may stay an expression: for what is right either
+    way."""
+    if not (isinstance(x, Symbolic) or isinstance(y, Symbolic)):
+        return a if x >= y else b
+    known = decide(operator.ge, expr(x), expr(y))
+    if known is not None:
+        return a if known else b
+    return _integers("if_at_least", x, y, a, b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """`max` of two floats, which may stay an expression."""
+    return floating("fmax", a, b) if is_symbolic((a, b)) else max(a, b)
+
+
+def double_bits(x: Any) -> Any:
+    """The bits of a number as a float of 64 bits, read as an integer; may stay an expression."""
+    if not isinstance(x, _Number):
+        return INTEGERS["double_bits"](x)
+    return made(INTEGERS["double_bits"](x.hint), integer("double_bits", x.expr))
+
+
+def choice(number: int, numbers: Sequence[Any]) -> tuple[Any, ...]:
+    """What a function of `CHOICES` gives: integers that are formulas if one of the numbers is."""
+    values = CHOICES[number](*map(plain, numbers))
+    if not is_symbolic(numbers):
+        return values
+    args = tuple(map(expr, numbers))
+    return tuple(made(n, chosen(number, k, args)) for k, n in enumerate(values))
 
 
 def to_float(x: Any) -> Any:

@@ -20,6 +20,7 @@ from lucerne._src.backends.cpu.elementwise.space import Space
 from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.runtime.code import compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.ir.symbolic.numbers import if_at_least
 
 _HEAD, _LINE = 3, 6
 _SMALL = 65536
@@ -56,8 +57,8 @@ def batch_kernel(jobs: Sequence[Job], tensors: int, numbers: str = "") -> Native
         chunks += _chunks(job, words)
         first_chunks = chunks if job.phase == 1 else first_chunks
     code = compiled(("batch", tensors, numbers), lambda m: _write(m, tensors, numbers))
-    small = sum(j.space.numel for j in jobs) < _SMALL
-    entry = code["serial" if small else "entry"]
+    total = sum(j.space.numel for j in jobs)
+    entry = if_at_least(total, _SMALL, code["entry"], code["serial"])
     extra = [len(jobs), first_chunks, chunks, *table, *blocks]
     work = sum(0.1 * j.recipe.cost * j.space.numel for j in jobs)
     return NativeKernel(entry, 1, tensors, numbers, extra, work=work)

@@ -22,6 +22,7 @@ from lucerne._src.backends.cpu.elementwise.recipe import (
 )
 from lucerne._src.backends.cpu.elementwise.space import STRIDED, TURNED, UNIT, Space, outer_words
 from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
+from lucerne._src.ir.symbolic.numbers import if_at_least, least, most
 
 TILE_ROWS, TILE_COLUMNS = 32, 64
 
@@ -48,11 +49,11 @@ def extra_words(space: Space, chunk: int, turns: list[int]) -> list[int]:
     """The words a nested kernel reads after its numbers; about `chunk` elements at a time."""
     columns, rows = (*space.sizes, 1, 1)[:2]
     outer = space.numel // (columns * rows)
-    chunk_columns = columns if columns <= 2 * chunk else _even(columns, chunk)
+    chunk_columns = if_at_least(2 * chunk, columns, columns, _even(columns, chunk))
     chunk_rows = _share(rows, chunk // chunk_columns)
     chunk_outer = _share(outer, chunk // (chunk_columns * chunk_rows))
     if space.turned:
-        chunk_rows = min(rows, -(-chunk_rows // TILE_ROWS) * TILE_ROWS)
+        chunk_rows = least(rows, -(-chunk_rows // TILE_ROWS) * TILE_ROWS)
     column_chunks, row_chunks = -(-columns // chunk_columns), -(-rows // chunk_rows)
     chunks = column_chunks * row_chunks * -(-outer // chunk_outer)
     words = [0, chunks, columns, rows, outer, chunk_columns, chunk_rows, chunk_outer]
@@ -64,11 +65,13 @@ def extra_words(space: Space, chunk: int, turns: list[int]) -> list[int]:
 
 def _even(n: int, chunk: int) -> int:
     """Columns of a chunk, as a multiple of 1024: parts that start on vectors."""
-    return max(1024, chunk // 1024 * 1024) if n > chunk else n
+    found: int = if_at_least(chunk, n, n, most(1024, chunk // 1024 * 1024))
+    return found
 
 
 def _share(n: int, wanted: int) -> int:
-    return min(n, max(1, wanted))
+    found: int = least(n, most(1, wanted))
+    return found
 
 
 class _Frame:

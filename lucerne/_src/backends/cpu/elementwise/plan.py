@@ -13,6 +13,7 @@ from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.numbers import if_at_least, most
 
 CHUNK = 32768
 """Elements of a chunk of the cheapest work: some microseconds."""
@@ -25,7 +26,8 @@ Fail = Callable[[int, int], None]
 def chunk_of(numel: int, cost: float) -> int:
     """Elements per chunk by shape alone; everything in one chunk when threads would not pay."""
     size = max(512, int(CHUNK / cost) // 512 * 512)
-    return size if numel >= 2 * size else max(numel, 1)
+    found: int = if_at_least(numel, 2 * size, size, most(numel, 1))
+    return found
 
 
 def loop_kernel(

@@ -108,7 +108,7 @@ def _bring_turned_dim_second(sizes: list[int], steps: list[list[int]], items: li
 def _ways(sizes: list[int], steps: list[list[int]], items: list[int]) -> list[str]:
     if not sizes:
         return [UNIT] * len(items)
-    tiles = len(sizes) > 1 and min(sizes[0], sizes[1]) >= _TILE_WORTH
+    tiles = len(sizes) > 1 and all(n >= _TILE_WORTH for n in sizes[:2])
     ways = []
     for k, (s, item) in enumerate(zip(steps, items, strict=True)):
         if s[0] == item:

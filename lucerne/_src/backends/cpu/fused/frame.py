@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.apply import apply_point
@@ -20,6 +19,7 @@ from lucerne._src.backends.cpu.fused.program import (
 )
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import Num
+from lucerne._src.backends.cpu.runtime.kernel import number_word
 from lucerne._src.base import dtype as dt
 
 
@@ -41,7 +41,7 @@ class FusedWords:
             self.add(("offset", k), memory.offset)
         for e in program.exprs:
             if isinstance(e, FusedNumber) and not e.baked:
-                self.add(e, _bits(e.value))
+                self.add(e, number_word(e.value))
         self.space = 0
         if layout.splits > 1:
             slot = 8 * (1 if layout.way == ALONG else layout.width)
@@ -58,12 +58,6 @@ class FusedWords:
     def _room(self, name: Any, nbytes: int) -> None:
         self.add(name, self.space)
         self.space += -(-nbytes // 64) * 64
-
-
-def _bits(value: Any) -> int:
-    if isinstance(value, float):
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class FusedFrame:

@@ -32,6 +32,7 @@ from lucerne._src.backends.cpu.fused.program import (
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.symbolic.numbers import least, most, to_int
 
 ALONG, ACROSS = "along", "across"
 STILL, UNIT, STRIDED = "0", "1", "s"
@@ -209,8 +210,8 @@ class LoopLayout:
         """Units per chunk and chunks (of a split program: pieces are the chunks)."""
         if self.splits > 1:
             return 1, self.units * self.splits
-        chunks = max(1, min(_MOST_CHUNKS, int(self.work / _CHUNK_WORK), self.units))
-        size = max(1, -(-self.units // chunks))
+        chunks = most(1, least(_MOST_CHUNKS, to_int(self.work / _CHUNK_WORK), self.units))
+        size = most(1, -(-self.units // chunks))
         return size, -(-self.units // size)
 
     def may_keep(self, dtypes: list[dt.dtype]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 from lucerne._src.backends.cpu.math.number import NotTaken
 from lucerne._src.base import dtype as dt
+from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir import op as op_
 from lucerne._src.ir import promote
 from lucerne._src.ir.checks.fused_reads import REPEATED, dims_read
@@ -131,6 +132,8 @@ class FusedNumber(FusedExpr):
 
     @property
     def baked(self) -> bool:
+        if isinstance(self.value, Symbolic):
+            return False
         return isinstance(self.value, (bool, complex)) or self.value in _BAKED
 
 

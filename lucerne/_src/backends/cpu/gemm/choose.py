@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from lucerne._src.backends.cpu.emit.types import BF16
 from lucerne._src.backends.cpu.gemm.amx.pack import IN_PARTS, IN_PARTS_TURNED, NARROW, Wide
@@ -14,16 +15,26 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
     turned_takes,
 )
 from lucerne._src.backends.cpu.gemm.args import PLANNED
-from lucerne._src.backends.cpu.gemm.driver import driver
+from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, GemmKind
 from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_kernel
-from lucerne._src.backends.cpu.gemm.plan import GemmBatch, GemmProduct, Planned, batch_words, plan
+from lucerne._src.backends.cpu.gemm.plan import (
+    GemmBatch,
+    GemmProduct,
+    Planned,
+    batch_words,
+    numbers_of,
+    plan,
+    product_of,
+)
 from lucerne._src.backends.cpu.gemm.small import direct, dots, dots_form
 from lucerne._src.backends.cpu.gemm.split import split_plan, suits_split
 from lucerne._src.backends.cpu.gemm.vector import PIECE, vector_matrix
 from lucerne._src.backends.cpu.runtime.code import Code
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.ir.symbolic.expressions import CHOICES
+from lucerne._src.ir.symbolic.numbers import choice, is_symbolic, larger, plain
 
 _FLOAT32 = KINDS["float32"].key
 _FEW_ROWS = 4
@@ -63,6 +74,44 @@ def choose(
     kind: GemmKind, p: GemmProduct, epilogue: Epilogue = PLAIN, wide: Wide = NARROW
 ) -> tuple[Code, Planned]:
     """The code whose entries run a product, and its words. `wide`: only where tiles take it."""
+    numbers = numbers_of(p)
+    if not is_symbolic(numbers):
+        return _choose(kind, p, epilogue, wide)
+    return _chosen_later(kind, p, epilogue, wide, numbers)
+
+
+_ENTRIES = frozenset((*ENTRIES, *FUSED))
+_KNOWN: dict[Any, tuple[int, list[str]]] = {}
+"""By what a product is but for its numbers: its choice, and the entries of its code."""
+
+
+def _chosen_later(
+    kind: GemmKind, p: GemmProduct, epilogue: Epilogue, wide: Wide, numbers: tuple[Any, ...]
+) -> tuple[Any, Planned]:
+    """The same for a product of any sizes: the way is chosen when they are known. What runs it and
+    its words are numbers that follow from them."""
+    batch = tuple(len(d.more) for d in p.batch)
+    key = kind.key, epilogue.key, epilogue.sums_apart, wide, batch, len(p.more_rows)
+    if key not in _KNOWN:
+        code, planned = _choose(kind, product_of(p, [plain(n) for n in numbers]), epilogue, wide)
+        names, count = [n for n in code.addresses if n in _ENTRIES], len(planned.words)
+
+        def run(*found: int) -> tuple[int, ...]:
+            code, planned = _choose(kind, product_of(p, found), epilogue, wide)
+            if len(planned.words) != count:
+                raise ArithmeticError("a product of these sizes has other words")
+            entries = [code[name] for name in names]
+            return (planned.workspace, planned.packed_bytes, *entries, *planned.words)
+
+        CHOICES.append(run)
+        _KNOWN[key] = len(CHOICES) - 1, names
+    number, names = _KNOWN[key]
+    workspace, packed, *rest = choice(number, numbers)
+    entries = dict(zip(names, rest, strict=False))
+    return entries, Planned(tuple(rest[len(names) :]), workspace, packed)
+
+
+def _choose(kind: GemmKind, p: GemmProduct, epilogue: Epilogue, wide: Wide) -> tuple[Code, Planned]:
     if epilogue is PLAIN and suits_split(p):
         return split_plan(kind, p, choose)
     if kind.key == _FLOAT32 and turned_takes(p):
@@ -98,7 +147,8 @@ def duration(kind: GemmKind, p: GemmProduct) -> float:
     """About how many nanoseconds one thread needs."""
     size = kind.source.size
     touched = (p.m * p.k + p.k * p.n) * size + p.m * p.n * kind.result.size
-    return p.batches * (_CALL_NS + max(p.flops / _FLOPS_PER_NS, touched / _BYTES_PER_NS))
+    longest: float = larger(p.flops / _FLOPS_PER_NS, touched / _BYTES_PER_NS)
+    return p.batches * (_CALL_NS + longest)
 
 
 def _suits_dots(p: GemmProduct) -> bool:

@@ -10,12 +10,13 @@ each call, as without this.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.prepack import PackedOperand, packed_product, prepack
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir.meta import TensorMeta
 
 WORTH_NS = 150_000
@@ -85,6 +86,11 @@ class Linear:
             return self.kernel(inputs, outputs)
         return kernel([inputs[0], packed, *inputs[2:]], outputs)
 
+    def at(self, kernel: NativeKernel, read: Callable[[Any], Any]) -> Linear:
+        """The same for other sizes: `read` gives the metas there."""
+        a, c, e, epilogue = self._shape
+        return Linear(kernel, read(a), read(c), read(e), epilogue)
+
     def packed_kernel(self, weight: TensorMeta) -> NativeKernel | None:
         """The kernel that reads a packed copy in the place of the weight, given as (k, n)."""
         if self._packed_kernel is None and not self._refused:
@@ -108,4 +114,7 @@ def is_worth_it(kernel: Any, a: TensorMeta) -> bool:
     """Whether a product with the left operand `a` should have its right operand packed before."""
     plain_rows = a.ndim == 2 or a.contiguous
     several = a.numel >= FEWEST_ROWS * a.shape[-1]
-    return type(kernel) is NativeKernel and kernel.work > WORTH_NS and plain_rows and several
+    if type(kernel) is not NativeKernel or not (plain_rows and several):
+        return False
+    # (a program for all sizes asks again at each of them)
+    return isinstance(kernel.work, Symbolic) or kernel.work > WORTH_NS

@@ -6,7 +6,9 @@ and columns are cut never changes a sum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, PLANNED
 from lucerne._src.backends.cpu.gemm.driver import (
@@ -76,6 +78,35 @@ class GemmProduct:
     def flops(self) -> float:
         """Of one matrix of the batch."""
         return 2.0 * self.m * self.n * self.k
+
+
+_FIELDS = ("m", "n", "k", "a_row", "a_k", "b_k", "b_col", "c_row", "e_row")
+
+
+def numbers_of(p: GemmProduct) -> tuple[Any, ...]:
+    """All numbers of a product, in one order."""
+    found = [getattr(p, name) for name in _FIELDS]
+    for d in p.batch:
+        found += [d.size, d.a, d.b, d.c, d.e, *d.more]
+    return (*found, *p.more_rows)
+
+
+def product_of(like: GemmProduct, numbers: Sequence[int]) -> GemmProduct:
+    """A product with these numbers and as many dimensions as another one."""
+    left = iter(numbers)
+    fields = {name: next(left) for name in _FIELDS}
+    batch = tuple(
+        GemmBatch(
+            next(left),
+            next(left),
+            next(left),
+            next(left),
+            next(left),
+            tuple(next(left) for _ in d.more),
+        )
+        for d in like.batch
+    )
+    return GemmProduct(**fields, batch=batch, more_rows=tuple(left))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ row to row and one step for each dimension of the batch; then the numbers.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +33,7 @@ from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.machine import LlvmScalar
 from lucerne._src.backends.cpu.math.number import NotTaken, Num
 from lucerne._src.backends.cpu.math.storage import STORED
+from lucerne._src.backends.cpu.runtime.kernel import number_word
 from lucerne._src.base import dtype as dt
 
 STILL, UNIT = "0", "1"
@@ -95,7 +95,7 @@ class Tail(Epilogue):
         heavy = sum(map(is_heavy, points))
         self.inline = len(points) + len(results) <= _SHORT and heavy <= 1
         self.words = [*batch_sizes, *(w for x in self.operands for w in x.words())]
-        self.words += [_bits(e.value) for e in self.numbers]
+        self.words += [number_word(e.value) for e in self.numbers]
 
     # ---- code ----------------------------------------------------------------------------------
 
@@ -155,12 +155,6 @@ class Tail(Epilogue):
             operand = self.loads[e]
             return operand is not None and not operand.row
         return all(self.is_still(p) for p in e.parts())
-
-
-def _bits(value: Any) -> int:
-    if isinstance(value, float):
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
-    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class _Places:

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
+
+from lucerne._src.ir.symbolic.numbers import if_at_least, is_symbolic, least, most
 
 GRAIN = 1 << 14
 """Elements worth a chunk of work for a thread."""
@@ -111,9 +114,11 @@ def _cut(dims: tuple[IndexDim, ...], item: int) -> IndexWalk:
     """Rows that one thread must walk in order."""
     for k, d in enumerate(outer):
         if not d.free:
-            together = max(1, prod(x.size for x in outer[k:]))
+            together = most(1, prod(x.size for x in outer[k:]))
             break
-    unit = together * max(n, 1)
+    unit = together * most(n, 1)
+    if is_symbolic((n, unit)):
+        return _cut_later(dims, item, together, unit)
     if unit <= GRAIN or not dims[-1].free:
         return IndexWalk(dims, together * max(1, GRAIN // max(unit, 1)), 1, max(n, 1))
     widest = max(1, n * item // _NARROWEST_PIECE)
@@ -121,6 +126,20 @@ def _cut(dims: tuple[IndexDim, ...], item: int) -> IndexWalk:
     line = max(1, 64 // item)
     piece = -(-n // (pieces * line)) * line
     return IndexWalk(dims, together, -(-n // piece), piece)
+
+
+def _cut_later(dims: tuple[IndexDim, ...], item: int, together: Any, unit: Any) -> IndexWalk:
+    """The same for sizes that are not known yet: both cuts, and which of them it will be."""
+    n = dims[-1].size
+    whole = together * most(1, GRAIN // unit), 1, most(n, 1)
+    if not dims[-1].free:
+        return IndexWalk(dims, *whole)
+    pieces = least(-(-unit // GRAIN), most(1, n * item // _NARROWEST_PIECE))
+    line = max(1, 64 // item)
+    piece = -(-n // (pieces * line)) * line
+    cut = together, -(-n // piece), piece
+    found = [if_at_least(unit, GRAIN + 1, a, b) for a, b in zip(cut, whole, strict=True)]
+    return IndexWalk(dims, *found)
 
 
 def plan_rows(outer: Sequence[IndexDim], row: IndexDim, grain: int = GRAIN) -> IndexWalk:

@@ -26,6 +26,7 @@ from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.emit.types import I16, Type
 from lucerne._src.backends.cpu.math.storage import COMPUTED, STORED, pack, unpack
 from lucerne._src.backends.cpu.pool.frame import AXES, COLUMNS, NAMES, PoolFrame
+from lucerne._src.backends.cpu.runtime.kernel import float_word
 from lucerne._src.base import dtype as dt
 
 RESULT, INPUT, WORKSPACE = 0, 1, 2
@@ -65,7 +66,7 @@ def table_words(taps: Sequence[Any], wide: bool, scratch: int) -> list[int]:
 
 def _bits(value: float, wide: bool) -> int:
     if wide:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+        return float_word(value)
     return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 

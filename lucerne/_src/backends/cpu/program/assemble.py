@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.backends.contract.backend import Executable
 from lucerne._src.backends.cpu.program.compile import executables
 from lucerne._src.backends.cpu.program.guarded import GuardedRunner
 from lucerne._src.backends.cpu.program.runner import NativeRunner
@@ -22,12 +24,19 @@ def assemble(
     `memory` (`config.program_memory` unless given): "poison" fills the scratch memory before each
     call with what no result may depend on; "guarded" gives every value pages of its own.
     """
+    made = executables(program.steps, backend)
+    runner = runner_of(program, made, backend.native, memory)
+    release_code()
+    return runner
+
+
+def runner_of(
+    program: Program, made: Sequence[Executable], native: Any, memory: str | None = None
+) -> NativeRunner | GuardedRunner:
+    """The runner of a program whose steps are compiled."""
     memory = config.program_memory if memory is None else memory
     if memory not in (ORDINARY, POISON, GUARDED):
         raise ValueError(f"program_memory is {memory!r}: expected '', 'poison' or 'guarded'")
-    made = executables(program.steps, backend)
     if memory == GUARDED:
         return GuardedRunner(program, made)
-    runner = NativeRunner(program, made, backend.native, poison=memory == POISON)
-    release_code()
-    return runner
+    return NativeRunner(program, made, native, poison=memory == POISON)

@@ -96,7 +96,7 @@ class Blocks:
             else:
                 ctypes.memmove(at, (ctypes.c_int64 * 2)(*encode_number(letter, value)), 16)
             at += 16
-        extra = [_signed(x) for x in kernel.extra]
+        extra = [signed(x) for x in kernel.extra]
         ctypes.memmove(at, (ctypes.c_int64 * len(extra))(*extra), 8 * len(extra))
 
     def _point(self, word: int, place: Place) -> None:
@@ -123,5 +123,5 @@ def kernel_of(execute: Any) -> NativeKernel | None:
     return inner if type(inner) is NativeKernel else None
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     return word - (1 << 64) if word >= 1 << 63 else word

@@ -129,6 +129,11 @@ def packed_form(step: Step, execute: Any) -> PackedForm | None:
     kernel = kernel_of(execute)
     if kernel is None or kernel.work <= eager.WORTH_NS:
         return None
+    return form_of(step, execute, kernel)
+
+
+def form_of(step: Step, execute: Any, kernel: NativeKernel) -> PackedForm | None:
+    """The same for a step that runs long enough."""
     if len(step.graph.nodes) > 1:
         return _form_of_group(step.graph)
     node = step.graph.nodes[0]

@@ -73,7 +73,22 @@ class NativeRunner(Runner):
             for i, k in enumerate(self._kernels)
             if k is None
         }
+        self._begin(program.arguments, program.results, program, native, poison)
         self._kept = [] if native is None else kept_weights(program, executables)
+        self._lay_out()
+        self.expect()
+
+    def _begin(
+        self,
+        arguments: Sequence[TensorMeta],
+        results: Sequence[TensorMeta],
+        program: Program,
+        native: Any,
+        poison: bool = False,
+    ) -> None:
+        """What does not depend on how the blocks are laid out."""
+        self.arguments, self.results = arguments, results
+        self.written, self._number_count = program.written, program.numbers
         self._more_blocks: list[Blocks] = []
         self._lock = forks.lock()
         self._times: Any = None
@@ -82,14 +97,12 @@ class NativeRunner(Runner):
         self._tables: dict[str, Any] = {}
         self._state = (ctypes.c_int64 * S.STATE_WORDS)()
         self.address = ctypes.addressof(self._state)
-        self._lay_out()
         code = _code()
         self._move = _MOVE(code["program_move"])
         self._run = ctypes.PYFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
         self._run_released = ctypes.CFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
         self._launch: Any = None if native is None or poison else native.launch_program
         self._poison = itertools.cycle(_POISONS) if poison else None
-        self.expect()
         forks.tell(self)
 
     def forget(self) -> None:
@@ -124,16 +137,19 @@ class NativeRunner(Runner):
         blocks.finish()
         self._plain_steps = entries
         self._set(S.STEPS, self._table("steps", entries))
-        self._set(S.BUFFERS, buffers.count)
-        self._set(S.SCRATCH, buffers.scratch_bytes)
-        self._set(S.BASES, self._table("bases", [_NOWHERE] * buffers.count))
-        self._set(S.FOUND, self._table("found", [0] * buffers.count))
-        self._set(S.NUMBERS, self.program.numbers)
+        self._lay_out_buffers(buffers.count)
         self._lay_out_patches()
         self._segments = segments(steps, self._kernels)
         self._set(S.SEGMENTS, self._table("segments", [w for s in self._segments for w in s]))
         self._set(S.SEGMENT_COUNT, len(self._segments))
         self._lay_out_launch()
+
+    def _lay_out_buffers(self, count: int) -> None:
+        self._set(S.BUFFERS, count)
+        self._set(S.SCRATCH, self._buffers.scratch_bytes)
+        self._set(S.BASES, self._table("bases", [_NOWHERE] * count))
+        self._set(S.FOUND, self._table("found", [0] * count))
+        self._set(S.NUMBERS, self._number_count)
 
     def _lay_out_patches(self) -> None:
         """The words to be written when buffers move, and those of numbers, in all blocks."""
@@ -145,10 +161,13 @@ class NativeRunner(Runner):
         self._set(S.FIRST, self._table("first", first))
         self._set(S.PATCHES, self._table("patches", patches))
         self._numbers = [record for x in everything for record in x.numbers]
+        self._lay_out_numbers()
+        self._forget_places()
+
+    def _lay_out_numbers(self) -> None:
         words = [w for i, letter, at in self._numbers for w in (i, LETTERS[letter], at)]
         self._set(S.NUMBER_TABLE, self._table("numbers", words))
         self._set(S.NUMBER_COUNT, len(self._numbers))
-        self._forget_places()
 
     def _forget_places(self) -> None:
         """All patches are applied at the next call."""
@@ -157,17 +176,16 @@ class NativeRunner(Runner):
 
     def _lay_out_launch(self) -> None:
         """What only `launch` reads."""
-        program = self.program
         self._callbacks = {
             S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
         }  # fmt: skip
         for at, function in self._callbacks.items():
             self._set(at, id(function))
-        self._set(S.ARGUMENTS, len(program.arguments))
-        self._set(S.RESULTS, len(program.results))
-        results = [w for m in program.results for w in (id(m), _bytes(m))]
+        self._set(S.ARGUMENTS, len(self.arguments))
+        self._set(S.RESULTS, len(self.results))
+        results = [w for m in self.results for w in (id(m), _bytes(m))]
         self._set(S.RESULT_TABLE, self._table("results", results))
-        written = sorted(program.written)
+        written = sorted(self.written)
         self._set(S.WRITTEN_TABLE, self._table("written", written))
         self._set(S.WRITTEN, len(written))
         records = [w for k in self._kept for w in (k.argument, 0, 0, 0, S.PLAIN)]
@@ -191,11 +209,11 @@ class NativeRunner(Runner):
         though one of them is written have the same number, not 0; others may not. `kinds`: the
         class of each (who gives it keeps it), None: any class of plain tensors.
         """
-        arguments = self.program.arguments
+        arguments = self.arguments
         wanted = [None] * len(arguments) if requires_grad is None else list(requires_grad)
         of_group = [0] * len(arguments) if groups is None else list(groups)
         classes = [0 if x is None else id(x) for x in kinds or [None] * len(arguments)]
-        writes = [int(i in self.program.written) for i in range(len(arguments))]
+        writes = [int(i in self.written) for i in range(len(arguments))]
         given = zip(arguments, wanted, writes, classes, strict=True)
         records = [
             (id(meta), meta.dtype.itemsize, 2 if grad is None else int(grad), write, kind)
@@ -315,7 +333,7 @@ class NativeRunner(Runner):
     def _repack(self, which: int, stage: int) -> None:
         """`launch` found that a weight has to be packed, or that its copy no longer holds."""
         kept = self._kept[which]
-        copy = kept.pack(self._tables["bases"][kept.argument]) if stage == S.PACKED else None
+        copy = kept.pack(int(self._tables["bases"][kept.argument])) if stage == S.PACKED else None
         if stage == S.PACKED and copy is None:
             stage = S.NEVER
         if copy is not None:
@@ -355,11 +373,17 @@ class NativeRunner(Runner):
         for blocks in (self._blocks, *self._more_blocks):
             blocks.restore()
         self._forget_places()
-        kernel, name = self._kernels[step], self.program.steps[step].name
-        assert kernel is not None
-        if kernel.fail is not None:
-            kernel.fail(status, detail)
-        raise RuntimeError(f"step {step} ({name}) failed with status {status}")
+        fail = self._fail_of(step)
+        if fail is not None:
+            fail(status, detail)
+        raise RuntimeError(f"step {step} ({self._name_of(step)}) failed with status {status}")
+
+    def _name_of(self, step: int) -> str:
+        return self.program.steps[step].name
+
+    def _fail_of(self, step: int) -> Any:
+        kernel = self._kernels[step]
+        return None if kernel is None else kernel.fail
 
 
 def segments(steps: Sequence[Step], kernels: Sequence[NativeKernel | None]) -> list[list[int]]:
@@ -370,13 +394,13 @@ def segments(steps: Sequence[Step], kernels: Sequence[NativeKernel | None]) -> l
             found.append([first, i, int(work > RELEASE_ABOVE_NS), i])
             first, work = i + 1, 0.0
         else:
-            work += kernel.work or _guess(step)
+            work += kernel.work or guess(step)
     if first < len(steps) or not found:
         found.append([first, len(steps), int(work > RELEASE_ABOVE_NS), -1])
     return found
 
 
-def _guess(step: Step) -> float:
+def guess(step: Step) -> float:
     return sum(_bytes(p.meta) for p in (*places(step.inputs), *step.outputs)) / _BYTES_PER_NS
 
 

@@ -13,7 +13,7 @@ from lucerne._src.backends.cpu.fft.plan import chirp_of, halves_of, table_of, tu
 from lucerne._src.backends.cpu.fft.stages import UNIT
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, float_word
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
@@ -243,5 +243,5 @@ def _address(array: Any) -> int:
 
 def _bits(value: float, real: dt.dtype) -> int:
     if real is dt.float64:
-        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+        return float_word(value)
     return int(struct.unpack("<I", struct.pack("<f", value))[0])

@@ -31,6 +31,7 @@ from lucerne._src.base import shape as sh
 from lucerne._src.base.errors import IndexBoundsError
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.numbers import to_int
 from lucerne._src.ops.index.advanced import IndexLayout
 
 Fail = Callable[[int, int], None]
@@ -105,7 +106,7 @@ def _advanced(
 
 def _index_step(index: TensorMeta, broadcast: sh.Shape, d: int) -> int:
     strides = sh.broadcast_strides(tuple(index.shape), index.strides, broadcast)
-    return int(strides[d]) * index.dtype.itemsize
+    return to_int(strides[d]) * index.dtype.itemsize
 
 
 # ---- kernels -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from lucerne._src.backends.cpu.random import fill as rf
 from lucerne._src.backends.cpu.random.fill import Fill, FillCode
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import address_of
+from lucerne._src.backends.cpu.runtime.kernel import address_of, float_word
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.memory import array_over
 from lucerne._src.ir.graph import Graph, Node, map_values, one_op_graph
@@ -43,10 +43,6 @@ _MANY = (2**32 - 1) // 20
 """Permutations of more are drawn in another way."""
 
 Words = list[int]
-
-
-def _double(value: float) -> int:
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
 def _single(value: float) -> float:
@@ -127,7 +123,7 @@ class DrawAlike(Draw):
         else:
             a, b = _single(low), _single(high)
             numbers = [a, _single(b - a), self.rounded(high), self.rounded(low)]
-        return self.wide, [_double(v) for v in numbers]
+        return self.wide, [float_word(v) for v in numbers]
 
     def rounded(self, value: float) -> float:
         """A number as the dtype holds it, rounding through float32."""
@@ -145,17 +141,17 @@ class DrawAlike(Draw):
             return None
         if not max(abs(mean), std) < 1e38:
             return None
-        return self.wide, [_double(float(mean)), _double(float(std))]
+        return self.wide, [float_word(float(mean)), float_word(float(std))]
 
     def bernoulli(self, p: float, _: float) -> tuple[bool, Words] | None:
         if not 0 <= p <= 1 or not (self.dtype in _FLOATS or self.dtype in _WHOLE):
             return None
-        return True, [_double(float(p))]
+        return True, [float_word(float(p))]
 
     def exponential(self, rate: float, _: float) -> tuple[bool, Words] | None:
         if self.dtype not in _FLOATS or not rate > 0:
             return None
-        return True, [_double(-1.0 / rate)]
+        return True, [float_word(-1.0 / rate)]
 
     def integers(self, first: float, second: float) -> tuple[bool, Words] | None:
         if math.isnan(second) or self.dtype not in _WHOLE:
@@ -233,7 +229,7 @@ class DrawCategories(Draw):
         clocks = np.empty(self.meta.shape, kind)
         form = Fill(rf.EXPONENTIAL, self.dtype.name, True)
         start = int(clocks.__array_interface__["data"][0])
-        self.fill(inputs[-1], start, form, [_double(-1.0)], 0)
+        self.fill(inputs[-1], start, form, [float_word(-1.0)], 0)
         weights = _array(inputs[0])
         with np.errstate(all="ignore"):
             speed = np.divide(weights, clocks, out=clocks)

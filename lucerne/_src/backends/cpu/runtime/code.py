@@ -20,6 +20,7 @@ from lucerne._src.backends.cpu.runtime import disk, link, orc
 from lucerne._src.backends.cpu.runtime.image import ImageError
 from lucerne._src.backends.cpu.runtime.llvm import llvm
 from lucerne._src.base.process import forks
+from lucerne._src.ir.symbolic.numbers import guarding, guards_now
 
 Write = Callable[[Module], None]
 Job = tuple[Any, Write]
@@ -190,11 +191,18 @@ def on_all_cores(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     errors: dict[int, BaseException] = {}
     left = iter(enumerate(items))
     helpers: list[threading.Thread] = []
+    guards = guards_now()
+
+    def help_out() -> None:
+        if guards is None:
+            return work()
+        with guarding(guards):
+            work()
 
     def call_helpers() -> None:
         if not helpers:
             for _ in range(min(2 * (os.cpu_count() or 1), len(items)) - 1):
-                helpers.append(threading.Thread(target=work, daemon=True))
+                helpers.append(threading.Thread(target=help_out, daemon=True))
                 helpers[-1].start()
 
     def work(may_call: bool = False) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.runtime import memory
+from lucerne._src.base.unspecialized import Symbolic
+from lucerne._src.ir.symbolic.numbers import double_bits
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
@@ -57,7 +59,8 @@ class NativeKernel:
         self.work, self.fail = work, fail
         self.kept: tuple[Any, ...] = ()
         """Memory that `extra` points at (tables), alive as long as the kernel is."""
-        self.call = _CALL(entry)
+        self.call: Any = None if isinstance(entry, Symbolic) else _CALL(entry)
+        """None: what runs it follows from sizes, and so it runs at none."""
         self.words = outputs + tensors + 1 + 2 * len(numbers) + len(self.extra)
         self._block = ctypes.c_int64 * self.words
 
@@ -127,6 +130,21 @@ def _of_resized(t: Any) -> int:
     return start
 
 
+def number_word(value: Any) -> int:
+    """A Python number as the word that code reads: the bits of a float, an integer as it is."""
+    if isinstance(value, float):
+        return float_word(value)
+    if isinstance(value, Symbolic):
+        return value  # type: ignore[return-value]
+    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def float_word(value: float) -> int:
+    """The bits of a float."""
+    found: int = double_bits(value)
+    return found
+
+
 def encode_number(letter: str, value: Any) -> tuple[int, int]:
     """A Python number as two words."""
     if type(value) is int and not -(1 << 63) <= value < 1 << 64:  # as torch takes numbers
@@ -136,6 +154,6 @@ def encode_number(letter: str, value: Any) -> tuple[int, int]:
         word = int(value) & (1 << 64) - 1
         return (word - (1 << 64) if word >> 63 else word), 0
     if letter == "f":
-        return struct.unpack("<q", struct.pack("<d", value))[0], 0
+        return float_word(value), 0
     both = struct.unpack("<qq", struct.pack("<dd", complex(value).real, complex(value).imag))
     return both[0], both[1]

@@ -294,18 +294,22 @@ def parts_work() -> bool:
 
 def parts_take(p: GemmProduct) -> bool:
     """Whether a float32 product is large enough to be worth cutting its numbers in three."""
+    if not parts_work():
+        return False
     reuse = _PARTS_SHORT_REUSE if 2 * p.k <= _PARTS_K_BYTES else _PARTS_REUSE
     large = p.m * p.n >= reuse * (p.m + p.n) and p.k >= 64 and p.flops >= _PARTS_FLOPS
-    return large and amx_takes(p) and parts_work()
+    return large and amx_takes(p)
 
 
 def turned_takes(p: GemmProduct) -> bool:
     """Whether it is worth the while to take a right operand that lies along k for the left one: a
     weight that meets few rows (see `IN_PARTS_TURNED`)."""
+    if not parts_work():
+        return False
     few = _FEW_TURNED <= p.m <= _PARTS_COLUMNS and 2 * p.m <= p.n
     large = p.k >= 64 and p.flops >= _PARTS_FLOPS
     along = p.a_k == 1 and p.b_k == 1 and not p.batch
-    return few and large and along and amx_takes(p) and parts_work()
+    return few and large and along and amx_takes(p)
 
 
 def amx_plan(

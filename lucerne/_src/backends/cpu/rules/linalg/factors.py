@@ -6,7 +6,6 @@ reference backend does the work.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from lucerne._src.backends.cpu.linalg.factors import Factors
 from lucerne._src.backends.cpu.linalg.frame import MatrixBatch, MatrixForm, One
 from lucerne._src.backends.cpu.linalg.places import MatrixPlace, is_taken, place_of
 from lucerne._src.backends.cpu.rules.table import rule
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, float_word
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import shape as sh
 from lucerne._src.base.errors import LinAlgError
@@ -472,7 +471,7 @@ def least_squares(node: Node) -> Any:
 
     more = {
         "sides": count, "b_step": right.step, "brs": right.rs, "bcs": right.cs, "lwork": lwork,
-        "rcond": struct.unpack("<q", struct.pack("<d", rcond))[0],
+        "rcond": float_word(rcond),
     }  # fmt: skip
     work = 2000.0 + 3.0 * m * n * x.k
     return _kernel(x, ("least_squares", wide), rooms, 2, work, one, more=more, tensors=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from lucerne._src.backends.cpu.attention import backward, forward, single, tiled, tiled_back
@@ -20,11 +19,12 @@ from lucerne._src.backends.cpu.emit.builder import BF16, F16, F32, I8, Type
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, float_word
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Node
 from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.numbers import least, most
 
 _TYPES: dict[dt.dtype, Type] = {dt.float32: F32, dt.bfloat16: BF16, dt.float16: F16}
 _MASKS: dict[dt.dtype, Type] = {**_TYPES, dt.bool_: I8}
@@ -94,7 +94,7 @@ class AttentionSizes:
     def words(self) -> dict[str, int]:
         """Sizes and strides, as all kernels name them."""
         found = {
-            "scale": double_word(self.scale),
+            "scale": float_word(self.scale),
             "heads": self.heads,
             "sharing": self.heads // self.key_heads,
             "queries": self.queries,
@@ -110,7 +110,7 @@ class AttentionSizes:
     def parts(self) -> dict[str, int]:
         """How the forward pass is cut into tasks: by shape alone."""
         pairs, count = self.batch * self.heads, tiles(self.queries)
-        wanted = max(1, min(-(-_TASKS // pairs), count // _TILES_EACH))
+        wanted = most(1, least(-(-_TASKS // pairs), count // _TILES_EACH))
         part = -(-count // wanted) * WIDTH
         parts = -(-self.queries // part)
         return {"parts": parts, "part": part, "tasks": pairs * parts}
@@ -148,11 +148,6 @@ def four(shape: Any) -> tuple[int, ...]:
 
 def byte_steps(meta: TensorMeta) -> list[int]:
     return [0] * (4 - meta.ndim) + list(meta.byte_strides)
-
-
-def double_word(x: float) -> int:
-    found: int = struct.unpack("<q", struct.pack("<d", x))[0]
-    return found
 
 
 @rule("flash_attention")

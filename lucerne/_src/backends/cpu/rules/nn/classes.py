@@ -13,6 +13,7 @@ from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.numbers import most
 
 _DTYPES = (dt.float32, dt.float64, dt.bfloat16, dt.float16)
 _CHUNK_SCORES = 16384
@@ -82,7 +83,7 @@ def _kernel(
         "" if result.dtype is dtype else result.dtype.name, order or tuple(range(count)),
     )  # fmt: skip
     code = compiled(("classes", kind), lambda m: write_classes(m, kind))
-    chunk = max(1, _CHUNK_SCORES // classes, -(-rows // _MOST_CHUNKS))
+    chunk = most(1, _CHUNK_SCORES // classes, -(-rows // _MOST_CHUNKS))
     g_step = g.byte_strides[0] if g is not None and g.ndim else 0
     chunks = -(-rows // chunk)
     steps = given.byte_strides[0], target.meta.byte_strides[0]

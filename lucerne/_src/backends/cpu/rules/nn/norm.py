@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +16,14 @@ from lucerne._src.backends.cpu.rowwise.layer_norm import (
 )
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, float_word
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base import shape as sh
 from lucerne._src.ir.checks.index_maps import LoopWalk
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.symbolic.numbers import most
 
 _FLOATS = (dt.float32, dt.float64, dt.bfloat16, dt.float16)
 _CHUNK_ELEMENTS = 8192
@@ -44,7 +44,7 @@ def layer_norm_backward(node: Node) -> Any:
     rows = x.numel // length
     kind = LayerNormKind(x.dtype.name, weight.dtype.name)
     code = compiled(("layer_norm_backward", kind), lambda m: write_norm_backward(m, kind))
-    chunk = max(1, _CHUNK_ELEMENTS // length, -(-rows // _MOST_CHUNKS))
+    chunk = most(1, _CHUNK_ELEMENTS // length, -(-rows // _MOST_CHUNKS))
     chunks = -(-rows // chunk)
     compute = x.dtype.compute
     lanes = lanes_of(compute)
@@ -53,7 +53,7 @@ def layer_norm_backward(node: Node) -> Any:
         code["entry"],
         outputs=3,
         tensors=3,
-        extra=[rows, length, padded, chunk, chunks, struct.unpack("<q", struct.pack("<d", eps))[0]],
+        extra=[rows, length, padded, chunk, chunks, float_word(eps)],
         workspace=chunks * 2 * padded * compute.itemsize,
         work=0.4 * x.numel,
     )
@@ -123,7 +123,7 @@ def _norm_kernel(
     compute = x.dtype.compute
     lanes = lanes_of(compute)
     padded = -(-channels // lanes) * lanes
-    bits = struct.unpack("<q", struct.pack("<d", node.args[-1]))[0]
+    bits = float_word(node.args[-1])
     return NativeKernel(
         _norm_code(kind, around),
         outputs=outputs,
