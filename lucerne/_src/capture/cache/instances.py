@@ -43,8 +43,7 @@ _MOST_VERSIONS = 16
 def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """A version for sizes that were not traced, if there is a capture for all sizes."""
     for family, learned, sizes in compiled.families.fitting(leaves, shape):
-        why = compiled.why(leaves, shape)
-        call = _Call(compiled, family, learned, sizes, leaves, shape, why)
+        call = _Call(compiled, family, learned, sizes, leaves, shape)
         entry = call.of_all_sizes() or call.of_these()
         if entry is not None:
             compiled.versions.add_instance(leaves, entry)
@@ -56,7 +55,7 @@ def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
 def of_part(compiled: Any, families: Families, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """The same for a part of a function."""
     for family, learned, sizes in families.fitting(leaves, shape):
-        call = _Call(compiled, family, learned, sizes, leaves, shape, _PART)
+        call = _Call(compiled, family, learned, sizes, leaves, shape, is_part=True)
         entry = call.of_all_sizes()
         captured = learned.at(leaves) if entry is None else None
         if captured is not None:
@@ -80,10 +79,14 @@ class _Call:
         sizes: dict[str, int],
         leaves: list[Any],
         shape: Any,
-        why: str,
+        is_part: bool = False,
     ) -> None:
         self.compiled, self.family, self.learned, self.sizes = compiled, family, learned, sizes
-        self.leaves, self.shape, self.why = leaves, shape, why
+        self.leaves, self.shape, self.is_part = leaves, shape, is_part
+
+    @property
+    def why(self) -> str:
+        return _PART if self.is_part else self.compiled.why(self.leaves, self.shape)
 
     def guards(self, captured: Captured) -> Guards:
         return Guards(self.leaves, self.shape, captured, self.family.guards.reach)
@@ -128,7 +131,7 @@ class _Call:
             return None
         if not self.learned.fits(entry.captured, self.leaves):
             return None
-        if self.why != _PART:  # (a part is not called again for its gradients)
+        if not self.is_part:  # (a part is not called again for its gradients)
             again = entry.again
             entry.again = Again(self.compiled, entry) if again is None else again.at(entry)
         ledger.ENTRIES[entry] = self.compiled.fn, self.compiled.options

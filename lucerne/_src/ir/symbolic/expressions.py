@@ -49,7 +49,7 @@ class Atom:
         given = [x.at(sizes) for x in self.args]
         if self.op.startswith(CHOICE):
             number, index = choice_of(self.op)
-            return CHOICES[number](*given)[index]
+            return _choose(number, *given)[index]
         return int(_PLAIN[self.op](*given))
 
     def __lt__(self, other: Atom) -> bool:
@@ -80,6 +80,12 @@ CHOICE = "choice"
 CHOICES: list[Callable[..., tuple[int, ...]]] = []
 """Functions of sizes that give several integers (a plan): `choice3_1(n)` is the second of what the
 fourth gives."""
+
+
+@functools.lru_cache(maxsize=256)
+def _choose(number: int, *given: int) -> tuple[int, ...]:
+    """What a function of `CHOICES` gives: one formula after another asks for a part of it."""
+    return CHOICES[number](*given)
 
 
 def choice_of(op: str) -> tuple[int, int]:

@@ -90,6 +90,8 @@ class KeptWeight:
         """The right operand: in this argument, from this byte on, read so."""
         self.uses: list[WeightUse] = []
         self.active = False
+        self.token: tuple[int, ...] = ()
+        """Writes, version and address of the weight when it was last looked at."""
         self._copy: PackedOperand | None = None
 
     def pack(self, address: int) -> PackedOperand | None:
@@ -101,6 +103,34 @@ class KeptWeight:
             _alive.add(self._copy)
         prepack_into(self._copy, address + self.offset)
         return self._copy
+
+
+class SharedWeight(KeptWeight):
+    """A weight that programs of several sizes read: what one has packed, the others take."""
+
+    def __init__(
+        self, argument: int, offset: int, meta: TensorMeta, copies: dict[Any, Any]
+    ) -> None:
+        super().__init__(argument, offset, meta)
+        self.key, self._copies = (argument, offset, meta), copies
+        """Copies by weight, each with the token of what was packed."""
+
+    def pack(self, address: int) -> PackedOperand | None:
+        token, copy = self._copies.get(self.key, ((), None))
+        if copy is not None and token == self.token:
+            self._copy = copy
+            return copy
+        self._copy = None  # (another thread may read the one that is there)
+        copy = super().pack(address)
+        if copy is not None:
+            self._copies[self.key] = self.token, copy
+        return copy
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """The token of what somebody has packed; empty: nobody has."""
+        found: tuple[int, ...] = self._copies.get(self.key, ((), None))[0]
+        return found
 
 
 def kept_bytes() -> int:

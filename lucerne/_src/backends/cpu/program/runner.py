@@ -333,6 +333,9 @@ class NativeRunner(Runner):
     def _repack(self, which: int, stage: int) -> None:
         """`launch` found that a weight has to be packed, or that its copy no longer holds."""
         kept = self._kept[which]
+        at = which * S.KEPT_WORDS
+        noted = self._tables["kept"][at + S.KEPT_WRITES : at + S.KEPT_STAGE]
+        kept.token = tuple(map(int, noted))
         copy = kept.pack(int(self._tables["bases"][kept.argument])) if stage == S.PACKED else None
         if stage == S.PACKED and copy is None:
             stage = S.NEVER

@@ -25,7 +25,7 @@ from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.assemble import runner_of
 from lucerne._src.backends.cpu.program.blocks import ALIGNMENT, Blocks, Buffers, kernel_of, signed
 from lucerne._src.backends.cpu.program.compile import executables
-from lucerne._src.backends.cpu.program.kept import KeptWeight, WeightUse, form_of
+from lucerne._src.backends.cpu.program.kept import KeptWeight, SharedWeight, WeightUse, form_of
 from lucerne._src.backends.cpu.program.late import LateKernel
 from lucerne._src.backends.cpu.program.runner import NativeRunner, guess
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
@@ -76,6 +76,8 @@ class SizedProgram(contract.SizedProgram):
         self.program, self.made, self.native, self.names = program, list(made), native, list(names)
         self.written = program.written
         self.kernels = [_kernel_of(x, step) for x, step in zip(made, program.steps, strict=True)]
+        self.copies: dict[Any, Any] = {}
+        """Weights that the programs of all sizes keep packed."""
         self.late = {k: x for k, x in enumerate(made) if isinstance(x, LateKernel)}
         self._words, self._offsets, self._fixed = _Written(), _Written(), _Written()
         self._chosen = _Written()
@@ -308,6 +310,8 @@ class SizedRunner(NativeRunner):
         self._entries = source._entries.copy()
         self._entries[source._chosen.places] = chosen
         self._source, self._sizes = source, tuple(sizes)
+        self.packed: dict[int, NativeKernel | None] = {}
+        """By executable: the kernel that reads a packed copy of its weight."""
         self._kernels = list(source.kernels)
         arguments = list(source.program.arguments)
         for k, meta in zip(source._sized_arguments, metas, strict=True):
@@ -363,11 +367,11 @@ class SizedRunner(NativeRunner):
 
     def _kept_at(self, works: Sequence[float]) -> list[KeptWeight]:
         found: dict[Any, KeptWeight] = {}
-        source, sizes = self._source, self._sizes
+        source = self._source
         for (number, key, which), work in zip(source._kept, works, strict=True):
             if work > eager.WORTH_NS:
-                kept = found.setdefault(key, KeptWeight(*key))
-                kept.uses.append(_SizedUse(number, source, sizes, which))
+                kept = found.setdefault(key, SharedWeight(*key, source.copies))
+                kept.uses.append(_SizedUse(number, self, which))
         return list(found.values())
 
     def _lay_out_sized(self, blocks: _SizedBlocks, work: float) -> None:
@@ -388,6 +392,11 @@ class SizedRunner(NativeRunner):
         self._numbers = blocks.numbers
         self._lay_out_numbers()
         self._lay_out_launch()
+        for which, kept in enumerate(self._kept):
+            known = kept.known if isinstance(kept, SharedWeight) else ()
+            if known:  # it was used before, by the program of another size
+                at = which * S.KEPT_WORDS
+                self._tables["kept"][at + S.KEPT_WRITES : at + S.KEPT_WORDS] = [*known, S.SEEN]
 
     @once
     def _plain_steps(self) -> list[int]:
@@ -410,19 +419,23 @@ class SizedRunner(NativeRunner):
 class _SizedUse(WeightUse):
     """A step that reads a kept weight; what it is at these sizes is made when it is needed."""
 
-    def __init__(self, number: int, source: SizedProgram, sizes: Sequence[int], which: int) -> None:
-        self._source, self._sizes = source, sizes
+    def __init__(self, number: int, runner: SizedRunner, which: int) -> None:
+        self._runner = runner
         super().__init__(number, None, which, self._packed)  # type: ignore[arg-type]
 
-    @once
-    def _step(self) -> Step:
-        named = self._source.sizes_of(self._sizes)
-        return StepAt(self._source.program.steps[self.number], named)
-
     def _packed(self) -> NativeKernel | None:
-        self.step = self._step
-        execute = self._source.executable_at(self.number, self._sizes)
-        kernel = kernel_of(execute)
-        assert kernel is not None
-        form = form_of(self.step, execute, kernel)
-        return None if form is None else form.make()
+        source, sizes = self._runner._source, self._runner._sizes
+        named = source.sizes_of(sizes)
+        self.step = StepAt(source.program.steps[self.number], named)
+        execute, known = source.made[self.number], self._runner.packed
+        if id(execute) not in known:  # (blocks that repeat have equal kernels)
+            found: Any = execute
+            if isinstance(execute, eager.Linear):
+                found = execute.at(_LONG, lambda meta: meta_at(meta, named))
+            form = form_of(self.step, found, _LONG)
+            known[id(execute)] = None if form is None else form.make()
+        return known[id(execute)]
+
+
+_LONG = NativeKernel(0, 0, 0, work=float("inf"))
+"""Stands for a kernel that runs long enough for a packed copy."""
