@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+
+import numpy
 
 ROOT = Path(__file__).parents[2]
 _REAL = ("torch", "torchgen", "functorch", "lucerne")
@@ -19,7 +20,7 @@ _REAL = ("torch", "torchgen", "functorch", "lucerne")
 def folder(at: Path, *, torch: bool = False) -> Path:
     """A folder of links to all installed packages but torch and Lucerne (with torch, if told)."""
     at.mkdir(parents=True, exist_ok=True)
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+    for entry in Path(numpy.__file__).parents[1].iterdir():  # (where its packages are)
         name = entry.name.partition("-")[0].partition(".")[0]
         hidden = name.startswith("__editable__") or (name in _REAL and not torch)
         if not hidden and name != "lucerne" and entry.suffix != ".pth":

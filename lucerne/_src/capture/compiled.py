@@ -154,6 +154,8 @@ class Compiled:
         if isinstance(entry, Compiled):
             return entry(*args, **kwargs)
         self.latest = entry
+        if entry.is_kept_later and entry.calls:
+            self._keep(entry, leaves, (args, kwargs))
         try:
             if entry.shadow is not None:
                 return entry.shadow(args, kwargs, leaves)
@@ -162,6 +164,11 @@ class Compiled:
             return entry.run(leaves, (args, kwargs))
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
+
+    def _keep(self, entry: CacheEntry, leaves: list[Any], given: Any) -> None:
+        """Write a version to disk that is used for the second time."""
+        with faults.costs(self, faults.NO_STORE):
+            self.late_part("cache.instances").keep(self, entry, leaves, flatten(given, []))
 
     def _is_left(self, args: tuple[Any, ...]) -> bool:
         """Whether it is faster as it is, for arguments of this size."""

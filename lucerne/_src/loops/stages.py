@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -76,6 +76,29 @@ class Stages:
             f"memory: arena {_mb(p.arena)} (in use at the worst moment {_mb(most_in_use(p))}), "
             f"arguments {_mb(given)}, results {_mb(made)}",
         ]
+
+
+class StagesAt(Stages):
+    """Stages of a program for all sizes, at some of them: the program there is made when somebody
+    looks at it."""
+
+    _program: Program | None
+    _make: Callable[[], Program] | None
+
+    def __init__(self, stages: Stages, program: Callable[[], Program]) -> None:
+        given = dict(stages.seconds), stages.nodes, stages.texts
+        super().__init__(*given, keep_texts=stages.keep_texts, kernels=stages.kernels)
+        self._make = program
+
+    @property
+    def program(self) -> Program | None:
+        if self._program is None and self._make is not None:
+            self._program = self._make()
+        return self._program
+
+    @program.setter
+    def program(self, program: Program | None) -> None:
+        self._program, self._make = program, None
 
 
 def _mb(nbytes: int) -> str:

@@ -96,6 +96,10 @@ class SizedProgram(ABC):
     """Which arguments the steps write to."""
 
     @abstractmethod
+    def program_at(self, sizes: Sequence[int]) -> Program:
+        """The program for these sizes: for people, and for the disk."""
+
+    @abstractmethod
     def at(self, sizes: Sequence[int]) -> tuple[Runner, list[TensorMeta]]:
         """What runs it for arguments of these sizes (in the order of their names), and the metas
         of its results. It is told by `expect` what to ask of them."""

@@ -291,6 +291,8 @@ class CacheEntry:
         self.key = list(key)
         self.cache = ""
         """Of the programs on disk: "hit", it comes from there; "miss", it was made; or empty."""
+        self.is_kept_later = False
+        """Whether it is to be written to disk when it is used again, which must not be `quick`."""
         self.is_instance = False
         """Whether it comes from there and was made for other sizes of a capture, untraced."""
         self.shadow: Any = None
@@ -357,6 +359,12 @@ class CacheEntry:
         made.flat = made._flat()
         made._tell_runner()
         return made
+
+    def keep_later(self) -> None:
+        self.is_kept_later, self.flat = True, -1
+
+    def keep_now(self) -> None:
+        self.is_kept_later, self.flat = False, self._flat()
 
     def _flat(self) -> int:
         """How many arguments a call has that consists of nothing but tensors; -1: it is not so."""

@@ -68,6 +68,15 @@ def of_part(compiled: Any, families: Families, leaves: list[Any], shape: Any) ->
 _PART = "a part of it"
 
 
+def keep(compiled: Any, entry: CacheEntry, leaves: list[Any], shape: Any) -> None:
+    """Write a version to disk whose sizes have come a second time: those that come once hardly
+    come again."""
+    entry.keep_now()
+    asked = compiled.ask(leaves, shape)
+    if asked.entry is None:
+        asked.keep(entry, compiled.files)
+
+
 class _Call:
     """A call with sizes that a capture for all sizes holds for."""
 
@@ -134,6 +143,8 @@ class _Call:
         if not self.is_part:  # (a part is not called again for its gradients)
             again = entry.again
             entry.again = Again(self.compiled, entry) if again is None else again.at(entry)
+        if not self.is_part:
+            entry.keep_later()
         ledger.ENTRIES[entry] = self.compiled.fn, self.compiled.options
         return entry
 

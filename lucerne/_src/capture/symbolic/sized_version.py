@@ -27,6 +27,7 @@ from lucerne._src.ir.symbolic.evaluate import predicate, things_at
 from lucerne._src.ir.symbolic.expressions import Guard, symbol
 from lucerne._src.ir.symbolic.numbers import Guards as Decisions
 from lucerne._src.ir.symbolic.numbers import SymInt
+from lucerne._src.loops.stages import StagesAt
 from lucerne._src.transforms.generalize import evaluated, formula_of
 
 
@@ -118,14 +119,14 @@ class SizedVersion:
         guards = guards_of(captured)
         runner, results = self.forward.at(given)
         if self.first is None:
-            written = sorted(self.forward.written)
-            stages = replace(self.stages, program=None)
             self.first = entry = CacheEntry(
-                captured, guards, runner, results, written, stages, self.key
-            )
+                captured, guards, runner, results, sorted(self.forward.written), self.stages,
+                self.key,
+            )  # fmt: skip
         else:
             guards.share_code(self.first.guards)
             entry = self.first.resized(captured, guards, runner, results)
+        entry.stages = StagesAt(self.stages, lambda: self.forward.program_at(given))
         if self.backward is not None:
             entry.joint = self._joint_at(sizes, given, captured, tangents)
         return entry
@@ -172,6 +173,7 @@ class SizedVersion:
         made = replace(
             old, runner=runner, tangents=tangents, result_metas=results,
             gradients=captured.gradients, made_lean={}, times_asked={},
+            stages=StagesAt(old.stages, lambda: backward.program.program_at(given)),
         )  # fmt: skip
         if len(tangents) > 1 or len(made.gradients) > 1:
             made.make_lean = _Lean(made, backward, sizes)
