@@ -20,7 +20,7 @@ from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
 from lucerne._src.ir.symbolic.expressions import FORMULAS, SMALLEST
-from lucerne._src.ir.symbolic.numbers import Guards
+from lucerne._src.ir.symbolic.numbers import SizeGuards
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.layers import conjugate
@@ -214,11 +214,11 @@ class Recording:
         self._small_sizes(made, dynamic)
         return made
 
-    def _needed(self, made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> Guards:
+    def _needed(self, made: bp.Blueprint, dynamic: Dynamic, guards: SizeGuards) -> SizeGuards:
         """Ops ask whether a size is 0 or 1, and mostly do the same if it is. A decision that comes
         out otherwise at a few sizes only restricts nothing if the program is the same there."""
         tried: dict[Any, bool] = {}
-        kept = Guards()
+        kept = SizeGuards()
         for guard, by_value in guards.items():
             symbol, sizes = exceptions(guard, made)
             for n in sizes:

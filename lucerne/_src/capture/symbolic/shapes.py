@@ -26,7 +26,7 @@ from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
 from lucerne._src.ir.symbolic.expressions import symbol
-from lucerne._src.ir.symbolic.numbers import Guards, SymInt, guarding, plain
+from lucerne._src.ir.symbolic.numbers import SizeGuards, SymInt, guarding, plain
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.generalize import (
     Instance,
@@ -104,7 +104,7 @@ class SizedCapture(Capture):
     ) -> None:
         super().__init__(fn, args, kwargs, reach, whole)
         self.symbols = symbols
-        self.guards = Guards()
+        self.guards = SizeGuards()
 
     def make_tracing(self) -> Tracing:
         made = SizedTracing(self.reach, SizedRecorder(self.whole))
@@ -137,7 +137,7 @@ def _refusal(captured: Captured) -> str:
 class Sized:
     """A captured call for all sizes."""
 
-    def __init__(self, captured: Captured, symbols: Symbols, guards: Guards) -> None:
+    def __init__(self, captured: Captured, symbols: Symbols, guards: SizeGuards) -> None:
         self.captured, self.guards = captured, guards
         graph = Graph()
         graph.inputs, graph.nodes = captured.graph.inputs, captured.graph.nodes
@@ -159,7 +159,7 @@ class Sized:
         }
 
     @staticmethod
-    def _over(places: Mapping[str, Any], guards: Guards) -> list[Any]:
+    def _over(places: Mapping[str, Any], guards: SizeGuards) -> list[Any]:
         """(An argument that is no input decides nothing: its size is not known.)"""
         if any(not g.symbols() <= places.keys() for g in guards):
             raise CaptureError("a size of an argument decides that is not an input")

@@ -22,11 +22,10 @@ from lucerne._src.capture.symbolic.shapes import all_outcomes
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, is_sized
-from lucerne._src.ir.sized import graph_at
+from lucerne._src.ir.symbolic.at_sizes import graph_at
 from lucerne._src.ir.symbolic.evaluate import predicate, things_at
 from lucerne._src.ir.symbolic.expressions import Guard, symbol
-from lucerne._src.ir.symbolic.numbers import Guards as Decisions
-from lucerne._src.ir.symbolic.numbers import SymInt
+from lucerne._src.ir.symbolic.numbers import SizeGuards, SymInt
 from lucerne._src.loops.stages import StagesAt
 from lucerne._src.transforms.generalize import evaluated, formula_of
 
@@ -74,7 +73,7 @@ class SizedVersion:
     def __init__(
         self,
         names: Sequence[str],
-        decisions: Decisions,
+        decisions: SizeGuards,
         building: Any,
         forward: SizedProgram,
         backward: SizedBackward | None,

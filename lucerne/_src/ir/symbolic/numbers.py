@@ -53,7 +53,7 @@ from lucerne._src.ir.symbolic.expressions import (
 
 class _Guards(threading.local):
     def __init__(self) -> None:
-        self.found: Guards | None = None
+        self.found: SizeGuards | None = None
         self.at: Mapping[str, int] | None = None
         self.checks_again: list[list[Guard]] = []
         self.generic = 0
@@ -63,7 +63,7 @@ _guards = _Guards()
 
 
 @contextmanager
-def guarding(found: Guards | None = None, *, keys: bool = True) -> Iterator[Guards]:
+def guarding(found: SizeGuards | None = None, *, keys: bool = True) -> Iterator[SizeGuards]:
     """Collect the decisions that are taken inside by sizes, in order, each once; with `found`,
     among those. `keys` False: a number is no key inside (what is found by it would hold for its
     value only, and would be found again when the guard is long gone).
@@ -77,7 +77,7 @@ def guarding(found: Guards | None = None, *, keys: bool = True) -> Iterator[Guar
     >>> half.expr, list(guards)
     ((n//2) + 1, [(n//2) + 1 < 32])
     """
-    before, _guards.found = _guards.found, Guards(keys=keys) if found is None else found
+    before, _guards.found = _guards.found, SizeGuards(keys=keys) if found is None else found
     Guarding.count += 1
     try:
         yield _guards.found
@@ -167,7 +167,7 @@ class ByValue(NamedTuple):
 _numbers_of_guards = itertools.count(1)
 
 
-class Guards(dict[Guard, ByValue | None]):
+class SizeGuards(dict[Guard, ByValue | None]):
     """The decisions of one trace. What is kept for it alone is kept by its `number`."""
 
     def __init__(self, *, keys: bool = True) -> None:
@@ -175,7 +175,7 @@ class Guards(dict[Guard, ByValue | None]):
         self.numbers_are_keys, self.number = keys, next(_numbers_of_guards)
 
 
-def guards_now() -> Guards | None:
+def guards_now() -> SizeGuards | None:
     """Where decisions of this thread are collected."""
     return _guards.found
 
@@ -228,7 +228,7 @@ class NoKeyError(TypeError):
     """A symbolic number was to be a key where it can be none."""
 
 
-def _collected() -> Guards:
+def _collected() -> SizeGuards:
     found = _guards.found
     if found is None:
         raise LeakedSizeError("a size of a trace is used after it: a guard would be lost")

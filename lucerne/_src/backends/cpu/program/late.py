@@ -12,7 +12,7 @@ from typing import Any
 
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import is_sized
-from lucerne._src.ir.sized import Sizes, graph_at
+from lucerne._src.ir.symbolic.at_sizes import Sizes, graph_at
 from lucerne._src.ir.symbolic.numbers import NoKeyError, guarding, guards_now, leave_all
 
 

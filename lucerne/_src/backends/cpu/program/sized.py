@@ -4,7 +4,7 @@ Machine code takes sizes as words of its block, so a new size needs no code, and
 are formulas (`ir.symbolic`), which one function evaluates. What does not depend on sizes is copied
 from an image of all blocks.
 
-    made = SizedProgram(program, executables, native, ["s0"])
+    made = NativeSizedProgram(program, executables, native, ["s0"])
     runner, metas = made.at([24])
 """
 
@@ -36,7 +36,7 @@ from lucerne._src.base.process.forks import once
 from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir.meta import TensorMeta, is_sized
 from lucerne._src.ir.program import ARGUMENT, CONSTANT, NumberArgument, Place, Program, Step
-from lucerne._src.ir.sized import StepAt, meta_at, program_at, thing_at
+from lucerne._src.ir.symbolic.at_sizes import StepAt, meta_at, program_at, thing_at
 from lucerne._src.ir.symbolic.evaluate import things_at
 from lucerne._src.ir.symbolic.numbers import most, values_at
 
@@ -44,9 +44,9 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 _LINE = ALIGNMENT // 8
 
 
-def sized(program: Program, backend: Any, names: Sequence[str]) -> SizedProgram:
+def sized(program: Program, backend: Any, names: Sequence[str]) -> NativeSizedProgram:
     """Compile the steps of a program whose numbers follow from sizes with these names."""
-    made = SizedProgram(program, executables(program.steps, backend), backend.native, names)
+    made = NativeSizedProgram(program, executables(program.steps, backend), backend.native, names)
     release_code()
     return made
 
@@ -67,7 +67,7 @@ class _Written:
         return np.array(self.at, np.int64)
 
 
-class SizedProgram(contract.SizedProgram):
+class NativeSizedProgram(contract.SizedProgram):
     """What `NativeRunner` lays out for one size, laid out for all."""
 
     def __init__(
@@ -270,7 +270,7 @@ class _SizedBuffers(Buffers):
 class _SizedBlocks(Blocks):
     """All blocks of a program at some sizes, copied from the image."""
 
-    def __init__(self, source: SizedProgram, buffers: Buffers, words: Words) -> None:
+    def __init__(self, source: NativeSizedProgram, buffers: Buffers, words: Words) -> None:
         self.buffers, self.program, self._source = buffers, source.program, source
         self._memory = (ctypes.c_int64 * (len(words) + _LINE))()
         first = ctypes.addressof(self._memory)
@@ -303,7 +303,7 @@ class _SizedBlocks(Blocks):
 class SizedRunner(NativeRunner):
     """A program for all sizes, at some of them."""
 
-    def __init__(self, source: SizedProgram, sizes: Sequence[int]) -> None:
+    def __init__(self, source: NativeSizedProgram, sizes: Sequence[int]) -> None:
         (
             chosen, words, offsets, fixed, works, workspace_at, workspace, metas, results, kept,
         ) = source.evaluated(sizes)  # fmt: skip
