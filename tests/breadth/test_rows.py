@@ -37,16 +37,32 @@ def test_fold_of_single_pixels_is_a_copy() -> None:
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=5),
     st.sampled_from(["sum", "mean", "max"]),
+    st.none() | st.lists(st.integers(0, 4), max_size=3),
+    st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
-def test_bags(bags: list[list[int]], mode: str) -> None:
+@settings(max_examples=60, deadline=None)
+def test_bags(bags: list[list[int]], mode: str, behind: list[int] | None, padded: bool) -> None:
+    """`behind`: indices after the last offset, which says where the last bag ends; in no bag."""
     table = np.random.default_rng(1).standard_normal((5, 3)).astype(np.float32)
     fold: Any = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
-    wanted = [fold(table[b], axis=0) if b else np.zeros(3) for b in bags]
-    starts = [0, *itertools.accumulate(map(len, bags))][:-1]
-    index = lucerne.tensor([i for b in bags for i in b], dtype=lucerne.int64)
-    found = F.embedding_bag(index, lucerne.tensor(table), lucerne.tensor(starts), mode=mode)
+    folded = [[i for i in b if not (padded and i == 2)] for b in bags]
+    wanted = [fold(table[b], axis=0) if b else np.zeros(3) for b in folded]
+    starts = [0, *itertools.accumulate(map(len, bags))]
+    index = lucerne.tensor([i for b in [*bags, behind or []] for i in b], dtype=lucerne.int64)
+    weight = lucerne.tensor(table).requires_grad_()
+    found = F.embedding_bag(
+        index,
+        weight,
+        lucerne.tensor(starts[:-1] if behind is None else starts),
+        mode=mode,
+        padding_idx=2 if padded else None,
+        include_last_offset=behind is not None,
+    )
     np.testing.assert_allclose(found.tolist(), np.array(wanted), 1e-5, 1e-6)
+    found.sum().backward()
+    counted = sum(len(b) if mode == "sum" else bool(b) for b in folded)
+    assert weight.grad is not None
+    np.testing.assert_allclose(weight.grad.sum(0).tolist(), [counted] * 3, 1e-5)
 
 
 def test_offsets_out_of_order_read_nothing_foreign() -> None:

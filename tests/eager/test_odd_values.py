@@ -54,6 +54,9 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "dilated windows longer than the input": lambda t: t.nn.functional.max_pool2d(
         t.arange(24.0).view(1, 1, 4, 6), (17, 2), (60, 1), (4, 0), (3, 2), ceil_mode=True
     ),
+    "softmax, backward of large numbers": lambda t: t._softmax_backward_data(
+        t.tensor([1e30, 2.0, -1.0]), t.tensor([1e30, 3.0, 1.0]), 0, t.float32
+    ),
     "bilinear of nothing": lambda t: t.nn.functional.bilinear(
         t.ones(0, 2), t.ones(0, 3), t.ones(4, 2, 3)
     ),

@@ -169,3 +169,27 @@ def test_tables() -> None:
 
 def _is_prime(n: int) -> bool:
     return all(n % p for p in range(2, int(n**0.5) + 1))
+
+
+SCALES = st.sampled_from([0.0, 1e-30, 1e-6, 1.0, 3.0, 1e6, 1e30, float("inf"), float("nan")])
+
+
+@given(st.lists(SCALES, min_size=1, max_size=40), st.sampled_from([2, 5, 8, 12, 17]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_real_transforms_do_not_see_each_other(scales: list[float], n: int, last: bool) -> None:
+    """Two are computed as one: the larger must not hide the smaller, nor a nan reach it."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((len(scales), n)) * np.array(scales)[:, None]
+    rows[~np.isfinite(rows)] = np.nan
+    rows = rows.astype(np.float32)
+    given_ = lucerne.tensor(rows if last else rows.T.copy())
+    dim, turned = (1, np.asarray) if last else (0, np.transpose)
+    there = turned(lucerne.fft.rfft(given_, dim=dim).numpy())
+    half = rows[:, : n // 2 + 1]
+    back = turned(lucerne.fft.hfft(given_.narrow(dim, 0, n // 2 + 1), n, dim=dim).numpy())
+    for k, row in enumerate(rows):
+        if np.isnan(row).any():
+            assert np.isnan(there[k].real).all()
+        else:
+            obeys(there[k], np.fft.rfft(row.astype(np.float64)), 4 * n)
+            obeys(back[k], np.fft.hfft(half[k].astype(np.float64), n), 4 * n)

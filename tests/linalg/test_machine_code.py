@@ -11,6 +11,7 @@ import pytest
 import lucerne
 from lucerne import backends
 from lucerne._src.backends.cpu.linalg import lapack
+from lucerne._src.backends.reference.rules import linalg as rules
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as ops
 from lucerne._src.ir.graph import one_op_graph
@@ -194,10 +195,24 @@ def test_the_first_failure_is_told(name: str, words: str, n: int) -> None:
     assert made[-1].tolist() == [0, 1, 0, 1]
 
 
-def test_matrices_that_are_not_finite() -> None:
-    bad = lucerne.full((3, 3), float("nan"))
-    with pytest.raises(lucerne.linalg.LinAlgError, match="contained non-finite values"):
-        lucerne.linalg.svd(bad)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("shape", [(3, 3), (5, 4), (2, 4, 5), (30, 20)])
+def test_matrices_that_are_not_finite(value: float, shape: tuple[int, ...]) -> None:
+    """LAPACK's loop for vectors does not end at inf (nor in NumPy): it must not be asked."""
+    bad = lucerne.arange(float(np.prod(shape))).reshape(shape)
+    bad[..., 1, ::2] = value
+    told = r"linalg.svd: (\(Batch element 0\): )?The algorithm.*contained non-finite values"
+    for asked in (
+        lucerne.linalg.svd,
+        lambda a: lucerne.linalg.svd(a, full_matrices=False),
+        lambda a: rules.svd_factors(a.numpy(), True, True),
+    ):
+        with pytest.raises(lucerne.linalg.LinAlgError, match=told):
+            asked(bad)
+
+
+def test_eigenvalues_of_what_is_not_finite() -> None:
+    bad = lucerne.full((3, 3), float("inf"))
     with pytest.raises(RuntimeError, match="should not contain infs or NaNs"):
         lucerne.linalg.eigvals(bad)
 

@@ -181,9 +181,9 @@ def bag_sums(weight: Tensor, indices: Tensor, starts: Tensor, values: Tensor | N
 def _largest(nothing: Tensor, bags: Tensor, rows: Tensor) -> Tensor:
     """The maxima of bags. Of equal ones the first has the gradient, as in torch."""
     where, count = bags.unsqueeze(1).expand(rows.shape), rows.shape[0]
-    top = scatter_reduce_op(nothing, 0, where, rows.detach(), "amax", False)
     if not count:
-        return top
+        return index_put_nd(nothing, (bags,), rows, True)  # zeros that know their table
+    top = scatter_reduce_op(nothing, 0, where, rows.detach(), "amax", False)
     numbers = arange(count, device=rows.device).unsqueeze(1)
     at = choose(rows.detach() == index_nd(top, (bags,)), numbers, count)
     none = filled(tuple(nothing.shape), count, dt.int64, rows.device, None)
@@ -257,7 +257,12 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape(-1)
     else:
         rows = offsets.shape[0] - int(include_last_offset)
-        sorted_starts = _check_offsets(offsets, count)
+        sorted_starts, last = _check_offsets(offsets, count)
+        if include_last_offset and sorted_starts and last < count:
+            # What lies behind the end of the last bag is in no bag, and has no gradient.
+            input, count = input.narrow(0, 0, last), last
+            if per_sample_weights is not None:
+                per_sample_weights = per_sample_weights.narrow(0, 0, last)
         ends = filled((1,), count, offsets.dtype, device, None)
         starts = cat((offsets.narrow(0, 0, rows), ends)).to(dt.int64)
     if max_norm is not None:
@@ -291,11 +296,11 @@ def _summed(input: Tensor, weight: Tensor, starts: Tensor, mode: str, values: An
     return total / counts.clamp(min=1).to(weight.dtype).unsqueeze(1)
 
 
-def _check_offsets(offsets: Tensor, count: int) -> bool:
-    """Torch's refusals; whether the bags follow each other."""
+def _check_offsets(offsets: Tensor, count: int) -> tuple[bool, int]:
+    """Torch's refusals; whether the bags follow each other, and the last offset."""
     size = offsets.shape[0]
     if not size:
-        return False
+        return False, count
     first, last = int(offsets.select(0, 0)), int(offsets.select(0, offsets.shape[0] - 1))
     if first != 0:
         raise RuntimeError(
@@ -307,9 +312,10 @@ def _check_offsets(offsets: Tensor, count: int) -> bool:
             f"offsets[-1] can not be greater than input's length({count}) but got offsets[-1] of "
             f"{last}"
         )
-    return size < 2 or bool(
+    follow = size < 2 or bool(
         (offsets.narrow(0, 1, size - 1) >= offsets.narrow(0, 0, size - 1)).all()
     )
+    return follow, last
 
 
 def _check_bag(

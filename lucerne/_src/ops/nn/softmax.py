@@ -39,8 +39,8 @@ def _softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Dtype
 ) -> Tensor:
     """Gradient of softmax from its result."""
-    weighted = grad_output * output
-    return weighted - output * weighted.sum(dim, True)
+    # Not `g y - y sum`: two infinite products of large gradients would cancel to nan.
+    return (grad_output - (grad_output * output).sum(dim, True)) * output
 
 
 @composite(opmath=True, out=False, fuse=True)

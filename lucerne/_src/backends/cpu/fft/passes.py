@@ -1,21 +1,25 @@
 """Kernels of Fourier transforms: passes over a tensor, each along one dimension.
 
 A pass has a kind. "c2c", "r2c" and "c2r" take as many transforms at once as there are lanes (of
-real ones twice as many: two real transforms are one complex one). "four" makes one transform at a
-time, of n1 * n2 points, in four steps: along the columns of an n1 by n2 matrix, turned by factors,
-transposed, along its rows; the lanes are columns. A pass reads its words from a block: pointers of
-target, source and scratch, then `WORDS`.
+real ones twice as many: two real transforms are one complex one, see `Halves`). "four" makes one
+transform at a time, of n1 * n2 points, in four steps: along the columns of an n1 by n2 matrix,
+turned by factors, transposed, along its rows; the lanes are columns. A pass reads its words from a
+block: pointers of target, source and scratch, then `WORDS`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.turn import transposed
 from lucerne._src.backends.cpu.emit.builder import I64, PTR, VOID, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.emit.target import VECTOR_BYTES
 from lucerne._src.backends.cpu.fft.moves import Moves
 from lucerne._src.backends.cpu.fft.stages import UNIT, FFTLanes, Pair, times, write_stages
+from lucerne._src.backends.cpu.math.integer import any_lane
+from lucerne._src.backends.cpu.math.vector import absolute
 
 OUTER = 3
 """Loops outside of the lanes."""
@@ -83,7 +87,7 @@ def write_passes(m: Module, real: str, kinds: tuple[str, ...]) -> None:
     for parts in (1, 2) if {"r2c", "c2r"} & set(kinds) else (2,):
         Moves(m, lanes, parts).write()
     bodies: dict[str, Callable[[FFTPass, LLVMValue], None]] = {
-        "c2c": _complex, "r2c": _from_real, "c2r": _to_real, "four": _four_steps,
+        "c2c": _complex, "r2c": _runs(_from_real), "c2r": _runs(_to_real), "four": _four_steps,
     }  # fmt: skip
     for kind in kinds:
         params = [("block", PTR), ("task", I64), ("tid", I64)]
@@ -165,14 +169,40 @@ def _complex(p: FFTPass, unit: LLVMValue) -> None:
     p.store(2, f.at(target, first * p["out_ls"]), count, p["n"], made, ends)
 
 
-def _halves(p: FFTPass, unit: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
-    """First lane of a block of twice as many, lanes of its first half and of its second, and the
-    number of the outer loops."""
-    f, width = p.f, p.lanes.count
-    first = unit % p["blocks"] * (2 * width)
-    left = p["lanes"] - first
-    one = f.minimum(left, width)
-    return first, one, f.minimum(left - one, width), unit // p["blocks"]
+class Halves:
+    """A block of twice as many real transforms as there are lanes, two as one complex transform.
+
+    Rounding of a large one would hide a small one beside it, and a nan would reach it. So the sizes
+    of both are added up, and where they are far apart the block is made again, each half alone.
+    """
+
+    FAR = 16.0
+
+    def __init__(self, p: FFTPass, unit: LLVMValue, run: LLVMValue) -> None:
+        """`run`: 0 both, 1 the first alone, 2 the second alone."""
+        f, width = p.f, p.lanes.count
+        self.f, self.run = f, run
+        is_second = f.compare("eq", run, 2)
+        left = p["lanes"] - unit % p["blocks"] * (2 * width)
+        self.first = unit % p["blocks"] * (2 * width) + f.select(is_second, f.constant(width), 0)
+        one = f.minimum(left, width)
+        two = f.minimum(left - one, width)
+        self.one = f.select(is_second, two, one)
+        self.two = f.select(f.compare("eq", run, 0), two, 0)
+        self.sums = [f.zero(p.lanes.vector)] * 2
+
+    def added(self, sums: Sequence[LLVMValue], x: Pair, y: Pair) -> list[LLVMValue]:
+        """The sizes of both so far."""
+        pairs = zip(sums, (x, y), strict=True)
+        return [s + (absolute(self.f, v[0]) + absolute(self.f, v[1])) for s, v in pairs]
+
+    def again(self, sums: Sequence[LLVMValue]) -> LLVMValue:
+        """Whether there is a further run."""
+        f, (x, y) = self.f, sums
+        apart = f.bits("or", f.compare("ugt", x, y * self.FAR), f.compare("ugt", y, x * self.FAR))
+        apart = f.bits("or", apart, f.compare("uge", x + y, math.inf))
+        far = any_lane(f, f.bits("and", apart, f.low_mask(self.two, x.type.lanes)))
+        return f.select(f.compare("eq", self.run, 0), far, f.compare("eq", self.run, 1))
 
 
 def _kept(p: FFTPass) -> LLVMValue:
@@ -187,11 +217,24 @@ def _second(p: FFTPass, buffer: LLVMValue) -> LLVMValue:
     return p.f.at(buffer, ((_kept(p) + (width - 1)) & -width) * UNIT)
 
 
-def _from_real(p: FFTPass, unit: LLVMValue) -> None:
+def _runs(body: Callable[[FFTPass, LLVMValue, Halves], Sequence[LLVMValue]]) -> Any:
+    """A body of one run, which gives the sizes of both halves, as often as it takes."""
+
+    def runs(p: FFTPass, unit: LLVMValue) -> None:
+        with p.f.while_([p.f.constant(0)]) as loop:
+            (run,) = loop.carried
+            halves = Halves(p, unit, run)
+            sums = body(p, unit // p["blocks"], halves)
+            loop.again(halves.again(sums), run + 1)
+
+    return runs
+
+
+def _from_real(p: FFTPass, number: LLVMValue, halves: Halves) -> Sequence[LLVMValue]:
     """Two real transforms as one: z = x + i y, X = (Z + Z') / 2, Y = (Z - Z') / 2i, where Z' is
     the conjugate at the opposite point."""
     f, lanes, width = p.f, p.lanes, p.lanes.count
-    first, one, two, number = _halves(p, unit)
+    first, one, two = halves.first, halves.one, halves.two
     source, target = p.outer(number)
     low, high = f.constant(0), f.constant(VECTOR_BYTES)
     start = f.at(source, first * p["in_ls"])
@@ -203,7 +246,7 @@ def _from_real(p: FFTPass, unit: LLVMValue) -> None:
     made = p.transform()
     free = f.select(f.compare("eq", made, p.space), p.other, p.space)
     behind = _second(p, free)
-    with f.loop(0, _kept(p)) as k:
+    with f.loop(0, _kept(p), 1, halves.sums) as k:
         z = lanes.load(f, made, k.index)
         opposite = f.select(f.compare("eq", k.index, 0), k.index, p["n"] - k.index)
         w = lanes.load(f, made, opposite)
@@ -211,18 +254,20 @@ def _from_real(p: FFTPass, unit: LLVMValue) -> None:
         y: Pair = ((z[1] + w[1]) * 0.5, (w[0] - z[0]) * 0.5)
         lanes.store(f, x, free, k.index)
         lanes.store(f, y, behind, k.index)
+        k.next(*halves.added(k.carried, x, y))
     to, ends = f.at(target, first * p["out_ls"]), (low, high)
     p.store(2, to, one, _kept(p), free, ends)
     with f.if_(f.compare("gt", two, 0)):
         p.store(2, f.at(to, p["out_ls"] * width), two, _kept(p), behind, ends)
+    return k.results
 
 
-def _to_real(p: FFTPass, unit: LLVMValue) -> None:
+def _to_real(p: FFTPass, number: LLVMValue, halves: Halves) -> Sequence[LLVMValue]:
     """The opposite: Z = X + i Y, and at the opposite point the conjugates of both. Imaginary parts
     that a real transform can't have are left out. Real and imaginary parts are exchanged, which
     turns the transform around."""
     f, lanes, width = p.f, p.lanes, p.lanes.count
-    first, one, two, number = _halves(p, unit)
+    first, one, two = halves.first, halves.one, halves.two
     source, target = p.outer(number)
     low, high = f.constant(0), f.constant(VECTOR_BYTES)
     start, behind = f.at(source, first * p["in_ls"]), _second(p, p.other)
@@ -231,7 +276,7 @@ def _to_real(p: FFTPass, unit: LLVMValue) -> None:
         p.load(2, f.at(start, p["in_ls"] * width), two, _kept(p), behind, (low, high))
     with both.else_():
         f.fill_bytes(behind, 0, _kept(p) * UNIT)
-    with f.loop(0, _kept(p)) as k:
+    with f.loop(0, _kept(p), 1, halves.sums) as k:
         x, y = lanes.load(f, p.other, k.index), lanes.load(f, behind, k.index)
         opposite = f.select(f.compare("eq", k.index, 0), k.index, p["n"] - k.index)
         alone = f.compare("eq", opposite, k.index)
@@ -240,11 +285,13 @@ def _to_real(p: FFTPass, unit: LLVMValue) -> None:
         # Exchanged: (imaginary part, real part).
         lanes.store(f, (y[0] - x_im, x[0] + y_im), p.space, opposite)
         lanes.store(f, (x_im + y[0], x[0] - y_im), p.space, k.index)
+        k.next(*halves.added(k.carried, (x[0], x_im), (y[0], y_im)))
     made = p.transform()
     to = f.at(target, first * p["out_ls"])
     p.store(1, to, one, p["n"], made, (high, low))
     with f.if_(f.compare("gt", two, 0)):
         p.store(1, f.at(to, p["out_ls"] * width), two, p["n"], made, (low, high))
+    return k.results
 
 
 def _four_steps(p: FFTPass, unit: LLVMValue) -> None:

@@ -245,18 +245,24 @@ def eig_factors(input: Array, vectors: bool) -> tuple[Array, Array]:
     return values, columns
 
 
+def _svd(a: Array, full: bool = True) -> Any:
+    """With vectors LAPACK may never come back from an infinite element."""
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError
+    return lapack.run("svd_f" if full else "svd_s", lambda x: np.linalg.svd(x, full), a)
+
+
 @rule("svd_factors")
 def svd_factors(input: Array, full: bool, vectors: bool) -> tuple[Array, Array, Array]:
     try:
         if vectors:
-            name = "svd_f" if full else "svd_s"
-            u, s, vh = lapack.run(name, lambda a: np.linalg.svd(a, full), input)
+            u, s, vh = _svd(input, full)
             return u, s, vh
         s = lapack.run("svd", lambda a: np.linalg.svd(a, compute_uv=False), input)
         none = np.zeros((*input.shape[:-2], 0, 0), input.dtype)
         return none, s, none
     except np.linalg.LinAlgError as error:
-        where = _first_bad(input, np.linalg.svd)
+        where = _first_bad(input, _svd)
         why = (
             "the input matrix is ill-conditioned or has too many repeated singular values (error "
             "code: 1)"
