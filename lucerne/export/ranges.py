@@ -9,7 +9,7 @@ from lucerne._src.base.process.source_location import describe
 from lucerne._src.capture.symbolic.shapes import Symbols
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard, defined
 from lucerne._src.ir.symbolic.expressions import symbol as symbol_
-from lucerne._src.ir.symbolic.numbers import Guards
+from lucerne._src.ir.symbolic.numbers import SizeGuards
 from lucerne._src.transforms.generalize import Template
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic
@@ -43,7 +43,7 @@ def ranges_of(template: Template, made: bp.Blueprint, dynamic: Dynamic) -> dict[
     return found
 
 
-def fixed_roots(made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> set[str]:
+def fixed_roots(made: bp.Blueprint, dynamic: Dynamic, guards: SizeGuards) -> set[str]:
     """Dims that nobody insists on (`Dim.AUTO`) and that can't change: alone, or at all."""
     found: set[str] = set()
     example = made.example_sizes()
@@ -69,7 +69,7 @@ def _is_loose(guard: Guard, example: Mapping[str, int]) -> bool:
     return all(guard.holds(sizes) for sizes in moved)
 
 
-def check_guards(made: bp.Blueprint, dynamic: Dynamic, guards: Guards) -> None:
+def check_guards(made: bp.Blueprint, dynamic: Dynamic, guards: SizeGuards) -> None:
     """What the module decided by sizes must be so in the whole range that was asked for; a range
     that nobody asked for (`Dim.AUTO`) ends where it is no longer so."""
     example = made.example_sizes()
