@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,93 @@ def test_laid_out_as_for_one_size(name: str) -> None:
         ours._kernels = theirs._kernels
         assert blocks_of(ours) == blocks_of(theirs), sizes
     assert tried or any(v.forward.late for v in sized.versions)
+
+
+# ---- around the program --------------------------------------------------------------------------
+
+
+def test_errors_have_the_sizes_of_the_call() -> None:
+    def fn(x: Any, at: Any) -> Any:
+        return x[at] * 2
+
+    compiled = torch.compile(fn, fullgraph=True)
+    for n in (6, 9, 12, 15):
+        compiled(torch.randn(n, 3), torch.tensor([1, n - 1]))
+    for n in (20, 21):
+        given = torch.randn(n, 3), torch.tensor([1, n])
+        with pytest.raises(IndexError) as ours:
+            compiled(*given)
+        with pytest.raises(IndexError) as theirs:
+            fn(*given)
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_weights_that_change_between_sizes() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 64)
+    )
+    compiled = torch.compile(model)
+    sizes = [64, 72, 80, 96, 80, 96, 104]
+    with torch.no_grad():
+        for k, n in enumerate([n for n in sizes for _ in range(3)]):
+            x = torch.randn(n, 256)
+            assert_same(model(x), compiled(x), (k, n))
+            if k % 4 == 3:
+                model[0].weight.mul_(0.5)
+            if k % 7 == 6:
+                model[2].weight.data = torch.randn(64, 512)
+
+
+def test_a_step_with_dropout_and_an_optimizer() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(24, 24), torch.nn.Dropout(0.5))
+    optimizer = torch.optim.Adam(model.parameters())
+
+    @torch.compile
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = out.square().mean()
+        loss.backward()
+        optimizer.step()
+        return (out == 0).float().mean()
+
+    found = [float(step(torch.randn(n, 24))) for n in (40, 44, 48, 52, 56, 60, 60)]
+    assert all(0.4 < share < 0.6 for share in found)
+    assert found[-1] != found[-2]
+
+
+def test_views_of_arguments_and_sizes_are_returned() -> None:
+    def fn(x: Any) -> Any:
+        return x[1:], x.shape, x.shape[0] * 2, x.t()
+
+    compiled = torch.compile(fn, fullgraph=True)
+    for n in (5, 6, 7, 9, 12):
+        x = torch.randn(n, 3)
+        part, shape, twice, turned = compiled(x)
+        assert (shape, twice) == (torch.Size((n, 3)), 2 * n)
+        assert type(twice) is int
+        part.zero_()
+        assert not x[1:].any()
+        assert turned.shape == (3, n)
+
+
+def test_two_threads_at_other_sizes() -> None:
+    fn = torch.compile(lambda x: (x @ x.t()).relu().sum(0))
+    for n in (16, 20, 24):
+        fn(torch.randn(n, 24))
+    wrong: list[int] = []
+
+    def work(first: int) -> None:
+        for n in range(first, first + 30):
+            x = torch.randn(n, 24)
+            if not torch.allclose(fn(x), (x @ x.t()).relu().sum(0), atol=1e-4):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in (30, 31, 45)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong

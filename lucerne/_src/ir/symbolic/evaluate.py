@@ -17,6 +17,7 @@ from lucerne._src.ir.symbolic.expressions import (
     CHOICE,
     CHOICES,
     FLOATS,
+    FORMULAS,
     INTEGERS,
     RELATIONS,
     TOTAL,
@@ -61,15 +62,22 @@ class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._names: dict[str, str] = {}
+        self._known: dict[int, tuple[Any, str]] = {}
+        """By id: formulas that were written (and stay alive), and what stands for them."""
 
     def text(self, x: Any) -> str:
         """What stands for a formula or a number in the lines that follow."""
-        if isinstance(x, Expr):
-            return self._sum(x)
-        if isinstance(x, FloatExpr):
-            args = ", ".join(self.text(a) for a in x.args)
-            return self._named(repr(x), f"f_{x.op}({args})")
+        if isinstance(x, FORMULAS):
+            known = self._known.get(id(x))
+            if known is None:
+                made = self._sum(x) if isinstance(x, Expr) else self._call(x)
+                known = self._known[id(x)] = x, made
+            return known[1]
         return f"float({str(x)!r})" if type(x) is float else repr(x)
+
+    def _call(self, x: FloatExpr) -> str:
+        args = ", ".join(self.text(a) for a in x.args)
+        return self._named(repr(x), f"f_{x.op}({args})")
 
     def _sum(self, x: Expr) -> str:
         parts = []
@@ -85,15 +93,21 @@ class _Writer:
     def _atom(self, a: Atom) -> str:
         if a.op == "symbol":
             return a.name
-        args = [self.text(x) for x in a.args]
         if a.op.startswith(CHOICE):
-            number, index = choice_of(a.op)
-            call = f"choices[{number}]({', '.join(args)})"
-            return f"{self._named(call, call)}[{index}]"
+            return self._choice(a)
+        args = [self.text(x) for x in a.args]
         if a.op in _SIGNS:
             return self._named(a.name, _SIGNS[a.op].join(args))
         called = _EXTREMES.get(a.op) or f"i_{a.op}"
         return self._named(a.name, f"{called}({', '.join(args)})")
+
+    def _choice(self, a: Atom) -> str:
+        number, index = choice_of(a.op)
+        known = self._known.get(id(a.args))  # (of the same call, one atom for each result)
+        if known is None:
+            call = f"choices[{number}]({', '.join(self.text(x) for x in a.args)})"
+            known = self._known[id(a.args)] = a.args, self._named(call, call)
+        return f"{known[1]}[{index}]"
 
     def _named(self, key: str, text: str) -> str:
         found = self._names.get(key)

@@ -94,10 +94,11 @@ def choice_of(op: str) -> tuple[int, int]:
     return int(number), int(index)
 
 
-def chosen(number: int, index: int, args: tuple[Expr, ...]) -> Expr:
-    """One of the results of a function of `CHOICES`."""
-    op = f"{CHOICE}{number}_{index}"
-    return _opaque(op, args, op)
+def chosen(number: int, count: int, args: tuple[Expr, ...]) -> list[Expr]:
+    """The results of a function of `CHOICES`, of which there are so many."""
+    shown = ", ".join(map(repr, args))
+    ops = [f"{CHOICE}{number}_{index}" for index in range(count)]
+    return [Expr({(_atom(op, args, f"{op}({shown})"),): 1}) for op in ops]
 
 
 def _atom(op: str, args: tuple[Any, ...], name: str) -> Atom:
@@ -236,7 +237,8 @@ def _replaced(a: Atom, found: Mapping[str, Number]) -> Expr:
         return expr(found[a.name]) if a.name in found else Expr({(a,): 1})
     args = [x.replace(found) for x in a.args]
     if a.op.startswith(CHOICE):
-        return chosen(*choice_of(a.op), tuple(args))
+        number, index = choice_of(a.op)
+        return chosen(number, index + 1, tuple(args))[index]
     return integer(a.op, *args) if a.op in INTEGERS else OPERATIONS[a.op](*args)
 
 
@@ -389,7 +391,7 @@ def _opaque(op: str, args: tuple[Any, ...], sign: str) -> Expr:
         a, b = (_print_factor(x) for x in args)
         name = f"({a}{sign}{b})"
     else:
-        shown = sign if op in INTEGERS or op.startswith(CHOICE) else sign[:3]
+        shown = sign if op in INTEGERS else sign[:3]
         name = f"{shown}({', '.join(map(repr, args))})"
     return Expr({(_atom(op, args, name),): 1})
 
@@ -630,7 +632,7 @@ def _atom_bounds(a: Atom) -> tuple[float, float]:
         low, high = float_bounds(a.args[0])
         least = math.floor(low) if math.isfinite(low) else low
         return least, math.ceil(high) if math.isfinite(high) else high
-    if a.op.startswith(CHOICE):
+    if a.op.startswith(CHOICE) or a.op == "double_bits":
         return _ANY
     spans = [bounds(x) for x in a.args]
     if a.op in INTEGERS:
@@ -691,7 +693,12 @@ RELATIONS: dict[Relation, str] = {
 
 def decide(relation: Relation, a: Number, b: Number) -> bool | None:
     """Whether a relation holds for all sizes (True), for none (False), or for some (None)."""
-    difference = expr(a) - b
+    return _decide(relation, expr(a), expr(b))
+
+
+@functools.lru_cache(maxsize=8192)
+def _decide(relation: Relation, a: Expr, b: Expr) -> bool | None:
+    difference = a - b
     if difference.constant is not None:
         return bool(relation(difference.constant, 0))
     low, high = bounds(difference)

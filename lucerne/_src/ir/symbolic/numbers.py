@@ -55,6 +55,7 @@ class _Guards(threading.local):
     def __init__(self) -> None:
         self.found: SizeGuards | None = None
         self.at: Mapping[str, int] | None = None
+        self.checks = 0
         self.checks_again: list[list[Guard]] = []
         self.generic = 0
 
@@ -186,8 +187,12 @@ def checking() -> Iterator[None]:
     if _guards.found is None:
         yield
         return
-    with guarding():
-        yield
+    _guards.checks += 1
+    try:
+        with guarding():
+            yield
+    finally:
+        _guards.checks -= 1
 
 
 def leave_all(guards: Iterable[Guard]) -> None:
@@ -542,6 +547,9 @@ def _plain_operand(x: Any) -> Any:
 
 def calculate(name: str, a: Any, b: Any) -> Any:
     """`a name b`, where one of them depends on sizes."""
+    if _guards.checks:
+        plainly: Any = getattr(operator, f"__{name}__")
+        return plainly(plain(a), plain(b))
     both = (a, b)
     if all(map(_is_integer, both)):
         return _OF_INTEGERS[name](_plain_operand(a), _plain_operand(b))
@@ -564,8 +572,8 @@ def _decided(relation: Relation, a: Any, b: Any) -> bool:
     if _guards.at is not None:
         return bool(relation(*[x.by_value() if isinstance(x, _Number) else x for x in (a, b)]))
     result = bool(relation(plain(a), plain(b)))
-    if not (isinstance(a, Symbolic) or isinstance(b, Symbolic)):
-        return result
+    if _guards.checks or not (isinstance(a, Symbolic) or isinstance(b, Symbolic)):
+        return result  # (what is checked is made already)
     left, right = formula(a), formula(b)
     exact = isinstance(left, Expr) and isinstance(right, Expr)
     if exact and decide(relation, left, right) is not None:
@@ -744,8 +752,8 @@ def choice(number: int, numbers: Sequence[Any]) -> tuple[Any, ...]:
     values = CHOICES[number](*map(plain, numbers))
     if not is_symbolic(numbers):
         return values
-    args = tuple(map(expr, numbers))
-    return tuple(made(n, chosen(number, k, args)) for k, n in enumerate(values))
+    found = chosen(number, len(values), tuple(map(expr, numbers)))
+    return tuple(made(n, e) for n, e in zip(values, found, strict=True))
 
 
 def to_float(x: Any) -> Any:
