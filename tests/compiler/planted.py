@@ -159,7 +159,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("results made in a group for others are not written", LOWER,
            "if v in self.kept\n", "if self._base(v) is v and v in self.graph.outputs\n"),
     Mutant("too little room", MEMORY,
-           "return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)", "return _ALIGN"),
+           "found: int = most(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)", "found = _ALIGN"),
     Mutant("a result's memory is used too long", MEMORY,
            "if room.last < until else None", "if room.last <= until else None"),
     Mutant("rooms in use together are one", MEMORY,
