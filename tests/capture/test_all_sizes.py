@@ -197,6 +197,22 @@ def test_weights_that_change_between_sizes() -> None:
                 model[2].weight.data = torch.randn(64, 512)
 
 
+def test_weights_that_change_after_they_were_packed() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 64)
+    )
+    compiled = torch.compile(model)
+    with torch.no_grad():
+        for n in (64, 72, 80, 96):
+            compiled(torch.randn(n, 256))
+        for k, n in enumerate((96, 80, 80, 96, 80) * 2):
+            for _ in range(4):  # as it is, packed, packed
+                x = torch.randn(n, 256)
+                assert_same(model(x), compiled(x), (k, n))
+            model[k % 2 * 2].weight.mul_(-1.5)
+
+
 def test_a_step_with_dropout_and_an_optimizer() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(24, 24), torch.nn.Dropout(0.5))

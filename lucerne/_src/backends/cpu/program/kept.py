@@ -59,6 +59,8 @@ class WeightUse:
         self.kernel: NativeKernel | None = None
         """None: not made yet, or this step reads the weight as it is."""
         self.blocks: Blocks | None = None
+        self._word = 0
+        """Where the block says where the copy is."""
         self._tried = False
 
     def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
@@ -76,8 +78,9 @@ class WeightUse:
             tensors = [k for k, x in enumerate(self.step.inputs) if type(x) is Place]
             left_out = tensors.index(self.which)
             self.blocks.fill(0, self.kernel, self.step, left_out)
-            word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
-            ctypes.c_int64.from_address(word).value = copy
+            self._word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
+        if self.blocks is not None:  # (a weight that was written is packed elsewhere)
+            ctypes.c_int64.from_address(self._word).value = copy
             self.blocks.finish()
         return self.kernel.workspace
 
