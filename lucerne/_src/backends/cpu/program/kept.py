@@ -63,6 +63,13 @@ class WeightUse:
         """Where the block says where the copy is."""
         self._tried = False
 
+    @property
+    def target(self) -> tuple[int, int] | None:
+        """The entry and the block of the kernel that reads the copy; None: there is none yet."""
+        if self.kernel is None or self.blocks is None:
+            return None
+        return self.kernel.entry, self.blocks.addresses[0]
+
     def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
         """Make the kernel and its block, which points at the copy; the workspace it needs."""
         if self.kernel is None and not self._tried:
@@ -129,11 +136,9 @@ class SharedWeight(KeptWeight):
             self._copies[self.key] = self.token, copy
         return copy
 
-    @property
-    def known(self) -> tuple[int, ...]:
-        """The token of what somebody has packed; empty: nobody has."""
-        found: tuple[int, ...] = self._copies.get(self.key, ((), None))[0]
-        return found
+    def take(self, token: tuple[int, ...], copy: PackedOperand) -> None:
+        """It is in use as somebody else has packed it."""
+        self.token, self._copy, self.active = token, copy, True
 
 
 def kept_bytes() -> int:
