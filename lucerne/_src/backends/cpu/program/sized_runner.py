@@ -70,8 +70,8 @@ class _SizedBlocks(Blocks):
     @once
     def patches(self) -> list[list[tuple[int, int]]]:
         words = Tables(self._source.image, self._image)["patches"].tolist()
-        rows = list(zip(words[::2], words[1::2], strict=True))
         counts = np.cumsum([0, *map(len, self._source._patches)]).tolist()
+        rows = [(words[2 * k], words[2 * k + 1]) for k in range(counts[-1])]
         return [rows[a:b] for a, b in pairwise(counts)]
 
     @once
