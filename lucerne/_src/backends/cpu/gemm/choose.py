@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from lucerne._src.backends.cpu.emit.types import BF16
@@ -226,4 +227,4 @@ def _planned(
         "PARALLEL": int(parallel), "BATCHES": p.batches, "BATCH_DIMS": len(p.batch),
         "BATCH_GROUP": max(1, int(_TASK_NS / one)),
     } | batch_words(p) | more  # fmt: skip
-    return Planned(tuple(words.get(name, 0) for name in PLANNED), 0, 0)
+    return Planned(tuple(map(words.get, PLANNED, repeat(0))), 0, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, PLANNED
@@ -129,7 +130,7 @@ def plan(
     words = cut.words()
     words |= dict(zip(("KERNEL", "KERNEL_TALLER"), _kernels(kind, cut, epilogue), strict=True))
     words |= batch_words(p)
-    listed = tuple(words.get(name, 0) for name in PLANNED)
+    listed = tuple(map(words.get, PLANNED, repeat(0)))
     return Planned(listed, cut.workspace, cut.packed_bytes)
 
 
