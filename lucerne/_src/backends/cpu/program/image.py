@@ -1,6 +1,6 @@
 """All words that machine code reads of a runner, in one piece of memory of which copies are made.
 
-    image = Image()
+    image = RunnerImage()
     image.add("state", [0] * 32)
     image.add("bases", [0, 0])
     image.point("state", 2, image.place("bases"))      # word 2 of the state is an address
@@ -24,7 +24,7 @@ Words = np.ndarray[Any, np.dtype[np.int64]]
 _LINE = ALIGNMENT // 8
 
 
-class Image:
+class RunnerImage:
     """What is put together by `add` and `point`; then copied."""
 
     def __init__(self) -> None:
@@ -85,10 +85,10 @@ class Image:
         return made, address
 
 
-class Tables(dict[str, Any]):
+class RunnerTables(dict[str, Any]):
     """Tables of a copy by name; others may be put in their places."""
 
-    def __init__(self, image: Image, words: Words) -> None:
+    def __init__(self, image: RunnerImage, words: Words) -> None:
         self._image, self._words = image, words
 
     def __missing__(self, name: str) -> Any:

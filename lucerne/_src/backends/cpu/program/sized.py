@@ -23,7 +23,7 @@ from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.assemble import runner_of
 from lucerne._src.backends.cpu.program.blocks import ALIGNMENT, Buffers, kernel_of, signed
 from lucerne._src.backends.cpu.program.compile import executables
-from lucerne._src.backends.cpu.program.image import Image, Words
+from lucerne._src.backends.cpu.program.image import RunnerImage, Words
 from lucerne._src.backends.cpu.program.kept import form_of
 from lucerne._src.backends.cpu.program.late import LateKernel, for_all_sizes
 from lucerne._src.backends.cpu.program.runner import NOWHERE, guess, nbytes
@@ -76,7 +76,7 @@ class NativeSizedProgram(contract.SizedProgram):
         self.is_told = False
         """Whether its runners know what to ask of their arguments."""
         self.weights = self._find_weights()
-        self.image = Image()
+        self.image = RunnerImage()
         self._formulas = _Formulas()
         self._letters: list[tuple[int, str, Any]] = []
         """Numbers of steps that follow from sizes: where, which letter, what."""

@@ -12,7 +12,7 @@ from lucerne._src.backends.cpu.gemm import kept as eager
 from lucerne._src.backends.cpu.native.plans import RELEASE_ABOVE_NS
 from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
-from lucerne._src.backends.cpu.program.image import Tables
+from lucerne._src.backends.cpu.program.image import RunnerTables
 from lucerne._src.backends.cpu.program.kept import KeptWeight, SharedWeight, WeightUse, form_of
 from lucerne._src.backends.cpu.program.runner import NativeRunner, nbytes
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
@@ -69,7 +69,7 @@ class _SizedBlocks(Blocks):
 
     @once
     def patches(self) -> list[list[tuple[int, int]]]:
-        words = Tables(self._source.image, self._image)["patches"].tolist()
+        words = RunnerTables(self._source.image, self._image)["patches"].tolist()
         counts = np.cumsum([0, *map(len, self._source._patches)]).tolist()
         rows = [(words[2 * k], words[2 * k + 1]) for k in range(counts[-1])]
         return [rows[a:b] for a, b in pairwise(counts)]
@@ -106,7 +106,7 @@ class SizedRunner(NativeRunner):
         self._begin(arguments, results, source.program, source.native)
         self._image, self._base = source.image.copy()
         image, self.is_told = self._image, source.is_told
-        self._tables = Tables(source.image, image)
+        self._tables = RunnerTables(source.image, image)
         self._state = self._tables["state"]
         self.address = self._base + source.image.place("state")
         late = self._late_kernels() if source.late else {}
@@ -147,7 +147,7 @@ class SizedRunner(NativeRunner):
         flags = [2 if grad is None else int(grad) for grad in wanted]
         classes = [0 if x is None else id(x) for x in kinds or [None] * count]
         image = self._source.image
-        for tables in (self._tables, Tables(image, image.words)):
+        for tables in (self._tables, RunnerTables(image, image.words)):
             rows = tables["arguments"][: count * S.ARGUMENT_WORDS]
             rows[S.ARGUMENT_GRAD :: S.ARGUMENT_WORDS] = flags
             rows[S.ARGUMENT_CLASS :: S.ARGUMENT_WORDS] = classes
