@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from lucerne._src.distributed.processes.backends import Backend as Backend
+from lucerne._src.distributed.meeting.errors import DistBackendError as DistBackendError
+from lucerne._src.distributed.meeting.errors import DistError as DistError
+from lucerne._src.distributed.meeting.errors import DistNetworkError as DistNetworkError
+from lucerne._src.distributed.meeting.errors import DistStoreError as DistStoreError
+from lucerne._src.distributed.meeting.errors import QueueEmptyError as QueueEmptyError
+from lucerne._src.distributed.meeting.rendezvous import (
+    register_rendezvous_handler as register_rendezvous_handler,
+)
+from lucerne._src.distributed.meeting.rendezvous import rendezvous as rendezvous
+from lucerne._src.distributed.meeting.stores import FileStore as FileStore
+from lucerne._src.distributed.meeting.stores import HashStore as HashStore
+from lucerne._src.distributed.meeting.stores import KeyStore
+from lucerne._src.distributed.meeting.stores import PrefixStore as PrefixStore
+from lucerne._src.distributed.meeting.tcp_store import TCPStore as TCPStore
 from lucerne._src.distributed.processes.backends import BackendConfig as BackendConfig
+from lucerne._src.distributed.processes.backends import BackendName
 from lucerne._src.distributed.processes.backends import (
     is_backend_available as is_backend_available,
 )
@@ -30,11 +44,6 @@ from lucerne._src.distributed.processes.collectives import (
     reduce_scatter_tensor as reduce_scatter_tensor,
 )
 from lucerne._src.distributed.processes.collectives import scatter as scatter
-from lucerne._src.distributed.processes.errors import DistBackendError as DistBackendError
-from lucerne._src.distributed.processes.errors import DistError as DistError
-from lucerne._src.distributed.processes.errors import DistNetworkError as DistNetworkError
-from lucerne._src.distributed.processes.errors import DistStoreError as DistStoreError
-from lucerne._src.distributed.processes.errors import QueueEmptyError as QueueEmptyError
 from lucerne._src.distributed.processes.group import ProcessGroup as ProcessGroup
 from lucerne._src.distributed.processes.groups import GroupMember as GroupMember
 from lucerne._src.distributed.processes.groups import get_backend as get_backend
@@ -99,21 +108,13 @@ from lucerne._src.distributed.processes.points import scatter_object_list as sca
 from lucerne._src.distributed.processes.points import send as send
 from lucerne._src.distributed.processes.points import send_object_list as send_object_list
 from lucerne._src.distributed.processes.reduction import ReduceOp as ReduceOp
-from lucerne._src.distributed.processes.rendezvous import (
-    register_rendezvous_handler as register_rendezvous_handler,
-)
-from lucerne._src.distributed.processes.rendezvous import rendezvous as rendezvous
-from lucerne._src.distributed.processes.stores import FileStore as FileStore
-from lucerne._src.distributed.processes.stores import HashStore as HashStore
-from lucerne._src.distributed.processes.stores import PrefixStore as PrefixStore
-from lucerne._src.distributed.processes.stores import Store as Store
-from lucerne._src.distributed.processes.tcp_store import TCPStore as TCPStore
 from lucerne._src.distributed.processes.work import Work as Work
 from lucerne._src.distributed.processes.world import default_pg_timeout as default_pg_timeout
 from lucerne._src.distributed.processes.world import destroy_process_group as destroy_process_group
 from lucerne._src.distributed.processes.world import init_process_group as init_process_group
 from lucerne._src.distributed.processes.world import is_initialized as is_initialized
 
+Backend, Store = BackendName, KeyStore
 all_gather_single = all_gather_into_tensor
 reduce_scatter_single = reduce_scatter_tensor
 ProcessGroupGloo = ProcessGroup

@@ -15,7 +15,8 @@ import pytest
 
 import lucerne as lu
 import lucerne.distributed as dist
-from lucerne._src.distributed.processes import algorithms, rendezvous, secret
+from lucerne._src.distributed.meeting import rendezvous, secret
+from lucerne._src.distributed.processes import algorithms
 from tests.processes import cases, mistakes, ranks, strangers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forked here")

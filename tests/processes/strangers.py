@@ -10,14 +10,15 @@ import time
 from collections import Counter
 from typing import Any
 
-from lucerne._src.distributed.processes import frames, secret, tcp_store
-from lucerne._src.distributed.processes.board import Board
-from lucerne._src.distributed.processes.errors import DistError
+from lucerne._src.distributed.meeting import secret, tcp_store
+from lucerne._src.distributed.meeting.errors import DistError
+from lucerne._src.distributed.meeting.links import Listener
+from lucerne._src.distributed.meeting.tcp_store import StoreServer
+from lucerne._src.distributed.processes import frames
 from lucerne._src.distributed.processes.exchange import Mesh
 from lucerne._src.distributed.processes.frames import HEAD, MAGIC, Call
-from lucerne._src.distributed.processes.links import Listener
 from lucerne._src.distributed.processes.mailbox import Mailbox
-from lucerne._src.distributed.processes.tcp_store import StoreServer
+from lucerne._src.distributed.run.board import Board
 
 CALL = Call("all_reduce float32[4] SUM", "here.py:1 in f")
 

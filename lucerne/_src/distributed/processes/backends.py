@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 
-class Backend(str):
+class BackendName(str):
     """The name of a backend, in lower case.
 
-    >>> Backend("GLOO") == "gloo", Backend.GLOO
+    >>> BackendName("GLOO") == "gloo", BackendName.GLOO
     (True, 'gloo')
     """
 
@@ -25,7 +25,7 @@ class Backend(str):
         "cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO,
     }  # fmt: skip
 
-    def __new__(cls, name: Any) -> Backend:
+    def __new__(cls, name: Any) -> BackendName:
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
         return str.__new__(cls, name.lower())
@@ -41,7 +41,7 @@ class Backend(str):
         )
 
 
-OURS = (Backend.TCP, Backend.GLOO)
+OURS = (BackendName.TCP, BackendName.GLOO)
 
 
 class BackendConfig:
@@ -52,12 +52,12 @@ class BackendConfig:
     """
 
     def __init__(self, backend: str = "gloo") -> None:
-        self._map: dict[str, Backend] = {}
+        self._map: dict[str, BackendName] = {}
         for word in str(backend).split(","):
             device, colon, name = word.strip().partition(":")
-            self._map["cpu" if not colon else device] = Backend(name if colon else device)
+            self._map["cpu" if not colon else device] = BackendName(name if colon else device)
 
-    def get_device_backend_map(self) -> dict[str, Backend]:
+    def get_device_backend_map(self) -> dict[str, BackendName]:
         return dict(self._map)
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class BackendConfig:
 def choose(backend: str | None) -> str:
     """The name that a group answers to; what is not here says so."""
     if backend is None:
-        return Backend.GLOO
+        return BackendName.GLOO
     found = BackendConfig(backend).get_device_backend_map().get("cpu")
     name = str(found or backend).lower()
     if name in OURS:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.stores import seconds_of
 from lucerne._src.distributed.processes import reduction, values
 from lucerne._src.distributed.processes.algorithms import Algorithms
-from lucerne._src.distributed.processes.errors import DistBackendError
 from lucerne._src.distributed.processes.frames import Call, caller
 from lucerne._src.distributed.processes.group import ProcessGroup
 from lucerne._src.distributed.processes.groups import member, number_in
 from lucerne._src.distributed.processes.reduction import ReduceOp
-from lucerne._src.distributed.processes.stores import seconds_of
 from lucerne._src.distributed.processes.values import Flat, check_tensor, describe
 from lucerne._src.distributed.processes.work import Work
 

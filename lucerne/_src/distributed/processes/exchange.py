@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.base.process import forks
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.links import close_quietly
 from lucerne._src.distributed.processes import frames
-from lucerne._src.distributed.processes.board import Board
-from lucerne._src.distributed.processes.errors import DistBackendError
 from lucerne._src.distributed.processes.frames import HEAD, MAGIC, Call
-from lucerne._src.distributed.processes.links import close_quietly
+from lucerne._src.distributed.run.board import Board
 
 SCRATCH = 1 << 16
 PIECE = 1 << 20
@@ -40,7 +40,7 @@ class PeerGone(Exception):  # noqa: N818  (it is caught, never shown)
         self.rank = rank
 
 
-class Link:
+class PeerLink:
     """The connection to one peer, and what has come over it but is not used yet."""
 
     def __init__(self, rank: int, sock: socket.socket) -> None:
@@ -157,7 +157,7 @@ class Mesh:
         self.name, self.me, self.ranks, self.generation = name, me, list(ranks), generation
         self.index = self.ranks.index(me)
         """This rank's number in the group; `me` is the one in the world."""
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, PeerLink] = {}
         self.error: Exception | None = None
         self.history: dict[int, Call] = {}
         self.board = board
@@ -168,7 +168,7 @@ class Mesh:
         forks.tell(self)
 
     def add(self, index: int, sock: socket.socket) -> None:
-        self.links[index] = Link(self.ranks[index], sock)
+        self.links[index] = PeerLink(self.ranks[index], sock)
 
     def forget(self) -> None:
         for link in self.links.values():

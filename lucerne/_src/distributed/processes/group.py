@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.process import forks
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.stores import KeyStore, seconds_of
 from lucerne._src.distributed.processes.algorithms import Algorithms
-from lucerne._src.distributed.processes.errors import DistBackendError
 from lucerne._src.distributed.processes.exchange import Mesh
 from lucerne._src.distributed.processes.frames import Call
 from lucerne._src.distributed.processes.mailbox import Mailbox
-from lucerne._src.distributed.processes.stores import Store, seconds_of
 from lucerne._src.distributed.processes.work import Work
 
 
@@ -26,7 +26,7 @@ class ProcessGroup:
         self,
         mesh: Mesh,
         mailbox: Mailbox,
-        store: Store,
+        store: KeyStore,
         backend: str,
         tell: Callable[[str, str], None],
         group_desc: str = "",
@@ -57,7 +57,7 @@ class ProcessGroup:
     def name(self) -> str:
         return self.backend
 
-    def get_group_store(self) -> Store:
+    def get_group_store(self) -> KeyStore:
         return self._store
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:

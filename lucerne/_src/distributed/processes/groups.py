@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.base.config import launch_variable
-from lucerne._src.distributed.processes import backends, rendezvous
-from lucerne._src.distributed.processes.backends import Backend
+from lucerne._src.distributed.meeting import rendezvous
+from lucerne._src.distributed.meeting.stores import seconds_of
+from lucerne._src.distributed.processes import backends
+from lucerne._src.distributed.processes.backends import BackendName
 from lucerne._src.distributed.processes.group import ProcessGroup
-from lucerne._src.distributed.processes.stores import seconds_of
 from lucerne._src.distributed.processes.world import Current, world
 
 
@@ -73,11 +74,11 @@ def get_world_size(group: Any = None) -> int:
     return -1 if pg is None else pg.size()
 
 
-def get_backend(group: Any = None) -> Backend:
+def get_backend(group: Any = None) -> BackendName:
     pg = member(group)
     if pg is None:
         raise ValueError("Invalid process group specified")
-    return Backend(pg.backend)
+    return BackendName(pg.backend)
 
 
 def get_backend_config(group: Any = None) -> str:
@@ -89,7 +90,7 @@ def get_default_backend_for_device(device: Any) -> str:
     name = str(device).partition(":")[0]
     if name != "cpu":
         raise ValueError(f"Default backend not registered for device : {name}")
-    return Backend.GLOO
+    return BackendName.GLOO
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process import forks
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.links import close_quietly
 from lucerne._src.distributed.processes import frames
-from lucerne._src.distributed.processes.errors import DistBackendError
 from lucerne._src.distributed.processes.frames import Call
-from lucerne._src.distributed.processes.links import close_quietly
 from lucerne._src.distributed.processes.work import Work
 
 Array = np.ndarray[Any, Any]

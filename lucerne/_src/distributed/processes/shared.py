@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process.shared_memory import AVAILABLE, SharedBlock
-from lucerne._src.distributed.processes.links import host_identity
+from lucerne._src.distributed.meeting.links import host_identity
 
 Array = np.ndarray[Any, Any]
 CHUNK = 4 << 20

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.process import forks
-from lucerne._src.distributed.processes.links import close_quietly
+from lucerne._src.distributed.meeting.links import close_quietly
 
 MOST = 1 << 16
 _LENGTH = struct.Struct("<I")
 
 
-class Watcher:
+class PeerWatcher:
     """Control connections of one rank to all others."""
 
     def __init__(

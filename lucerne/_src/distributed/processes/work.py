@@ -7,8 +7,8 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from lucerne._src.distributed.processes.errors import DistBackendError
-from lucerne._src.distributed.processes.stores import seconds_of
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.stores import seconds_of
 from lucerne._src.futures import Future
 
 

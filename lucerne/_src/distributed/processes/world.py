@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.base.config import launch_variable
-from lucerne._src.distributed.processes import backends, links
-from lucerne._src.distributed.processes.board import Board
-from lucerne._src.distributed.processes.errors import DistBackendError
+from lucerne._src.distributed.meeting import links
+from lucerne._src.distributed.meeting.errors import DistBackendError
+from lucerne._src.distributed.meeting.links import Listener
+from lucerne._src.distributed.meeting.rendezvous import rendezvous
+from lucerne._src.distributed.meeting.stores import KeyStore, PrefixStore, seconds_of
+from lucerne._src.distributed.meeting.tcp_store import TCPStore
+from lucerne._src.distributed.processes import backends
 from lucerne._src.distributed.processes.exchange import Mesh
 from lucerne._src.distributed.processes.group import ProcessGroup
-from lucerne._src.distributed.processes.links import Listener
 from lucerne._src.distributed.processes.mailbox import Mailbox
-from lucerne._src.distributed.processes.rendezvous import rendezvous
-from lucerne._src.distributed.processes.stores import PrefixStore, Store, seconds_of
-from lucerne._src.distributed.processes.tcp_store import TCPStore
-from lucerne._src.distributed.processes.watch import Watcher
+from lucerne._src.distributed.processes.watch import PeerWatcher
+from lucerne._src.distributed.run.board import Board
 from lucerne._src.distributed.run.worker import watched_board
 
 default_pg_timeout = datetime.timedelta(minutes=30)
@@ -34,7 +35,7 @@ class World:
     """What `init_process_group` makes, until `destroy_process_group`."""
 
     def __init__(
-        self, store: Store, rank: int, size: int, backend: str, timeout: float, desc: str
+        self, store: KeyStore, rank: int, size: int, backend: str, timeout: float, desc: str
     ) -> None:
         self.rank, self.size, self.backend, self.timeout = rank, size, backend, timeout
         self.generation = int(launch_variable("TORCHELASTIC_RESTART_COUNT") or 0)
@@ -50,7 +51,7 @@ class World:
         self.left: set[int] = set()
         self._locals: dict[str, int] = {}
         self.board: Board = watched_board(rank)
-        self.watcher = Watcher(self._heard, self._lost)
+        self.watcher = PeerWatcher(self._heard, self._lost)
         deadline = time.monotonic() + timeout
         card = [*self.listener.address, socket.gethostname(), os.getpid()]
         self.store.set(f"card/{rank}", json.dumps(card))
@@ -166,7 +167,7 @@ def init_process_group(
     timeout: datetime.timedelta | None = None,
     world_size: int = -1,
     rank: int = -1,
-    store: Store | None = None,
+    store: KeyStore | None = None,
     group_name: str = "",
     pg_options: Any = None,
     device_id: Any = None,

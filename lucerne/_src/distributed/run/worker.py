@@ -7,7 +7,7 @@ import os
 import signal
 
 from lucerne._src.base.config import launch_variable
-from lucerne._src.distributed.processes.board import Board
+from lucerne._src.distributed.run.board import Board
 
 BOARD_VARIABLE = "LUCERNE_BOARD"
 """Path of the board; stacks go into files beside it."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.base.process import forks
-from lucerne._src.distributed.processes.errors import DistNetworkError, DistStoreError
-from lucerne._src.distributed.processes.secret import introduced, job_secret, meet
-from lucerne._src.distributed.processes.stores import (
+from lucerne._src.distributed.meeting.errors import DistNetworkError, DistStoreError
+from lucerne._src.distributed.meeting.secret import introduced, job_secret, meet
+from lucerne._src.distributed.meeting.stores import (
     DEFAULT_TIMEOUT,
     HashStore,
-    Store,
+    KeyStore,
     as_bytes,
     seconds_of,
 )
@@ -168,7 +168,7 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-class TCPStore(Store):
+class TCPStore(KeyStore):
     """The store that one process keeps (`is_master`) and all ask.
 
     The server listens on the loopback interface if `host_name` is one of its names, and otherwise

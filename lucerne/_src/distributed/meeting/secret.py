@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from lucerne._src.base.config import config, launch_variable
-from lucerne._src.distributed.processes.errors import DistNetworkError
+from lucerne._src.distributed.meeting.errors import DistNetworkError
 
 TOKEN_VARIABLE = "LUCERNE_JOB_TOKEN"
 NONCE = 32

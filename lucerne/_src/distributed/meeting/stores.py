@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src.base.process import forks
-from lucerne._src.distributed.processes.errors import DistStoreError, QueueEmptyError
+from lucerne._src.distributed.meeting.errors import DistStoreError, QueueEmptyError
 
 try:
     import fcntl
@@ -36,7 +36,7 @@ def seconds_of(timeout: Any) -> float:
     return float(timeout)
 
 
-class Store:
+class KeyStore:
     """What all stores have: `set`, `get`, `add`, `wait` and the rest, in torch's spelling.
 
     A kind of store has `_change(key, change)`: let a function turn the value of a key into a new
@@ -164,7 +164,7 @@ class Store:
             self.set(f"{key}/gone/{come // world_size}", b"1")
         self.wait([f"{key}/gone/{-(-come // world_size)}"], timeout)
 
-    def clone(self) -> Store:
+    def clone(self) -> KeyStore:
         """The same store, for another thread: all of them may be shared."""
         return self
 
@@ -176,7 +176,7 @@ def _number(key: str, value: bytes | None) -> int:
         raise DistStoreError(f"the value of {key!r} is no number: {value!r}") from None
 
 
-class HashStore(Store):
+class HashStore(KeyStore):
     """A store for the threads of one process.
 
     >>> store = HashStore()
@@ -207,7 +207,7 @@ class HashStore(Store):
             return list(self._values)
 
 
-class FileStore(Store):
+class FileStore(KeyStore):
     """A store in a file that all processes can write to (one machine, or a shared file system)."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
@@ -281,7 +281,7 @@ class FileStore(Store):
             self._handle = -1
 
 
-class PrefixStore(Store):
+class PrefixStore(KeyStore):
     """Another store, with a prefix before each key.
 
     >>> inner = HashStore()
@@ -290,13 +290,13 @@ class PrefixStore(Store):
     ['a/k']
     """
 
-    def __init__(self, prefix: str, store: Store) -> None:
+    def __init__(self, prefix: str, store: KeyStore) -> None:
         super().__init__()
         self._prefix, self._store = prefix, store
         self._timeout = store.timeout
 
     @property
-    def underlying_store(self) -> Store:
+    def underlying_store(self) -> KeyStore:
         return self._store
 
     @property

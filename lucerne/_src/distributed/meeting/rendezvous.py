@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lucerne._src.base.config import launch_variable
-from lucerne._src.distributed.processes.stores import DEFAULT_TIMEOUT, FileStore, Store
-from lucerne._src.distributed.processes.tcp_store import TCPStore
+from lucerne._src.distributed.meeting.stores import DEFAULT_TIMEOUT, FileStore, KeyStore
+from lucerne._src.distributed.meeting.tcp_store import TCPStore
 
-Found = tuple[Store, int, int]
+Found = tuple[KeyStore, int, int]
 _handlers: dict[str, Callable[..., Iterator[Found]]] = {}
 _stores: dict[tuple[str, int, bool], TCPStore] = {}
 """Stores of this process by address: groups that are made anew at one address use them again."""
@@ -146,7 +146,7 @@ def rendezvous(
 
 def _store(
     parts: urllib.parse.ParseResult, rank: int, size: int, timeout: datetime.timedelta
-) -> Store:
+) -> KeyStore:
     if parts.scheme == "file":
         path = urllib.parse.unquote(parts.netloc + parts.path)
         if not path:

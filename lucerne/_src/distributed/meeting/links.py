@@ -13,10 +13,10 @@ from typing import Any
 
 from lucerne._src.base.config import launch_variable
 from lucerne._src.base.process import forks
-from lucerne._src.distributed.processes.errors import DistNetworkError
-from lucerne._src.distributed.processes.secret import introduced, job_secret, meet
-from lucerne._src.distributed.processes.stores import Store
-from lucerne._src.distributed.processes.tcp_store import is_loopback
+from lucerne._src.distributed.meeting.errors import DistNetworkError
+from lucerne._src.distributed.meeting.secret import introduced, job_secret, meet
+from lucerne._src.distributed.meeting.stores import KeyStore
+from lucerne._src.distributed.meeting.tcp_store import is_loopback
 
 BUFFER = 4 << 20
 Key = tuple[str, str, int]
@@ -112,7 +112,7 @@ def tune(sock: socket.socket) -> None:
 
 
 def connect(
-    store: Store, kind: str, group: str, me: int, peer: int, generation: int, deadline: float
+    store: KeyStore, kind: str, group: str, me: int, peer: int, generation: int, deadline: float
 ) -> socket.socket:
     """A connection to another rank, whose address is in the store."""
     host, port = json.loads(store.get(f"address/{peer}"))
