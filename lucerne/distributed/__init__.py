@@ -16,6 +16,9 @@ from lucerne._src.distributed.meeting.stores import HashStore as HashStore
 from lucerne._src.distributed.meeting.stores import KeyStore
 from lucerne._src.distributed.meeting.stores import PrefixStore as PrefixStore
 from lucerne._src.distributed.meeting.tcp_store import TCPStore as TCPStore
+from lucerne._src.distributed.parallel import sync_norm as _sync_norm
+from lucerne._src.distributed.parallel.reducer import GradBucket as GradBucket
+from lucerne._src.distributed.parallel.reducer import Reducer as Reducer
 from lucerne._src.distributed.processes.backends import BackendConfig as BackendConfig
 from lucerne._src.distributed.processes.backends import BackendName
 from lucerne._src.distributed.processes.backends import (
@@ -114,6 +117,7 @@ from lucerne._src.distributed.processes.world import destroy_process_group as de
 from lucerne._src.distributed.processes.world import init_process_group as init_process_group
 from lucerne._src.distributed.processes.world import is_initialized as is_initialized
 
+_sync_norm.bind()
 Backend, Store = BackendName, KeyStore
 all_gather_single = all_gather_into_tensor
 reduce_scatter_single = reduce_scatter_tensor

@@ -59,7 +59,6 @@ SPACES: dict[str, NameTable] = {
         classes("OffloadPolicy FSDP"),
         refusals("fully_shard register_fsdp_forward_method"),
     ),
-    "distributed.algorithms": space(WHY),
     "distributed.algorithms.join": space(WHY, classes("Join JoinHook Joinable")),
     "distributed.algorithms._checkpoint": space(WHY),
     "distributed.algorithms._checkpoint.checkpoint_wrapper": space(
@@ -68,13 +67,9 @@ SPACES: dict[str, NameTable] = {
         classes("CheckpointWrapper OffloadWrapper ActivationWrapper"),
         refusals("apply_activation_checkpointing checkpoint_wrapper offload_wrapper"),
     ),
-    "distributed.algorithms.ddp_comm_hooks": space(WHY),
     "distributed.algorithms.ddp_comm_hooks.default_hooks": space(
         WHY,
-        refusals(
-            "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook "
-            "fp16_compress_wrapper"
-        ),
+        refusals("bf16_compress_wrapper fp16_compress_wrapper"),
     ),
     "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": space(
         WHY, classes("PostLocalSGDState"), refusals("post_localSGD_hook")
@@ -89,11 +84,11 @@ SPACES: dict[str, NameTable] = {
     "distributed.checkpoint": space(
         WHY,
         classes(
-            "CheckpointException DefaultLoadPlanner DefaultSavePlanner FileSystemReader "
-            "FileSystemWriter FsspecReader FsspecWriter LoadPlan LoadPlanner Metadata SavePlan "
+            "DefaultLoadPlanner DefaultSavePlanner "
+            "FsspecReader FsspecWriter LoadPlan LoadPlanner Metadata SavePlan "
             "SavePlanner StorageReader StorageWriter CheckpointableTensor"
         ),
-        refusals("async_save load load_state_dict save save_state_dict"),
+        refusals("load_state_dict save_state_dict"),
     ),
     "distributed.checkpoint._consolidate_hf_safetensors": space(
         WHY, refusals("consolidate_safetensors_files")
@@ -101,7 +96,6 @@ SPACES: dict[str, NameTable] = {
     "distributed.checkpoint.default_planner": space(
         WHY, classes("DefaultLoadPlanner DefaultSavePlanner _EmptyStateDictLoadPlanner")
     ),
-    "distributed.checkpoint.filesystem": space(WHY, classes("FileSystemReader FileSystemWriter")),
     "distributed.checkpoint.format_utils": space(
         WHY,
         classes("BroadcastingTorchSaveReader DynamicMetaLoadPlanner _EmptyStateDictLoadPlanner"),
@@ -127,7 +121,7 @@ SPACES: dict[str, NameTable] = {
         ),
     ),
     "distributed.checkpoint.state_dict_loader": space(
-        WHY, refusals("_load_state_dict load load_state_dict")
+        WHY, same("distributed.checkpoint", "load"), refusals("_load_state_dict load_state_dict")
     ),
     "distributed.elastic": space(WHY),
     "distributed.elastic.multiprocessing": space(WHY, classes("Std DefaultLogsSpecs")),
@@ -190,9 +184,7 @@ SPACES: dict[str, NameTable] = {
         WHY,
         refusals("all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter"),
     ),
-    "distributed.optim": space(
-        WHY, classes("DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer")
-    ),
+    "distributed.optim": space(WHY, classes("DistributedOptimizer PostLocalSGDOptimizer")),
     "distributed.pipelining": space(
         WHY,
         same(CHOICES, "SplitPoint"),
@@ -207,7 +199,7 @@ SPACES: dict[str, NameTable] = {
         refusals("init_rpc rpc_async rpc_sync remote shutdown"),
         answers(False, "is_available", "False: there is nothing to talk with"),
     ),
-    "distributed.run": space(WHY, refusals("get_args_parser main run config_from_args")),
+    "distributed.run": space(WHY, refusals("config_from_args")),
     "distributed.tensor": space(
         WHY,
         same(SHARED, "DTensor DeviceMesh Partial Placement Replicate Shard"),

@@ -130,6 +130,11 @@ def launch_variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def set_launch_variable(name: str, value: str) -> None:
+    """Say it to this process, and to those it starts."""
+    os.environ[name] = value
+
+
 def child_environment(changes: dict[str, str]) -> dict[str, str]:
     """The environment of a process that is started from here."""
     return {**os.environ, **changes}

@@ -125,9 +125,7 @@ class DistributedDataParallel(Module):
             for parts in kinds.values():
                 flat = lu.cat([t.reshape(-1) for t in parts])
                 broadcast(flat, group_src=0, group=self.process_group)
-                for tensor, part in zip(
-                    parts, flat.split([t.numel() for t in parts]), strict=True
-                ):
+                for tensor, part in zip(parts, flat.split([t.numel() for t in parts]), strict=True):
                     tensor.copy_(part.view(tensor.shape))
 
     # -- passes ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ MEGABYTE = 1 << 20
 
 
 class GradBucket:
-    """Gradients that go to the other ranks together, as a hook of `register_comm_hook` sees them."""
+    """Gradients that go to the other ranks together, as a hook of `register_comm_hook` sees it."""
 
     def __init__(self, index: int, numbers: list[int], parameters: list[Any]) -> None:
         self._index, self.numbers, self._parameters = index, numbers, parameters

@@ -108,6 +108,7 @@ class World:
             self.left.add(rank)
             return
         text = str(message.get("text", ""))
+        self.board.hears(text)
         failed = message.get("failed")
         for name, group in list(self.groups.items()):
             if failed in (name, "*") and rank in group.ranks:
@@ -122,6 +123,7 @@ class World:
             return
         host, process = self.cards[rank][2:] if hasattr(self, "cards") else ("?", 0)
         reason = f"rank {rank} is gone: its process {process} on {host} ended without a word"
+        self.board.hears(reason)
         for group in list(self.groups.values()):
             if rank in group.ranks:
                 group.heard(DistBackendError(reason))

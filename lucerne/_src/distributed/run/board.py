@@ -41,14 +41,22 @@ class Board:
     def enters(self, group: str, seq: int, call: str, line: str) -> None:
         """The rank is in a collective."""
         if self._map is not None:
-            self.row = {"group": group, "seq": seq, "call": call, "line": line, "waits": []}
+            self.row = {
+                "group": group, "seq": seq, "call": call[:300], "line": line[:300], "waits": [],
+            }  # fmt: skip
             self.write()
 
     def leaves(self) -> None:
         """It is out of it."""
         if self._map is not None:
-            self.row = {**self.row, "call": "", "waits": []}
+            self.row = {**self.row, "call": "", "last": self.row["call"], "waits": []}
             self.write()
+
+    def hears(self, text: str) -> None:
+        """It was told of a failure elsewhere: what ends it now is not its own."""
+        if self._map is not None:
+            self.row = {**self.row, "heard": text[:200]}
+            self.write(new=False)
 
     def waits(self, ranks: list[int]) -> None:
         """It waits for these."""
@@ -70,8 +78,11 @@ class Board:
         struct.pack_into("<Q", found, self._at, self._version)
 
     def _beat(self) -> None:
+        parent = os.getppid()
         while True:
             time.sleep(BEAT)
+            if os.getppid() != parent:
+                os._exit(13)  # the agent is gone: nobody would end this rank
             assert self._map is not None
             struct.pack_into("<d", self._map, self._at + 8, time.time())
 
