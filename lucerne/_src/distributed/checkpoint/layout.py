@@ -21,7 +21,6 @@ from lucerne._src.io.errors import CorruptFileError
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-ALIGNMENT = 64
 Array = np.ndarray[Any, Any]
 
 
@@ -54,7 +53,7 @@ class Manifest:
     files: dict[str, int]
 
 
-def write_manifest(folder: str, manifest: Manifest, ops: atomic.FileOps = atomic.OPS) -> None:
+def write_manifest(folder: str, manifest: Manifest) -> None:
     body = json.dumps(
         {
             "lucerne_checkpoint": FORMAT,
@@ -64,7 +63,7 @@ def write_manifest(folder: str, manifest: Manifest, ops: atomic.FileOps = atomic
         sort_keys=True,
     )
     text = json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "body": body})
-    atomic.write_atomic(os.path.join(folder, MANIFEST), lambda put: put(text.encode()), ops)
+    atomic.write_atomic(os.path.join(folder, MANIFEST), lambda put: put(text.encode()))
 
 
 def read_manifest(folder: str) -> Manifest:
@@ -97,7 +96,7 @@ def read_manifest(folder: str) -> Manifest:
 
 
 class FileBuilder:
-    """The file of one rank: chunks behind each other, aligned."""
+    """The file of one rank: chunks behind each other, with no byte that no checksum covers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -105,21 +104,17 @@ class FileBuilder:
         self.at = 0
 
     def add(self, raw: memoryview, offsets: list[int], sizes: list[int]) -> StoredChunk:
-        padding = -self.at % ALIGNMENT
-        if padding:
-            self.parts.append(bytes(padding))
-            self.at += padding
         made = StoredChunk(self.name, self.at, len(raw), zlib.crc32(raw), offsets, sizes)
         self.parts.append(raw)
         self.at += len(raw)
         return made
 
-    def write(self, folder: str, ops: atomic.FileOps = atomic.OPS) -> None:
+    def write(self, folder: str) -> None:
         def produce(put: Any) -> None:
             for part in self.parts:
                 put(part)
 
-        atomic.write_atomic(os.path.join(folder, self.name), produce, ops)
+        atomic.write_atomic(os.path.join(folder, self.name), produce)
 
 
 class FileReaders:

@@ -69,7 +69,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             found[id(p)] = rank
         return found
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Step the share of this rank, then take the values of the others."""
         loss = None if closure is None else closure()
         if self.optim is not None:
