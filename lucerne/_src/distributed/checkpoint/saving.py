@@ -53,15 +53,15 @@ class FileSystemWriter:
         cache_staged_state_dict: bool = False,
         overwrite: bool = True,
     ) -> None:
-        if not single_file_per_rank or not sync_files:
+        if not single_file_per_rank or not sync_files or cache_staged_state_dict:
             raise ValueError(
-                "FileSystemWriter: each rank writes one file, and it is forced to the disk before "
-                "the manifest names it; leave single_file_per_rank and sync_files out"
+                "FileSystemWriter: each rank writes one file, which is forced to the disk before "
+                "the manifest names it, and nothing is cached; leave single_file_per_rank, "
+                "sync_files and cache_staged_state_dict out"
             )
         if thread_count < 1 or per_thread_copy_ahead < 0:
             raise ValueError("FileSystemWriter: thread_count is positive")
         self.path = os.fspath(path)
-        self.cache_staged_state_dict = cache_staged_state_dict
         self.overwrite = overwrite
 
     def check(self) -> None:

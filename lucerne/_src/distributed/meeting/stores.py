@@ -215,7 +215,6 @@ class FileStore(KeyStore):
         if fcntl is None:
             raise DistStoreError("FileStore needs locks of files, which this system lacks")
         self._path = os.fspath(file_name)
-        self._world_size = world_size
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._handle = os.open(self._path, flags, 0o600)
         self._lock = forks.rlock()

@@ -22,7 +22,7 @@ from lucerne._src.base.config import child_environment, launch_variable, set_lau
 from lucerne._src.distributed.meeting.errors import DistError
 from lucerne._src.distributed.meeting.secret import TOKEN_VARIABLE
 from lucerne._src.distributed.run import board, watching
-from lucerne._src.distributed.run.meeting import Meeting, Place
+from lucerne._src.distributed.run.meeting import MachinePlace, Meeting
 from lucerne._src.distributed.run.options import ranks_here
 from lucerne._src.distributed.run.worker import BOARD_VARIABLE
 
@@ -87,7 +87,7 @@ class Agent:
 
     # -- ranks -----------------------------------------------------------------------------------
 
-    def _start(self, meeting: Meeting, place: Place, generation: int) -> None:
+    def _start(self, meeting: Meeting, place: MachinePlace, generation: int) -> None:
         room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = tempfile.mkdtemp(prefix="lucerne-run-", dir=room)
         path = os.path.join(self.folder, "board")
@@ -112,7 +112,7 @@ class Agent:
         return [sys.executable, "-u", *how, options.program, *options.arguments]
 
     def _environment(
-        self, meeting: Meeting, place: Place, generation: int, path: str, local: int
+        self, meeting: Meeting, place: MachinePlace, generation: int, path: str, local: int
     ) -> dict[str, str]:
         rank = place.first + local
         made = {
@@ -131,7 +131,7 @@ class Agent:
             made["OMP_NUM_THREADS"] = 1
         return child_environment({name: str(value) for name, value in made.items()})
 
-    def _watch(self, meeting: Meeting, place: Place) -> str:
+    def _watch(self, meeting: Meeting, place: MachinePlace) -> str:
         """Until all ranks ended well (empty), or why they have to end."""
         stuck = self.options.stuck_after
         while not self.signal:

@@ -22,7 +22,7 @@ LAST_CALL = 3.0
 
 
 @dataclass
-class Place:
+class MachinePlace:
     """Where the ranks of this machine are among all."""
 
     node: int
@@ -71,7 +71,7 @@ class Meeting:
                     raise
         return TCPStore(self.host, self.port, None, False, patience, wait_for_workers=False), False
 
-    def join(self, generation: int) -> tuple[Place, KeyStore]:
+    def join(self, generation: int) -> tuple[MachinePlace, KeyStore]:
         """Wait until the machines of a generation are there."""
         here = PrefixStore(f"g{generation}", self.job)
         here.set_timeout(datetime.timedelta(seconds=self.patience))
@@ -89,7 +89,7 @@ class Meeting:
         node = order.index(number)
         self._node, self._nodes, self._here = node, size, here
         self._seen = {}
-        return Place(node, size, sum(counts[:node]), sum(counts)), here
+        return MachinePlace(node, size, sum(counts[:node]), sum(counts)), here
 
     def _gather(self, here: KeyStore) -> int:
         end = time.monotonic() + self.patience
