@@ -43,6 +43,9 @@ def _values(rank: int, size: int, place: str) -> Any:
         x = (lu.arange(6) + rank).to(getattr(lu, kind))
         group.all_reduce(x, group.ReduceOp.AVG)
         found[f"avg {kind}"] = x.to(lu.complex64).tolist()
+    huge = lu.full((2,), 3e38)
+    group.all_reduce(huge)  # (a warning of NumPy's would be an error here)
+    found["overflow"] = huge.tolist()
     x = lu.ones(3) * (rank + 1)
     group.all_reduce(x, group.ReduceOp(group.ReduceOp.PREMUL_SUM, 0.5))
     found["premul"] = x.tolist()
@@ -79,6 +82,7 @@ def test_values_that_gloo_has_not() -> None:
     assert first["avg float32"] == first["avg int64"] == [complex(k + 1) for k in range(6)]
     assert first["avg bfloat16"] == first["avg complex64"] == first["avg float32"]
     assert first["premul"] == [3.0] * 3
+    assert first["overflow"] == [float("inf")] * 2
     assert first["bool"] == [True, True, False]
     assert first["strided"] == [[3.0, 0.0] * 3] * 4
     assert first["noted"]

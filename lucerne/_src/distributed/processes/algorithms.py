@@ -21,9 +21,11 @@ from lucerne._src.distributed.processes.shared import SharedRoom
 
 Array = np.ndarray[Any, Any]
 EMPTY = memoryview(b"")
-SMALL = 2 << 20
-"""Bytes times the square of peers up to which a rank sends all it has to each other one: that is
-more bytes, but one wait less."""
+SMALL = 64 << 10
+"""Bytes up to which a rank sends all it has to each other one: more bytes, but one wait less."""
+ALONE = 4 << 20
+"""Bytes times peers up to which each rank reduces all in shared memory by itself, for the same
+reason."""
 PIECE = 8 << 20
 """Bytes of one piece of a reduction at the root."""
 
@@ -59,11 +61,13 @@ class Algorithms:
     # -- reductions ------------------------------------------------------------------------------
 
     def all_reduce(self, x: Array, op: ReduceOp, kind: str) -> None:
-        if x.nbytes * (self.size - 1) ** 2 <= SMALL or x.size < self.size:
+        if x.nbytes <= SMALL or x.size < self.size:
             self._reduce_small(x, op, kind)
             return
         room = self._shared_room()
-        if room is not None:
+        if room is not None and x.nbytes * (self.size - 1) <= min(ALONE, room.chunk):
+            self._reduce_alone(room, x, op, kind)
+        elif room is not None:
             self._reduce_shared(room, x, op, kind)
         else:
             self._reduce_sliced(x, op, kind)
@@ -74,6 +78,15 @@ class Algorithms:
         mine = view(come[self.me])
         self.exchange(dict.fromkeys(self.others, (mine,)), {i: view(come[i]) for i in self.others})
         reduction.combine(op, kind, list(come), x)
+
+    def _reduce_alone(self, room: SharedRoom, x: Array, op: ReduceOp, kind: str) -> None:
+        """Each rank puts its values in, waits for the others, and reduces all."""
+        turn = room.turn
+        room.turn += 1
+        room.slot(self.me, turn, x.dtype, x.size)[...] = x
+        self.sync()
+        slots = [room.slot(i, turn, x.dtype, x.size) for i in range(self.size)]
+        reduction.combine(op, kind, slots, x)
 
     def _cuts(self, count: int) -> list[int]:
         return [count * i // self.size for i in range(self.size + 1)]
