@@ -106,7 +106,10 @@ def _ends(rank: int, size: int, place: str, how: str) -> Any:
     x = lu.ones(10)
     group.all_reduce(x)
     if rank == 1:
-        if how == "kill":
+        if how == "kill with a child" and os.fork() == 0:
+            time.sleep(6)  # a worker that lives on, and keeps no connection open
+            os._exit(0)
+        if how.startswith("kill"):
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "leave":
             group.destroy_process_group()
@@ -132,6 +135,7 @@ def _ends(rank: int, size: int, place: str, how: str) -> Any:
 
 ENDS = [
     ("kill", "DistBackendError", "rank 1 is gone"),
+    ("kill with a child", "DistBackendError", "rank 1 is gone"),
     ("leave", "DistBackendError", "rank 1 is gone"),
     ("recv", "DistBackendError", "rank 1 is gone"),
     ("interrupt", "DistBackendError", "rank 1 ended all_reduce float32[10] SUM at"),
@@ -150,6 +154,24 @@ def test_a_rank_that_ends_is_named(how: str, kind: str, text: str) -> None:
         assert value[1] < 5.0
     if how == "interrupt":
         assert found[1][1][0].startswith("KeyboardInterrupt")
+
+
+def _compiled(rank: int, size: int, place: str) -> Any:
+    group = ranks.join(lu, rank, size, place)
+
+    def f(x: Any) -> Any:
+        y = x * 2 + group.get_rank()
+        group.all_reduce(y)
+        return y.sin()
+
+    compiled = lu.compile(f)
+    return [compiled(lu.arange(4.0)).tolist() for _ in range(3)], f(lu.arange(4.0)).tolist()
+
+
+def test_collectives_stand_between_graphs() -> None:
+    found = ranks.results(2, _compiled, ranks.meeting())
+    assert found[0] == found[1]
+    assert found[0][0] == [found[0][1]] * 3
 
 
 def _times_out(rank: int, size: int, place: str) -> Any:

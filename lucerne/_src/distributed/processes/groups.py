@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src import capture
 from lucerne._src.base.config import launch_variable
 from lucerne._src.distributed.meeting import rendezvous
 from lucerne._src.distributed.meeting.stores import seconds_of
@@ -35,7 +36,15 @@ class group(metaclass=_GroupNames):
 
 
 def member(given: Any) -> ProcessGroup | None:
-    """The group that a call names; None: this rank is not in it, and has nothing to do."""
+    """The group that a call names; None: this rank is not in it, and has nothing to do.
+
+    Whoever asks is going to talk to others, once and now: no graph can hold that.
+    """
+    capture.refuse("what processes do together is kept out of graphs")
+    return _found(given)
+
+
+def _found(given: Any) -> ProcessGroup | None:
     if given is None:
         return world().default
     if given is GroupMember.NON_GROUP_MEMBER or given == GroupMember.NON_GROUP_MEMBER:
@@ -64,13 +73,13 @@ def number_in(
 
 def get_rank(group: Any = None) -> int:
     """This process's number in a group; -1: it is not in it."""
-    pg = member(group)
+    pg = _found(group)
     return -1 if pg is None else pg.rank()
 
 
 def get_world_size(group: Any = None) -> int:
     """How many processes are in a group; -1: this one is not."""
-    pg = member(group)
+    pg = _found(group)
     return -1 if pg is None else pg.size()
 
 
