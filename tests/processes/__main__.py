@@ -1,6 +1,7 @@
 """`python -m tests.processes NAME [N]`: what ranks do against gloo, mistakes, faults, strangers.
 
 collectives [RANKS]   each collective, dtype, async and subgroup, against PyTorch's gloo
+ddp [RANKS]           DistributedDataParallel of a GPT and a ResNet-18
 mistakes [N]          ranks that call different collectives
 strangers [N]         wrong frames at a rank, and a hundredth as many wrong tokens at its doors
 kills [N]             ranks that are killed at random steps under `lucerne run`, and resumed
@@ -16,7 +17,7 @@ import time
 import warnings
 
 import lucerne.distributed
-from tests.processes import cases, checkpoints, faults, mistakes, strangers
+from tests.processes import cases, checkpoints, faults, mistakes, models, strangers
 
 
 def collectives(ranks: int = 4) -> list[str]:
@@ -65,7 +66,8 @@ def stops(count: int = 3) -> list[str]:
 
 
 COMMANDS = {
-    "collectives": collectives, "mistakes": report_mistakes, "strangers": report_strangers,
+    "collectives": collectives, "ddp": models.report, "mistakes": report_mistakes,
+    "strangers": report_strangers,
     "kills": kills, "stops": stops, "flips": checkpoints.report_flips,
     "saves": checkpoints.report_saves,
 }  # fmt: skip
