@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lucerne._src.distributed.run import board, options, watching
+from tests.ecosystem import without_torch
 from tests.processes import checkpoints, faults
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are forked here")
@@ -39,6 +40,16 @@ def test_faults_are_named(kind: str) -> None:
     assert found.code == 0, found.text
     assert "rank 1" in found.verdict
     assert ("Starting again" in found.text) is (kind != "slow")
+
+
+@pytest.mark.nightly
+def test_a_program_of_pytorch_runs_behind_import_torch(tmp_path: Path) -> None:
+    packages = without_torch.folder(tmp_path / "site")
+    script = Path(__file__).with_name("torch_script.py")
+    python = [sys.executable, "-S", "-m", "lucerne.as_torch", str(script)]
+    agent = ["-m", "lucerne", "run", "--nproc-per-node", "2", "--no-python"]
+    done = without_torch.run(packages, *agent, *python)
+    assert done.stdout == "ok 2 True\n", done.stderr
 
 
 def test_the_words_of_torchrun_are_known() -> None:
