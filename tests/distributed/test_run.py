@@ -73,7 +73,7 @@ def test_two_machines_meet(tmp_path: Path) -> None:
     program.write_text(
         "import os\n"
         "names = 'RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE'\n"
-        "print(*[os.environ[n] for n in names.split()])\n"
+        "os.write(1, (' '.join(os.environ[n] for n in names.split()) + chr(10)).encode())\n"
     )
     environment = {**os.environ, "LUCERNE_JOB_TOKEN": "shared"}
     port = 20000 + os.getpid() % 20000

@@ -134,10 +134,16 @@ class Meeting:
 
     def finished(self) -> None:
         """The ranks here ended well: wait until those of all machines have."""
-        if self._nodes > 1:
+        if self._nodes == 1:
+            return
+        try:
             self._here.add("done", 1)
             while self._here.add("done", 0) < self._nodes and not self.hears():
                 time.sleep(0.05)
+        except DistError:
+            if self.keeps:
+                raise
+            return  # the machine that kept the store has gone before us: all was done
 
     def close(self) -> None:
         if self.keeps:
