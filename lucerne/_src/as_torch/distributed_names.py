@@ -13,6 +13,8 @@ from lucerne._src.as_torch.kinds import (
     values,
 )
 
+PLACEMENTS = "_src.distributed.placements"
+
 WHY = (
     "Process groups, DistributedDataParallel and `lucerne run` are here; this is not part of "
     "Lucerne yet."
@@ -48,7 +50,8 @@ SPACES: dict[str, NameTable] = {
     ),
     "distributed._tensor": space(
         WHY,
-        same(SHARED, "DTensor DeviceMesh Partial Placement Replicate Shard"),
+        same(SHARED, "DTensor DeviceMesh"),
+        same(PLACEMENTS, "Partial Placement Replicate Shard"),
         refusals("distribute_tensor distribute_module"),
     ),
     "distributed._tensor.experimental": space(WHY, refusals("implicit_replication")),
@@ -202,7 +205,8 @@ SPACES: dict[str, NameTable] = {
     "distributed.run": space(WHY, refusals("config_from_args")),
     "distributed.tensor": space(
         WHY,
-        same(SHARED, "DTensor DeviceMesh Partial Placement Replicate Shard"),
+        same(SHARED, "DTensor DeviceMesh"),
+        same(PLACEMENTS, "Partial Placement Replicate Shard"),
         refusals(
             "distribute_module distribute_tensor empty full init_device_mesh linspace logspace "
             "ones rand randn zeros"
@@ -228,7 +232,7 @@ SPACES: dict[str, NameTable] = {
     "distributed.tensor.parallel.style": space(WHY, classes("ParallelStyle")),
     "distributed.tensor.placement_types": space(
         WHY,
-        same(SHARED, "Partial Placement Replicate Shard"),
+        same(PLACEMENTS, "Partial Placement Replicate Shard"),
         classes("_StridedShard"),
     ),
     "distributed.utils": space(WHY, refusals("_sync_module_states _sync_params_and_buffers")),

@@ -12,7 +12,7 @@ WHY = (
 )
 _HOMES = {
     "distributed.device_mesh": "DeviceMesh",
-    "distributed.tensor": "DTensor Partial Placement Replicate Shard",
+    "distributed.tensor": "DTensor",
     "distributed.fsdp": (
         "CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig "
         "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy ShardedOptimStateDictConfig "
