@@ -379,6 +379,8 @@ class ReadLog:
                 self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif isinstance(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
+            if type(container).__getattribute__ is object.__getattribute__:
+                self._place(container, "__dict__", own)  # (it may get another one)
         if isinstance(own, dict) and key in own:
             return
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:

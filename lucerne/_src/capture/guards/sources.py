@@ -135,6 +135,9 @@ class Source:
         if type(store) is dict and type(key) is str:
             scope[f"s{number}"], scope[f"p{number}"] = store, value
             return f"s{number}[{key!r}] is p{number}"
+        if key == "__dict__" and not isinstance(store, (dict, list)):
+            scope[f"s{number}"], scope[f"p{number}"] = store, value
+            return f"s{number}.__dict__ is p{number}"
         if type(store) is ClassSource and store.after is None and str.isidentifier(key):
             kind = store.kind
             plain = is_known_home(kind.__module__) or _is_itself(value)
