@@ -382,7 +382,8 @@ class ReadLog:
                 self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif isinstance(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
-            if find_in_class(type(container), "__getattribute__") is _PLAIN_LOOK:
+            plain = find_in_class(type(container), "__getattribute__") is _PLAIN_LOOK
+            if plain and not isinstance(container, (dict, list)):
                 self._place(container, "__dict__", own)  # (it may get another one)
         if isinstance(own, dict) and key in own:
             return
