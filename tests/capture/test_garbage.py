@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
 
@@ -9,6 +10,7 @@ import pytest
 
 import lucerne
 from lucerne._src.capture.effects import new_objects
+from lucerne._src.ir import dispatch
 
 
 def _alive_after(count: int) -> int:
@@ -53,3 +55,38 @@ def test_a_user_who_turned_the_collector_off_keeps_it_off(monkeypatch: pytest.Mo
         assert gc.get_stats()[2]["collections"] == before
     finally:
         gc.enable()
+
+
+def test_what_the_collector_calls_is_no_matter_of_the_function() -> None:
+    """It comes between any two instructions, also while native code asks `__lt__` of objects."""
+
+    @dataclasses.dataclass(order=True)
+    class Key:
+        number: int
+
+    phases: list[str] = []
+    inside: list[str] = []
+
+    def note(phase: str) -> None:
+        phases.append(phase)
+        inside.extend(k for k, f in [("trace", dispatch.capturing())] if f)
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        note(phase)
+
+    def fn(x: lucerne.Tensor) -> lucerne.Tensor:
+        for key in sorted([Key(3), Key(1), Key(2)]):
+            x = x * key.number + len(f"{key}")
+        return x
+
+    before = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    try:
+        found = lucerne.compile(fn, fullgraph=True)(lucerne.ones(3))
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(callback)
+    assert found.equal(fn(lucerne.ones(3)))
+    assert phases.count("start") > 10
+    assert inside, "the collector never came while the function was traced"

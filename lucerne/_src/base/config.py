@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
 
-def _user_cache_folder(environment: dict[str, str]) -> str:
+def user_cache_folder(environment: Mapping[str, str] = os.environ) -> str:
     """`lucerne` in the user's folder for caches, as the XDG convention says."""
     base = environment.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
@@ -43,7 +44,7 @@ class Config:
     cpu_features: str = ""
     """What kernels do without although the processor has it: "-amx", "-avx512", "-avx2" (all whose
     names begin so), with commas between. To see what a smaller processor would do."""
-    cache_dir: str = _user_cache_folder(dict(os.environ))
+    cache_dir: str = user_cache_folder()
     """Where compiled kernels are kept between processes; empty: nowhere."""
     cache_megabytes: int = 512
     """How much the compiled kernels on disk may take; the ones unused for longest go first."""

@@ -306,13 +306,9 @@ class Compiled:
         if self._families is None:  # nothing was captured yet
             return None
         making = self.late_part("cache.instances")
-        try:
+        with faults.costs(self, faults.NO_SIZES, puts_back=False):
             found: CacheEntry | None = making.instance(self, leaves, shape)
             return found
-        except Exception as error:
-            if faults.goes_through(error):
-                raise
-            faults.tell(self, error, faults.NO_SIZES)
         self._families.give_up()
         return None
 

@@ -113,18 +113,22 @@ def is_ours(error: BaseException) -> bool:
 
 
 class costs:
-    """`with costs(compiled, cost):` what is raised inside costs this, and the rest of the block."""
+    """`with costs(compiled, cost):` what is raised inside costs this, and the rest of the block.
 
-    def __init__(self, compiled: Any, cost: str) -> None:
-        self.compiled, self.cost = compiled, cost
+    `puts_back=False`: for what puts the state of the process back itself, where it changes any.
+    """
+
+    def __init__(self, compiled: Any, cost: str, *, puts_back: bool = True) -> None:
+        self.compiled, self.cost, self.puts_back = compiled, cost, puts_back
 
     def __enter__(self) -> None:
-        self.before = Before()
+        self.before = Before() if self.puts_back else None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if not isinstance(error, Exception) or goes_through(error):
             return False
-        self.before.put_back()
+        if self.before is not None:
+            self.before.put_back()
         tell(self.compiled, error, self.cost)
         return True
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src import backends
+from lucerne._src.base.changed import changed
 from lucerne._src.base.config import config
 from lucerne._src.capture.trace.composites import Composites
 from lucerne._src.ir.graph import Graph
@@ -77,10 +78,7 @@ class Options:
 
     def on(self, device: str) -> Options:
         """The same for tensors of another device."""
-        made = object.__new__(Options)
-        made.__dict__.update(self.__dict__)
-        made.backend, made.whole = device, Composites(device, self.mode == "bitwise")
-        return made
+        return changed(self, backend=device, whole=Composites(device, self.mode == "bitwise"))
 
     @property
     def counts_draws(self) -> bool:

@@ -38,10 +38,11 @@ class Lifetime:
     last: int
     home: tuple[int, int] = (-1, 0)
     """The number of a spare place (-1: the arena), and the offset there."""
+    need: int = field(init=False)
+    """Its bytes in whole lines: asked for every pair of rooms, so computed once."""
 
-    @property
-    def need(self) -> int:
-        return _rounded(self.nbytes)
+    def __post_init__(self) -> None:
+        self.need = _rounded(self.nbytes)
 
 
 @dataclass(eq=False, slots=True)
@@ -63,8 +64,6 @@ class Spare:
 
 
 def _rounded(nbytes: int) -> int:
-    if type(nbytes) is int:  # (asked for every pair of rooms)
-        return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
     found: int = most(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
     return found
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 import sys
 import sysconfig
 import types
@@ -124,6 +125,9 @@ class NativeCallbacks:
         self.birth, self.strict = birth, strict
         self._inside = 0
         """How many functions of the user's native code is in."""
+        self._collecting = 0
+        """How many functions of `gc.callbacks` run: the collector comes when it likes, and what it
+        calls is no matter of the instruction."""
         self._stop: Stop | None = None
         self.called: str | None = None
         """A function of the user's that native code has called; None: it has not."""
@@ -147,7 +151,7 @@ class NativeCallbacks:
 
     def run(self, handler: Callable[..., Any], *given: Any) -> Any:
         """Execute an instruction; raises Stop before it does something that can't be repeated."""
-        self._inside, self._stop = 0, None
+        self._inside, self._collecting, self._stop = 0, 0, None
         with profiling(self._told):
             found = handler(*given)
         if self._stop is not None:  # native code went on, though it was told not to
@@ -193,6 +197,10 @@ class NativeCallbacks:
         if not dispatch.capturing():
             return  # how an op computes shapes is no matter of the function
         code = frame.f_code
+        if self._collecting or (event == "call" and _is_of_collector(code)):
+            if event in _STEPS and _is_of_collector(code):
+                self._collecting += _STEPS[event]
+            return
         users = is_entered(code) and code.co_name != "__del__" and not is_stand_in(code)
         if users and (code.co_filename == "<string>" or _is_standard(code.co_filename)):
             # What `dataclass` makes, perhaps for one of our classes; or `functools`, which we use.
@@ -239,6 +247,14 @@ class NativeCallbacks:
             if value is not None and not isinstance(value, _KNOWN_BY_NAME):
                 return False
         return True
+
+
+_STEPS = {"call": 1, "return": -1}
+
+
+def _is_of_collector(code: types.CodeType) -> bool:
+    """Whether the collector calls it before and after it collects."""
+    return any(getattr(f, "__code__", None) is code for f in gc.callbacks)
 
 
 _LIBRARY = sysconfig.get_path("stdlib")

@@ -161,9 +161,6 @@ def engine_table(scope: dict[str, Any], value: Any) -> str:
     return home if home.startswith("lucerne.") and type(value) in (dict, OrderedDict) else ""
 
 
-_PLAIN_LOOK: Any = object.__getattribute__
-
-
 class ReadLog:
     """What was read while a function was traced. `birth` tells what was made since."""
 
@@ -382,7 +379,8 @@ class ReadLog:
                 self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif isinstance(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
-            plain = find_in_class(type(container), "__getattribute__") is _PLAIN_LOOK
+            kind: Any = type(container)
+            plain = kind.__getattribute__ is object.__getattribute__
             if plain and not isinstance(container, (dict, list)):
                 self._place(container, "__dict__", own)  # (it may get another one)
         if isinstance(own, dict) and key in own:

@@ -16,7 +16,7 @@ import struct
 import time
 from typing import Any
 
-from lucerne._src.base.config import config, launch_variable
+from lucerne._src.base.config import config, launch_variable, user_cache_folder
 from lucerne._src.distributed.meeting.errors import DistNetworkError
 
 TOKEN_VARIABLE = "LUCERNE_JOB_TOKEN"
@@ -38,7 +38,7 @@ def job_secret() -> bytes:
 
 
 def _users_own() -> bytes:
-    folder = config.cache_dir or os.path.join(os.path.expanduser("~"), ".cache", "lucerne")
+    folder = config.cache_dir or user_cache_folder()
     path = os.path.join(folder, "token")
     for _ in range(20):
         try:

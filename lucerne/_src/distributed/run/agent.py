@@ -25,6 +25,7 @@ from lucerne._src.distributed.run import board, watching
 from lucerne._src.distributed.run.meeting import MachinePlace, Meeting
 from lucerne._src.distributed.run.options import ranks_here
 from lucerne._src.distributed.run.worker import BOARD_VARIABLE
+from lucerne._src.io.atomic import write_atomic
 
 COLLECT = 0.06
 """Seconds in which ranks that ended by one cause are seen together."""
@@ -173,8 +174,7 @@ class Agent:
         if folder:
             os.makedirs(folder, exist_ok=True)
             path = os.path.join(folder, f"report-{time.time_ns()}.txt")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            write_atomic(path, lambda write: write(text.encode()))
             say(f"report with the stack of each rank: {path}")
 
     def _end_all(self) -> None:

@@ -124,13 +124,15 @@ def _total(ends: Tensor, output_size: Any) -> int:
         if output_size is None:
             found: int = ends[-1].item()  # (an `int` of it would be a plain number)
             return found
-        text = "allocated size does not match required size"
-        raise_if(ends[-1] != output_size, lambda: RuntimeError(text))
+        raise_if(ends[-1] != output_size, lambda: RuntimeError(_OTHER_SIZE))
         return as_int(output_size)
     total = int(every_value(ends[-1]).max())
     if int(every_value(ends[-1]).min()) != total:
         raise RuntimeError("repeat_interleave: the counts of a batch must have one sum")
     return total
+
+
+_OTHER_SIZE = "allocated size does not match required size"
 
 
 def _interleaved_index(repeats: Tensor, output_size: Any) -> Tensor:
@@ -145,7 +147,7 @@ def _interleaved_index(repeats: Tensor, output_size: Any) -> Tensor:
     ends = repeats.cumsum(0)
     total = _total(ends, output_size) if repeats.numel() else 0
     if output_size is not None and output_size != total:
-        raise RuntimeError("allocated size does not match required size")
+        raise RuntimeError(_OTHER_SIZE)
     places = counted(0, 1, total, dt.int64, repeats.device)
     found = (ends.unsqueeze(0) <= places.unsqueeze(1)).sum(1) if repeats.numel() else places
     return found.to(repeats.dtype)

@@ -7,6 +7,9 @@ elements unless a name says bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import repeat
+
 from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
 from lucerne._src.backends.cpu.emit.types import F64, I64, PTR, Type
 
@@ -37,6 +40,12 @@ _FIXED = """
 """
 PLANNED = [*_FIXED.split(), *_BATCH]
 """Words that plans compute, in the order of `extra`."""
+
+
+def in_order(words: Mapping[str, int]) -> tuple[int, ...]:
+    """What a plan computed, as `extra` has it; words that it leaves out are 0."""
+    return tuple(map(words.get, PLANNED, repeat(0)))
+
 
 _CHANGING = """
     A B C E PACKED_A PACKED_B SUMS SUMS_ROW

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import repeat
 from typing import Any
 
 from lucerne._src.backends.cpu.emit.types import BF16
@@ -16,7 +15,7 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
     parts_take,
     turned_takes,
 )
-from lucerne._src.backends.cpu.gemm.args import PLANNED
+from lucerne._src.backends.cpu.gemm.args import in_order
 from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, GemmKind
@@ -227,4 +226,4 @@ def _planned(
         "PARALLEL": int(parallel), "BATCHES": p.batches, "BATCH_DIMS": len(p.batch),
         "BATCH_GROUP": max(1, int(_TASK_NS / one)),
     } | batch_words(p) | more  # fmt: skip
-    return Planned(tuple(map(words.get, PLANNED, repeat(0))), 0, 0)
+    return Planned(in_order(words), 0, 0)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
-from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, PLANNED
+from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, in_order
 from lucerne._src.backends.cpu.gemm.driver import (
     PARALLEL_BATCH,
     PARALLEL_PRODUCT,
@@ -130,7 +129,7 @@ def plan(
     words = cut.words()
     words |= dict(zip(("KERNEL", "KERNEL_TALLER"), _kernels(kind, cut, epilogue), strict=True))
     words |= batch_words(p)
-    listed = tuple(map(words.get, PLANNED, repeat(0)))
+    listed = in_order(words)
     return Planned(listed, cut.workspace, cut.packed_bytes)
 
 

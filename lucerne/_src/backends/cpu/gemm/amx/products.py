@@ -36,7 +36,7 @@ from lucerne._src.backends.cpu.gemm.amx.tile import (
     SCRATCH,
     amx_task,
 )
-from lucerne._src.backends.cpu.gemm.args import PLANNED, Args
+from lucerne._src.backends.cpu.gemm.args import Args, in_order
 from lucerne._src.backends.cpu.gemm.driver import (
     PARALLEL_BATCH,
     PARALLEL_PRODUCT,
@@ -402,7 +402,7 @@ def amx_plan(
         "PARALLEL": parallel, "BATCHES": p.batches, "BATCH_DIMS": len(p.batch),
         "BATCH_GROUP": max(1, int(_SERIAL_FLOPS // p.flops)),
     } | batch_words(p)  # fmt: skip
-    listed = tuple(words.get(name, 0) for name in PLANNED)
+    listed = in_order(words)
     workers = 1 if parallel == SERIAL else MAX_THREADS
     return Planned(listed, a_offset + a_space * workers, column_panels * room * depth)
 
