@@ -1,0 +1,43 @@
+"""Looking at an object without asking it.
+
+`x.__dict__` and `isinstance(x, kind)` call the `__getattribute__` of a class that has one written
+in Python: `isinstance` asks for `__class__` where the type alone says no. Code that looks at users'
+objects for its own purposes must not run theirs: it may count, or print.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def is_a(x: Any, kinds: Any) -> bool:
+    """`isinstance`, by the type alone.
+
+    >>> is_a(True, int), is_a("x", (int, bytes))
+    (True, False)
+    """
+    return issubclass(type(x), kinds)
+
+
+def raw_attribute(x: Any, name: str, default: Any) -> Any:
+    """An attribute as `object` finds it: in a slot, in the object, in its class."""
+    if is_a(x, type):
+        return getattr(x, name, default)
+    try:
+        return object.__getattribute__(x, name)
+    except AttributeError:
+        return default
+
+
+def own_dict(x: Any) -> Any:
+    """Where an object keeps its attributes, as `x.__dict__` tells; None: it has no such place."""
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None
+
+
+def own_store(x: Any) -> Any:
+    """Where an object keeps its attributes; itself, if that is in slots."""
+    found = own_dict(x)
+    return x if found is None else found
