@@ -19,7 +19,7 @@ from typing import Any
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
-from lucerne._src.base.raw import is_a
+from lucerne._src.base.raw import is_a, raw_attribute
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.guards.reachable import is_module, names_in
@@ -136,7 +136,7 @@ def written_in(x: Any, depth: int = 0) -> str | None:
     """In which of the user's functions that a function of ours calls back something outside is
     changed, as far as text tells; None: in none. What an `autograd.Function` puts into its first
     argument (`ctx.k = 3`) is its own."""
-    kept = is_a(getattr(x, "__self__", x), type)
+    kept = is_a(raw_attribute(x, "__self__", x), type)
     for fn in callbacks_in(x):
         if not is_users(fn.__code__):
             continue
