@@ -7,6 +7,7 @@ objects for its own purposes must not run theirs: it may count, or print.
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 
@@ -19,12 +20,22 @@ def is_a(x: Any, kinds: Any) -> bool:
     return issubclass(type(x), kinds)
 
 
+def _finder(kind: Any) -> Any:
+    """How objects of a class find attributes, before any Python code of it: mostly as `object`
+    does, but a `threading.local` has another `__dict__` in each thread."""
+    found = kind.__getattribute__
+    if type(found) is not FunctionType:
+        return found
+    own = (base.__dict__.get("__getattribute__") for base in kind.__mro__)
+    return next(f for f in own if f is not None and type(f) is not FunctionType)
+
+
 def raw_attribute(x: Any, name: str, default: Any) -> Any:
-    """An attribute as `object` finds it: in a slot, in the object, in its class."""
+    """An attribute as native code finds it: in a slot, in the object, in its class."""
     if is_a(x, type):
         return getattr(x, name, default)
     try:
-        return object.__getattribute__(x, name)
+        return _finder(type(x))(x, name)
     except AttributeError:
         return default
 
@@ -32,7 +43,7 @@ def raw_attribute(x: Any, name: str, default: Any) -> Any:
 def own_dict(x: Any) -> Any:
     """Where an object keeps its attributes, as `x.__dict__` tells; None: it has no such place."""
     try:
-        return object.__getattribute__(x, "__dict__")
+        return _finder(type(x))(x, "__dict__")
     except AttributeError:
         return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import types
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lucerne._src.base.config import ENVIRONMENT, VARIABLE_GETTER
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, is_users
 from lucerne._src.base.raw import is_a
@@ -268,11 +268,12 @@ def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:
 def variable_read(fn: Any, args: Sequence[Any]) -> tuple[Any, Any] | None:
     """The dict and the key behind `os.environ.get("NAME")` or `os.getenv("NAME")`: of the
     environment Python keeps a copy, which is all that anybody asks. None: it is no such call."""
-    named = bool(args) and type(args[0]) is str
+    if not args:
+        return None
     reads = getattr(fn, "__name__", "") in _READS_VARIABLE
-    if fn is os.getenv or (named and reads and getattr(fn, "__self__", None) is os.environ):
-        return variable_item(os.environ, args[0]) if named else None
-    return None
+    if fn is VARIABLE_GETTER:
+        return variable_item(ENVIRONMENT, args[0])
+    return variable_item(getattr(fn, "__self__", None), args[0]) if reads else None
 
 
 _READS_VARIABLE = ("get", "__getitem__", "__contains__")
@@ -280,10 +281,9 @@ _READS_VARIABLE = ("get", "__getitem__", "__contains__")
 
 def variable_item(container: Any, key: Any) -> tuple[Any, Any] | None:
     """The same for `os.environ["NAME"]`."""
-    if container is not os.environ or type(key) is not str:
+    if container is not ENVIRONMENT or type(key) is not str:
         return None
-    environment: Any = os.environ
-    return environment._data, environment.encodekey(key)
+    return ENVIRONMENT._data, ENVIRONMENT.encodekey(key)
 
 
 def foreign_item(container: Any, key: Any) -> Stop:

@@ -154,6 +154,8 @@ def choose_iterated(fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | 
 
 
 def _has_iterator(x: Any) -> bool:
+    if hasattr(type(x), "__next__"):  # an iterator: it would be asked for itself
+        return False
     method = find_in_class(type(x), "__iter__")
     return type(method) is FunctionType and is_entered(method.__code__)
 
