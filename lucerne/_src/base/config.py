@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
+
+ENVIRONMENT: Any = os.environ
+VARIABLE_GETTER = os.getenv
+"""What programs read variables by: captured ones are compared with what they have read."""
 
 
 def _user_cache_folder(environment: dict[str, str]) -> str:

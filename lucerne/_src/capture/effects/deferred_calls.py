@@ -7,10 +7,15 @@ moment. A log record keeps the user's line, since by then nobody stands there an
 
 from __future__ import annotations
 
+import dis
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import Size
 from lucerne._src.tensor.base import TensorBase
 
@@ -41,6 +46,8 @@ def deferred(
         if not kwargs.keys() <= _PRINT_OPTIONS:
             return None
         return DeferredCall(fn, tuple(map(_as_it_is_now, args)), dict(kwargs))
+    if _logs_once(fn) and all(type(x) in _SHOWN for x in (*args, *kwargs.values())):
+        return DeferredCall(fn, tuple(args), dict(kwargs))
     owner, name = getattr(fn, "__self__", None), getattr(fn, "__name__", "")
     of_logger = type(owner) in (logging.Logger, logging.RootLogger) and name in _LEVELS
     if kwargs or not args or not (of_logger or fn in _ROOT):
@@ -50,8 +57,42 @@ def deferred(
     return DeferredCall(_log, (logger, level, place, *map(_as_it_is_now, args)), {})
 
 
+_ONLY_CALLS = frozenset(
+    (
+        "RESUME", "CACHE", "PRECALL", "LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "CALL",
+        "CALL_FUNCTION_EX", "PUSH_NULL", "BUILD_MAP", "DICT_MERGE", "POP_TOP", "RETURN_VALUE",
+        "RETURN_CONST", "LOAD_FAST_BORROW", "LOAD_FAST_LOAD_FAST", "NOP", "KW_NAMES",
+        "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "NOT_TAKEN",
+    )
+)  # fmt: skip
+"""Instructions of a function that calls methods of its arguments and does nothing else."""
+
+
+@functools.lru_cache(maxsize=64)
+def _only_logs(code: CodeType) -> bool:
+    """Whether a method does no more than log: `self.warning(*args)`, and returns None."""
+    ops = [op for op in dis.get_instructions(code) if op.opname != "CACHE"]
+    if not code.co_names or not set(code.co_names) <= _LEVELS.keys():
+        return False
+    ends = [(a, b) for a, b in pairwise(ops) if b.opname == "RETURN_VALUE"]
+    returns_none = all(a.opname == "LOAD_CONST" and a.argval is None for a, _ in ends)
+    return returns_none and all(op.opname in _ONLY_CALLS for op in ops)
+
+
+def _logs_once(fn: Any) -> bool:
+    """Whether it is a method of a logger that remembers what it was told (`lru_cache`), and logs
+    nothing twice. What it remembers is only known when it is called, so it is always called."""
+    owner, wrapped = getattr(fn, "__self__", None), getattr(fn, "__func__", None)
+    if type(owner) not in (logging.Logger, logging.RootLogger):
+        return False
+    if type(wrapped) is not functools._lru_cache_wrapper:
+        return False
+    inner = wrapped.__wrapped__
+    return type(inner) is FunctionType and _only_logs(inner.__code__)
+
+
 def _can_be_shown(x: Any) -> bool:
-    tensor = isinstance(x, TensorBase)
+    tensor = is_a(x, TensorBase)
     if type(x) in (tuple, Size):
         return all(type(v) in _SHOWN for v in x)
     # (The text of a tensor with a history names the op that made it: another one, compiled.)
@@ -59,7 +100,7 @@ def _can_be_shown(x: Any) -> bool:
 
 
 def _as_it_is_now(x: Any) -> Any:
-    tensor = isinstance(x, TensorBase)
+    tensor = is_a(x, TensorBase)
     return x.clone() if tensor else x
 
 
