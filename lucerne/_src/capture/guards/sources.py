@@ -101,6 +101,8 @@ class Source:
 
     def now(self) -> Any:
         store, key = self.store, self.key
+        if key == "__class__" and type(store) not in (dict, ClassSource):
+            return type(store)
         if is_a(store, dict):
             return dict.get(store, key, MISSING)
         if is_a(store, list):
@@ -114,7 +116,7 @@ class Source:
             return store.find(key)
         if type(store) is CallSource:
             return store.answer()
-        return type(store) if key == "__class__" else raw_attribute(store, key, MISSING)
+        return raw_attribute(store, key, MISSING)
 
     def holds(self) -> bool:
         found = self.now()
