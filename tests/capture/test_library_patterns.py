@@ -94,6 +94,87 @@ def test_own_getattribute_is_followed_and_guarded() -> None:
     assert_same(compiled, model, x)
 
 
+class Plain:
+    def __init__(self) -> None:
+        self.a, self.b = 1, 2
+
+
+held = Plain()
+OF_DICT = {
+    "item": lambda x: x * held.__dict__["a"],
+    "values": lambda x: x * sum(held.__dict__.values()),
+    "length": lambda x: x * len(held.__dict__),
+    "absent": lambda x: x * (5 if "q" in held.__dict__ else 2),
+    "default": lambda x: x * held.__dict__.get("q", 3),
+    "loop": lambda x: [x := x + len(name) for name in held.__dict__][-1],
+    "whole": lambda x: x + len({**held.__dict__}) + (held.__dict__ == {"a": 1, "b": 2}),
+}
+
+
+@pytest.mark.parametrize("name", OF_DICT)
+def test_what_is_read_of_an_objects_dict_is_guarded(name: str) -> None:
+    fn, x = OF_DICT[name], torch.randn(3)
+    changes: list[dict[str, int]] = [{"a": 9}, {"q": 4}, {"a": 7, "c": 2}]
+    for change in changes:
+        compiled = torch.compile(fn, fullgraph=True)
+        assert_same(compiled, fn, x)
+        held.__dict__.update(change)
+        assert_same(compiled, fn, x)
+        held.__dict__ = {"a": 1, "b": 2, **change}  # (another dict)
+        assert_same(compiled, fn, x)
+        held.__dict__ = {"a": 1, "b": 2}
+        assert_same(compiled, fn, x)
+
+
+class Claims:
+    """Says that it is of another class."""
+
+    kind: ClassVar[Any] = list
+
+    def __getattribute__(self, key: str) -> Any:
+        if key == "__class__" and type(self).kind is not None:
+            return type(self).kind
+        return super().__getattribute__(key)
+
+
+def test_an_object_is_asked_for_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = Claims()
+
+    def fn(x: Any) -> Any:
+        if isinstance(it, list):
+            x = x * 2
+        if isinstance(it, Claims):
+            x = x * 3
+        return x + 5 if isinstance(it, dict) else x
+
+    compiled = torch.compile(fn, fullgraph=True)
+    for kind in (list, dict, collections.OrderedDict, 3, None, list):
+        monkeypatch.setattr(Claims, "kind", kind)
+        assert_same(compiled, fn, torch.randn(3))
+
+
+class Hooked(torch.nn.Module):
+    """A tensor's hook is code that nobody follows: all that can be reached counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.config = torch.nn.Parameter(torch.ones(3)), Registry()
+        self.config.own = ["a", "bc"]
+        self.weight.register_hook(lambda g: g * 2)
+
+    def forward(self, x: Any) -> Any:
+        return x * self.weight + sum(len(kind) for kind in self.config.own)
+
+
+def test_what_was_read_counts_where_everything_does() -> None:
+    model = Hooked()
+    compiled = torch.compile(model.forward)
+    x = torch.randn(3)
+    assert_same(compiled, model, x)
+    model.config.own.append("d")
+    assert_same(compiled, model, x)
+
+
 def test_nobody_asks_a_users_object_for_our_purposes() -> None:
     """The program that breaks it: a `__getattribute__` that counts."""
 
@@ -298,6 +379,7 @@ def test_the_environment_is_read_and_guarded(monkeypatch: pytest.MonkeyPatch) ->
 class Registry:
     table: ClassVar[dict[str, list[int]]] = {"a": [1], "b": [2, 3]}
     names: ClassVar[dict[str, int]] = {"a": 1}
+    own: list[str]
 
 
 def test_containers_of_classes_are_compared_inside(monkeypatch: pytest.MonkeyPatch) -> None:

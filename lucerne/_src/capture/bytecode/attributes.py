@@ -238,6 +238,29 @@ def _constant(
     return True
 
 
+def entered_by_isinstance(
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], taken: int
+) -> bool:
+    """Whether `isinstance` came to a function of the user's: where the type says no, an object is
+    asked for its `__class__`. (Of several classes each asks anew: that is left to Python.)"""
+    if len(args) != 2 or type(args[1]) is not type or is_a(*args):
+        return False
+    return enter_getter(machine, frame, args[0], "__class__", taken, Link("instance", args[1:]))
+
+
+@link_rule("instance")
+def _instance(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
+    """What an object says its class is; `data`: the class that was asked for."""
+    if delivery is Delivery.RAISE and not is_a(value, AttributeError):
+        return False
+    claims = delivery is not Delivery.RAISE and is_a(value, type)
+    frame.stack.append(claims and data[0] in type.mro(value))
+    return True
+
+
 BY_NAME.update(
     {getattr: entered_by_builtin, hasattr: entered_by_builtin, setattr: entered_by_builtin}
 )
+BY_NAME[isinstance] = entered_by_isinstance

@@ -7,7 +7,6 @@ moment. A log record keeps the user's line, since by then nobody stands there an
 
 from __future__ import annotations
 
-import dis
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import Size
+from lucerne._src.capture.bytecode.decode import Opcode, decode
+from lucerne._src.capture.bytecode.registry import current_table
 from lucerne._src.tensor.base import TensorBase
 
 _LEVELS = {
@@ -59,24 +60,27 @@ def deferred(
 
 _ONLY_CALLS = frozenset(
     (
-        "RESUME", "CACHE", "PRECALL", "LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "CALL",
-        "CALL_FUNCTION_EX", "PUSH_NULL", "BUILD_MAP", "DICT_MERGE", "POP_TOP", "RETURN_VALUE",
-        "RETURN_CONST", "LOAD_FAST_BORROW", "LOAD_FAST_LOAD_FAST", "NOP", "KW_NAMES",
-        "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "NOT_TAKEN",
+        "RESUME", "PRECALL", "LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "LOAD_METHOD", "CALL",
+        "CALL_KW", "CALL_FUNCTION_EX", "PUSH_NULL", "BUILD_MAP", "DICT_MERGE", "POP_TOP",
+        "RETURN_VALUE", "RETURN_CONST", "LOAD_FAST_LOAD_FAST", "NOP", "KW_NAMES",
     )
 )  # fmt: skip
-"""Instructions of a function that calls methods of its arguments and does nothing else."""
+"""Instructions of a function that calls methods of its arguments and does nothing else, by the
+names that the tables give them in all versions of Python."""
 
 
-@functools.lru_cache(maxsize=64)
 def _only_logs(code: CodeType) -> bool:
     """Whether a method does no more than log: `self.warning(*args)`, and returns None."""
-    ops = [op for op in dis.get_instructions(code) if op.opname != "CACHE"]
-    if not code.co_names or not set(code.co_names) <= _LEVELS.keys():
+    decoded = decode(code, current_table())
+    if isinstance(decoded, str) or not code.co_names or not set(code.co_names) <= _LEVELS.keys():
         return False
-    ends = [(a, b) for a, b in pairwise(ops) if b.opname == "RETURN_VALUE"]
-    returns_none = all(a.opname == "LOAD_CONST" and a.argval is None for a, _ in ends)
-    return returns_none and all(op.opname in _ONLY_CALLS for op in ops)
+    ends = [b if b.name == "RETURN_CONST" else a for a, b in pairwise(decoded.ops) if _returns(b)]
+    returns_none = all(op.name.endswith("_CONST") and op.argument is None for op in ends)
+    return returns_none and all(op.name in _ONLY_CALLS for op in decoded.ops)
+
+
+def _returns(op: Opcode) -> bool:
+    return op.name in ("RETURN_VALUE", "RETURN_CONST")
 
 
 def _logs_once(fn: Any) -> bool:

@@ -55,6 +55,7 @@ def narrow(reach: ReachableState, captured: Captured) -> None:
     if because:
         reach.whole_because = because
         _only_new(reach)
+        _more(reach, noted, {id(t.store) for t in reach.tables if t.watched})
         return
     _drop(reach, noted)
     if noted.arguments is not None:
@@ -133,7 +134,7 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
         if ((id(store.scope), store.name) if named else (id(store), None)) not in read:
             reach.unread.append(link.name)
     reach.links = []
-    stores = {id(store): (x, store) for x in noted.whole.values() for store in _stores(x)}
+    stores = {id(store) for x in noted.whole.values() for store in _stores(x)}
     known: set[int] = set()
     for table in reach.tables:
         at = id(table.store)
@@ -144,13 +145,20 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
         else:
             _unread_keys(reach, table, read)
             table.watched = False
+    _more(reach, noted, known)
+    _drop_modules(reach, noted)
+
+
+def _more(reach: ReachableState, noted: ReadLog, known: set[int]) -> None:
+    """Compare what was read as a whole and stands where `ReachableState` does not look: in an
+    object that a module holds, for example. `known`: ids of what is compared anyway."""
+    stores = {id(store): (x, store) for x in noted.whole.values() for store in _stores(x)}
     for at, (x, store) in stores.items():
         if at not in known:
             name = type(x).__name__
             reach.more.append(
                 StoreSnapshot(name, store, is_attributes=store is not x, watched=True)
             )
-    _drop_modules(reach, noted)
 
 
 def _unread_keys(reach: ReachableState, table: StoreSnapshot, read: set[tuple[int, Any]]) -> None:

@@ -389,9 +389,11 @@ class ReadLog:
                 self._place(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
             self.facts.of_class(type(container), key)
             return
-        if key == "__dict__":
-            self.all_of(container)
         own = own_dict(container)
+        if key == "__dict__" and type(own) is dict:
+            self._place(container, key, own)  # (what is read of it is seen as of any dict)
+        elif key == "__dict__":
+            self.all_of(container)
         if is_optimizer(container):
             self.optimizers[id(container)] = container
         if is_module(container):

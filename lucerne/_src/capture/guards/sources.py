@@ -101,17 +101,14 @@ class Source:
 
     def now(self) -> Any:
         store, key = self.store, self.key
+        if is_a(store, types.CellType):  # (a method's own class is in a cell named `__class__`)
+            return content(store)
         if key == "__class__" and type(store) not in (dict, ClassSource):
             return type(store)
         if is_a(store, dict):
             return dict.get(store, key, MISSING)
         if is_a(store, list):
             return list.__getitem__(store, key) if -len(store) <= key < len(store) else MISSING
-        if is_a(store, types.CellType):
-            try:
-                return store.cell_contents
-            except ValueError:
-                return MISSING
         if type(store) is ClassSource:
             return store.find(key)
         if type(store) is CallSource:

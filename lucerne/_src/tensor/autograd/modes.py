@@ -41,7 +41,11 @@ def _decorate(fn: Any, make: Callable[[], Any]) -> Any:
     return wrapped
 
 
-[decorated] = [c for c in _decorate.__code__.co_consts if isinstance(c, CodeType)]
+[decorated] = [
+    c
+    for c in _decorate.__code__.co_consts
+    if isinstance(c, CodeType) and c.co_name == "wrapped"  # (from 3.14 on its annotations are code)
+]
 """The code of functions that a switch decorates: one with no code of its own but the switch."""
 
 
