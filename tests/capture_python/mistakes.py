@@ -207,7 +207,7 @@ def lambda_with_a_loop_variable(x):
 @mistake("os.environ", "environment", "pass it as an argument")
 def reads_the_environment(x):
     y = x * 2
-    return y * len(os.environ.get("HOME", ""))
+    return y * len(os.environ.copy())
 
 
 @mistake("LOG.info", "logging", "log it outside")

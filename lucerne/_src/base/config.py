@@ -5,6 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from typing import Any
+
+ENVIRONMENT: Any = os.environ
+VARIABLE_GETTER = os.getenv
+"""What programs read variables by: captured ones are compared with what they have read."""
 
 
 def user_cache_folder(environment: Mapping[str, str] = os.environ) -> str:

@@ -19,6 +19,7 @@ from lucerne._src import backends
 from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.config import config
 from lucerne._src.base.process import forks, notices
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import ONE_AT_A_TIME
 from lucerne._src.capture.aot.second_derivatives import Again
@@ -62,14 +63,14 @@ def _compiled_half(*given: Any) -> Any:
 def device_of(things: Iterable[Any]) -> str:
     """The device (its type) of the first tensor that has bytes; "": there is none."""
     for t in things:
-        if isinstance(t, TensorBase) and t._meta.device.type != backends.META:
+        if is_a(t, TensorBase) and t._meta.device.type != backends.META:
             return t._meta.device.type
     return ""
 
 
 def is_without_bytes(things: Iterable[Any]) -> bool:
     """Whether there are tensors, and none of them has bytes: nothing can be compiled for them."""
-    found = [t._meta.device.type for t in things if isinstance(t, TensorBase)]
+    found = [t._meta.device.type for t in things if is_a(t, TensorBase)]
     return bool(found) and all(name == backends.META for name in found)
 
 
@@ -149,9 +150,9 @@ class Compiled:
             if self.segmented is None:
                 return self.fn(*args, **kwargs)
             return _making().in_parts(self, args, kwargs)
-        if isinstance(entry, Exception):
+        if is_a(entry, Exception):
             return _making().as_it_is(self, args, kwargs, entry)
-        if isinstance(entry, Compiled):
+        if is_a(entry, Compiled):
             return entry(*args, **kwargs)
         self.latest = entry
         if entry.keep_at and entry.calls >= entry.keep_at:
@@ -174,7 +175,7 @@ class Compiled:
         """Whether it is faster as it is, for arguments of this size."""
         most = self.left.get(_state.grad_enabled, -1)
         for x in args:
-            if isinstance(x, TensorBase) and x._meta.numel > most:
+            if is_a(x, TensorBase) and x._meta.numel > most:
                 self.left.pop(_state.grad_enabled, None)  # it may pay now
                 return False
         return most >= 0 and not saved_hooks.stack

@@ -7,8 +7,10 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lucerne._src.base.config import ENVIRONMENT, VARIABLE_GETTER
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, is_users
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.purity import (
     apart,
@@ -26,7 +28,7 @@ from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.capture.guards.tensor_reads import REFUSED
 from lucerne._src.capture.trace.fake import is_fake
 from lucerne._src.ir import dispatch
-from lucerne._src.tensor.autograd.modes import Switch
+from lucerne._src.tensor.autograd.modes import Switch, decorated
 from lucerne._src.tensor.base import TensorBase, plain_types
 
 _state = dispatch.state
@@ -54,12 +56,12 @@ def calls_user_code(module: Any) -> bool:
 
 def is_ours(fn: Any) -> bool:
     """Whether a callable is a function, method or class of this package."""
-    target = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    target = fn.__func__ if is_a(fn, types.MethodType) else fn
     owner = getattr(fn, "__self__", None)
-    if isinstance(owner, TensorBase):
+    if is_a(owner, TensorBase):
         return True
     home = getattr(target, "__module__", None)
-    if isinstance(home, str) and isinstance(target, (types.FunctionType, type)):
+    if isinstance(home, str) and is_a(target, (types.FunctionType, type)):
         return own_home(home).startswith("lucerne.")
     kind = own_home(type(fn).__module__)
     return kind == "lucerne" or kind.startswith("lucerne.")  # the native type of public functions
@@ -72,15 +74,15 @@ def may_call_back(fn: Any) -> bool:
     """Whether a function of ours may call code of the user's: ops never do."""
     if getattr(fn, "__name__", "") in _LISTS_HOOKS and is_ours(fn):
         return False
-    if isinstance(fn, types.MethodType):
-        tensors = isinstance(fn.__self__, TensorBase)
+    if is_a(fn, types.MethodType):
+        tensors = is_a(fn.__self__, TensorBase)
         return is_ours(fn) and not (tensors and type(fn.__func__) is not types.FunctionType)
     return is_ours(fn) and (type(fn) is types.FunctionType or not callable_op(fn))
 
 
 def callable_op(fn: Any) -> bool:
     """Whether it is an op as the engine makes them, or a class."""
-    return own_home(type(fn).__module__) == "lucerne" or isinstance(fn, type)
+    return own_home(type(fn).__module__) == "lucerne" or is_a(fn, type)
 
 
 def is_known(t: Any) -> bool:
@@ -95,8 +97,8 @@ def handler_among(given: Iterable[Any]) -> str | None:
     for x in given:
         tensors = x.parameters() if is_module(x) else (x,)
         for t in tensors:
-            if isinstance(t, dispatch.Interpreter) or (
-                isinstance(t, TensorBase) and type(t) not in plain_types
+            if is_a(t, dispatch.Interpreter) or (
+                is_a(t, TensorBase) and type(t) not in plain_types
             ):
                 more = handler_that_does_more(type(t))
                 if more is not None:
@@ -116,12 +118,12 @@ _SETTERS = frozenset(
 
 def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     """A call of something of ours: not if user code that it calls back does more than ops."""
-    if fn is id and given and isinstance(given[0], TensorBase) and is_fake(given[0]):
+    if fn is id and given and is_a(given[0], TensorBase) and is_fake(given[0]):
         return stop_for(reasons.made("values", None, "id()"))
-    if isinstance(fn, weakref.ReferenceType):
+    if is_a(fn, weakref.ReferenceType):
         # (Guards would have to hold what it finds, and so keep it alive.)
         return stop_for(reasons.made("identity", None, "a weak reference"))
-    if isinstance(getattr(fn, "__self__", None), TensorBase):
+    if is_a(getattr(fn, "__self__", None), TensorBase):
         name = getattr(fn, "__name__", "")
         if name in REFUSED:
             return stop_for(reasons.made("identity", None, f"Tensor.{name}()"))
@@ -131,16 +133,16 @@ def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     if more is not None:
         return stop_for(reasons.made("callback", None, more))
     if apart:
-        called = () if isinstance(fn, types.BuiltinFunctionType) else (fn, *_owner(fn))
+        called = () if is_a(fn, types.BuiltinFunctionType) else (fn, *_owner(fn))
         for x in (*called, *given):
-            name = None if isinstance(x, TensorBase) else apart_in(x)
+            name = None if is_a(x, TensorBase) else apart_in(x)
             if name is not None:
                 return stop_for(reasons.made("hook", None, name))
     if may_call_back(fn):
         for x in (fn, getattr(fn, "__self__", None), *given):
             found = foreign_in(x)
             if found is not None:
-                name = found.__name__ if isinstance(found, types.ModuleType) else None
+                name = found.__name__ if is_a(found, types.ModuleType) else None
                 kind = reasons.kind_of_home(name) if name else reasons.kind_of_call(found)
                 return stop_for(reasons.made(kind, None, name or reasons.name_of(found)))
             changed = written_in(x)
@@ -157,15 +159,15 @@ def changes_owner(fn: Any) -> bool:
     """Whether it is a method of ours that changes the object it belongs to, and not in tensors: of
     a scheduler, a hook's handle, or one that registers something with a module or a tensor."""
     owner = getattr(fn, "__self__", None)
-    if isinstance(owner, TensorBase):
+    if is_a(owner, TensorBase):
         return getattr(fn, "__name__", "") in _REGISTERS
-    if owner is None or isinstance(owner, (type, types.ModuleType)):
+    if owner is None or is_a(owner, (type, types.ModuleType)):
         return False
     if is_module(owner):
         return fn.__name__.startswith(("register_", "load_state_dict", "add_module"))
     if is_optimizer(owner) or not hasattr(owner, "__dict__"):
         return False
-    if isinstance(owner, Switch):
+    if is_a(owner, Switch):
         return False  # what it keeps is for its own end
     return own_home(type(owner).__module__).startswith("lucerne.")
 
@@ -179,7 +181,7 @@ def decision_for(fn: Any) -> Decision:
     """Whether a call leads to user code that can be entered."""
     if is_module(fn):
         return INLINE if calls_user_code(fn) else NATIVE
-    if isinstance(fn, types.MethodType) and is_module(fn.__self__):
+    if is_a(fn, types.MethodType) and is_module(fn.__self__):
         inside = fn.__func__.__name__ in ("forward", "__call__", "_call_impl")
         if inside and calls_user_code(fn.__self__):
             return INLINE
@@ -190,7 +192,7 @@ def decision_for(fn: Any) -> Decision:
     between = code.co_qualname.startswith(_BETWEEN) and own_home(target.__module__).startswith(
         "lucerne.nn."
     )
-    return INLINE if between or is_entered(code) else NATIVE
+    return INLINE if between or code is decorated or is_entered(code) else NATIVE
 
 
 _BETWEEN = ("_call_with_hooks", "_Run.")
@@ -202,12 +204,12 @@ def at_hand(frame: PythonFrame) -> str:
     op = frame.decoded.ops[frame.last]
     if op.name.startswith("CALL"):
         for x in reversed(frame.stack):
-            if isinstance(x, (types.MethodType, types.BuiltinFunctionType)) or python_function(x):
+            if is_a(x, (types.MethodType, types.BuiltinFunctionType)) or python_function(x):
                 return reasons.name_of(x)
             if (
                 own_home(type(x).__module__) == "lucerne"
                 and callable(x)
-                and not isinstance(x, TensorBase)
+                and not is_a(x, TensorBase)
             ):
                 return reasons.name_of(x)
     return "this line"
@@ -225,7 +227,7 @@ def hashes_given(frame: PythonFrame, looked: Any) -> Stop | None:
         return None
     count = op.argument * width if op.name.startswith("BUILD") else width
     for key in frame.stack[len(frame.stack) - count :: width]:
-        if isinstance(key, TensorBase) and is_fake(key) and looked.is_outside(key):
+        if is_a(key, TensorBase) and is_fake(key) and looked.is_outside(key):
             return stop_for(reasons.made("identity", None, "a tensor as a key"))
     return None
 
@@ -249,18 +251,39 @@ def array_in_place(frame: PythonFrame, birth: Any) -> Stop | None:
     if op.name != "BINARY_OP" or not str(op.argument).endswith("="):
         return None
     left = frame.stack[-2]
-    if not isinstance(left, ARRAYS) or birth.is_new(left) is birth.is_new(base_of(left)) is True:
+    if not is_a(left, ARRAYS) or birth.is_new(left) is birth.is_new(base_of(left)) is True:
         return None
     return stop_for(reasons.made("write", None, "an array"))
 
 
 def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:
     """A stop before a stand-in for a tensor is looked up among real ones, by its hash."""
-    if not isinstance(key, TensorBase) or not isinstance(container, (dict, set, frozenset)):
+    if not is_a(key, TensorBase) or not is_a(container, (dict, set, frozenset)):
         return None
     if not is_fake(key) or birth.is_new(container):
         return None
     return stop_for(reasons.made("identity", None, "a tensor as a key"))
+
+
+def variable_read(fn: Any, args: Sequence[Any]) -> tuple[Any, Any] | None:
+    """The dict and the key behind `os.environ.get("NAME")` or `os.getenv("NAME")`: of the
+    environment Python keeps a copy, which is all that anybody asks. None: it is no such call."""
+    if not args:
+        return None
+    reads = getattr(fn, "__name__", "") in _READS_VARIABLE
+    if fn is VARIABLE_GETTER:
+        return variable_item(ENVIRONMENT, args[0])
+    return variable_item(getattr(fn, "__self__", None), args[0]) if reads else None
+
+
+_READS_VARIABLE = ("get", "__getitem__", "__contains__")
+
+
+def variable_item(container: Any, key: Any) -> tuple[Any, Any] | None:
+    """The same for `os.environ["NAME"]`."""
+    if container is not ENVIRONMENT or type(key) is not str:
+        return None
+    return ENVIRONMENT._data, ENVIRONMENT.encodekey(key)
 
 
 def foreign_item(container: Any, key: Any) -> Stop:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.decode import Decoded
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT")
@@ -54,7 +55,7 @@ def _lives(decoded: Decoded, code: Any) -> list[frozenset[str]] | None:
 
 def slots_of(name: str, argument: Any) -> tuple[int, ...]:
     """The numbers of the variables that an instruction names."""
-    if not isinstance(argument, int):
+    if not is_a(argument, int):
         return ()
     if name.count("_FAST") == 2:  # two in one number, of four bits each
         return argument >> 4, argument & 15
@@ -79,7 +80,7 @@ def _successors(decoded: Decoded, k: int) -> list[int]:
     found = []
     if op.name not in _ENDS and op.name not in _ALWAYS:
         found.append(k + 1)
-    if ("JUMP" in op.name or op.name in ("FOR_ITER", "SEND")) and isinstance(op.argument, int):
+    if ("JUMP" in op.name or op.name in ("FOR_ITER", "SEND")) and is_a(op.argument, int):
         # The end of a loop is passed over by some versions: both places count.
         found += [op.argument, op.argument + decoded.table.after_loop]
     found += [r.target for r in decoded.regions if r.start <= k < r.end]

@@ -26,6 +26,7 @@ from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import is_ours, may_call_back
 from lucerne._src.capture.breaks.purity import handler_that_does_more
@@ -142,7 +143,7 @@ class NativeCallbacks:
         if name in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "STORE_ATTR"):
             return _has_own_attributes(type(stack[-1]))
         if name.startswith(("CALL", "BUILD", "UNPACK")):
-            count = 2 * argument + 3 if isinstance(argument, int) else len(stack)
+            count = 2 * argument + 3 if is_a(argument, int) else len(stack)
         elif name == "FOR_ITER":
             return is_open(iterator_on(stack))
         else:
@@ -228,7 +229,7 @@ class NativeCallbacks:
         """Whether a native function that user code calls does something besides its result."""
         owner = getattr(fn, "__self__", None)
         if fn.__name__ in _CHANGING:
-            return isinstance(owner, types.ModuleType) or not self.birth.is_new(owner)
+            return is_a(owner, types.ModuleType) or not self.birth.is_new(owner)
         return reasons.is_foreign(fn)
 
     def _is_harmless(self, frame: types.FrameType) -> bool:
@@ -244,7 +245,7 @@ class NativeCallbacks:
             return not facts.closes and all(is_plain(x) or self.birth.is_new(x) for x in given)
         for name in facts.names:
             value = frame.f_globals.get(name)
-            if value is not None and not isinstance(value, _KNOWN_BY_NAME):
+            if value is not None and not is_a(value, _KNOWN_BY_NAME):
                 return False
         return True
 
@@ -261,7 +262,8 @@ _LIBRARY = sysconfig.get_path("stdlib")
 
 
 def _is_standard(name: str) -> bool:
-    return name.startswith(_LIBRARY) and "site-packages" not in name
+    inside = name.startswith(_LIBRARY) and "site-packages" not in name
+    return inside or name.startswith("<frozen")
 
 
 _KNOWN_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -269,7 +271,7 @@ _KNOWN_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType, types.Mod
 
 def last_of(names: Any) -> Any:
     """What an instruction loads last: some load two variables."""
-    return names[-1] if isinstance(names, tuple) and names else names
+    return names[-1] if is_a(names, tuple) and names else names
 
 
 class _Facts:
@@ -331,7 +333,7 @@ def _any_open(x: Any, depth: int) -> bool:
             break
         if is_open(item, depth + 1):
             return True
-        if isinstance(x, dict) and is_open(x[item], depth + 1):
+        if is_a(x, dict) and is_open(x[item], depth + 1):
             return True
     return False
 
@@ -380,7 +382,7 @@ _NUMBERS = (complex, object, type(None), type(...), type(NotImplemented))
 
 def _function(member: Any) -> types.FunctionType | None:
     """The Python function in a member of a class."""
-    if isinstance(member, property):
+    if is_a(member, property):
         member = member.fget
     member = getattr(member, "__func__", member)
-    return member if isinstance(member, types.FunctionType) else None
+    return member if is_a(member, types.FunctionType) else None

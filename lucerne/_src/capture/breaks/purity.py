@@ -19,6 +19,7 @@ from typing import Any
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import global_in
 from lucerne._src.base.process.source_location import is_users
+from lucerne._src.base.raw import is_a, raw_attribute
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.guards.reachable import is_module, names_in
@@ -57,12 +58,12 @@ def foreign_in(x: Any, depth: int = 0) -> Any:
         if not is_users(fn.__code__):
             continue
         for found in _named(fn):
-            if isinstance(found, types.ModuleType):
+            if is_a(found, types.ModuleType):
                 if reasons.is_foreign_home(found.__name__.partition(".")[0]):
                     return found
-            elif callable(found) and not isinstance(found, type) and reasons.is_foreign(found):
+            elif callable(found) and not is_a(found, type) and reasons.is_foreign(found):
                 return found
-            elif isinstance(found, types.FunctionType) and found is not fn:
+            elif is_a(found, types.FunctionType) and found is not fn:
                 inner = foreign_in(found, depth + 1)
                 if inner is not None:
                     return inner
@@ -71,24 +72,24 @@ def foreign_in(x: Any, depth: int = 0) -> Any:
 
 def _functions(x: Any) -> Iterator[types.FunctionType]:
     """The Python functions that a call which is given this object may come to."""
-    if isinstance(x, types.MethodType):
+    if is_a(x, types.MethodType):
         yield from _functions(x.__func__)
-        if isinstance(x.__self__, type):
+        if is_a(x.__self__, type):
             yield from _functions(x.__self__)
-    elif isinstance(x, functools.partial):
+    elif is_a(x, functools.partial):
         yield from _functions(x.func)
-    elif isinstance(x, types.FunctionType):
+    elif is_a(x, types.FunctionType):
         yield x
-    elif isinstance(x, type):
+    elif is_a(x, type):
         if not own_home(x.__module__).startswith("lucerne."):
             for member in vars(x).values():
                 found = getattr(member, "__func__", member)
-                if isinstance(found, types.FunctionType):
+                if is_a(found, types.FunctionType):
                     yield found
     elif is_module(x):
         yield from _functions(type(x))
         for name, hooks in list(vars(x).items()):
-            if name.endswith("hooks") and isinstance(hooks, dict):
+            if name.endswith("hooks") and is_a(hooks, dict):
                 for hook in hooks.values():
                     yield from _functions(hook)
         for part in x._modules.values():
@@ -109,40 +110,40 @@ def _named(fn: types.FunctionType) -> Iterator[Any]:
 
 def callbacks_in(x: Any) -> Iterator[types.FunctionType]:
     """The user's functions that a function of ours calls if it is given this object."""
-    if isinstance(x, types.MethodType):
-        if isinstance(x.__self__, type):  # apply of an autograd.Function
+    if is_a(x, types.MethodType):
+        if is_a(x.__self__, type):  # apply of an autograd.Function
             yield from callbacks_in(x.__self__)
         else:
             yield from callbacks_in(x.__func__)
-    elif isinstance(x, functools.partial):
+    elif is_a(x, functools.partial):
         yield from callbacks_in(x.func)
-    elif isinstance(x, types.FunctionType):
+    elif is_a(x, types.FunctionType):
         yield x
     elif is_module(x):
         kinds = [type(m) for m in x.modules()]
         yield from (vars(c)["forward"] for kind in kinds for c in kind.__mro__ if _forward(c))
-    elif isinstance(x, type) and hasattr(x, "apply") and hasattr(x, "backward"):
+    elif is_a(x, type) and hasattr(x, "apply") and hasattr(x, "backward"):
         members = (find_in_class(x, n) for n in ("forward", "backward", "setup_context"))
         found = (getattr(m, "__func__", m) for m in members)
-        yield from (f for f in found if isinstance(f, types.FunctionType))
+        yield from (f for f in found if is_a(f, types.FunctionType))
 
 
 def _forward(kind: type) -> bool:
-    return isinstance(vars(kind).get("forward"), types.FunctionType)
+    return is_a(vars(kind).get("forward"), types.FunctionType)
 
 
 def written_in(x: Any, depth: int = 0) -> str | None:
     """In which of the user's functions that a function of ours calls back something outside is
     changed, as far as text tells; None: in none. What an `autograd.Function` puts into its first
     argument (`ctx.k = 3`) is its own."""
-    kept = isinstance(getattr(x, "__self__", x), type)
+    kept = is_a(raw_attribute(x, "__self__", x), type)
     for fn in callbacks_in(x):
         if not is_users(fn.__code__):
             continue
         own = fn.__code__.co_varnames[:1] if kept and fn.__code__.co_argcount else ()
         if _changes(fn, own):
             return fn.__qualname__
-        named = [f for f in _named(fn) if isinstance(f, types.FunctionType) and f is not fn]
+        named = [f for f in _named(fn) if is_a(f, types.FunctionType) and f is not fn]
         for found in named if depth < _DEPTH else ():
             inner = written_in(found, depth + 1)
             if inner is not None:
@@ -175,7 +176,7 @@ def _changes(fn: types.FunctionType, own: tuple[str, ...]) -> bool:
             made_here = where.startswith("LOAD_FAST") and receiver not in arguments
             if not made_here and not (what in _OF_TENSORS and where != "LOAD_GLOBAL"):
                 return True
-        last = name, what[-1] if isinstance(what, tuple) and what else what
+        last = name, what[-1] if is_a(what, tuple) and what else what
     return False
 
 
@@ -196,12 +197,12 @@ def callback_of(fn: Any) -> Any:
 
 def apart_in(x: Any, depth: int = 0) -> str | None:
     """The name of such code in something that a function of ours is given; None: there is none."""
-    if isinstance(x, (list, tuple)):
+    if is_a(x, (list, tuple)):
         found = (apart_in(v, depth + 1) for v in x if depth < _DEPTH)
         return next((name for name in found if name is not None), None)
-    if isinstance(x, types.MethodType) and isinstance(x.__self__, type):  # Function.apply
+    if is_a(x, types.MethodType) and is_a(x.__self__, type):  # Function.apply
         return apart_in(x.__self__)
-    if isinstance(x, type) and not hasattr(x, "backward"):
+    if is_a(x, type) and not hasattr(x, "backward"):
         return None
     called = [x, getattr(x, "backward", None)] if callable(x) else []
     for fn in called:
@@ -222,7 +223,7 @@ def handlers_of(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
     for name in HANDLERS:
         member = find_in_class(kind, name)
         found = getattr(member, "__func__", member)
-        if isinstance(found, types.FunctionType) and is_users(found.__code__):
+        if is_a(found, types.FunctionType) and is_users(found.__code__):
             yield name, found
 
 
@@ -244,7 +245,7 @@ def _handler_that_does_more(kind: type) -> str | None:
     for name, fn in handlers_of(kind):
         code = fn.__code__
         count = 0 if name == "__init__" else code.co_argcount + code.co_kwonlyargcount
-        inner = [f for f in _named(fn) if isinstance(f, types.FunctionType) and f is not fn]
+        inner = [f for f in _named(fn) if is_a(f, types.FunctionType) and f is not fn]
         more = foreign_in(fn) is not None or _changes(fn, code.co_varnames[count:])
         if more or any(written_in(f) is not None for f in inner):
             return f"{kind.__name__}.{name}"
@@ -277,19 +278,19 @@ def changes_in(fn: Any, depth: int = 0, seen: set[int] | None = None) -> str | N
 
 def _reached(x: Any, names: tuple[str, ...]) -> list[Any]:
     """What may be called of an object that a function names."""
-    if isinstance(x, (types.FunctionType, types.MethodType, functools.partial)) or is_module(x):
+    if is_a(x, (types.FunctionType, types.MethodType, functools.partial)) or is_module(x):
         return [x]
-    kind = x if isinstance(x, type) else type(x)
+    kind = x if is_a(x, type) else type(x)
     if own_home(kind.__module__).startswith(("lucerne.", "builtins", "numpy")):
         return []
     methods = [getattr(kind, n, None) for n in (*names, "__call__", "__init__")]
-    return [m for m in methods if isinstance(m, types.FunctionType)]
+    return [m for m in methods if is_a(m, types.FunctionType)]
 
 
 def _writes(fn: types.FunctionType) -> bool:
     code = fn.__code__
     before = ""
-    outside = any(isinstance(x, (dict, list, set)) for x in _named(fn))
+    outside = any(is_a(x, (dict, list, set)) for x in _named(fn))
     for op in dis.get_instructions(code):
         if op.opname in _WRITES:
             return True
@@ -302,7 +303,7 @@ def _writes(fn: types.FunctionType) -> bool:
             return True
         if op.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL"):
             before = op.opname
-    return any(isinstance(c, types.CodeType) and _inner_writes(c, code) for c in code.co_consts)
+    return any(is_a(c, types.CodeType) and _inner_writes(c, code) for c in code.co_consts)
 
 
 def _inner_writes(inner: types.CodeType, outer: types.CodeType) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, describe
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError
 
 
@@ -267,19 +268,19 @@ _BY_MODULE = {
 
 def home_of(fn: Any) -> str:
     """The top-level module that a callable belongs to."""
-    owner = getattr(fn, "__self__", None)
+    owner: Any = getattr(fn, "__self__", None)
     home = getattr(fn, "__module__", None)
     if not isinstance(home, str):
-        kind = owner if isinstance(owner, type) else type(owner) if owner is not None else type(fn)
+        kind = owner if is_a(owner, type) else type(owner) if owner is not None else type(fn)
         name = getattr(fn, "__name__", "")  # (of a class of the user's that extends list: list's)
-        kind = next((c for c in kind.__mro__ if isinstance(vars(c).get(name), _IN_C)), kind)
-        home = owner.__name__ if isinstance(owner, types.ModuleType) else kind.__module__
+        kind = next((c for c in kind.__mro__ if is_a(vars(c).get(name), _IN_C)), kind)
+        home = owner.__name__ if is_a(owner, types.ModuleType) else kind.__module__
     return own_home(str(home)).partition(".")[0]
 
 
 def _module_of(fn: Any) -> str:
     """The full name of the module of a function or of the object it is a method of."""
-    owner = getattr(fn, "__self__", None)
+    owner: Any = getattr(fn, "__self__", None)
     home = getattr(fn, "__module__", None)
     if isinstance(home, str):
         return home
@@ -373,7 +374,7 @@ def is_foreign_home(home: str) -> bool:
 def is_foreign_object(x: Any) -> bool:
     """Whether it is an object whose answers may change at any time: `os.environ`, a file."""
     home = own_home(type(x).__module__).partition(".")[0]
-    return home in _BY_MODULE and not isinstance(x, (type, types.ModuleType))
+    return home in _BY_MODULE and not is_a(x, (type, types.ModuleType))
 
 
 def is_foreign(fn: Any) -> bool:
@@ -398,4 +399,4 @@ def is_foreign(fn: Any) -> bool:
     if is_foreign_home(home):
         return True
     known = home in _PURE_HOMES or home in sys.stdlib_module_names
-    return not known and isinstance(fn, _IN_C)
+    return not known and is_a(fn, _IN_C)

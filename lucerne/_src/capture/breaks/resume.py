@@ -20,6 +20,7 @@ from typing import Any
 from lucerne._src.backends.contract.registry import NoBackendError
 from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.config import config
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.breaks import reasons
@@ -35,6 +36,7 @@ from lucerne._src.capture.cache.lookup import Versions
 from lucerne._src.capture.effects.journal import Written, replay, written
 from lucerne._src.capture.effects.objects import Roots
 from lucerne._src.capture.effects.rebuild import FrameNode, Node, ObjectBuilder, ObjectWriter
+from lucerne._src.capture.effects.stores import StoreSnapshot
 from lucerne._src.capture.guards import describe
 from lucerne._src.capture.guards.frame_reads import FrameGuard, FrameReads
 from lucerne._src.capture.guards.reachable import (
@@ -220,17 +222,17 @@ class Glue(Plain):
             self._tell(reasons.kind_of_call(fn), lambda: reasons.name_of(fn))
         elif decision_for(fn) is INLINE:
             return INLINE
-        elif is_ours(fn) and not isinstance(fn, type):
+        elif is_ours(fn) and not is_a(fn, type):
             owner = getattr(fn, "__self__", None)
-            counts = isinstance(owner, TensorBase) or is_module(fn) or is_optimizer(owner)
-            if counts or owner is None or isinstance(owner, type) or is_module(owner):
+            counts = is_a(owner, TensorBase) or is_module(fn) or is_optimizer(owner)
+            if counts or owner is None or is_a(owner, type) or is_module(owner):
                 return Stop(_BEGIN)
-        elif isinstance(fn, Hashable) and fn in _FOLDS and _has_tensors(args):
+        elif is_a(fn, Hashable) and fn in _FOLDS and _has_tensors(args):
             return Stop(_BEGIN)
         return NATIVE
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase):
+        if is_a(value, TensorBase):
             try:
                 self._tell("branch", lambda: _ASKED)
             except Exception as error:
@@ -250,9 +252,9 @@ def _comes_to_an_op(frame: PythonFrame) -> Stop | None:
 
 def _has_tensors(args: Sequence[Any]) -> bool:
     for x in args:
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             return True
-        if isinstance(x, (list, tuple)) and any(isinstance(v, TensorBase) for v in x):
+        if is_a(x, (list, tuple)) and any(is_a(v, TensorBase) for v in x):
             return True
     return False
 
@@ -531,7 +533,7 @@ class ResumableFunction:
             known.more = more
             reach.tensors = {k: t for k, t in reach.tensors.items() if known.is_held(t)}
             tracer = self._traced(known)
-            if isinstance(tracer.escaped, AgainError):
+            if is_a(tracer.escaped, AgainError):
                 continue
             return known, tracer
         point.refused = reasons.made(
@@ -552,7 +554,7 @@ class ResumableFunction:
                 tracer.go(None)
             finally:
                 tracer.end()
-            if tracer.escaped is not None and not isinstance(tracer.escaped, AgainError):
+            if tracer.escaped is not None and not is_a(tracer.escaped, AgainError):
                 raise tracer.escaped
 
         discovery = Discovery(look, tuple(tensors), {}, known.reach, self.options.whole)
@@ -620,9 +622,7 @@ def _earlier(cuts: list[int], cut: int) -> list[int]:
 
 def _check_held(captured: Captured, known: Knowledge, reads: FrameReads) -> None:
     """Every tensor that is taken to be the same object at each call must be known to be."""
-    listed = {
-        id(x) for c in reads.contents.values() for x in (c.values() if isinstance(c, dict) else c)
-    }
+    listed = {id(x) for c in reads.contents.values() for x in (c.values() if is_a(c, dict) else c)}
     for source in captured.sources:
         known_place = known.is_held(source.thing) or id(source.thing) in listed
         if source.kind == HELD and not known_place:
@@ -635,9 +635,12 @@ def _only_what_was_read(reach: ReachableState, reads: FrameReads, part: Function
     unknown = reads.contents.keys() - stores.keys()
     owners = module_tables(reach.modules.values()) if unknown else {}
     for at in unknown - reads.engine.keys():
-        if at not in owners:
-            raise CaptureError("the part reads a container that it finds in an unknown place")
-        reads.modules[id(owners[at])] = None  # children and hooks: all of the module counts
+        if at in owners:
+            reads.modules[id(owners[at])] = None  # children and hooks: all of the module counts
+        else:  # in a class, or behind a function of another file: who holds it is compared
+            store = reads.contents[at]
+            name = type(store).__name__
+            reach.more.append(StoreSnapshot(name, store, is_attributes=False, watched=True))
     reach.engine = sorted(reads.engine[at] for at in unknown & reads.engine.keys())
     if reads.everything:
         reach.whole_because = reads.everything

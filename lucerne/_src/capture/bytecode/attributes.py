@@ -17,6 +17,7 @@ from types import (
 )
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.calls import BY_NAME, enter_method, users_method
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access
@@ -118,7 +119,7 @@ def _getter(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery,
     first raises AttributeError. `data`: owner, name, and the link that follows."""
     owner, name, kind, *rest = data
     follows = RULES[kind]
-    if delivery is not Delivery.RAISE or not isinstance(value, AttributeError):
+    if delivery is not Delivery.RAISE or not is_a(value, AttributeError):
         return follows(machine, frame, tuple(rest), delivery, value)
     method = find_in_class(type(owner), "__getattr__")
     if type(method) is FunctionType and machine.hooks.decide_call(method, (owner,), {}) is INLINE:
@@ -192,7 +193,7 @@ def _default(
 ) -> bool:
     """`getattr` with a default."""
     if delivery is Delivery.RAISE:
-        if not isinstance(value, AttributeError):
+        if not is_a(value, AttributeError):
             return False
         value = data[0]
     frame.stack.append(value)
@@ -202,7 +203,7 @@ def _default(
 @link_rule("has")
 def _has(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     """`hasattr`."""
-    if delivery is Delivery.RAISE and not isinstance(value, AttributeError):
+    if delivery is Delivery.RAISE and not is_a(value, AttributeError):
         return False
     frame.stack.append(delivery is not Delivery.RAISE)
     return True
@@ -212,7 +213,7 @@ def entered_by_builtin(
     machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], taken: int
 ) -> bool:
     """Whether `getattr`, `hasattr` or `setattr` came to a function of the user's."""
-    if len(args) < 2 or not isinstance(args[1], str):
+    if len(args) < 2 or not is_a(args[1], str):
         return False
     if fn is setattr:
         found = setter_of(*args) if len(args) == 3 else None
@@ -237,6 +238,29 @@ def _constant(
     return True
 
 
+def entered_by_isinstance(
+    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], taken: int
+) -> bool:
+    """Whether `isinstance` came to a function of the user's: where the type says no, an object is
+    asked for its `__class__`. (Of several classes each asks anew: that is left to Python.)"""
+    if len(args) != 2 or type(args[1]) is not type or is_a(*args):
+        return False
+    return enter_getter(machine, frame, args[0], "__class__", taken, Link("instance", args[1:]))
+
+
+@link_rule("instance")
+def _instance(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
+    """What an object says its class is; `data`: the class that was asked for."""
+    if delivery is Delivery.RAISE and not is_a(value, AttributeError):
+        return False
+    claims = delivery is not Delivery.RAISE and is_a(value, type)
+    frame.stack.append(claims and data[0] in type.mro(value))
+    return True
+
+
 BY_NAME.update(
     {getattr: entered_by_builtin, hasattr: entered_by_builtin, setattr: entered_by_builtin}
 )
+BY_NAME[isinstance] = entered_by_isinstance

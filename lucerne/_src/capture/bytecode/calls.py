@@ -19,14 +19,21 @@ from types import (
 )
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
 from lucerne._src.capture.bytecode.generators import PythonGenerator, throw_into, thrown
-from lucerne._src.capture.bytecode.helpers import CHOICES, COLLECTED, COLLECTED_METHODS, extend_
+from lucerne._src.capture.bytecode.helpers import (
+    CHOICES,
+    COLLECTED,
+    COLLECTED_METHODS,
+    choose_iterated,
+    extend_,
+)
 from lucerne._src.capture.bytecode.hooks import DEFERRED, INLINE, NOTHING, Access, Stop, is_entered
 from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.special import SPECIAL, old_attribute
-from lucerne._src.capture.bytecode.targets import find_in_class, target_of
+from lucerne._src.capture.bytecode.targets import FORWARDS, find_in_class, target_of
 
 Kwargs = Mapping[str, Any]
 _NONE: dict[str, Any] = {}
@@ -58,8 +65,7 @@ def call(
     """Make a call whose operands are the last `taken` values of the stack; its result takes their
     place, now or when the frame that was entered returns."""
     if not machine.as_they_are:
-        while type(fn) is functools.partial:  # nothing but the call that it stands for
-            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+        fn, args, kwargs = _meant(fn, args, kwargs)
         decision = machine.hooks.decide_call(fn, args, kwargs)
         if decision is INLINE:
             if _entered(machine, frame, fn, args, kwargs, taken):
@@ -82,6 +88,17 @@ def call(
     _drop(frame, taken)
     frame.stack.append(result)
     return None
+
+
+def _meant(fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> tuple[Any, tuple[Any, ...], Kwargs]:
+    """The call that a call of a `partial`, or of something like it, is and nothing else."""
+    while True:
+        if type(fn) is functools.partial:
+            fn, args, kwargs = fn.func, (*fn.args, *args), {**fn.keywords, **kwargs}
+        elif type(fn) is FunctionType and fn in FORWARDS and args:
+            fn, args = args[0], args[1:]
+        else:
+            return fn, args, kwargs
 
 
 def _drop(frame: PythonFrame, taken: int) -> None:
@@ -139,7 +156,7 @@ def _new(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, va
     if delivery is Delivery.RAISE:
         return False
     kind, args, kwargs = data
-    if isinstance(value, kind):
+    if is_a(value, kind):
         init = find_in_class(type(value), "__init__")
         if enter_init(machine, frame, init, value, args, kwargs):
             return True
@@ -195,14 +212,14 @@ def _replaced(
     if type(args[0]) is PythonGenerator:
         if fn is next:
             return _next(machine, frame, args, kwargs, taken)
-        collects = fn in COLLECTED or (
-            fn.__name__ in COLLECTED_METHODS and isinstance(owner, list | str)
-        )
+        collects = fn in COLLECTED or (fn.__name__ in COLLECTED_METHODS and is_a(owner, list | str))
         if collects and len(args) == 1:
             return collect(machine, frame, args[0], None)
     ours = kind is type or any(owner is home for home in _BUILTIN_HOMES)  # (no `==`)
     choose = CHOICES.get(fn) if ours else None
-    chosen = choose(args, kwargs) if choose is not None else None
+    chosen = choose_iterated(fn, args, kwargs) if ours else None
+    if chosen is None and choose is not None:
+        chosen = choose(args, kwargs)
     extends = type(owner) is list and fn.__name__ == "extend" and len(args) == 1
     if chosen is None and extends and type(args[0]) is PythonGenerator:
         chosen = extend_, (owner, *args)  # type: ignore[assignment]
@@ -250,7 +267,7 @@ def _length(
 def _text(machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any) -> bool:
     if delivery is Delivery.RAISE:
         return False
-    if not isinstance(value, str):
+    if not is_a(value, str):
         wrong_answer(data, value)
     frame.stack.append(value)
     return True
@@ -390,7 +407,7 @@ def _read_by(fn: Any, args: tuple[Any, ...]) -> tuple[Any, str] | None:
         return None
     owner = getattr(fn, "__self__", None)
     given = args if owner is None else (owner, *args)
-    return given if len(given) == 2 and isinstance(given[1], str) else None
+    return given if len(given) == 2 and is_a(given[1], str) else None
 
 
 def _read(machine: Machine, owner: Any, name: str, get: Callable[[], Any]) -> Any:
@@ -410,12 +427,12 @@ def _tell_mutation(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: Kwa
     if owner is None and args:
         owner, args = args[0], args[1:]
     if name in _SETS:  # object.__setattr__(x, "y", 3), super().__setattr__("y", 3)
-        if len(args) == _SETS[name] and isinstance(args[0], str):
+        if len(args) == _SETS[name] and is_a(args[0], str):
             new = args[1] if len(args) > 1 else NOTHING
             old = old_attribute(owner, args[0])
             machine.hooks.write(owner, args[0], old, new, Access.ATTRIBUTE)
         return
-    if isinstance(owner, _MUTABLE):
+    if is_a(owner, _MUTABLE):
         machine.hooks.write(owner, fn.__name__, NOTHING, (args, kwargs), Access.METHOD)
 
 

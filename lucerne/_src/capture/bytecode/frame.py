@@ -7,6 +7,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from lucerne._src.base.process.source_location import Place
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.decode import Decoded
 
 
@@ -115,7 +116,7 @@ class PythonFrame:
         """Variables that have a value, the contents of cells included."""
         found = {}
         for name, value in zip(self.decoded.slot_names, self.slots, strict=True):
-            if isinstance(value, CellType) and name in self.decoded.cell_names:
+            if is_a(value, CellType) and name in self.decoded.cell_names:
                 try:
                     value = value.cell_contents
                 except ValueError:
@@ -129,7 +130,7 @@ class PythonFrame:
         """Variables shared with other functions."""
         pairs = zip(self.decoded.slot_names, self.slots, strict=True)
         known = self.decoded.cell_names
-        return {n: v for n, v in pairs if n in known and isinstance(v, CellType)}
+        return {n: v for n, v in pairs if n in known and is_a(v, CellType)}
 
     def listing(self) -> Listing:
         """Write it down. The same objects stand in the listing; nothing is copied."""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.hooks import is_entered
-from lucerne._src.capture.bytecode.targets import python_function
+from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 
 Kwargs = Mapping[str, Any]
 Chosen = tuple[FunctionType, tuple[Any, ...]]
@@ -53,6 +54,15 @@ def zip_(*iterators: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
                 return
             found.append(x)
         yield tuple(found)
+
+
+def iterated_(fn: Any, args: tuple[Any, ...], kwargs: Kwargs, at: frozenset[int]) -> Any:
+    """Call a builtin with iterators in the place of some arguments, whose `__iter__` is the
+    user's."""
+    given = []
+    for k in range(len(args)):
+        given.append(iter(args[k]) if k in at else args[k])
+    return fn(*given, **kwargs)
 
 
 def items_(sequence: Any) -> Iterator[Any]:
@@ -126,6 +136,30 @@ def _is_users(fn: Any) -> bool:
     return found is not None and is_entered(found.__code__)
 
 
+_ITERATES = {zip: 0, map: 1, filter: 1, enumerate: 0, any: 0, all: 0, sum: 0}
+"""Builtins that ask some arguments for no more than an iterator, before anything else, and the
+first of those. (`list` asks for the length as well.)"""
+_ONE = (enumerate, sum)
+"""Of those the ones that go through their first argument alone."""
+
+
+def choose_iterated(fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    """How a builtin is called that would ask objects of the user's for iterators."""
+    first = _ITERATES.get(fn)
+    if first is None:
+        return None
+    last = first + 1 if fn in _ONE else len(args)
+    at = frozenset(k for k in range(first, min(last, len(args))) if _has_iterator(args[k]))
+    return (iterated_, (fn, args, kwargs, at)) if at else None  # type: ignore[return-value]
+
+
+def _has_iterator(x: Any) -> bool:
+    if hasattr(type(x), "__next__"):  # an iterator: it would be asked for itself
+        return False
+    method = find_in_class(type(x), "__iter__")
+    return type(method) is FunctionType and is_entered(method.__code__)
+
+
 def _choose_map(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
     if len(args) < 2 or kwargs or not _is_users(args[0]):
         return None
@@ -175,7 +209,7 @@ def _choose_extreme(pick: Any) -> Callable[[tuple[Any, ...], Kwargs], Chosen | N
         if not args or set(kwargs) != {"key"} or not _is_users(key):
             return None
         values = args[0] if len(args) == 1 else args
-        if isinstance(values, list | tuple) and not values:
+        if is_a(values, list | tuple) and not values:
             return None  # it has its own words for that
         return extreme_, (pick, values, key)  # type: ignore[return-value]
 
@@ -188,7 +222,7 @@ def _choose_reduce(args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
     iterator = args[1] if type(args[1]) is PythonGenerator else iter(args[1])
     if len(args) == 3:
         return reduce_, (args[0], iterator, args[2])  # type: ignore[return-value]
-    if type(iterator) is PythonGenerator or not isinstance(args[1], list | tuple | range):
+    if type(iterator) is PythonGenerator or not is_a(args[1], list | tuple | range):
         return None
     first = next(iterator, _END)
     return None if first is _END else (reduce_, (args[0], iterator, first))  # type: ignore

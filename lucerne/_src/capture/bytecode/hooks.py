@@ -189,7 +189,9 @@ def is_entered(code: CodeType) -> bool:
 
 def _is_entered(code: CodeType) -> bool:
     name = code.co_filename
-    if not is_users(code) or name.startswith("<frozen"):
+    if name.startswith("<frozen"):  # (a module that comes inside of Python's own binary)
+        return f"{name[len('<frozen ') : -1]}.py" in _ENTERED
+    if not is_users(code):
         return False
     if any(f"/site-packages/{package}/" in name for package in _NATIVE_PACKAGES):
         return False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from types import CellType, FunctionType
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, Stop
 from lucerne._src.capture.bytecode.tracebacks import is_own
@@ -34,7 +35,7 @@ def super_of(frame: PythonFrame) -> Any:
     if not frame.code.co_argcount:
         raise RuntimeError("super(): no arguments")
     first = frame.slots[0]
-    if isinstance(first, CellType) and frame.code.co_varnames[0] in frame.decoded.cell_names:
+    if is_a(first, CellType) and frame.code.co_varnames[0] in frame.decoded.cell_names:
         first = first.cell_contents
     if first is UNSET:
         raise RuntimeError("super(): arg[0] deleted")
@@ -91,7 +92,7 @@ def _asks_user(owner: Any) -> bool:
     """Whether a class of the user's answers for every attribute of an object."""
     kind = type(owner)
     if issubclass(kind, type):
-        return isinstance(getattr(kind, "__getattr__", None), FunctionType)
+        return is_a(getattr(kind, "__getattr__", None), FunctionType)
     return type(kind.__getattribute__) is FunctionType
 
 
@@ -129,7 +130,7 @@ def _warn(machine: Any, frame: PythonFrame, args: Args, kwargs: Kwargs) -> Any:
     frames = [f for f in machine.frames if not is_own(f.code)]
     if source is not None or not 1 <= level <= len(frames):
         return NotImplemented
-    kind = type(message) if isinstance(message, Warning) else kind or UserWarning
+    kind = type(message) if is_a(message, Warning) else kind or UserWarning
     at = frames[-level]
     warnings.warn_explicit(
         message, kind, at.code.co_filename, at.line, at.globals.get("__name__") or "<string>",

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
+from lucerne._src.base.raw import is_a
+
 STANDS_FOR = "stands_for"
 """The property of an object (a compiled function) that is called as another one is: inside of the
 machine the other one is entered, never the code that decides which program to run."""
+
+
+FORWARDS: set[Any] = set()
+"""Functions that do no more than call their first argument with the others: inside of the machine
+that call is made (entered here by who knows such functions)."""
 
 
 @dataclass
@@ -43,7 +50,7 @@ def python_function(fn: Any) -> FunctionType | None:
             fn = fn.__func__
         elif type(fn) is functools.partial:
             fn = fn.func
-        elif isinstance(fn, type):
+        elif is_a(fn, type):
             return _constructor(fn)
         elif find_in_class(type(fn), STANDS_FOR):
             fn = getattr(fn, STANDS_FOR)
@@ -55,16 +62,20 @@ def python_function(fn: Any) -> FunctionType | None:
     return None
 
 
+_EMPTY = (object.__new__, dict.__new__, list.__new__, set.__new__)
+"""What makes an object without looking at the arguments of the call: those are for `__init__`."""
+
+
 def _constructor(kind: type) -> FunctionType | None:
     """`__new__` or `__init__` of a class whose calls are as `type` makes them."""
     if type(kind).__call__ is not type.__call__:
         return None
     new = find_in_class(kind, "__new__")
-    if isinstance(new, staticmethod):
+    if is_a(new, staticmethod):
         new = new.__func__
     if type(new) is FunctionType:
         return new
-    if new is not object.__new__:
+    if new not in _EMPTY:
         return None
     made = find_in_class(kind, "__init__")
     return made if type(made) is FunctionType else None
@@ -73,7 +84,8 @@ def _constructor(kind: type) -> FunctionType | None:
 def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallTarget | None:
     """The call of a Python function that a call of `fn` is, if it is one.
 
-    Calling a class makes the object already (with `object.__new__`, which has no effects).
+    Calling a class makes the object already (with `object.__new__` or `dict.__new__`, say, which
+    have no effects).
     """
     given = tuple(args)
     for _ in range(20):
@@ -84,7 +96,7 @@ def target_of(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallTa
         elif type(fn) is functools.partial:
             given, kwargs = (*fn.args, *given), {**fn.keywords, **kwargs}
             fn = fn.func
-        elif isinstance(fn, type):
+        elif is_a(fn, type):
             return _construction(fn, given, kwargs)
         elif find_in_class(type(fn), STANDS_FOR):
             fn = getattr(fn, STANDS_FOR)
@@ -102,7 +114,8 @@ def _construction(
     function = _constructor(kind)
     if function is None or getattr(kind, "__abstractmethods__", None):
         return None
-    if find_in_class(kind, "__new__") is object.__new__:
-        made = object.__new__(kind)
+    new = find_in_class(kind, "__new__")
+    if new in _EMPTY:
+        made = new(kind)
         return CallTarget(function, (made, *args), kwargs, made=made)
     return CallTarget(function, (kind, *args), kwargs, kind=kind)

@@ -17,6 +17,7 @@ from lucerne._src.backends.contract.fallback import brought
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.process.source_location import place_of_error
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import Joint
@@ -75,7 +76,7 @@ def check_disabled(off: frozenset[str]) -> None:
 
 
 def devices_of(values: Iterable[Value]) -> set[str]:
-    return {v.meta.device.type for v in values if isinstance(v.meta, TensorMeta)}
+    return {v.meta.device.type for v in values if is_a(v.meta, TensorMeta)}
 
 
 def backend_of(graph: Graph, options: Options) -> str:
@@ -455,7 +456,7 @@ def compiled_half(
         given = [
             v.meta.device.type
             for k, v in enumerate(graph.inputs)
-            if isinstance(v.meta, TensorMeta) and k not in constants
+            if is_a(v.meta, TensorMeta) and k not in constants
         ]
         far = [k for k, where in enumerate(given) if where == backends.HOST]
         graph = on_one_device(graph, Device(name))
@@ -480,6 +481,6 @@ class Ends:
         given = [
             v.index
             for k, v in enumerate(graph.inputs)
-            if k not in constants and isinstance(v.meta, TensorMeta)
+            if k not in constants and is_a(v.meta, TensorMeta)
         ]
         self.written = [given.index(target.index) for target, _ in graph.writes]

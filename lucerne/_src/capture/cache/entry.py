@@ -12,6 +12,7 @@ from lucerne._src.base.changed import changed
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.forks import once
 from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
@@ -79,7 +80,7 @@ class Guards:
                 self.given.append((k, *x.source, float))
             elif type(x) is GivenInt:
                 self.given.append((k, *x.source, int))
-            elif not isinstance(x, TensorBase):
+            elif not is_a(x, TensorBase):
                 if reach.leaves is None or k in reach.leaves:
                     self.values.append((k, x))
             elif id(x) in reach.tensors:
@@ -216,7 +217,7 @@ def _equal(x: Any, value: Any) -> bool:
     """Whether another object is as good as the one that was captured: a plain value, or one whose
     class is not the user's (a device, an enum) and says so."""
     kind = type(x)
-    if isinstance(x, ARRAYS) and kind is type(value):
+    if is_a(x, ARRAYS) and kind is type(value):
         return size_of(x) <= MOST_BYTES and contents(x) == contents(value)
     if kind is not type(value) or (type(kind.__eq__) is FunctionType and _is_users(kind)):
         return False
@@ -242,7 +243,7 @@ def _told(meta: TensorMeta) -> str:
 
 def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     """Which tensors lie in one memory, and how far from each other; None for at most one tensor."""
-    tensors: list[Any] = [x for x in leaves if isinstance(x, TensorBase)]
+    tensors: list[Any] = [x for x in leaves if is_a(x, TensorBase)]
     if any(type(x) not in plain_types for x in tensors):
         tensors = list(subclasses.plain_tensors(tensors))
     if len(tensors) < 2:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.base.config import config
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.cache.entry import CacheEntry
 from lucerne._src.tensor.base import TensorBase
 
@@ -15,7 +16,7 @@ Key = tuple[Any, ...]
 
 def key_of(leaves: Sequence[Any]) -> Key:
     """What versions for other sizes differ in."""
-    return tuple([x._meta for x in leaves if isinstance(x, TensorBase)])
+    return tuple([x._meta for x in leaves if is_a(x, TensorBase)])
 
 
 class Versions:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.base.raw import is_a
+
 ARRAYS = (np.ndarray, array.array, memoryview)
 MOST_BYTES = 1 << 16
 """Of larger ones nothing is compared: looking at them is a break."""
@@ -27,25 +29,25 @@ _WRITES = frozenset(
 
 def size_of(x: Any) -> int:
     """How many bytes an array holds; objects in it count as too many."""
-    if isinstance(x, array.array):
+    if is_a(x, array.array):
         return len(x) * x.itemsize
-    return 1 << 62 if isinstance(x, np.ndarray) and x.dtype.hasobject else int(x.nbytes)
+    return 1 << 62 if is_a(x, np.ndarray) and x.dtype.hasobject else int(x.nbytes)
 
 
 def contents(x: Any) -> tuple[Any, ...]:
     """What an array holds, to be compared."""
-    if isinstance(x, array.array):
+    if is_a(x, array.array):
         return x.typecode, x.tobytes()
-    if isinstance(x, memoryview):
+    if is_a(x, memoryview):
         return x.format, x.shape, x.tobytes()
     return x.dtype.str, x.shape, x.strides, x.tobytes()
 
 
 def base_of(x: Any) -> Any:
     """The array whose memory it reads, itself if it has its own."""
-    while isinstance(x, np.ndarray) and isinstance(x.base, ARRAYS):
+    while is_a(x, np.ndarray) and is_a(x.base, ARRAYS):
         x = x.base
-    return x.obj if isinstance(x, memoryview) and isinstance(x.obj, (*ARRAYS, bytearray)) else x
+    return x.obj if is_a(x, memoryview) and is_a(x.obj, (*ARRAYS, bytearray)) else x
 
 
 def written_by(fn: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -53,5 +55,5 @@ def written_by(fn: Any, args: Any, kwargs: Any) -> list[Any]:
     found = [kwargs["out"]] if "out" in kwargs else []
     if getattr(fn, "__name__", "") in _WRITES:
         found += [getattr(fn, "__self__", None), *args[:1]]
-    flat = [y for x in found for y in (x if isinstance(x, tuple) else (x,))]
-    return [x for x in flat if isinstance(x, ARRAYS)]
+    flat = [y for x in found for y in (x if is_a(x, tuple) else (x,))]
+    return [x for x in flat if is_a(x, ARRAYS)]

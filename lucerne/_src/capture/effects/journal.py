@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.calls import users_method
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
 from lucerne._src.capture.effects.deferred_calls import DeferredCall
@@ -60,24 +61,24 @@ class Journal:
 
 def _way_back(target: Any) -> Callable[[], None]:
     """How to give an object the content that it has now."""
-    if isinstance(target, dict):
+    if is_a(target, dict):
         kept = dict(target)
         return lambda: _refill(target, kept)
-    if isinstance(target, (list, bytearray)):
+    if is_a(target, (list, bytearray)):
         items = list(target)
         return lambda: target.__setitem__(slice(None), items)
-    if isinstance(target, (set, deque)):
+    if is_a(target, (set, deque)):
         members = list(target)
         return lambda: _refill_members(target, members)
-    if isinstance(target, types.CellType):
+    if is_a(target, types.CellType):
         return _cell_back(target)
-    stores = [getattr(target, "__dict__", None)]
-    if isinstance(target, type):
+    stores = [own_dict(target)]
+    if is_a(target, type):
         own = dict(target.__dict__)
         return lambda: _class_back(target, own)
     if is_module(target):
         stores += [target._parameters, target._buffers, target._modules]
-    kept_stores = [(s, dict(s)) for s in stores if isinstance(s, dict)]
+    kept_stores = [(s, dict(s)) for s in stores if is_a(s, dict)]
     slots = [n for kind in type(target).__mro__ for n in kind.__dict__.get("__slots__", ())]
     held = {n: getattr(target, n) for n in slots if hasattr(target, n) and n != "__dict__"}
 
@@ -97,7 +98,7 @@ def _refill(store: dict[Any, Any], kept: dict[Any, Any]) -> None:
 
 def _refill_members(store: Any, members: list[Any]) -> None:
     store.clear()
-    store.extend(members) if isinstance(store, deque) else store.update(members)
+    store.extend(members) if is_a(store, deque) else store.update(members)
 
 
 def _cell_back(cell: types.CellType) -> Callable[[], None]:

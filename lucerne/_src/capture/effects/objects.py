@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.stores import PLAIN
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
@@ -42,11 +43,11 @@ def is_fixed(x: Any) -> bool:
     """Whether it is compared by identity and never looked into: classes, modules, our own
     objects."""
     kind = type(x)
-    if isinstance(x, (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)):
+    if is_a(x, (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)):
         return (
-            not isinstance(x, types.BuiltinFunctionType)
+            not is_a(x, types.BuiltinFunctionType)
             or x.__self__ is None
-            or isinstance(x.__self__, types.ModuleType)
+            or is_a(x.__self__, types.ModuleType)
         )
     if is_module(x) or is_optimizer(x):
         return True
@@ -55,7 +56,7 @@ def is_fixed(x: Any) -> bool:
     if is_iterator(x) or kind is types.CellType or kind is types.BuiltinFunctionType:
         return False
     home = own_home(kind.__module__) + "."
-    return home.startswith(_CLOSED) and not isinstance(x, (tuple, list, dict, BaseException))
+    return home.startswith(_CLOSED) and not is_a(x, (tuple, list, dict, BaseException))
 
 
 # ---- what is there before -----------------------------------------------------------------------
@@ -84,7 +85,7 @@ class Roots:
     def _visit(self, x: Any, depth: int) -> None:
         if is_plain(x) or id(x) in self.seen or x is UNSET:
             return
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             self.seen[id(x)] = x
             self.tensors.append(x)
             return
@@ -100,9 +101,9 @@ class Roots:
 
 def parts_of(x: Any) -> Iterable[Any]:
     """The objects that an object holds, as far as they can be put there by name or number."""
-    if isinstance(x, (list, tuple, set, frozenset, deque)):
+    if is_a(x, (list, tuple, set, frozenset, deque)):
         return list(x)[:MOST] if len(x) <= MOST else ()
-    if isinstance(x, dict):
+    if is_a(x, dict):
         return [*x.values(), *_attributes(x)] if len(x) <= MOST else ()
     if type(x) is types.CellType:
         return content_of(x)
@@ -118,8 +119,8 @@ def parts_of(x: Any) -> Iterable[Any]:
 
 
 def _attributes(x: Any) -> list[Any]:
-    own = getattr(x, "__dict__", None)
-    return list(own.values()) if isinstance(own, dict) else []
+    own = own_dict(x)
+    return list(own.values()) if is_a(own, dict) else []
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:
@@ -150,12 +151,12 @@ class Swap:
         changed inside."""
         if is_plain(x):
             return x
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             return self.new.get(id(x), x)
         if id(x) in self._seen:
             return self._seen[id(x)]
         self._seen[id(x)] = x
-        if isinstance(x, tuple):
+        if is_a(x, tuple):
             found = [self.value(v) for v in x]
             if any(a is not b for a, b in zip(found, x, strict=True)):
                 kind: Any = type(x)
@@ -172,9 +173,9 @@ class Swap:
         return x
 
     def _inside(self, x: Any) -> None:
-        if isinstance(x, (list, deque)):
+        if is_a(x, (list, deque)):
             self._items(x, enumerate(list(x)) if len(x) <= MOST else ())
-        elif isinstance(x, dict):
+        elif is_a(x, dict):
             self._items(x, list(x.items()) if len(x) <= MOST else ())
         elif type(x) is types.CellType:
             for old in content_of(x):
@@ -186,8 +187,8 @@ class Swap:
             for part in parts_of(x):
                 self.value(part)
             return
-        own = getattr(x, "__dict__", None)
-        if type(own) is dict and not isinstance(x, types.FunctionType):
+        own = own_dict(x)
+        if type(own) is dict and not is_a(x, types.FunctionType):
             self._items(own, list(own.items()))
 
     def _items(self, store: Any, items: Iterable[tuple[Any, Any]]) -> None:

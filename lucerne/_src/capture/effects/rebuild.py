@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.breaks.liveness import live_names
 from lucerne._src.capture.bytecode.frame import UNSET, Listing, PythonFrame, rebuilt
@@ -117,7 +118,7 @@ class ObjectWriter:
             return "same", Same(UNSET)
         if is_plain(x):
             return self._leaf(x)
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             found = self._leaves.get(id(x))
             if found is None:
                 found = self._leaves[id(x)] = len(self.leaves)
@@ -127,7 +128,7 @@ class ObjectWriter:
             return "object", self.objects[id(x)]
         if id(x) in self._numbers:
             return "again", self._numbers[id(x)]
-        if not isinstance(x, (tuple, frozenset, types.MethodType, slice)) and not self.is_new(x):
+        if not is_a(x, (tuple, frozenset, types.MethodType, slice)) and not self.is_new(x):
             return "same", Same(x)
         return self._new(x)
 
@@ -138,13 +139,13 @@ class ObjectWriter:
     def _new(self, x: Any) -> Node:
         number = self._numbers[id(x)] = len(self._numbers)
         self._kept.append(x)
-        kind: Any = Size if isinstance(x, Size) else type(x)
+        kind: Any = Size if is_a(x, Size) else type(x)
         if kind in (list, tuple, set, frozenset, deque):
             return _KINDS[kind], number, tuple([self.value(v) for v in x])
         if kind is dict:
             pairs = tuple([(self.value(k), self.value(v)) for k, v in x.items()])
             return "dict", number, pairs
-        if isinstance(x, tuple):
+        if is_a(x, tuple):
             made = kind._make if hasattr(kind, "_make") else kind
             return "named", number, Same(kind), made, tuple([self.value(v) for v in x])
         if kind is types.CellType:
@@ -180,7 +181,7 @@ class ObjectWriter:
 
     def _iterator(self, x: Any, number: int) -> Node:
         made, args, *state = x.__reduce__()
-        if made is iter and args and isinstance(args[0], list) and self.is_new(args[0]):
+        if made is iter and args and is_a(args[0], list) and self.is_new(args[0]):
             # What is left of a dict's iterator is a new list at each question.
             self._kept.append(args)
         rest = tuple(self.value(v) for v in state if v is not None)
@@ -206,14 +207,12 @@ class ObjectWriter:
         plain = home.partition(".")[0] != "lucerne" or home.startswith(
             "lucerne._src.tensor.autograd.mo"
         )
-        own = getattr(x, "__dict__", None)
+        own = own_dict(x)
         names = [n for base in kind.__mro__ for n in _slots(base)]
-        simple = kind.__flags__ & _HEAP_TYPE and not isinstance(
-            x, (dict, list, set, int, str, float)
-        )
+        simple = kind.__flags__ & _HEAP_TYPE and not is_a(x, (dict, list, set, int, str, float))
         if not simple or is_module(x) or is_optimizer(x) or not (plain or own is not None):
             raise CaptureError(f"a new {kind.__name__} is left behind, which a program can't make")
-        if isinstance(x, BaseException):
+        if is_a(x, BaseException):
             args = tuple([self.value(v) for v in x.args])
         elif Same(kind.__new__) != Same(object.__new__) and not hasattr(
             kind, "__dataclass_fields__"
@@ -249,7 +248,7 @@ class ObjectWriter:
 
 def _slots(kind: type) -> list[str]:
     found = kind.__dict__.get("__slots__", ())
-    names = [found] if isinstance(found, str) else list(found)
+    names = [found] if is_a(found, str) else list(found)
     return [n for n in names if n not in ("__dict__", "__weakref__")]
 
 

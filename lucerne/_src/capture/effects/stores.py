@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
@@ -58,7 +59,7 @@ class Slot:
 
     def __str__(self) -> str:
         table = self.table
-        if isinstance(table.store, _ONE):
+        if is_a(table.store, _ONE):
             return table.name
         name = table.name or "a container"
         return f"{name}.{self.key}" if table.is_attributes else f"{name}[{self.key!r}]"
@@ -69,13 +70,13 @@ class Slot:
 
     def get(self) -> Any:
         store = self.table.store
-        if isinstance(store, _ONE):
+        if is_a(store, _ONE):
             return store.cell_contents
-        return store.get(self.key, MISSING) if isinstance(store, dict) else store[self.key]
+        return store.get(self.key, MISSING) if is_a(store, dict) else store[self.key]
 
     def set(self, x: Any) -> None:
         store = self.table.store
-        if isinstance(store, _ONE):
+        if is_a(store, _ONE):
             store.cell_contents = x
         elif x is MISSING:
             store.pop(self.key, None)
@@ -98,18 +99,18 @@ class StoreSnapshot:
         """Take the content as it is now."""
         self.keys, self.items = self._now()
         self.ids = list(map(id, self.items))
-        self.count = 1 if isinstance(self.store, _ONE) else len(self.store)
+        self.count = 1 if is_a(self.store, _ONE) else len(self.store)
 
     def _now(self) -> tuple[list[Any], list[Any]]:
         store = self.store
-        if isinstance(store, _ONE):
+        if is_a(store, _ONE):
             try:
                 return [self.name], [store.cell_contents]
             except ValueError:  # nothing in it now
                 return [self.name], [MISSING]
         if len(store) > MOST:
             return [], [len(store)]
-        if isinstance(store, dict):
+        if is_a(store, dict):
             return list(store), list(store.values())
         return [], list(store)
 
@@ -136,7 +137,7 @@ class StoreSnapshot:
     def changes(self) -> Iterator[tuple[Slot, Any, Any]]:
         """(slot, what it held, what it holds) for each that differs; MISSING: nothing."""
         keys, items = self._now()
-        if not isinstance(self.store, (dict, *_ONE)):
+        if not is_a(self.store, (dict, *_ONE)):
             if len(items) != len(self.items) or len(self.store) > MOST:
                 if items != self.items:
                     yield Slot(self, slice(None)), self.items, items
@@ -203,8 +204,8 @@ def is_tensors(x: Any) -> bool:
     """A tensor, or some in tuples, lists and dicts with nothing else but plain values."""
     leaves: list[Any] = []
     flatten(x, leaves)
-    return any(isinstance(v, TensorBase) for v in leaves) and all(
-        isinstance(v, TensorBase) or type(v) in PLAIN for v in leaves
+    return any(is_a(v, TensorBase) for v in leaves) and all(
+        is_a(v, TensorBase) or type(v) in PLAIN for v in leaves
     )
 
 
@@ -219,15 +220,15 @@ def put_back(tables: Sequence[StoreSnapshot]) -> None:
 
 
 def _short(x: Any) -> str:
-    if isinstance(x, TensorBase):
+    if is_a(x, TensorBase):
         return f"a tensor of shape {list(x._meta.shape)}" + (" (new)" if is_fake(x) else "")
-    text = f"{len(x)} items" if isinstance(x, list) and len(x) > 3 else repr(_readable(x))
+    text = f"{len(x)} items" if is_a(x, list) and len(x) > 3 else repr(_readable(x))
     return text if len(text) < 60 else text[:57] + "..."
 
 
 def _readable(x: Any) -> Any:
-    if isinstance(x, list):
-        return [f"tensor{list(v._meta.shape)}" if isinstance(v, TensorBase) else v for v in x]
+    if is_a(x, list):
+        return [f"tensor{list(v._meta.shape)}" if is_a(v, TensorBase) else v for v in x]
     return x
 
 
@@ -237,7 +238,7 @@ class Expected:
 
     def __init__(self, contents: Sequence[tuple[Slot, Any]], given: Sequence[Any]) -> None:
         self.slots = [slot for slot, _ in contents]
-        self.fixed = {id(x): x for x in given if isinstance(x, TensorBase)}
+        self.fixed = {id(x): x for x in given if is_a(x, TensorBase)}
         self.told = self._told([content for _, content in contents])
 
     def _told(self, contents: Sequence[Any]) -> list[Any]:
@@ -245,7 +246,7 @@ class Expected:
         told: list[Any] = [flatten(content, leaves) for content in contents]
         first: dict[int, int] = {}
         for k, x in enumerate(leaves):
-            if not isinstance(x, TensorBase):
+            if not is_a(x, TensorBase):
                 told.append((type(x), x))
                 continue
             meta: TensorMeta = x._meta

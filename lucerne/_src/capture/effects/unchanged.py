@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.tensor.base import TensorBase
@@ -38,7 +39,7 @@ class MutationCheck:
         todo = [roots]
         while todo and len(seen) < _MOST:
             x = todo.pop()
-            if id(x) in seen or isinstance(x, _LEFT_ALONE) or is_module(x) or is_optimizer(x):
+            if id(x) in seen or is_a(x, _LEFT_ALONE) or is_module(x) or is_optimizer(x):
                 continue
             seen.add(id(x))
             if is_iterator(x):
@@ -48,7 +49,7 @@ class MutationCheck:
             if content is not None:
                 self.kept.append((x, content))
                 todo += _values(content)
-            elif isinstance(x, tuple | frozenset):
+            elif is_a(x, tuple | frozenset):
                 todo += x
 
     def put_back(self) -> bool:
@@ -63,36 +64,36 @@ class MutationCheck:
 
 def _content(x: Any) -> Any:
     """A flat copy of what an object holds; None: it holds nothing that can change."""
-    if isinstance(x, dict):
+    if is_a(x, dict):
         return dict(x)
-    if isinstance(x, list | deque | bytearray):
+    if is_a(x, list | deque | bytearray):
         return list(x)
-    if isinstance(x, set):
+    if is_a(x, set):
         return set(x)
-    own = getattr(x, "__dict__", None)
-    return dict(own) if isinstance(own, dict) else None
+    own = own_dict(x)
+    return dict(own) if is_a(own, dict) else None
 
 
 def _values(content: Any) -> Iterator[Any]:
-    yield from content.values() if isinstance(content, dict) else content
+    yield from content.values() if is_a(content, dict) else content
 
 
 def _same(now: Any, before: Any) -> bool:
-    if isinstance(before, set):
+    if is_a(before, set):
         return bool(now == before)
-    if isinstance(before, dict):
+    if is_a(before, dict):
         same_keys = list(now) == list(before)
         return same_keys and all(now[k] is v for k, v in before.items())
     return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
 
 
 def _restore(x: Any, before: Any) -> None:
-    if isinstance(x, dict | set):
+    if is_a(x, dict | set):
         x.clear()
         x.update(before)
-    elif isinstance(x, list | bytearray):
+    elif is_a(x, list | bytearray):
         x[:] = before
-    elif isinstance(x, deque):
+    elif is_a(x, deque):
         x.clear()
         x.extend(before)
     else:

@@ -15,6 +15,7 @@ from typing import Any
 from lucerne._src.base import defaults
 from lucerne._src.base.device import HOST, entered
 from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.base.raw import is_a, raw_attribute
 from lucerne._src.capture.effects.stores import MISSING, ClosureVariable, alike
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.sources import Source, content
@@ -30,7 +31,7 @@ def written(
         "state": dispatch.state, "changes": StructureVersion, "reach": reach,
         "defaults": defaults.DEFAULTS, "devices": defaults.DefaultDevice,
         "entered": entered, "missing": MISSING, "alike": alike,
-        "content": content,
+        "content": content, "raw_attribute": raw_attribute,
     }  # fmt: skip
     lines = _switches(circumstances, scope)
     watched = {id(look) for look, _ in reach.watched}
@@ -39,10 +40,10 @@ def written(
             continue
         scope[f"v{k}"], name = found, table.name
         store = table.store
-        if isinstance(store, CellType):
+        if is_a(store, CellType):
             scope[f"c{k}"] = store
             lines.append(f"if c{k}.cell_contents is not v{k}: return False  # {name}")
-        elif isinstance(store, ClosureVariable):
+        elif is_a(store, ClosureVariable):
             scope[f"g{k}"] = store.scope
             lines.append(f"if g{k}.get({store.name!r}) is not v{k}: return False")
         else:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lucerne._src.base.device import HOST
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.trace.pytree import LEAF
 
 _NUMBERED = re.compile(r"argument (\d+)\b")
@@ -179,11 +180,11 @@ def _surroundings(reach: Any) -> list[str]:
             f"{len(modules)} modules are built as they were, with the same {parameters} tensors"
         )
     for table, _, thing in tables:
-        if not isinstance(thing, (bool, int, float, str, type(None))):
+        if not is_a(thing, (bool, int, float, str, type(None))):
             continue
         found.append(f"{table.name} is {_short(thing)}")
     for place in getattr(reach, "places", ()):
-        if isinstance(place.value, (bool, int, float, str, type(None))):
+        if is_a(place.value, (bool, int, float, str, type(None))):
             found.append(f"{place} is {_short(place.value)}")
     return found + _unread(reach)
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict, raw_attribute
 from lucerne._src.capture.breaks.call_policy import large_array
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
@@ -30,6 +31,7 @@ from lucerne._src.capture.guards.reachable import is_module, parts_of_module
 from lucerne._src.tensor.base import TensorBase
 
 _DEEPEST = 8
+_STORES = (list, dict, set, deque)
 Slot = tuple[int, int]
 """(number of a frame, number of one of its values)."""
 
@@ -71,35 +73,46 @@ class FrameReads:
 
     def all_of(self, x: Any, depth: int = 0) -> None:
         """Somebody may have looked at everything in it."""
+        todo = deque([(x, depth, False)])
+        seen: set[tuple[int, bool]] = set()
+        while todo:  # the nearest first: each is looked at once, and no deeper than it must
+            x, depth, held = todo.popleft()
+            if (id(x), held) not in seen:
+                seen.add((id(x), held))
+                inside = self._one_of(x, depth, held)
+                if inside is not None:
+                    todo.extend((part, depth + 1, inside) for part in _inside(x))
+
+    def _one_of(self, x: Any, depth: int, held: bool) -> bool | None:
+        """Note one object that counts as a whole. `held`: it is found in something of which all
+        the content counts; the answer is whether that is so for what is inside, None: nothing in
+        there is looked at."""
         if is_module(x) and depth < _DEEPEST:
             self.modules.update((id(m), None) for _, m in parts_of_module(x))
             if self.facts is not None:
                 for _, m in parts_of_module(x):
                     self.facts.layer(m)
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             self.looked.touch(x)
-            return
-        if isinstance(x, ARRAYS):
+            return None
+        if is_a(x, ARRAYS):
             for a in (x, base_of(x)):
-                if isinstance(a, ARRAYS) and self.facts is not None and not self.facts.array(a):
+                if is_a(a, ARRAYS) and self.facts is not None and not self.facts.array(a):
                     raise large_array(a)
-            return
+            return None
         if is_plain(x) or is_fixed(x) or depth > _DEEPEST:
-            return
+            return None
         if id(x) in self.whole or id(x) in self.contents:
-            return
+            return None
         if self.facts is not None:
             self.facts.methods_of(x)
         if self.is_rooted(x):
             self.whole.add(id(x))
-        elif isinstance(x, (list, dict, set, deque)) and id(x) in self.roots.stable:
-            self.contents[id(x)] = x
-        else:
-            own = getattr(x, "__dict__", None)
-            if isinstance(own, dict) and id(own) in self.roots.stable:
-                self.contents[id(own)] = own
-        for part in _inside(x):
-            self.all_of(part, depth + 1)
+            return False
+        stores = [s for s in (x, own_dict(x)) if is_a(s, _STORES)]
+        known = [s for s in stores if held or id(s) in self.roots.stable]
+        self.contents.update((id(s), s) for s in known)
+        return bool(known) or (held and type(x) is tuple)
 
     def attribute(self, x: Any, name: str) -> None:
         self.attributes.setdefault(id(x), set()).add(name)
@@ -116,9 +129,9 @@ class FrameReads:
 
 
 def _inside(x: Any) -> Iterator[Any]:
-    if isinstance(x, (list, tuple, set, frozenset, deque)):
+    if is_a(x, (list, tuple, set, frozenset, deque)):
         yield from list(x)[:MOST]
-    elif isinstance(x, dict):
+    elif is_a(x, dict):
         yield from list(x.values())[:MOST]
     elif type(x) is types.MethodType or type(x) is types.BuiltinFunctionType:
         yield x.__self__
@@ -129,8 +142,8 @@ def _inside(x: Any) -> Iterator[Any]:
             yield x.cell_contents
         except ValueError:
             return
-    elif isinstance(getattr(x, "__dict__", None), dict):
-        yield from list(x.__dict__.values())
+    elif is_a(own_dict(x), dict):
+        yield from list(own_dict(x).values())
 
 
 class FrameGuard:
@@ -167,6 +180,8 @@ class FrameGuard:
             "get": _content,
             "equal": equal,
             "same": _same_objects,
+            "own_dict": own_dict,
+            "raw_attribute": raw_attribute,
         }
         scope["aliases"] = alias_pattern
         exec(compile(self.source, "<guards>", "exec"), scope)
@@ -208,30 +223,32 @@ class FrameGuard:
 
     def _store(self, store: Any, key: Any, value: Any) -> None:
         at = self._constant(store)
-        if isinstance(store, type):
+        if is_a(store, type):
             text, name = f"getattr({at}, {key!r}, None)", f"{store.__name__}.{key}"
-        elif isinstance(store, types.CellType):
+        elif is_a(store, types.CellType):
             text, name = f"get({at})", str(key)
-        elif isinstance(store, dict):
+        elif is_a(store, dict):
             named = repr(key) if is_plain(key) else self._constant(key)
             missing = self._constant(MISSING)
-            text, name = f"{at}.get({named}, {missing})", str(key)
-        elif isinstance(store, (list, bytearray)):
+            get = f"{at}.get(" if type(store) is dict else f"dict.get({at}, "
+            text, name = f"{get}{named}, {missing})", str(key)
+        elif is_a(store, (list, bytearray)):
             text, name = f"{at}[{key!r}]", f"item {key!r}"
         else:  # a slot of an object
             missing = self._constant(MISSING)
-            text, name = f"getattr({at}, {key!r}, {missing})", f"{type(store).__name__}.{key}"
+            text = f"raw_attribute({at}, {key!r}, {missing})"
+            name = f"{type(store).__name__}.{key}"
         self._value(value, text, name, found_by_name=True)
 
     def _value(self, x: Any, place: str, name: str, found_by_name: bool = False) -> None:
         v = self._name()
         self.lines.append(f"{v} = {place}")
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             self._tensor(x, v, name)
         elif is_plain(x):
             self._plain(x, v, name)
         elif found_by_name or is_fixed(x) or not self.reads.is_rooted(x) or x is UNSET:
-            if not isinstance(x, tuple):
+            if not is_a(x, tuple):
                 self._unless(f"{v} is {self._constant(x)}", f"{name} is another object")
             else:
                 self._inside(x, v, name)
@@ -283,14 +300,14 @@ class FrameGuard:
         elif kind is types.CellType:
             if whole or id(x) in self.reads.cells:
                 self._value(_content(x), f"get({v})", name)
-        elif isinstance(x, tuple) or (isinstance(x, (list, deque)) and whole):
+        elif is_a(x, tuple) or (is_a(x, (list, deque)) and whole):
             self._unless(f"len({v}) == {len(x)}", f"the length of {name} was {len(x)}")
             if len(x) <= MOST:
                 for k, part in enumerate(x):
                     self._value(part, f"{v}[{k}]", f"{name}[{k}]")
-        elif isinstance(x, dict) and whole:
+        elif is_a(x, dict) and whole:
             self._dict(x, v, name)
-        elif isinstance(x, (set, frozenset)) and whole:
+        elif is_a(x, (set, frozenset)) and whole:
             at = self._constant(x.copy())
             same = f"{v} == {at}" if all(map(is_plain, x)) else f"same({v}, {at})"
             self._unless(same, f"the content of {name}")
@@ -324,20 +341,23 @@ class FrameGuard:
             self._value(part, f"{parts}[{k}]", f"value {k} of {name}")
 
     def _attributes(self, x: Any, v: str, name: str, whole: bool) -> None:
-        own = getattr(x, "__dict__", None)
+        own = own_dict(x)
         slotted = any("__slots__" in base.__dict__ for base in type(x).__mro__)
-        if type(own) is not dict and not slotted and not isinstance(x, _KNOWN_KINDS):
+        if type(own) is not dict and not slotted and not is_a(x, _KNOWN_KINDS):
             self._unless(f"{v} is {self._constant(x)}", f"{name} is another object")
-        if type(own) is not dict or isinstance(x, types.FunctionType):
+        if type(own) is not dict or is_a(x, types.FunctionType):
             for key in sorted(self.reads.attributes.get(id(x), ())):
                 if key in getattr(type(x), "__slots__", ()):
-                    found = getattr(x, key, MISSING)
-                    self._value(found, f"getattr({v}, {key!r}, None)", f"{name}.{key}")
+                    found = raw_attribute(x, key, MISSING)
+                    self._value(found, f"raw_attribute({v}, {key!r}, None)", f"{name}.{key}")
             return
         read = self.reads.attributes.get(id(x), set())
+        kind: Any = type(x)
+        plain = kind.__getattribute__ is object.__getattribute__
+        held = f"{v}.__dict__" if plain else f"own_dict({v})"
         for key in sorted(own.keys() if whole else own.keys() & read):
             missing = self._constant(MISSING)
-            text = f"{v}.__dict__.get({key!r}, {missing})"
+            text = f"{held}.get({key!r}, {missing})"
             self._value(own[key], text, f"{name}.{key}")
 
     def _aliases(self) -> list[str]:

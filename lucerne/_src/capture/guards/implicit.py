@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.effects.arrays import MOST_BYTES, contents, size_of
 from lucerne._src.capture.effects.new_objects import NewObjects
@@ -86,7 +87,7 @@ class ImplicitGuards:
             return
         if self._stays(target) and not is_known_home(str(target.__module__)):
             self._function(target)
-        if isinstance(fn, type):
+        if is_a(fn, type):
             self.of_class(fn, "__new__")
             self.of_class(fn, "__init__")
         elif type(fn) is types.MethodType:
@@ -114,9 +115,9 @@ class ImplicitGuards:
 
     def _found_under(self, owner: Any, target: types.FunctionType) -> None:
         """Perhaps a class has the function under its name: as a method, or in a property."""
-        if isinstance(owner, TensorBase) or type(owner) in PLAIN:
+        if is_a(owner, TensorBase) or type(owner) in PLAIN:
             return
-        kinds = (owner, type(owner)) if isinstance(owner, type) else (type(owner),)
+        kinds = (owner, type(owner)) if is_a(owner, type) else (type(owner),)
         for kind in kinds:
             found = find_in_class(kind, target.__name__)
             inner = [getattr(found, name, None) for name in _UNDER]
@@ -130,8 +131,8 @@ class ImplicitGuards:
             for name, value in vars(kind).items():
                 if value is descriptor:
                     self.of_object(owner, name)
-                    own = getattr(owner, "__dict__", None)
-                    if isinstance(own, dict) and self._stays(owner):
+                    own = own_dict(owner)
+                    if is_a(own, dict) and self._stays(owner):
                         self._note(own, name, dict.get(own, name, MISSING))
 
     # ---- classes -------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class ImplicitGuards:
 
     def of_object(self, x: Any, key: str) -> None:
         """An attribute was read that the object itself does not have."""
-        if isinstance(x, type):
+        if is_a(x, type):
             self.of_class(x, key)
         if self._stays(x):
             kind = type(x)
@@ -221,7 +222,7 @@ class ImplicitGuards:
             self._belongs(fn, tuple(args), name)
 
     def _belongs(self, fn: Any, args: tuple[Any, ...], name: str) -> None:
-        if self._stays(args[0]) and not isinstance(args[0], TensorBase):
+        if self._stays(args[0]) and not is_a(args[0], TensorBase):
             self._note(CallSource(fn, args), "", fn(*args), name)
 
 
@@ -250,8 +251,8 @@ _UNCHANGEABLE = 1 << 8
 def _is_abstract(kinds: Any) -> bool:
     return any(
         type(k) is not type and is_known_home(type(k).__module__)
-        for k in (kinds if isinstance(kinds, tuple) else (kinds,))
-        if isinstance(k, type)
+        for k in (kinds if is_a(kinds, tuple) else (kinds,))
+        if is_a(k, type)
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.effects.stores import ClosureVariable, StoreSnapshot
 from lucerne._src.capture.guards.reachable import CLOSED, ReachableState, has_hooks, is_module
 from lucerne._src.capture.guards.read_log import ReadLog, inside, slot_names
@@ -54,6 +55,7 @@ def narrow(reach: ReachableState, captured: Captured) -> None:
     if because:
         reach.whole_because = because
         _only_new(reach)
+        _more(reach, noted, {id(t.store) for t in reach.tables if t.watched})
         return
     _drop(reach, noted)
     if noted.arguments is not None:
@@ -67,9 +69,9 @@ def _loose(reach: ReachableState) -> set[tuple[int, Any]]:
         store, keys = table.store, reach.loose.get(id(table), frozenset())
         if not keys:
             continue
-        if isinstance(store, types.CellType):
+        if is_a(store, types.CellType):
             found.add((id(store), None))
-        elif isinstance(store, ClosureVariable):
+        elif is_a(store, ClosureVariable):
             found.add((id(store.scope), store.name))
         else:
             found |= {(id(store), key) for key in keys}
@@ -115,7 +117,7 @@ def _only_new(reach: ReachableState) -> None:
     known = {id(t.store) for t in reach.tables if t.watched}
     variables = [t.store for t, _, _ in reach.links]
     cells = {id(s) for s in variables}
-    names = {(id(s.scope), s.name) for s in variables if isinstance(s, ClosureVariable)}
+    names = {(id(s.scope), s.name) for s in variables if is_a(s, ClosureVariable)}
     reach.places = [
         p
         for p in reach.places
@@ -128,11 +130,11 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
     read = {p.at for p in reach.places}
     for link, _, _ in reach.links:
         store = link.store
-        named = isinstance(store, ClosureVariable)
+        named = is_a(store, ClosureVariable)
         if ((id(store.scope), store.name) if named else (id(store), None)) not in read:
             reach.unread.append(link.name)
     reach.links = []
-    stores = {id(store): (x, store) for x in noted.whole.values() for store in _stores(x)}
+    stores = {id(store) for x in noted.whole.values() for store in _stores(x)}
     known: set[int] = set()
     for table in reach.tables:
         at = id(table.store)
@@ -143,13 +145,20 @@ def _drop(reach: ReachableState, noted: ReadLog) -> None:
         else:
             _unread_keys(reach, table, read)
             table.watched = False
+    _more(reach, noted, known)
+    _drop_modules(reach, noted)
+
+
+def _more(reach: ReachableState, noted: ReadLog, known: set[int]) -> None:
+    """Compare what was read as a whole and stands where `ReachableState` does not look: in an
+    object that a module holds, for example. `known`: ids of what is compared anyway."""
+    stores = {id(store): (x, store) for x in noted.whole.values() for store in _stores(x)}
     for at, (x, store) in stores.items():
         if at not in known:
             name = type(x).__name__
             reach.more.append(
                 StoreSnapshot(name, store, is_attributes=store is not x, watched=True)
             )
-    _drop_modules(reach, noted)
 
 
 def _unread_keys(reach: ReachableState, table: StoreSnapshot, read: set[tuple[int, Any]]) -> None:
@@ -163,11 +172,11 @@ def _unread_keys(reach: ReachableState, table: StoreSnapshot, read: set[tuple[in
 
 def _stores(x: Any) -> Iterator[Any]:
     """Where an object that counts as a whole keeps what it holds."""
-    if isinstance(x, (list, dict, set, deque, bytearray)):
+    if is_a(x, (list, dict, set, deque, bytearray)):
         yield x
-    if not own_home(type(x).__module__).startswith(CLOSED) and not isinstance(x, functools.partial):
-        own = getattr(x, "__dict__", None)
-        if isinstance(own, dict):
+    if not own_home(type(x).__module__).startswith(CLOSED) and not is_a(x, functools.partial):
+        own = own_dict(x)
+        if is_a(own, dict):
             yield own
 
 
@@ -205,10 +214,10 @@ def _unexplained(reach: ReachableState, noted: ReadLog, captured: Captured) -> b
         values += [p for g in optimizer.param_groups for p in g["params"]]
         values += list(optimizer.state.values())
     for x in values:
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             known.add(id(x))
-        elif isinstance(x, (tuple, list, dict, set)):
-            known |= {id(v) for v in inside(x) if isinstance(v, TensorBase)}
+        elif is_a(x, (tuple, list, dict, set)):
+            known |= {id(v) for v in inside(x) if is_a(v, TensorBase)}
     sources = [s for s in captured.sources if s.kind == HELD]
     return any(id(s.thing) not in known for s in sources)
 

@@ -18,6 +18,7 @@ from typing import Any
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.effects.stores import (
     PLAIN,
     ClosureVariable,
@@ -39,11 +40,13 @@ CLOSED = (
 
 
 def is_module(x: Any) -> bool:
-    return "_parameters" in getattr(x, "__dict__", ()) and "_modules" in x.__dict__
+    own = own_dict(x) or ()
+    return "_parameters" in own and "_modules" in own
 
 
 def is_optimizer(x: Any) -> bool:
-    return "param_groups" in getattr(x, "__dict__", ()) and "state" in x.__dict__
+    own = own_dict(x) or ()
+    return "param_groups" in own and "state" in own
 
 
 class ReachableState:
@@ -93,10 +96,10 @@ class ReachableState:
         self._kept: list[Any] = []
         self._function(getattr(fn, "part_of", fn))
         for leaf in [*arguments, *getattr(fn, "surroundings", ())]:
-            if not isinstance(leaf, TensorBase):
+            if not is_a(leaf, TensorBase):
                 self._walk(leaf, 0, type(leaf).__name__)
         for t in [*arguments, *self.tensors.values()]:
-            if isinstance(t, TensorBase) and type(t) not in plain_types:
+            if is_a(t, TensorBase) and type(t) not in plain_types:
                 self._handlers(type(t))
         self.refresh()
 
@@ -112,18 +115,18 @@ class ReachableState:
     # ---- finding -------------------------------------------------------------------------------
 
     def _function(self, fn: Any) -> None:
-        if isinstance(fn, functools.partial):
+        if is_a(fn, functools.partial):
             self._walk(fn.args, 0, "")
             self._walk(fn.keywords, 0, "")
             self.always.add(id(fn.keywords))
             fn = fn.func
-        if isinstance(fn, types.MethodType):
+        if is_a(fn, types.MethodType):
             self._walk(fn.__self__, 0, "self")
             fn = fn.__func__
-        if not isinstance(fn, types.FunctionType):
+        if not is_a(fn, types.FunctionType):
             self._walk(fn, 0, "self")
             call = vars(type(fn)).get("forward") or vars(type(fn)).get("__call__")
-            fn = call if isinstance(call, types.FunctionType) else None
+            fn = call if is_a(call, types.FunctionType) else None
         if fn is not None:
             self._code(fn, 0)
 
@@ -145,8 +148,8 @@ class ReachableState:
         """What the code sees that a class of tensors answers ops with."""
         for name in ("__torch_dispatch__", "__torch_function__"):
             member = getattr(kind, name, None)
-            found = getattr(member, "__func__", member)
-            if isinstance(found, types.FunctionType) and not own_home(found.__module__).startswith(
+            found: Any = getattr(member, "__func__", member)
+            if is_a(found, types.FunctionType) and not own_home(found.__module__).startswith(
                 "lucerne"
             ):
                 self.handlers.append(kind)
@@ -157,18 +160,18 @@ class ReachableState:
             found = cell.cell_contents
         except ValueError:  # not filled yet
             return
-        if isinstance(found, types.ModuleType):
+        if is_a(found, types.ModuleType):
             return
         table = StoreSnapshot(name, cell, is_attributes=False, watched=False)
         self.tables.append(table)
         self.links.append((table, functools.partial(getattr, cell, "cell_contents", None), found))
-        if isinstance(found, type):
+        if is_a(found, type):
             self._class(found, depth)
-        elif isinstance(found, types.FunctionType):
+        elif is_a(found, types.FunctionType):
             if not own_home(str(found.__module__)).startswith("lucerne."):
                 self._code(found, depth + 1)
         else:
-            if isinstance(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):
+            if is_a(found, type) and issubclass(found, (TensorBase, dispatch.Interpreter)):
                 self._handlers(found)
             self._walk(found, depth, name)
 
@@ -182,34 +185,34 @@ class ReachableState:
             return
         for member in list(vars(kind).values()):
             member = getattr(member, "__func__", getattr(member, "fget", member))
-            if isinstance(member, types.FunctionType):
+            if is_a(member, types.FunctionType):
                 self._code(member, depth + 1)
 
     def _walk(self, x: Any, depth: int, name: str) -> None:
-        if isinstance(x, (*PLAIN, type, types.ModuleType)) or id(x) in self._seen:
+        if is_a(x, (*PLAIN, type, types.ModuleType)) or id(x) in self._seen:
             return
         if depth > _DEPTH:
             return
         self._see(x)
-        if isinstance(x, TensorBase):
+        if is_a(x, TensorBase):
             self.tensors[id(x)] = x
         elif is_module(x):
             self._module(x, name)
         elif is_optimizer(x):
             self._optimizer(x)
-        elif isinstance(x, dict):
+        elif is_a(x, dict):
             self._keep(name, x)
             for key, v in x.items():
                 self._walk(v, depth + 1, f"{name}[{key!r}]")
-        elif isinstance(x, (list, tuple, set)):
-            if isinstance(x, list):
+        elif is_a(x, (list, tuple, set)):
+            if is_a(x, list):
                 self._keep(name, x)
             for k, v in enumerate(x):
                 self._walk(v, depth + 1, f"{name}[{k}]")
-        elif isinstance(x, types.FunctionType):
+        elif is_a(x, types.FunctionType):
             self._seen.discard(id(x))  # `_code` asks the same
             self._code(x, depth + 1)
-        elif isinstance(x, types.MethodType):
+        elif is_a(x, types.MethodType):
             self._walk(x.__self__, depth, name)
             self._walk(x.__func__, depth, name)
         elif own_home(type(x).__module__).startswith(
@@ -220,8 +223,8 @@ class ReachableState:
             self._object(x, depth, name)
 
     def _object(self, x: Any, depth: int, name: str) -> None:
-        own = getattr(x, "__dict__", None)
-        if isinstance(own, dict):
+        own = own_dict(x)
+        if is_a(own, dict):
             self._keep(name, own, is_attributes=True)
             for key, v in list(own.items()):
                 self._walk(v, depth + 1, f"{name}.{key}")
@@ -244,11 +247,11 @@ class ReachableState:
                     if t is not None:
                         self.tensors[id(t)] = t
             for key, hooks in list(m.__dict__.items()):
-                if key.endswith("hooks") and isinstance(hooks, dict):
+                if key.endswith("hooks") and is_a(hooks, dict):
                     for hook in hooks.values():
                         self._walk(hook, 1, f"{full}.{key}")
             for key, x in list(m.__dict__.items()):
-                if not key.startswith("_") and isinstance(x, (list, tuple, dict, TensorBase)):
+                if not key.startswith("_") and is_a(x, (list, tuple, dict, TensorBase)):
                     self._walk(x, 1, f"{full}.{key}")
 
     def _optimizer(self, optimizer: Any) -> None:
@@ -323,7 +326,7 @@ class ReachableState:
         self.watched = [
             (look, found)
             for table, look, found in self.links
-            if not isinstance(found, type) and id(table) not in self.loose
+            if not is_a(found, type) and id(table) not in self.loose
         ]
         self.watched_tables = [
             (table, self.loose.get(id(table), frozenset()))
@@ -377,7 +380,7 @@ def names_in(code: types.CodeType) -> tuple[str, ...]:
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
     for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
+        if is_a(constant, types.CodeType):
             found.update(dict.fromkeys(names_in(constant)))
     return tuple(found)
 
@@ -427,7 +430,7 @@ class _HeldByModule:
     def __init__(self, module: Any) -> None:
         self.module, self.kind = module, type(module)
         own = module.__dict__
-        tables = [own, *[x for name, x in own.items() if _is_table(name) and isinstance(x, dict)]]
+        tables = [own, *[x for name, x in own.items() if _is_table(name) and is_a(x, dict)]]
         self.tables = [(d, list(d), list(d.values())) for d in tables]
 
     def is_same(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
+from lucerne._src.base.raw import is_a, own_dict, own_store
 from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
@@ -93,12 +94,12 @@ class Arguments:
         """In the order of `pytree.flatten`."""
         kind = type(tree)
         begin = len(self.leaves)
-        if kind is tuple or kind is list or (isinstance(tree, tuple) and hasattr(kind, "_fields")):
+        if kind is tuple or kind is list or (is_a(tree, tuple) and hasattr(kind, "_fields")):
             parts = {k: self._walk(x, (*path, k)) for k, x in enumerate(tree)}
-        elif isinstance(tree, dict):
+        elif is_a(tree, dict):
             parts = {k: self._walk(x, (*path, k)) for k, x in tree.items()}
-        elif is_dataclass(tree) and not isinstance(tree, type):
-            own = getattr(tree, "__dict__", None)
+        elif is_dataclass(tree) and not is_a(tree, type):
+            own = own_dict(tree)
             names = list(kind.__dataclass_fields__) if own is None else list(own)
             parts = {n: self._walk(getattr(tree, n), (*path, n)) for n in names}
         else:
@@ -131,7 +132,7 @@ class Arguments:
     def child(self, container: Any, key: Any) -> None:
         """An item or attribute of a container was read."""
         _, parts, below = self.trees[id(container)]
-        negative = type(key) is int and key < 0 and isinstance(container, (list, tuple))
+        negative = type(key) is int and key < 0 and is_a(container, (list, tuple))
         part = parts.get(key + len(container) if negative else key) if is_key(key) else None
         if type(part) is int:
             self.read.add(part)
@@ -141,7 +142,7 @@ class Arguments:
     def is_container(self, x: Any) -> bool:
         """Whether it is a leaf for which another, equal one will do."""
         equal = (set, frozenset, deque, bytearray)
-        return isinstance(x, equal) and any(x is leaf for leaf in self.leaves)
+        return is_a(x, equal) and any(x is leaf for leaf in self.leaves)
 
     def below(self, container: Any) -> list[Any]:
         """All of a container was read; its leaves."""
@@ -153,6 +154,28 @@ class Arguments:
 def is_key(x: Any) -> bool:
     """Whether it can be looked up without asking anything of the user's."""
     return type(x) in PLAIN and type(x) is not float and type(x) is not complex
+
+
+def looked_up(fn: Any, given: Sequence[Any]) -> tuple[Any, Any]:
+    """Of which dict a call asks one key: `options.get("key")`, which reads no more than `[]` (of a
+    class of the user's, dict's own `get`). (None, None): of none."""
+    if type(fn) is types.BuiltinFunctionType and fn.__name__ == "get" and given:
+        store = fn.__self__
+        if is_a(store, dict) and is_key(given[0]):
+            return store, given[0]
+    return None, None
+
+
+def key_asked(key: Any, store: Any) -> tuple[Any, Any]:
+    """The same for `key in store`. (What stands there counts as well: a tensor may change.)"""
+    if not is_a(store, dict) or not is_key(key):
+        return None, None
+    plain = find_in_class(type(store), "__contains__") in _CONTAINS
+    tensors = is_a(dict.get(store, key), TensorBase)
+    return (store, key) if plain and not tensors else (None, None)
+
+
+_CONTAINS = (dict.__contains__,)
 
 
 def engine_table(scope: dict[str, Any], value: Any) -> str:
@@ -206,6 +229,8 @@ class ReadLog:
             self._partials(frame)
         elif name in ("CONTAINS_OP", "COMPARE_OP"):
             self.looked.compared(*frame.stack[-2:])
+        if name == "CONTAINS_OP" and self.key_of(*key_asked(*frame.stack[-2:])):
+            return
         if count:
             for x in frame.stack[-count:]:
                 self.all_of(x)
@@ -234,7 +259,7 @@ class ReadLog:
         """A native call: what it is given may be looked at. `ours`: of a function of this package;
         `op`: that calls nobody back."""
         self.facts.called(fn, given)
-        if isinstance(fn, (types.BuiltinFunctionType, type)):
+        if is_a(fn, (types.BuiltinFunctionType, type)):
             if fn in _NAMES_ALL:
                 self.all(f"{fn.__name__}() is called")
             if fn is super and not given:
@@ -243,25 +268,21 @@ class ReadLog:
                 return
             if fn in _ATTRIBUTES and given:  # the machine tells which
                 return
-            if type(fn) is types.BuiltinFunctionType and self._looked_up(fn, given):
+            if self.key_of(*looked_up(fn, given)):
                 return
         if getattr(fn, "__name__", "") in FINDS and given:
             self.looked.compared(given[0], getattr(fn, "__self__", None))
         for x in given:
             self.all_of(x)
-        if not isinstance(fn, type):
+        if not is_a(fn, type):
             self.all_of(fn)
         if ours and not op and any(calls_users(x) for x in (fn, *given)):
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self.all(f"{name} calls back functions that nobody follows")
 
-    def _looked_up(self, fn: Any, given: Sequence[Any]) -> bool:
-        """Whether it is `options.get("key")` of a plain dict, which reads no more than `[]`."""
-        store = fn.__self__
-        if fn.__name__ != "get" or type(store) not in (dict, OrderedDict) or not given:
-            return False
-        key = given[0]
-        if not is_key(key) or self.birth.is_new(store):
+    def key_of(self, store: Any, key: Any) -> bool:
+        """A dict was asked for one key; whether it is enough to compare that. (None: no dict.)"""
+        if store is None or self.birth.is_new(store):
             return False
         if self.arguments is not None and id(store) in self.arguments.trees:
             self.arguments.child(store, key)
@@ -284,12 +305,12 @@ class ReadLog:
 
     def read(self, container: Any, key: Any, value: Any, how: Access, frame: PythonFrame) -> None:
         """A value was read by a frame."""
-        if isinstance(container, TensorBase):
+        if is_a(container, TensorBase):
             if how is Access.ATTRIBUTE:
                 self.looked.attribute(container, key)
                 self.facts.of_tensor(container, key)
             return
-        if isinstance(value, TensorBase) and not self.birth.is_new(container):
+        if is_a(value, TensorBase) and not self.birth.is_new(container):
             self.looked.found[id(value)] = value
         value = MISSING if value is NOTHING else value
         if not is_users(frame.code) and not is_module(container):
@@ -300,7 +321,7 @@ class ReadLog:
         elif how is Access.GLOBAL:
             if container is builtins.__dict__:
                 self.facts.builtin(frame.globals, key)
-            elif isinstance(value, types.ModuleType):
+            elif is_a(value, types.ModuleType):
                 self.facts.scope(container, key, value)
             else:
                 self._place(container, key, value, key)
@@ -327,7 +348,7 @@ class ReadLog:
             self.written.add((id(container), None))
         elif is_key(key):
             self.written.add((id(container), key))
-            self.written.add((id(getattr(container, "__dict__", container)), key))
+            self.written.add((id(own_store(container)), key))
 
     # ---- one thing -----------------------------------------------------------------------------
 
@@ -337,10 +358,10 @@ class ReadLog:
             self.places.setdefault(place.at, place)
 
     def _item(self, container: Any, key: Any, value: Any) -> None:
-        if isinstance(container, tuple):
+        if is_a(container, tuple):
             return  # it is what it is: who holds it was read
-        plain = is_key(key) and (isinstance(container, dict) or type(key) is int)
-        if isinstance(container, (dict, list)) and plain:
+        plain = is_key(key) and (is_a(container, dict) or type(key) is int)
+        if is_a(container, (dict, list)) and plain:
             found = Source(container, key, value).now()
             if found is value:
                 self._place(container, key, value)
@@ -348,10 +369,10 @@ class ReadLog:
         self.all_of(container)
 
     def _attribute(self, container: Any, key: str, value: Any) -> None:
-        if isinstance(container, types.ModuleType):
+        if is_a(container, types.ModuleType):
             self._of_python_module(container, key, value)
             return
-        if isinstance(container, type):
+        if is_a(container, type):
             keys = [key]
             if find_in_class(type(container), key) is not None:  # of a metaclass: it may read any
                 keys += [k for kind in container.__mro__ for k in vars(kind) if k[:2] != "__"]
@@ -363,27 +384,29 @@ class ReadLog:
             return
         if own_home(type(container).__module__) in _NAMESPACES:
             return  # `torch.ops.mylib.name`: what it is, is the op
-        if isinstance(container, enum.Enum):
+        if is_a(container, enum.Enum):
             if key in ("value", "name"):
                 self._place(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
             self.facts.of_class(type(container), key)
             return
-        if key == "__dict__":
+        own = own_dict(container)
+        if key == "__dict__" and type(own) is dict:
+            self._place(container, key, own)  # (what is read of it is seen as of any dict)
+        elif key == "__dict__":
             self.all_of(container)
-        own = getattr(container, "__dict__", None)
         if is_optimizer(container):
             self.optimizers[id(container)] = container
         if is_module(container):
             self._of_module(container, key)
-            if isinstance(own, dict) and key in own and "_hooks" not in key:
+            if is_a(own, dict) and key in own and "_hooks" not in key:
                 self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
-        elif isinstance(own, dict):
+        elif is_a(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
             kind: Any = type(container)
             plain = kind.__getattribute__ is object.__getattribute__
-            if plain and not isinstance(container, (dict, list)):
+            if plain and not is_a(container, (dict, list)):
                 self._place(container, "__dict__", own)  # (it may get another one)
-        if isinstance(own, dict) and key in own:
+        if is_a(own, dict) and key in own:
             return
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
             self._place(container, key, value)
@@ -417,18 +440,18 @@ class ReadLog:
             x = todo.pop()
             if is_plain(x) or x is UNSET or type(x) is KeptContainer:
                 continue
-            if isinstance(x, TensorBase):
+            if is_a(x, TensorBase):
                 self.looked.touch(x)
                 if type(x) not in plain_types:
                     self.all(f"a {type(x).__name__} handles ops itself")
                 continue
-            if isinstance(x, types.FunctionType) and x.__dict__ and is_users(x.__code__):
+            if is_a(x, types.FunctionType) and x.__dict__ and is_users(x.__code__):
                 self._all_of_dict(x.__dict__)
             known = id(x) in self.whole or id(x) in self.engine or id(x) in self.hooks
             if known or id(x) in seen:
                 continue
             seen.add(id(x))
-            if isinstance(x, ARRAYS):
+            if is_a(x, ARRAYS):
                 if not self.facts.array(x):
                     raise large_array(x)
                 todo.append(base_of(x))
@@ -475,29 +498,29 @@ def _is_closed(x: Any) -> bool:
     """Whether nothing can be read of an object but which one it is."""
     home = own_home(str(type(x).__module__))
     engine = home == "lucerne" or home.startswith(("lucerne._src.ops", "lucerne._src.capture"))
-    return engine or isinstance(x, (type, types.ModuleType, types.CodeType, types.FunctionType))
+    return engine or is_a(x, (type, types.ModuleType, types.CodeType, types.FunctionType))
 
 
 def inside(x: Any) -> list[Any]:
     """What an object holds, as far as native code could get at it without calling anything."""
-    if isinstance(x, dict):
+    if is_a(x, dict):
         parts = [*x.keys(), *x.values()] if len(x) <= MOST else []
-    elif isinstance(x, _CONTAINERS):
-        parts = list(x) if len(x) <= MOST and not isinstance(x, bytearray) else []
-    elif isinstance(x, types.MethodType):
+    elif is_a(x, _CONTAINERS):
+        parts = list(x) if len(x) <= MOST and not is_a(x, bytearray) else []
+    elif is_a(x, types.MethodType):
         return [x.__self__]
-    elif isinstance(x, types.BuiltinFunctionType):
-        return [] if isinstance(x.__self__, types.ModuleType) else [x.__self__]
-    elif isinstance(x, functools.partial):
+    elif is_a(x, types.BuiltinFunctionType):
+        return [] if is_a(x.__self__, types.ModuleType) else [x.__self__]
+    elif is_a(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
     elif type(x) is types.MappingProxyType:
         return gc.get_referents(x)
-    elif isinstance(x, types.FunctionType) or own_home(type(x).__module__).startswith(CLOSED):
+    elif is_a(x, types.FunctionType) or own_home(type(x).__module__).startswith(CLOSED):
         return []
     else:
         parts = [getattr(x, name, None) for name in slot_names(type(x))]
-    own = getattr(x, "__dict__", None)
-    return [*parts, *own.values()] if isinstance(own, dict) else parts
+    own = own_dict(x)
+    return [*parts, *own.values()] if is_a(own, dict) else parts
 
 
 def slot_names(kind: type) -> list[str]:
@@ -513,9 +536,9 @@ def slot_names(kind: type) -> list[str]:
 
 def _asks_class(x: Any) -> bool:
     """Whether `isinstance` would ask a method of the user's."""
-    kinds = x if isinstance(x, tuple) else (x,)
-    return any(isinstance(k, type) and type(k) is not type for k in kinds) or any(
-        not isinstance(k, type) and "__class__" in vars(type(k)) for k in kinds
+    kinds = x if is_a(x, tuple) else (x,)
+    return any(is_a(k, type) and type(k) is not type for k in kinds) or any(
+        not is_a(k, type) and "__class__" in vars(type(k)) for k in kinds
     )
 
 
@@ -526,19 +549,19 @@ def calls_users(x: Any, depth: int = 0) -> bool:
     >>> calls_users([1, "two"]), calls_users((lambda x: x,))
     (False, True)
     """
-    if is_plain(x) or isinstance(x, (TensorBase, types.ModuleType, types.CodeType)):
+    if is_plain(x) or is_a(x, (TensorBase, types.ModuleType, types.CodeType)):
         return False
     if depth > _DEEPEST:
         return True
     home = own_home(str(type(x).__module__)).partition(".")[0]
-    if isinstance(x, types.FunctionType):
+    if is_a(x, types.FunctionType):
         if is_entered(x.__code__):
             return True
         if own_home(str(x.__module__)).startswith(_NEVER):
             return False
         parts: list[Any] = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
         parts += [c.cell_contents for c in x.__closure__ or () if _is_full(c)]
-    elif isinstance(x, type):
+    elif is_a(x, type):
         return own_home(str(x.__module__)).partition(".")[0] not in KNOWN_HOMES
     elif is_module(x):
         if calls_user_code(x):
@@ -554,12 +577,12 @@ def calls_users(x: Any, depth: int = 0) -> bool:
         return home != "lucerne" or any(hooks)
     elif own_home(str(type(x).__module__)).startswith(_NEVER):
         return False
-    elif isinstance(x, _CONTAINERS) or home in ("lucerne", "functools", "builtins"):
-        if isinstance(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > _MANY:
-            return any(type(v) not in PLAIN and not isinstance(v, TensorBase) for v in x)
+    elif is_a(x, _CONTAINERS) or home in ("lucerne", "functools", "builtins"):
+        if is_a(x, (list, tuple, dict, set, frozenset, deque)) and len(x) > _MANY:
+            return any(type(v) not in PLAIN and not is_a(v, TensorBase) for v in x)
         parts = inside(x)
         if home == "lucerne" and not parts:
-            parts = list(getattr(x, "__dict__", {}).values())
+            parts = list((own_dict(x) or {}).values())
     else:
         return home not in KNOWN_HOMES
     return any(calls_users(p, depth + 1) for p in parts)

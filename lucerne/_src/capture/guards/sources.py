@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.raw import is_a, raw_attribute
 from lucerne._src.capture.effects.stores import MISSING, alike
 
 KNOWN_HOMES = frozenset(("lucerne", "builtins", "numpy", *sys.stdlib_module_names)) - {"__main__"}
@@ -81,11 +82,11 @@ class Source:
         self.store, self.key, self.value, self.name = store, key, value, name
 
     def __str__(self) -> str:
-        if self.name or isinstance(self.store, types.CellType):
+        if self.name or is_a(self.store, types.CellType):
             return self.name or str(self.key)
-        if isinstance(self.store, (dict, list)):
+        if is_a(self.store, (dict, list)):
             return f"[{self.key!r}]"
-        named = isinstance(self.store, (type, types.FunctionType))
+        named = is_a(self.store, (type, types.FunctionType))
         return f"{self.store.__name__ if named else type(self.store).__name__}.{self.key}"
 
     @property
@@ -96,22 +97,23 @@ class Source:
             return id(store.kind), ("class", self.key, id(store.after))
         if type(store) is CallSource:
             return id(store.fn), ("asked", *map(id, store.args))
-        return id(self.store), None if isinstance(self.store, types.CellType) else self.key
+        return id(self.store), None if is_a(self.store, types.CellType) else self.key
 
     def now(self) -> Any:
         store, key = self.store, self.key
-        if isinstance(store, dict):
+        if is_a(store, types.CellType):  # (a method's own class is in a cell named `__class__`)
+            return content(store)
+        if key == "__class__" and type(store) not in (dict, ClassSource):
+            return type(store)
+        if is_a(store, dict):
             return dict.get(store, key, MISSING)
-        if isinstance(store, list):
+        if is_a(store, list):
             return list.__getitem__(store, key) if -len(store) <= key < len(store) else MISSING
-        if isinstance(store, types.CellType):
-            try:
-                return store.cell_contents
-            except ValueError:
-                return MISSING
         if type(store) is ClassSource:
             return store.find(key)
-        return store.answer() if type(store) is CallSource else getattr(store, key, MISSING)
+        if type(store) is CallSource:
+            return store.answer()
+        return raw_attribute(store, key, MISSING)
 
     def holds(self) -> bool:
         found = self.now()
@@ -122,7 +124,7 @@ class Source:
 
     def difference(self) -> str:
         """What is not as it was, in words."""
-        if isinstance(self.store, types.CellType) or self.name == self.key:
+        if is_a(self.store, types.CellType) or self.name == self.key:
             return f"{self.key!r} is another object than when the function was captured"
         return f"{self} changed"
 
@@ -163,7 +165,7 @@ class Source:
         elif kind is types.FunctionType:
             text = f"{store}.{self.key}"
         else:
-            text = f"getattr({store}, {key}, missing)"
+            text = f"raw_attribute({store}, {key}, missing)"
         scope[store], scope[f"p{number}"] = self.store, self.value
         return (
             f"if (x := {text}) is not p{number} and not alike(x, p{number}): return False  # {self}"
@@ -190,7 +192,7 @@ class Source:
 
 def _is_itself(x: Any) -> bool:
     """Whether an attribute of a class is what stands there, and no other thing can look so."""
-    return isinstance(x, (types.FunctionType, property)) or not hasattr(type(x), "__get__")
+    return is_a(x, (types.FunctionType, property)) or not hasattr(type(x), "__get__")
 
 
 def content(cell: Any) -> Any:

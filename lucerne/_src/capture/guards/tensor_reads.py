@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.effects.stores import MISSING, alike
 from lucerne._src.capture.trace.fake import fills_storage, is_fake
 from lucerne._src.capture.trace.input_sources import (
@@ -114,7 +115,7 @@ class TensorReads:
 
     def compared(self, left: Any, right: Any) -> None:
         """`==` or `in`: what is in containers is compared by identity first."""
-        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+        if is_a(left, TensorBase) and is_a(right, TensorBase):
             return  # an op
         for x in _tensors_in(left):
             for y in _tensors_in(right):
@@ -156,13 +157,13 @@ class TensorReads:
 
 
 def _tensors_in(x: Any) -> list[Any]:
-    if isinstance(x, TensorBase):
+    if is_a(x, TensorBase):
         return [x]
-    if not isinstance(x, (list, tuple, dict, set, frozenset, deque)):
+    if not is_a(x, (list, tuple, dict, set, frozenset, deque)):
         return []
     leaves: list[Any] = []
-    flatten(list(x) if isinstance(x, (set, frozenset, deque)) else x, leaves)
-    return [t for t in leaves if isinstance(t, TensorBase)]
+    flatten(list(x) if is_a(x, (set, frozenset, deque)) else x, leaves)
+    return [t for t in leaves if is_a(t, TensorBase)]
 
 
 # ---- gradients ----------------------------------------------------------------------------------

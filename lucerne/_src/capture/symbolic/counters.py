@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_store
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.bytecode.hooks import Access
@@ -76,7 +77,7 @@ def counted(
 
 def _index(container: Any, key: Any) -> Any:
     """Of an item; one that counts from the end of a list is told from its beginning."""
-    if type(key) is int and isinstance(container, list) and -len(container) <= key < 0:
+    if type(key) is int and is_a(container, list) and -len(container) <= key < 0:
         return key + len(container)
     return key
 
@@ -87,16 +88,16 @@ def at_of(container: Any, key: Any, how: Access) -> tuple[int, Any]:
         return id(container), _index(container, key)
     if how is Access.CELL:
         return id(container), None
-    if how is Access.ATTRIBUTE and not isinstance(container, type):
-        return id(getattr(container, "__dict__", container)), key
+    if how is Access.ATTRIBUTE and not is_a(container, type):
+        return id(own_store(container)), key
     return id(container), key
 
 
 def written(store: Any, key: Any, new: Any, shown: str) -> CounterError | None:
     """What to stop a capture with that comes to a number being changed; None: it is none."""
-    if isinstance(store, types.CellType):
+    if is_a(store, types.CellType):
         key = shown
-    place = Source(store, _index(store, key) if isinstance(store, list) else key, None, shown)
+    place = Source(store, _index(store, key) if is_a(store, list) else key, None, shown)
     place.value = place.now()
     if type(place.value) not in _NUMBERS or type(new) not in (*_NUMBERS, *GIVEN):
         return None

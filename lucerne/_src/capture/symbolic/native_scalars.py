@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base import dtype as dt
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat, Guarding
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.bytecode.frame import PythonFrame
@@ -36,16 +37,16 @@ def by_value(fn: Any, args: Any, kwargs: Any) -> Any:
     if fn is type and len(args) == 1 and type(args[0]) in _CLASSES:
         return _CLASSES[type(args[0])]
     if Guarding.count and not kwargs:  # perhaps sizes that are symbolic
-        if fn is len and len(args) == 1 and isinstance(args[0], TensorBase) and args[0]._meta.ndim:
+        if fn is len and len(args) == 1 and is_a(args[0], TensorBase) and args[0]._meta.ndim:
             return args[0]._meta.shape[0]
-        if fn is int and len(args) == 1 and isinstance(args[0], TensorBase):
+        if fn is int and len(args) == 1 and is_a(args[0], TensorBase):
             return number(args[0], int)
         if any(map(is_symbolic, args)):
             return call(fn, args)
     given = any(type(a) in _CLASSES for a in args)
     if given and not kwargs:
         if fn is isinstance:
-            return isinstance(args[0].value if type(args[0]) is GivenInt else args[0], args[1])
+            return is_a(args[0].value if type(args[0]) is GivenInt else args[0], args[1])
         if fn is float and type(args[0]) is GivenInt:
             return args[0].as_float()
         if fn is abs:
@@ -93,7 +94,7 @@ def for_ops(fn: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     if not any(_has_int(a) for a in (*args, *kwargs.values())):
         return args, kwargs
     owner = getattr(fn, "__self__", None)
-    tensors = [a for a in (owner, *args) if isinstance(a, TensorBase)]
+    tensors = [a for a in (owner, *args) if is_a(a, TensorBase)]
     name = getattr(fn, "__name__", "").rstrip("_")
     if name in _OPS and len(tensors) == 1 and tensors[0]._meta.dtype in _KINDS and not kwargs:
         return tuple([a.as_float() if type(a) is GivenInt else a for a in args]), kwargs

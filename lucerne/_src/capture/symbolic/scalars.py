@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.trace.captured import Captured
@@ -72,7 +73,7 @@ def changed(
 
 def is_same(a: Any, b: Any) -> bool:
     """Whether two values that are not tensors are equal; nan is nan."""
-    if isinstance(a, float) and isinstance(b, float):
+    if is_a(a, float) and is_a(b, float):
         return repr(a + 0.0) == repr(b + 0.0)
     try:
         return type(a) is type(b) and bool(a == b)
@@ -144,7 +145,7 @@ class _Pairs:
         return same
 
     def _same(self, a: Any, b: Any) -> bool:
-        if isinstance(a, tuple) and isinstance(b, tuple):
+        if is_a(a, tuple) and is_a(b, tuple):
             return len(a) == len(b) and all(map(self._same, a, b))
         number = type(a) is Value and a in self.numbers[0]
         a, b = self._plain(a, 0), self._plain(b, 1)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from lucerne._src.base import shape as sh
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import IS
@@ -109,7 +110,7 @@ class SizedCapture(Capture):
     def make_tracing(self) -> Tracing:
         made = SizedTracing(self.reach, SizedRecorder(self.whole))
         made.symbols = self.symbols
-        made.shapes = [x._meta.shape if isinstance(x, TensorBase) else None for x in self.leaves]
+        made.shapes = [x._meta.shape if is_a(x, TensorBase) else None for x in self.leaves]
         return made
 
     def run(self) -> Captured:
@@ -256,7 +257,7 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
         if type(x) is CapturedResult:
             return outcomes[id(x)]
         found = next(rest)
-        return Size(found) if isinstance(x, Size) else found
+        return Size(found) if is_a(x, Size) else found
 
     graph = Graph()
     graph.inputs = [new[v.index] for v in old.graph.inputs]

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process.source_location import is_users
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import NumberUse, note
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
@@ -42,7 +43,7 @@ from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.bytecode.calls import native
 from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Machine
-from lucerne._src.capture.bytecode.targets import python_function, target_of
+from lucerne._src.capture.bytecode.targets import FORWARDS, python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.effects.stores import MISSING, same
@@ -56,6 +57,7 @@ from lucerne._src.tensor.tensor import Tensor
 
 _state = dispatch.state
 _MUTABLE = (list, dict, set, deque, bytearray, np.ndarray)
+FORWARDS.add(dispatch.call_back)
 
 
 @contextmanager
@@ -168,7 +170,7 @@ class BackwardCode(Plain):
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
             return INLINE
         changes = changes_owner(fn) and not self._is_new(fn.__self__)
-        if changes and not isinstance(fn.__self__, GradientNode):
+        if changes and not is_a(fn.__self__, GradientNode):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
@@ -178,7 +180,7 @@ class BackwardCode(Plain):
         return stop_for(reasons.made("instruction", None, why))
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase) and not is_known(value):
+        if is_a(value, TensorBase) and not is_known(value):
             return stop_for(reasons.made("branch", None, "if, while, assert, and, or"))
         return None
 
@@ -199,12 +201,12 @@ class BackwardCode(Plain):
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         """Something outside must be the same when the pass really runs."""
-        if isinstance(container, (GradientNode, TensorBase)) or self._is_new(container):
+        if is_a(container, (GradientNode, TensorBase)) or self._is_new(container):
             return value
         if _is_fixed(container, key, how):
             return value
-        items = how is Access.ITEM and isinstance(container, _MUTABLE)
-        if items or isinstance(value, _MUTABLE):
+        items = how is Access.ITEM and is_a(container, _MUTABLE)
+        if items or is_a(value, _MUTABLE):
             raise stop_for(reasons.made("changing value", None, str(key)))
         look = _look(container, key, how)
         if look is not None:
@@ -219,11 +221,11 @@ class BackwardCode(Plain):
 
 def _is_fixed(container: Any, key: Any, how: Access) -> bool:
     """Whether nobody changes what is there."""
-    if isinstance(container, types.ModuleType):
+    if is_a(container, types.ModuleType):
         return is_known_home(container.__name__)
     if how is Access.GLOBAL:
         return is_known_home(str(container.get("__name__", "")))
-    return isinstance(container, type) and is_known_home(container.__module__)
+    return is_a(container, type) and is_known_home(container.__module__)
 
 
 def _look(container: Any, key: Any, how: Access) -> Callable[[], Any] | None:
@@ -233,7 +235,7 @@ def _look(container: Any, key: Any, how: Access) -> Callable[[], Any] | None:
     if how is Access.CELL:
         return lambda: container.cell_contents
     if how is Access.ATTRIBUTE:
-        if isinstance(getattr(type(container), key, None), property):
+        if is_a(getattr(type(container), key, None), property):
             return None
         return lambda: getattr(container, key, MISSING)
     return lambda: container[key]

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from lucerne._src.base.process.source_location import naming_modules
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat, NumberUse, watching
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.zero_gradients import ZeroGradients, feeding
@@ -127,7 +128,7 @@ class Tracing:
         `memories`: those of all arguments. One that the function reaches in another way too stays
         what it is, so that both are seen to be one.
         """
-        if not isinstance(leaf, TensorBase):
+        if not is_a(leaf, TensorBase):
             return leaf
         if id(leaf) in self.reach.tensors:
             self.sources[id(leaf)] = InputSource(HELD, thing=leaf)
@@ -306,7 +307,7 @@ class Capture:
         try:
             with quiet(), watching() as uses:
                 tracing.own_reached()
-                once = {id(x): x for x in self.leaves if isinstance(x, TensorBase)}
+                once = {id(x): x for x in self.leaves if is_a(x, TensorBase)}
                 tensors = subclasses.plain_tensors(once.values())
                 memories = [id(x._storage.buffer) for x in tensors]
                 given = [tracing.stand_in_for(x, k, memories) for k, x in enumerate(self.leaves)]
@@ -361,7 +362,7 @@ class Capture:
         checks = [(len(leaves) + k, error) for k, (_, error) in enumerate(recorder.checks)]
         leaves += [flag for flag, _ in recorder.checks]
         effects = self._effects()
-        outcomes = [self._outcome(x) if isinstance(x, TensorBase) else x for x in leaves]
+        outcomes = [self._outcome(x) if is_a(x, TensorBase) else x for x in leaves]
         if _note_views(leaves, outcomes):
             self._check_inside()
         self._keep_roots()
@@ -414,7 +415,7 @@ class Capture:
             before: list[Any] = []
             flatten(old, before)
             for k, t in enumerate(before):
-                if isinstance(t, TensorBase) and not any(t is x for x in self.leaves):
+                if is_a(t, TensorBase) and not any(t is x for x in self.leaves):
                     self.tracing.sources[id(t)] = InputSource(SLOT, index=k, thing=slot)
         self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves)
         return kept
@@ -698,10 +699,10 @@ class Capture:
         if self.recorder.changed_histories():
             raise CaptureError("a tensor from outside that takes part in autograd is written to")
         for t in [*self.recorder.outside, *self.tracing.stand_ins]:
-            if not isinstance(t, TensorBase) or t._auto is None:
+            if not is_a(t, TensorBase) or t._auto is None:
                 continue
             edge = self.tracing.edges.get(id(t))
-            known = edge is not None and isinstance(edge[0], StandIn)
+            known = edge is not None and is_a(edge[0], StandIn)
             same = known and edge is not None and t._auto.grad_fn is edge[0]
             if t._auto.grad_fn is not None and not same and is_fake(t):
                 raise CaptureError("an argument that takes part in autograd is written to")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lucerne._src import backends
 from lucerne._src.base.device import device
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import Guarding
 from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
 from lucerne._src.ir import argument_errors, dispatch
@@ -58,7 +59,7 @@ class Composites:
 
     def refuse(self, graph: Graph) -> bool:
         """Not whole again; False: the graph is no single composite, or is known already."""
-        key = (graph.nodes[0].op, *(v.meta for v in graph.inputs if isinstance(v.meta, TensorMeta)))
+        key = (graph.nodes[0].op, *(v.meta for v in graph.inputs if is_a(v.meta, TensorMeta)))
         if len(graph.nodes) != 1 or key in self.refused:
             return False
         self.refused.add(key)
@@ -94,10 +95,9 @@ class Composites:
         return found.graph
 
     def _traced(self, op: Op, args: tuple[Any, ...]) -> Body | None:
-        tensors = [a for a in args if isinstance(a, TensorBase)]
+        tensors = [a for a in args if is_a(a, TensorBase)]
         if any(
-            isinstance(a, (bool, int, float)) and k == "t"
-            for a, k in zip(args, op.kinds, strict=True)
+            is_a(a, (bool, int, float)) and k == "t" for a, k in zip(args, op.kinds, strict=True)
         ):
             return None
         target: device = tensors[0]._meta.device
@@ -113,5 +113,5 @@ class Composites:
 
 def _tensor_metas(args: tuple[Any, ...]) -> list[TensorMeta]:
     """The metas of the tensors among arguments, in lists as well."""
-    flat = [x for a in args for x in (a if isinstance(a, tuple | list) else (a,))]
-    return [plain_meta(x._meta) for x in flat if isinstance(x, TensorBase)]
+    flat = [x for a in args for x in (a if is_a(a, tuple | list) else (a,))]
+    return [plain_meta(x._meta) for x in flat if is_a(x, TensorBase)]

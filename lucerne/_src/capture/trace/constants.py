@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value
@@ -42,7 +43,7 @@ def known_values(
 
 
 def _is_small(meta: Any) -> bool:
-    return isinstance(meta, TensorMeta) and meta.numel <= _MOST_ELEMENTS
+    return is_a(meta, TensorMeta) and meta.numel <= _MOST_ELEMENTS
 
 
 def _needed(graph: Graph, wanted: Value) -> list[Node] | None:
@@ -67,7 +68,7 @@ def _values(args: Any) -> list[Value]:
     for a in args:
         if type(a) is Value:
             found.append(a)
-        elif isinstance(a, tuple):
+        elif is_a(a, tuple):
             found += _values(a)
     return found
 
@@ -83,10 +84,10 @@ def _computed(nodes: list[Node], wanted: Value, known: dict[Value, Any]) -> Any:
     def real(a: Any) -> Any:
         if type(a) is Value:
             return known[a]
-        return tuple(map(real, a)) if isinstance(a, tuple) else a
+        return tuple(map(real, a)) if is_a(a, tuple) else a
 
     for node in nodes:
         found = dispatch.entry.run(node.op, tuple(map(real, node.args)))
-        outs = found if isinstance(found, tuple) else (found,)
+        outs = found if is_a(found, tuple) else (found,)
         known.update(zip(node.outputs, outs, strict=True))
     return known[wanted]

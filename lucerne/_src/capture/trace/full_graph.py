@@ -17,6 +17,7 @@ from inspect import CO_VARKEYWORDS
 from typing import Any
 
 from lucerne._src.base.process.executed_code import ExecutedCode
+from lucerne._src.base.raw import is_a, own_store
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
     array_in_place,
@@ -33,6 +34,8 @@ from lucerne._src.capture.breaks.call_policy import (
     stop_for,
     tensor_key,
     user_place,
+    variable_item,
+    variable_read,
     writes_array,
 )
 from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
@@ -40,7 +43,7 @@ from lucerne._src.capture.breaks.purity import changes_in, foreign_in
 from lucerne._src.capture.breaks.reasons import Break, BreakError
 from lucerne._src.capture.bytecode.binding import more_keywords
 from lucerne._src.capture.bytecode.frame import PythonFrame
-from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
+from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
@@ -103,7 +106,7 @@ class FullGraphTracer:
         if target.fn.__code__.co_flags & CO_VARKEYWORDS:
             hooks.made(frames[0].slots[more_keywords(target.fn.__code__)])
         machine = hooks.machine = Machine(hooks)
-        errors = [(x, x.__traceback__) for x in args if isinstance(x, BaseException)]
+        errors = [(x, x.__traceback__) for x in args if is_a(x, BaseException)]
         try:
             with followed(machine):
                 outcome = machine.run(frames)
@@ -198,7 +201,7 @@ class FullGraphHooks(Plain):
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether two values are one. What stands for an argument's container is a copy of it."""
-        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+        if is_a(left, TensorBase) and is_a(right, TensorBase):
             self.looked.same(left, right)
         else:
             for x, y in ((left, right), (right, left)):
@@ -209,7 +212,7 @@ class FullGraphHooks(Plain):
 
     def _is_one(self, x: Any) -> bool:
         """Whether nothing that is given can be it: a constant, or something made inside."""
-        new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
+        new = self.birth.is_new(x) and not is_a(x, tuple)  # (of some nobody can tell)
         return is_plain(x) or is_fixed(x) or new
 
     def all_noted(self, result: Any) -> ReadLog:
@@ -225,6 +228,10 @@ class FullGraphHooks(Plain):
         """Enter user code, stop before what is foreign."""
         if any(self._is_old_iterator(x) for x in args):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
+        variable = variable_read(fn, args)
+        if variable is not None:
+            self.noted.key_of(*variable)
+            return NATIVE
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
             self.noted.enter(fn, args)
             return INLINE
@@ -249,15 +256,13 @@ class FullGraphHooks(Plain):
         leaves: list[Any] = []
         shape = flatten(result, leaves)
         kinds = set(kinds_in(shape))
-        if any(isinstance(key, TensorBase) for key in keys_in(shape)):
+        if any(is_a(key, TensorBase) for key in keys_in(shape)):
             raise BreakError(reasons.made("identity", None, "a tensor as a key"))
         wrong = [kind for kind in kinds if issubclass(kind, dict) and kind not in _DICTS]
         wrong += [
             type(x)
             for x in leaves
-            if not (
-                isinstance(x, TensorBase) or type(x) is KeptContainer or is_plain(x) or is_fixed(x)
-            )
+            if not (is_a(x, TensorBase) or type(x) is KeptContainer or is_plain(x) or is_fixed(x))
             and self.birth.is_new(x)
         ]
         if wrong:
@@ -269,7 +274,7 @@ class FullGraphHooks(Plain):
 
     def is_old(self, container: Any) -> KeptContainer | None:
         """What stands for a container that is returned, if it was there before."""
-        if isinstance(container, tuple) and not gc.is_tracked(container):
+        if is_a(container, tuple) and not gc.is_tracked(container):
             return None  # nobody can tell, and nothing in there can change
         if id(container) in self.arguments.trees:
             return KeptContainer(None, self.arguments.paths[id(container)])
@@ -279,16 +284,20 @@ class FullGraphHooks(Plain):
         return is_iterator(x) and not self.birth.is_new(x)
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase) and not is_known(value):
+        if is_a(value, TensorBase) and not is_known(value):
             return stop_for(reasons.made("branch", None, "if, while, assert, and, or"))
         self.noted.all_of(value)
         return None
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
-        if isinstance(container, TensorBase) and how is Access.ATTRIBUTE and key in REFUSED:
+        if is_a(container, TensorBase) and how is Access.ATTRIBUTE and key in REFUSED:
             raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
         if how is Access.ITEM and reasons.is_foreign_object(container):
-            raise foreign_item(container, key)
+            variable = variable_item(container, key)
+            if variable is None:
+                raise foreign_item(container, key)
+            self.noted.key_of(*variable)
+            return value
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
         if number is not None:
             return number.given if type(value) is number.kind else value
@@ -302,14 +311,14 @@ class FullGraphHooks(Plain):
         self.birth.made[id(value)] = value
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
-        if isinstance(container, TensorBase) or self.birth.is_new(container):
+        if is_a(container, TensorBase) or self.birth.is_new(container):
             return
         refuse_inside(container, key)
-        if how is Access.ITEM and isinstance(key, TensorBase) and is_fake(key):
+        if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
         store = container
-        if how is Access.ATTRIBUTE and not isinstance(container, type):
-            store = getattr(container, "__dict__", container)
+        if how is Access.ATTRIBUTE and not is_a(container, type):
+            store = own_store(container)
         at = (id(store), key) if how is Access.GLOBAL else id(store)
         kept = how is not Access.METHOD and is_tensors(new) and at in self.stores
         if how is not Access.METHOD and at in self.stores:
@@ -334,6 +343,6 @@ class FullGraphHooks(Plain):
 
 
 def _store_id(store: Any) -> Any:
-    if isinstance(store, ClosureVariable):
+    if is_a(store, ClosureVariable):
         return id(store.scope), store.name
-    return id(store) if not isinstance(store, types.MappingProxyType) else None
+    return id(store) if not is_a(store, types.MappingProxyType) else None

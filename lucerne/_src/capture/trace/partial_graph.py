@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict, own_store
 from lucerne._src.capture import faults
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
@@ -31,6 +32,8 @@ from lucerne._src.capture.breaks.call_policy import (
     stop_with,
     tensor_key,
     user_place,
+    variable_item,
+    variable_read,
     writes_array,
 )
 from lucerne._src.capture.breaks.liveness import slots_of
@@ -66,7 +69,13 @@ from lucerne._src.capture.effects.stores import MISSING
 from lucerne._src.capture.guards.frame_reads import FrameReads
 from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import ReachableState, is_module
-from lucerne._src.capture.guards.read_log import FINDS, calls_users, engine_table
+from lucerne._src.capture.guards.read_log import (
+    FINDS,
+    calls_users,
+    engine_table,
+    key_asked,
+    looked_up,
+)
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne._src.capture.process_state import ProcessState
@@ -187,7 +196,7 @@ class PartialGraphTracer(Plain):
         self._errors = [
             (x, x.__traceback__, x.__context__)
             for x in known.roots.seen.values()
-            if isinstance(x, BaseException)
+            if is_a(x, BaseException)
         ]
 
     # ---- running -------------------------------------------------------------------------------
@@ -260,7 +269,7 @@ class PartialGraphTracer(Plain):
             stop = outcome.stop
         if stop is None:
             return outcome
-        if isinstance(stop.detail, BaseException):
+        if is_a(stop.detail, BaseException):
             self.escaped = stop.detail
         else:
             self.broke = self._break_of(stop)
@@ -268,7 +277,7 @@ class PartialGraphTracer(Plain):
 
     def _break_of(self, stop: Stop) -> Break:
         place = user_place([*self.frames, *stop.inside])
-        if isinstance(stop.detail, Break):
+        if is_a(stop.detail, Break):
             return stop.detail.at(place)
         return reasons.made("instruction", place, stop.reason)
 
@@ -309,7 +318,8 @@ class PartialGraphTracer(Plain):
                 return stop_for(reasons.made("iterator", None, "unpacking"))
         if name in _FILLS:
             self._fills(frame, name, op.argument)
-        if name in _LOOKS_INSIDE:
+        one = name == "CONTAINS_OP" and self._key_of(*key_asked(*stack[-2:]))
+        if name in _LOOKS_INSIDE and not one:
             for x in stack[-_OPERANDS.get(name, 3) :]:
                 self.reads.all_of(x)
         if name in ("CONTAINS_OP", "COMPARE_OP"):
@@ -317,12 +327,22 @@ class PartialGraphTracer(Plain):
             return tensor_key(stack[-2], stack[-1], self.birth)
         return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
 
+    def _key_of(self, store: Any, key: Any) -> bool:
+        """A dict was asked for one key; whether it is enough to compare that. (None: no dict.)"""
+        found = None if store is None else dict.get(store, key, MISSING)
+        if store is None or is_a(found, TensorBase) or self.birth.is_new(store):
+            return False
+        if self.reads.is_rooted(store) or (id(store), _hashable(key)) in self.written:
+            return False
+        self._found(store, key, found)
+        return True
+
     def _fills(self, frame: PythonFrame, name: str, argument: int) -> None:
         """An instruction that adds to a container that is being built on the stack."""
         method, count = _FILLS[name]
         at = len(frame.stack) - argument - count
         container = frame.stack[at] if at >= 0 else None
-        if isinstance(container, (list, set, dict)) and not self.birth.is_new(container):
+        if is_a(container, (list, set, dict)) and not self.birth.is_new(container):
             given = tuple(frame.stack[-count:])
             self.journal.note(Access.METHOD, container, method, (given, {}))
             self.written.add((id(container), method))
@@ -336,6 +356,9 @@ class PartialGraphTracer(Plain):
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Decision | Stop:
         given = [*args, *kwargs.values()]
+        variable = variable_read(fn, args)
+        if variable is not None and self._key_of(*variable):
+            return NATIVE
         if type(fn) is Carried or any(type(x) is Carried for x in given):
             return stop_for(reasons.made("object", None, "a value of before"))
         foreign = not is_ours(fn) and reasons.is_foreign(fn)
@@ -361,13 +384,15 @@ class PartialGraphTracer(Plain):
         if changes_owner(fn) and not self.birth.is_new(owner):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         bound = (types.BuiltinFunctionType, types.MethodWrapperType)
-        stores = isinstance(fn, bound) and fn.__name__ in _ONLY_WRITES
-        if stores and isinstance(owner, (list, dict, set)):
+        stores = is_a(fn, bound) and fn.__name__ in _ONLY_WRITES
+        if stores and is_a(owner, (list, dict, set)):
             for x in given if fn.__name__ in ("extend", "update") else ():
                 self.reads.all_of(x)
             return NATIVE
         if getattr(fn, "__name__", "") in FINDS and given:
             self.looked.compared(given[0], owner)
+        if self._key_of(*looked_up(fn, given)):
+            return NATIVE
         self.reads.all_of(fn)
         self.facts.called(fn, given)
         for x in given:
@@ -388,7 +413,7 @@ class PartialGraphTracer(Plain):
         place = id(frame.code), frame.ip
         self._told[place] += 1
         at = *place, self._told[place]
-        told = [x for x in (*args, *kwargs.values()) if not isinstance(x, TensorBase)]
+        told = [x for x in (*args, *kwargs.values()) if not is_a(x, TensorBase)]
         if self.known.told.setdefault(at, told) != told:
             self.known.told[at] = NOTHING
             return False
@@ -398,21 +423,21 @@ class PartialGraphTracer(Plain):
     def same(self, left: Any, right: Any) -> bool:
         """Whether two values are one. Frames may hold another object next time; what the function
         finds by name is compared, but not with those."""
-        if isinstance(left, TensorBase) and isinstance(right, TensorBase):
+        if is_a(left, TensorBase) and is_a(right, TensorBase):
             self.looked.same(left, right)
         elif not any(self._is_one(x) for x in (left, right)):
             apart = left is not right and self.reads.is_rooted(left) != self.reads.is_rooted(right)
-            if apart or isinstance(left, tuple):  # (of tuples the content is compared)
+            if apart or is_a(left, tuple):  # (of tuples the content is compared)
                 raise stop_for(reasons.made("identity", None, "`is`"))
         return left is right
 
     def _is_one(self, x: Any) -> bool:
         """Whether nothing that is given can be it: a constant, or something made inside."""
-        new = self.birth.is_new(x) and not isinstance(x, tuple)  # (of some nobody can tell)
-        return is_plain(x) or is_fixed(x) or isinstance(x, TensorBase) or new
+        new = self.birth.is_new(x) and not is_a(x, tuple)  # (of some nobody can tell)
+        return is_plain(x) or is_fixed(x) or is_a(x, TensorBase) or new
 
     def before_branch(self, value: Any) -> Stop | None:
-        if isinstance(value, TensorBase) and not is_known(value):
+        if is_a(value, TensorBase) and not is_known(value):
             return stop_for(reasons.made("branch", None, "if, while, assert, and, or"))
         if type(value) is Carried:
             return stop_for(reasons.made("object", None, "a value of before"))
@@ -420,7 +445,7 @@ class PartialGraphTracer(Plain):
         return None
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
-        if isinstance(container, TensorBase):
+        if is_a(container, TensorBase):
             if how is Access.ATTRIBUTE:
                 if key in REFUSED:
                     raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
@@ -428,8 +453,11 @@ class PartialGraphTracer(Plain):
                 self.facts.of_tensor(container, key)
             return value
         if how is Access.ITEM and reasons.is_foreign_object(container):
-            raise foreign_item(container, key)
-        if isinstance(value, TensorBase) and not self.birth.is_new(container):
+            variable = variable_item(container, key)
+            if variable is None or not self._key_of(*variable):
+                raise foreign_item(container, key)
+            return value
+        if is_a(value, TensorBase) and not self.birth.is_new(container):
             self.looked.found[id(value)] = value
         slot = slot_of(container, key)
         if slot in self.known.volatile:
@@ -447,7 +475,7 @@ class PartialGraphTracer(Plain):
             if container is builtins.__dict__:
                 self.facts.builtin(self.machine.frames[-1].globals, key)
                 return value
-            if isinstance(value, types.ModuleType):
+            if is_a(value, types.ModuleType):
                 self.facts.scope(container, key, value)
                 return value
             home = engine_table(container, value)
@@ -464,14 +492,14 @@ class PartialGraphTracer(Plain):
             return value
         if type(container) is types.MappingProxyType:
             container = gc.get_referents(container)[0]
-        if not isinstance(container, _NAMED) or not is_plain(key) or type(key) is range:
+        if not is_a(container, _NAMED) or not is_plain(key) or type(key) is range:
             self.reads.all_of(container)
             return value
         return self._found(container, key, value)
 
     def _attribute(self, container: Any, key: str, value: Any) -> Any:
-        if isinstance(container, types.ModuleType):
-            if is_known_home(container.__name__) or isinstance(value, types.ModuleType):
+        if is_a(container, types.ModuleType):
+            if is_known_home(container.__name__) or is_a(value, types.ModuleType):
                 self.facts.of_python_module(container, key)
                 return value
             return self._found(container.__dict__, key, value)
@@ -481,30 +509,30 @@ class PartialGraphTracer(Plain):
         if self.reads.is_rooted(container) and not is_fixed(container):
             self.reads.attribute(container, key)
             return value
-        if isinstance(container, type):
-            found = is_plain(value) or isinstance(value, (list, dict, set))
+        if is_a(container, type):
+            found = is_plain(value) or is_a(value, (list, dict, set))
             return self._found(container, key, value) if found else value
-        own = getattr(container, "__dict__", None)
-        if isinstance(own, dict) and key in own and not self.birth.is_new(container):
+        own = own_dict(container)
+        if is_a(own, dict) and key in own and not self.birth.is_new(container):
             return self._found(own, key, value)
         found = find_in_class(type(container), key)
         if type(found) is types.MemberDescriptorType and not self.birth.is_new(container):
             return self._found(container, key, value)
         if value is NOTHING:
-            if isinstance(own, dict) and not self.birth.is_new(container):
+            if is_a(own, dict) and not self.birth.is_new(container):
                 self.reads.store(own, key, MISSING)
             return value
         of_class = found is value
-        named = is_plain(value) or isinstance(value, (list, dict, set))
+        named = is_plain(value) or is_a(value, (list, dict, set))
         if of_class and named and not self.birth.is_new(container):
-            if isinstance(own, dict):
+            if is_a(own, dict):
                 self.reads.store(own, key, MISSING)
             return self._found(type(container), key, value)
         return value
 
     def _found(self, store: Any, key: Any, value: Any) -> Any:
         """A value in a place that the function finds by name."""
-        if isinstance(value, TensorBase) and not self.known.is_held(value):
+        if is_a(value, TensorBase) and not self.known.is_held(value):
             found = self.swap.new.get(id(value))
             if found is None and not any(value is s for s in self.swap.new.values()):
                 self.known.more.append(value)
@@ -512,7 +540,7 @@ class PartialGraphTracer(Plain):
             real = value if found is not None else self.real_of(value)
             self.reads.store(store, key, real)
             return value if found is None else found
-        if isinstance(value, (tuple, list, dict)) and id(value) not in self.known.stable:
+        if is_a(value, (tuple, list, dict)) and id(value) not in self.known.stable:
             self.known.stable.add(id(value))
             self.known.kept.append(value)  # so that no id is used twice
         self.reads.store(store, key, value)
@@ -532,7 +560,7 @@ class PartialGraphTracer(Plain):
         self.birth.made[id(value)] = value
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
-        if isinstance(container, TensorBase):
+        if is_a(container, TensorBase):
             if how is Access.ATTRIBUTE and key not in _TENSOR_SETS:
                 raise stop_for(reasons.made("write", None, f"the attribute {key} of a tensor"))
             return
@@ -541,9 +569,9 @@ class PartialGraphTracer(Plain):
         if self.birth.is_new(container):
             return
         refuse_inside(container, key)
-        if isinstance(container, ARRAYS):
+        if is_a(container, ARRAYS):
             raise stop_for(reasons.made("write", None, "an array"))
-        if how is Access.ITEM and isinstance(key, TensorBase) and is_fake(key):
+        if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
         if how is Access.GENERATOR:
             raise stop_for(reasons.made("iterator", None, "a generator"))
@@ -562,8 +590,8 @@ class PartialGraphTracer(Plain):
 
     def _changes_slot(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         store = container
-        if how is Access.ATTRIBUTE and not isinstance(container, type):
-            store = getattr(container, "__dict__", container)
+        if how is Access.ATTRIBUTE and not is_a(container, type):
+            store = own_store(container)
         places = (
             store,
             type(container),
@@ -573,7 +601,7 @@ class PartialGraphTracer(Plain):
         read = read or key in self.reads.attributes.get(id(container), ())
         read = read or (how is Access.CELL and id(container) in self.reads.cells)
         read = read or (id(container) in self.reads.whole)
-        if not read or isinstance(new, TensorBase) or old is new:
+        if not read or is_a(new, TensorBase) or old is new:
             return
         if old is not NOTHING and is_plain(new) and type(old) is type(new) and old == new:
             return

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from operator import is_
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.tensor.base import TensorBase, plain_types
 
 LEAF = "."
@@ -35,9 +36,9 @@ class KeptContainer:
 
     def now(self, given: Any) -> Any:
         """The container; `given`: arguments and named arguments."""
-        found = self.thing if self.path is None else given
+        found: Any = self.thing if self.path is None else given
         for key in self.path or ():
-            found = found[key] if isinstance(found, (tuple, list, dict)) else getattr(found, key)
+            found = found[key] if is_a(found, (tuple, list, dict)) else getattr(found, key)
         return found
 
 
@@ -46,13 +47,13 @@ def _has_tensors(tree: tuple[Any, ...]) -> bool:
     next.)"""
     leaves: list[Any] = []
     flatten(tree, leaves)
-    return any(isinstance(x, TensorBase) for x in leaves)
+    return any(is_a(x, TensorBase) for x in leaves)
 
 
 def keeping(tree: Any, is_old: Callable[[Any], KeptContainer | None]) -> Any:
     """The tree with `KeptContainer` in place of containers that were there before."""
     kind: Any = type(tree)
-    if kind is tuple or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
+    if kind is tuple or (is_a(tree, tuple) and hasattr(tree, "_fields")):
         kept = None if _has_tensors(tree) else is_old(tree)
         if kept is not None:
             return kept
@@ -60,19 +61,19 @@ def keeping(tree: Any, is_old: Callable[[Any], KeptContainer | None]) -> Any:
         if all(map(is_, parts, tree)):
             return tree
         return tuple(parts) if kind is tuple else kind(*parts)
-    made = is_dataclass(tree) and not isinstance(tree, type)
-    if not (kind is list or isinstance(tree, dict) or made):
+    made = is_dataclass(tree) and not is_a(tree, type)
+    if not (kind is list or is_a(tree, dict) or made):
         return tree
     kept = is_old(tree)
     if kept is not None:
         return kept
     if kind is list:
         tree[:] = [keeping(x, is_old) for x in tree]
-    elif isinstance(tree, dict):
+    elif is_a(tree, dict):
         for key, x in tree.items():
             dict.__setitem__(tree, key, keeping(x, is_old))
     else:
-        own = getattr(tree, "__dict__", None)
+        own = own_dict(tree)
         for name in [f.name for f in fields(tree)] if own is None else list(own):
             object.__setattr__(tree, name, keeping(getattr(tree, name), is_old))
     return tree
@@ -86,12 +87,12 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
         return LEAF
     if kind is tuple or kind is list:
         return kind, tuple([flatten(x, leaves) for x in tree])
-    if isinstance(tree, dict):
+    if is_a(tree, dict):
         return kind, tuple(tree), tuple([flatten(x, leaves) for x in tree.values()])
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+    if is_a(tree, tuple) and hasattr(tree, "_fields"):
         return kind, tuple([flatten(x, leaves) for x in tree])
-    if is_dataclass(tree) and not isinstance(tree, type):
-        own = getattr(tree, "__dict__", None)
+    if is_dataclass(tree) and not is_a(tree, type):
+        own = own_dict(tree)
         names = [f.name for f in fields(tree)] if own is None else list(own)
         return kind, tuple(names), tuple([flatten(getattr(tree, n), leaves) for n in names])
     leaves.append(tree)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.capture.trace.pytree import LEAF
 from lucerne._src.ir.meta import TensorMeta
@@ -27,7 +28,7 @@ def opens(cls: type) -> bool:
 
 def is_wrapper(t: Any) -> bool:
     """Whether it is a tensor that can be taken apart."""
-    return isinstance(t, TensorBase) and type(t) not in plain_types and opens(type(t))
+    return is_a(t, TensorBase) and type(t) not in plain_types and opens(type(t))
 
 
 def parts_of(t: Any) -> list[tuple[str, Any]]:
@@ -35,7 +36,7 @@ def parts_of(t: Any) -> list[tuple[str, Any]]:
     names, _ = t.__tensor_flatten__()
     found = [(name, getattr(t, name)) for name in names]
     for name, part in found:
-        if not isinstance(part, TensorBase):
+        if not is_a(part, TensorBase):
             raise CaptureError(
                 f"{type(t).__name__}.__tensor_flatten__ names {name!r}, which is a "
                 f"{type(part).__name__} and no tensor. What is no tensor belongs to the context"
@@ -46,7 +47,7 @@ def parts_of(t: Any) -> list[tuple[str, Any]]:
 def plain_tensors(things: Iterable[Any]) -> Iterator[Any]:
     """The tensors among them, wrappers taken apart down to tensors that have memory."""
     for x in things:
-        if not isinstance(x, TensorBase):
+        if not is_a(x, TensorBase):
             continue
         if type(x) not in plain_types and opens(type(x)):
             yield from plain_tensors(part for _, part in parts_of(x))
@@ -56,7 +57,7 @@ def plain_tensors(things: Iterable[Any]) -> Iterator[Any]:
 
 def own_attributes(t: Any) -> dict[str, Any]:
     """What a subclass keeps besides its numbers."""
-    return dict(getattr(t, "__dict__", None) or {})
+    return dict(own_dict(t) or {})
 
 
 class SubclassKind:
@@ -152,7 +153,7 @@ class Alike:
 
 
 def _is_special(x: Any) -> bool:
-    return isinstance(x, TensorBase) and type(x) not in plain_types
+    return is_a(x, TensorBase) and type(x) not in plain_types
 
 
 # ---- while a function is captured ---------------------------------------------------------------
@@ -178,11 +179,11 @@ def check_argument(t: Any) -> None:
 
 
 def _holds_tensors(x: Any) -> bool:
-    if isinstance(x, dict):
+    if is_a(x, dict):
         x = list(x.values())
-    if isinstance(x, (list, tuple)):
+    if is_a(x, (list, tuple)):
         return any(map(_holds_tensors, x))
-    return isinstance(x, TensorBase)
+    return is_a(x, TensorBase)
 
 
 def stand_in(leaf: Any, replace: Callable[[str, Any], Any]) -> Any:
@@ -218,7 +219,7 @@ class Inside:
 
     def restore(self) -> None:
         for t, _, attributes in self._found:
-            own = getattr(t, "__dict__", None)
+            own = own_dict(t)
             if own is not None and _ids(own) != _ids(attributes):
                 own.clear()
                 own.update(attributes)

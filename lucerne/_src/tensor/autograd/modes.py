@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Self, TypeVar
 
 from lucerne._src.ir.dispatch import call_back, state
@@ -38,6 +39,14 @@ def _decorate(fn: Any, make: Callable[[], Any]) -> Any:
             return call_back(fn, *args, **kwargs)
 
     return wrapped
+
+
+[decorated] = [
+    c
+    for c in _decorate.__code__.co_consts
+    if isinstance(c, CodeType) and c.co_name == "wrapped"  # (from 3.14 on its annotations are code)
+]
+"""The code of functions that a switch decorates: one with no code of its own but the switch."""
 
 
 def _decorate_generator(fn: Callable[..., Any], make: Callable[[], Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.attributes import attribute
 from lucerne._src.capture.bytecode.calls import call, collect
 from lucerne._src.capture.bytecode.frame import PUSH, UNSET, PythonFrame
@@ -106,14 +107,14 @@ def _call_ex(
     fn = stack[place - 1 - named]
     if type(args) is PythonGenerator and collect(machine, frame, args, None):
         return True
-    if not isinstance(args, tuple):
+    if not is_a(args, tuple):
         kind = type(args)
         if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
             first = "Value" if anonymous else f"{_name_of(fn)} argument"
             raise TypeError(f"{first} after * must be an iterable, not {kind.__name__}")
         # On the stack too: an iterator is used up, should the call stop.
         args = stack[-1 - named] = tuple(args)
-    if not isinstance(kwargs, dict):
+    if not is_a(kwargs, dict):
         kwargs = dict(kwargs)
     return call(machine, frame, fn, args, kwargs, 3 + named)
 
@@ -128,7 +129,7 @@ def dict_merge(machine: Machine, frame: PythonFrame, depth: int, anonymous: bool
     stack = frame.stack
     value, into = stack[-1], stack[-depth - 1]
     fn = _merged_for(frame, depth)
-    if not isinstance(value, Mapping) and not hasattr(type(value), "keys"):
+    if not is_a(value, Mapping) and not hasattr(type(value), "keys"):
         first = "Value" if anonymous else f"{_name_of(fn)} argument"
         raise TypeError(f"{first} after ** must be a mapping, not {type(value).__name__}")
     for key in value.keys():  # noqa: SIM118 - this is how Python itself reads a mapping
@@ -149,7 +150,7 @@ def _name_of(fn: Any) -> str:
     if not isinstance(name, str):
         return str(fn)
     module = getattr(fn, "__module__", None)
-    if isinstance(module, str) and module != "builtins":
+    if is_a(module, str) and module != "builtins":
         return f"{module}.{name}()"
     return f"{name}()"
 
@@ -197,7 +198,7 @@ def set_function_attribute(machine: Machine, frame: PythonFrame, flag: int) -> N
     if flag == _CLOSURE:
         made = FunctionType(made, frame.globals, closure=value)
         _finish(made, made.__code__)
-    elif not isinstance(made, FunctionType):
+    elif not is_a(made, FunctionType):
         # Attributes come before the closure: wait for it.
         raise AssertionError("a function gets its attributes before its closure")
     else:
@@ -211,7 +212,7 @@ def _give(made: FunctionType, flag: int, value: Any) -> None:
     elif flag == _KEYWORD_DEFAULTS:
         made.__kwdefaults__ = value
     elif flag == _ANNOTATIONS:
-        if isinstance(value, tuple):
+        if is_a(value, tuple):
             value = dict(zip(value[::2], value[1::2], strict=True))
         made.__annotations__ = value
     elif flag == _ANNOTATE:
@@ -304,7 +305,7 @@ def import_from(machine: Machine, frame: PythonFrame, name: str) -> None:
     if value is UNSET:
         shown = getattr(module, "__name__", "<unknown module name>")
         file = getattr(module, "__file__", None)
-        where = file if isinstance(file, str) else "unknown location"
+        where = file if is_a(file, str) else "unknown location"
         raise ImportError(
             f"cannot import name {name!r} from {shown!r} ({where})", name=shown, path=file
         )

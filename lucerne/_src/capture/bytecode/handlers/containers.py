@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.attributes import attribute
 from lucerne._src.capture.bytecode.calls import collect, enter_method, users_method
 from lucerne._src.capture.bytecode.frame import PUSH, UNSET, Link, PythonFrame
@@ -338,7 +339,7 @@ def _formatted(
     """A method of the user's has made text; `data`: how it is to be formatted."""
     if delivery is Delivery.RAISE:
         return False
-    if not isinstance(value, str):
+    if not is_a(value, str):
         wrong_answer(data[1:], value)
     frame.stack.append(value if not data[0] else format(value, data[0]))
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.calls import enter_method, users_method
 from lucerne._src.capture.bytecode.frame import (
     UNSET,
@@ -153,7 +154,7 @@ def _for_next(
     if delivery is not Delivery.RAISE:
         frame.stack.append(value)
         return True
-    if not isinstance(value, StopIteration):
+    if not is_a(value, StopIteration):
         return False
     drop_iterator(frame.stack)
     frame.ip = data[0]

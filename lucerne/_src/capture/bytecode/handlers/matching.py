@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.machine import Machine
 
@@ -44,9 +45,9 @@ def match_keys(machine: Machine, frame: PythonFrame, arg: Any) -> None:
 
 def match_class(machine: Machine, frame: PythonFrame, positional: int) -> None:
     subject, kind, names = frame.stack[-3:]
-    if not isinstance(kind, type):
+    if not is_a(kind, type):
         raise TypeError("called match pattern must be a class")
-    found = _attributes(subject, kind, positional, names) if isinstance(subject, kind) else None
+    found = _attributes(subject, kind, positional, names) if is_a(subject, kind) else None
     frame.stack[-3:] = [found]
 
 

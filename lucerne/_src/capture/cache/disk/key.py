@@ -30,6 +30,7 @@ from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.cache.disk.code_digests import facts_of, is_impure, is_standard
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
@@ -226,7 +227,7 @@ class CacheKey:
                 raise UnstorableError(f"{name_of(at)} has hooks")
             self._say(f"{auto.grad_fn is not None} {auto.retains_grad} gradient")
             self.see(auto.grad, (at, ".grad"))
-        own = getattr(t, "__dict__", None)
+        own = own_dict(t)
         if own:
             self._fields(own.items(), at)
 
@@ -261,13 +262,13 @@ class CacheKey:
 
     def _object(self, x: Any, at: Path) -> None:
         kind = type(x)
-        own = getattr(x, "__dict__", None)
+        own = own_dict(x)
         slots = [n for c in kind.__mro__ for n in _slots(c)]
-        if not isinstance(own, dict) and not slots:
+        if not is_a(own, dict) and not slots:
             raise UnstorableError(f"{name_of(at)} is a {kind.__name__}, whose content nobody knows")
         self._say("object")
         self.see(kind, at)
-        if isinstance(own, dict):
+        if is_a(own, dict):
             self.attributes[id(own)] = self._numbers[id(x)]
             if is_optimizer(x):
                 hooks = [n for n, v in own.items() if n.endswith("hooks") and v]
@@ -286,7 +287,7 @@ class CacheKey:
             return
         self._scopes.add(id(scope))
         for name, found in scope.items():
-            if name.startswith("_global_") and isinstance(found, dict) and found:
+            if name.startswith("_global_") and is_a(found, dict) and found:
                 raise UnstorableError(f"there are hooks for all ({name})")
 
     def _enum(self, x: enum.Enum, at: Path) -> None:
@@ -325,7 +326,7 @@ class CacheKey:
                 value = scope[name]
                 if is_lazy(value):
                     raise UnstorableError(f"{name_of(at)} may be the first to import {name}")
-                if isinstance(value, types.ModuleType):
+                if is_a(value, types.ModuleType):
                     self._names_in(value, found.names, (None, name))
                 else:
                     self.see(value, (None, name))
@@ -353,7 +354,7 @@ class CacheKey:
         standard = is_standard(m.__name__)
         for name in sorted(names & vars(m).keys()):
             value = vars(m)[name]
-            if isinstance(value, types.ModuleType):
+            if is_a(value, types.ModuleType):
                 self._say(name)
                 self._names_in(value, names, (at, f".{name}"), depth + 1)
             elif not standard or _is_put_there(value):
@@ -367,7 +368,7 @@ class CacheKey:
 
     def _builtin(self, x: Any, at: Path) -> None:
         self._say(f"builtin {x.__module__}.{x.__qualname__}")
-        if not isinstance(x.__self__, (types.ModuleType, type(None))):
+        if not is_a(x.__self__, (types.ModuleType, type(None))):
             self.see(x.__self__, at)
 
     def _partial(self, x: functools.partial[Any], at: Path) -> None:
@@ -393,7 +394,7 @@ class CacheKey:
         if issubclass(c, enum.Enum):
             self._say(repr([(name, m.value) for name, m in c.__members__.items()]))
             methods = (types.FunctionType, property, staticmethod, classmethod)
-            self._fields([(n, x) for n, x in vars(c).items() if isinstance(x, methods)], at)
+            self._fields([(n, x) for n, x in vars(c).items() if is_a(x, methods)], at)
             return
         for name, x in vars(c).items():
             if name not in _CLASS_NOISE:
@@ -447,12 +448,12 @@ def name_of(at: Path) -> str:
 
 def _is_put_there(x: Any) -> bool:
     """Whether something found in a module of ours or Python's is a function of somebody else."""
-    return isinstance(x, types.FunctionType) and not is_standard(x.__module__)
+    return is_a(x, types.FunctionType) and not is_standard(x.__module__)
 
 
 def _slots(c: type) -> tuple[str, ...]:
     found = vars(c).get("__slots__", ())
-    names = (found,) if isinstance(found, str) else tuple(found)
+    names = (found,) if is_a(found, str) else tuple(found)
     return tuple(n for n in names if n not in ("__weakref__", "__dict__"))
 
 
