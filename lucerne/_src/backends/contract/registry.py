@@ -14,7 +14,7 @@ from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST
 from lucerne._src.base.process import forks, notices
 
-_IN_TREE = ("reference", "null", "cpu")
+_IN_TREE = ("reference", "null", "cpu", "xla")
 _FALLBACK = "reference"
 GROUP = "lucerne.backends"
 """The entry point group that packages name their backends in."""
@@ -70,6 +70,11 @@ def get(name: str) -> Backend:
     if found is None:
         found = _registered[name] = _load_host() if name == HOST else _load(name)
     return found
+
+
+def takes_graphs(name: str) -> bool:
+    """Whether captured graphs run whole on a device type: all they read had better be there."""
+    return name not in (META, HOST) and "take" in get(name).abilities
 
 
 def _load_host() -> Backend:
