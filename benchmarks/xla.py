@@ -188,9 +188,8 @@ def main() -> int:
         built = time.process_time()
         loss = ours()
         done = time.process_time()
-        print(
-            f"first step: {done - built:.2f} s of CPU ({built - began:.2f} s before), loss {loss:.4f}"
-        )
+        before = f"{built - began:.2f} s before"
+        print(f"first step: {done - built:.2f} s of CPU ({before}), loss {loss:.4f}")
         return 0
     _steps(options.rounds)
     _small(options.rounds)

@@ -14,7 +14,8 @@ from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST
 from lucerne._src.base.process import forks, notices
 
-_IN_TREE = ("reference", "null", "cpu", "xla")
+_OF_THE_HOST = ("reference", "null", "cpu")
+_IN_TREE = (*_OF_THE_HOST, "xla")
 _FALLBACK = "reference"
 GROUP = "lucerne.backends"
 """The entry point group that packages name their backends in."""
@@ -48,8 +49,8 @@ def installed() -> list[str]:
 
 
 def outside() -> list[str]:
-    """Backends from outside the package: registered ones first, then installed ones."""
-    known = [name for name in _registered if name not in _IN_TREE and name != HOST]
+    """Backends of devices other than the host: those in use or registered, then installed ones."""
+    known = [name for name in _registered if name not in _OF_THE_HOST and name != HOST]
     return list(dict.fromkeys([*known, *installed()]))
 
 

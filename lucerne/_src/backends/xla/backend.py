@@ -41,7 +41,7 @@ class XlaBackend(Backend):
         self.pending = Pending()
         if config.cache_dir and not jax.config.jax_compilation_cache_dir:
             _keep_programs(str(config.cache_dir))
-        forks.in_child(self._refuse_child)
+        forks.in_child(self.pending.refuse)
 
     def devices(self) -> list[device]:
         return [device("xla")]
@@ -83,20 +83,6 @@ class XlaBackend(Backend):
             array.block_until_ready()
         self.pending.look()
 
-    def _refuse_child(self) -> None:
-        """A forked child hangs in its first call of XLA: it is told so instead."""
-
-        def refuse(*args: Any) -> Any:
-            raise RuntimeError(
-                "the device 'xla' was used before this process was forked, and XLA does not work "
-                "in a forked child. Start workers with "
-                "multiprocessing_context='spawn' (or 'forkserver'), or keep tensors of the device "
-                "out of them."
-            )
-
-        for name in ("allocate", "from_host", "to_host", "write", "compile", "take"):
-            setattr(self, name, refuse)
-
     # ---- programs ------------------------------------------------------------------------------
 
     def takes(self, dtype: dt.dtype) -> bool:
@@ -112,8 +98,8 @@ class XlaBackend(Backend):
         return CallProgram(graph, self.pending)
 
     def take(self, graph: Graph, constants: Mapping[int, Any]) -> Runner | None:
-        made = (v for n in graph.nodes for v in n.outputs)
-        metas = (v.meta for v in (*graph.inputs, *made))
+        made_here = (v for n in graph.nodes for v in n.outputs)
+        metas = (v.meta for v in (*graph.inputs, *made_here))
         if not all(self.takes(m.dtype) for m in metas if isinstance(m, TensorMeta)):
             return None
         if not is_walkable(graph):

@@ -63,10 +63,25 @@ def told(checks: list[Check]) -> Any:
 
 
 class Pending:
-    """What programs have told that nobody has looked at yet."""
+    """What programs have told that nobody has looked at yet, and whether any may run."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[jax.Array, list[Check], str]] = deque()
+        self.refused = False
+
+    def refuse(self) -> None:
+        """This is a forked child, which hangs in a call of XLA: it is told so instead."""
+        self.refused = True
+        self._waiting.clear()
+
+    def check(self) -> None:
+        """Whether XLA may be called."""
+        if self.refused:
+            raise RuntimeError(
+                "the device 'xla' was used before this process was forked, and XLA does not work "
+                "in a forked child. Start workers with multiprocessing_context='spawn' (or "
+                "'forkserver'), or keep tensors of the device out of them."
+            )
 
     def add(self, found: jax.Array, checks: list[Check], line: str = "") -> None:
         """`line`: the user's, of a program that is one call."""
@@ -77,6 +92,7 @@ class Pending:
 
     def look(self) -> None:
         """Raise what there is to raise."""
+        self.check()
         while self._waiting:
             self._look(*self._waiting.popleft())
 

@@ -76,6 +76,8 @@ class CallProgram:
         self._programs: dict[tuple[Any, ...], MadeCall] = {}
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> None:
+        if self.pending.refused:
+            self.pending.check()
         fed: list[Any] = []
         key: list[Any] = []
         for x, is_tensor in zip(inputs, self._tensors, strict=True):
@@ -178,6 +180,8 @@ class StepProgram(Runner):
         numbers: Sequence[float],
         results: Sequence[TensorState],
     ) -> None:
+        if self.pending.refused:
+            self.pending.check()
         tensors = [*arguments, *self._constants]
         cells = [t._storage.buffer for t in tensors]
         lies = [c.meta for c in cells]
