@@ -94,8 +94,7 @@ def _load_host() -> Backend:
 
 def _load(name: str) -> Backend:
     if name in _IN_TREE:
-        made: Backend = forks.import_module(f"lucerne._src.backends.{name}").make()
-        return made
+        return _in_tree(name)
     point = _entry_points().get(name)
     if point is None and name == META:
         raise NoBackendError("tensors on the device 'meta' have no bytes: no backend computes them")
@@ -105,6 +104,20 @@ def _load(name: str) -> Backend:
             f"{_TORCH_SAYS.get(name, '')}no backend serves device {name!r}; known devices: {known}"
         )
     return _made(name, point)
+
+
+def _in_tree(name: str) -> Backend:
+    """A backend of the package; what one of another device needs is an extra."""
+    try:
+        made: Backend = forks.import_module(f"lucerne._src.backends.{name}").make()
+    except ImportError as error:
+        if name in _OF_THE_HOST or (error.name or "").startswith("lucerne"):
+            raise
+        raise NoBackendError(
+            f"the device {name!r} needs {error.name}, which can't be imported here ({error}): "
+            f"`pip install lucerne[{name}]`, and see docs/guide/{name}.md"
+        ) from error
+    return made
 
 
 def _made(name: str, point: Any) -> Backend:

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
-from lucerne._src.backends.xla.cells import Cell
-from lucerne._src.backends.xla.checks import Pending
+from lucerne._src.backends.xla.cells import ArrayCell
+from lucerne._src.backends.xla.checks import PendingChecks
 from lucerne._src.backends.xla.layout import read
 from lucerne._src.backends.xla.programs import CallProgram, StepProgram
 from lucerne._src.backends.xla.types import is_known
@@ -38,7 +38,7 @@ class XlaBackend(Backend):
 
     def __init__(self) -> None:
         self.engine = jax.devices()[0]
-        self.pending = Pending()
+        self.pending = PendingChecks()
         if config.cache_dir and not jax.config.jax_compilation_cache_dir:
             _keep_programs(str(config.cache_dir))
         forks.in_child(self.pending.refuse)
@@ -57,11 +57,11 @@ class XlaBackend(Backend):
     # ---- memory --------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> Buffer:
-        return Cell(nbytes)
+        return ArrayCell(nbytes)
 
     def from_host(self, data: np.ndarray[Any, Any]) -> Buffer:
         flat = np.array(data).reshape(-1).view(np.uint8)
-        return Cell(flat.nbytes, flat)
+        return ArrayCell(flat.nbytes, flat)
 
     def to_host(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         self.pending.look()
@@ -121,7 +121,7 @@ class XlaBackend(Backend):
     def _nonzero(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """How many there are is known to the host alone: so it looks for them."""
         (t,) = inputs
-        cell: Cell = t._storage.buffer
+        cell: ArrayCell = t._storage.buffer
         if cell.array is None:
             cell.settle(t._meta, t._offset)
         assert cell.meta is not None

@@ -19,7 +19,7 @@ from lucerne._src.ir.meta import TensorMeta, make_meta
 Bytes = np.ndarray[Any, Any]
 
 
-class Cell:
+class ArrayCell:
     """Bytes of the device. Nobody has written them yet (`array` and `host` are None), they came
     from the host as bytes (`host`), or they are elements (`array`, which lies as `meta` says)."""
 

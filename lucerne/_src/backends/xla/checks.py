@@ -62,7 +62,7 @@ def told(checks: list[Check]) -> Any:
     return jnp.stack([c.bad for c in checks]) if checks else None
 
 
-class Pending:
+class PendingChecks:
     """What programs have told that nobody has looked at yet, and whether any may run."""
 
     def __init__(self) -> None:

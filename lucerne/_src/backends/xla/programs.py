@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lucerne._src.backends.contract.backend import Runner, TensorState
-from lucerne._src.backends.xla.cells import Cell
-from lucerne._src.backends.xla.checks import Check, Pending, told
+from lucerne._src.backends.xla.cells import ArrayCell
+from lucerne._src.backends.xla.checks import Check, PendingChecks, told
 from lucerne._src.backends.xla.layout import read, write
 from lucerne._src.backends.xla.types import jtype, stored
 from lucerne._src.backends.xla.walk import Walk
@@ -70,7 +70,7 @@ class Distinct:
 class CallProgram:
     """An eager call. A program is made for each way its tensors lie in their cells."""
 
-    def __init__(self, graph: Graph, pending: Pending) -> None:
+    def __init__(self, graph: Graph, pending: PendingChecks) -> None:
         self.graph, self.pending = graph, pending
         self._tensors = [isinstance(v.meta, TensorMeta) for v in graph.inputs]
         self._programs: dict[tuple[Any, ...], MadeCall] = {}
@@ -164,7 +164,7 @@ class MadeCall(NamedTuple):
 class StepProgram(Runner):
     """A captured graph as one program: what it writes is donated, and swapped in its cell."""
 
-    def __init__(self, graph: Graph, constants: Mapping[int, Any], pending: Pending) -> None:
+    def __init__(self, graph: Graph, constants: Mapping[int, Any], pending: PendingChecks) -> None:
         self.graph, self.pending = graph, pending
         self._inputs: list[tuple[bool, Any]] = []
         """Of each input of the graph whether it is a tensor, and the one it always is."""
@@ -232,7 +232,7 @@ class StepProgram(Runner):
         pairs = zip(self.graph.inputs, self._inputs, strict=True)
         return [v for v, (is_tensor, t) in pairs if is_tensor and t is None]
 
-    def _readings(self, tensors: list[TensorState], cells: list[Cell]) -> list[Reading]:
+    def _readings(self, tensors: list[TensorState], cells: list[ArrayCell]) -> list[Reading]:
         return [
             Reading(slot, cell.meta, t._meta, t._offset)
             for slot, cell, t in zip(_slots(cells), cells, tensors, strict=True)
@@ -323,9 +323,9 @@ def _key(readings: Sequence[Reading]) -> tuple[Any, ...]:
     return *[r.have for r in readings], *[r.offset for r in readings]
 
 
-def _slots(cells: Sequence[Cell]) -> list[int]:
+def _slots(cells: Sequence[ArrayCell]) -> list[int]:
     """Which cell each tensor has, by its number among the different ones."""
-    places: dict[Cell, int] = {}
+    places: dict[ArrayCell, int] = {}
     return [places.setdefault(cell, len(places)) for cell in cells]
 
 
