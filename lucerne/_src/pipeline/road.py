@@ -148,8 +148,8 @@ class Road:
         with during(TAKING.name):
             whole = taken(graph, held, backend)
         if whole is not None:
-            stages.seconds["take"] = perf_counter() - began
-            stages.nodes["take"], stages.program = len(graph.nodes), whole.program
+            stages.seconds[TAKING.name] = perf_counter() - began
+            stages.nodes[TAKING.name], stages.program = len(graph.nodes), whole.program
             return whole
         program = self._program(graph, held)
         began = perf_counter()
