@@ -28,6 +28,8 @@ from lucerne._src.conformance import (
 from lucerne._src.conformance.cases import TIERS
 from lucerne._src.conformance.page import page
 from lucerne._src.conformance.workers import Progress, as_data, from_data, run_apart, serve
+from lucerne._src.distributed.run import agent
+from lucerne._src.distributed.run import options as run_options
 from lucerne._src.ir.scalar.protocol import REQUIRED
 from lucerne._src.pipeline import passes
 
@@ -198,7 +200,14 @@ def parser() -> argparse.ArgumentParser:
     there.set_defaults(run=_devices)
     _conformance_options(commands)
     torch_command.add_options(commands)
+    _run_options(commands)
     return made
+
+
+def _run_options(commands: Any) -> None:
+    made = commands.add_parser("run", help=run_options.DESCRIPTION)
+    run_options.add_arguments(made)
+    made.set_defaults(run=agent.run)
 
 
 def _conformance_options(commands: Any) -> None:

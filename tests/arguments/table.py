@@ -31,6 +31,9 @@ UNMEANT: Rows = [
         "lucerne.cuda.is_bf16_supported:including_emulation",
         "lucerne.utils.checkpoint.set_device_states:states", "lucerne.*_norm:cudnn_enable*",
     )),
+    ("stores have one server, of our own, and a file needs no count of who uses it", (
+        "*.TCPStore.__init__:use_libuv", "*.FileStore.__init__:world_size",
+    )),
     ("no device wants pinned memory", (
         "lucerne.Tensor.is_pinned:device", "lucerne._src.tensor.autograd.graph.save_on_cpu.*",
     )),
@@ -100,7 +103,7 @@ KEPT: Rows = [
     )),
     ("the host's streams are done at once: there is nothing to put first", ("Stream:priority",)),
     ("there is one process, and one host", (
-        "SyncBatchNorm:process_group", "DataParallel:output_device",
+        "DataParallel:output_device",
     )),
     ("kept and not read by PyTorch either", (
         "PassManager:suppress_check_failures", "functional_datapipe:enable_df_api_tracing",

@@ -27,5 +27,6 @@ def test_disagreement_is_seen() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")  # (of torch's own code, which its compiler then refuses)
 def test_both_sides_run() -> None:
     assert per_sample.main(["--small", "--one-thread", "--seconds", "1"]) in (0, 1)

@@ -293,7 +293,38 @@ def number_of_either_sign(torch: Any) -> Row:
     return f, [], lambda k: [torch.randn(4, 8), torch.randint(-3, 4, (4,))]
 
 
+def frames_of_durations(torch: Any) -> Row:
+    """Text to speech: each symbol as often as it lasts."""
+    layer = torch.nn.Linear(8, 8)
+
+    def f(x: Any, durations: Any) -> Any:
+        return torch.repeat_interleave(layer(x), durations, dim=0).relu().cumsum(0)
+
+    return f, [layer], lambda k: [torch.randn(4, 8), torch.randint(1 - k % 2, 4, (4,))]
+
+
+def frames_of_batches(torch: Any) -> Row:
+    """As many in all for each of the batch."""
+
+    def f(x: Any, durations: Any) -> Any:
+        rows = [torch.repeat_interleave(a, d, dim=0) for a, d in zip(x, durations, strict=True)]
+        return torch.stack(rows).tanh()
+
+    def given(k: int) -> list[Any]:
+        return [torch.randn(2, 3, 8), torch.tensor([[1, 2, 1 + k], [2, 2, k]])]
+
+    return f, [], given
+
+
+def frames_of_known_number(torch: Any) -> Row:
+    def f(x: Any, durations: Any) -> Any:
+        return torch.repeat_interleave(x, durations, dim=0, output_size=6) * 2
+
+    return f, [], lambda k: [torch.randn(3, 8), torch.tensor([k % 3, 2, 4 - k % 3])]
+
+
 ROWS = [
+    frames_of_durations, frames_of_batches, frames_of_known_number,
     moe_nonzero, moe_boolean_index, moe_topk, moe_that_skips_experts, gcn_with_pooling, gat,
     masked_select_loss, loss_of_labelled_rows, unique_and_bincount, mask_assignment,
     argument_written_to, sizes_returned, decision, mask_changed_in_between,

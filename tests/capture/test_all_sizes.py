@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import lucerne as torch
+from lucerne._src.backends.cpu.program.blocks import signed
+from lucerne._src.backends.cpu.program.kept import form_of
 from lucerne._src.backends.cpu.program.runner import NativeRunner
-from lucerne._src.backends.cpu.program.sized import SizedRunner
+from lucerne._src.backends.cpu.program.sized_runner import SizedRunner
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base.config import config
 from tests.capture.rows_all_sizes import ROWS
 
@@ -126,12 +129,35 @@ def blocks_of(runner: NativeRunner) -> list[Any]:
         for at, kernel in zip(blocks.addresses, runner._kernels, strict=True)
         if kernel is not None and not kernel.workspace
     }  # (a kernel that needs no workspace at this size)
-    patches = [
-        [(w - first, offset) for w, offset in found if w not in idle] for found in blocks.patches
+    end = max(at + 8 * k.words for at, k in zip(blocks.addresses, runner._kernels, strict=True))
+    patches = [  # (blocks of kernels that read packed weights come behind)
+        [(w - first, offset) for w, offset in found if w not in idle and w < end]
+        for found in blocks.patches
     ]
     numbers = [(i, letter, at - first) for i, letter, at in blocks.numbers]
     entries = [int(x) for x in list(runner._tables["steps"])[::2]]
-    return [words, patches, numbers, entries, runner._buffers.scratch_bytes, runner._segments]
+    return [words, patches, numbers, entries, runner._buffers.workspace_at, runner._segments]
+
+
+def assert_packed_as_for_one_size(runner: SizedRunner, made: list[Any]) -> None:
+    """Kernels that read packed weights, their words as those of one for that size."""
+    source = runner._source
+    for _, uses in source.weights:
+        for use in uses:
+            if use.kernel is None:
+                continue
+            form = form_of(runner.program.steps[use.number], made[use.number], _LONG)
+            assert form is not None
+            theirs = form.make()
+            assert theirs is not None
+            assert runner._entries[use.entry] == theirs.entry
+            assert runner._buffers.workspace >= theirs.workspace
+            at = use.start + use.kernel.words - len(theirs.extra)
+            words = runner._tables["blocks"][at : at + len(theirs.extra)]
+            assert words.tolist() == [signed(w) for w in theirs.extra]
+
+
+_LONG = NativeKernel(0, 0, 0, work=float("inf"))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -158,6 +184,9 @@ def test_laid_out_as_for_one_size(name: str) -> None:
         theirs = NativeRunner(source.program_at(given), made, source.native)
         ours._kernels = theirs._kernels
         assert blocks_of(ours) == blocks_of(theirs), sizes
+        spaces = ours._buffers.workspace, theirs._buffers.workspace
+        assert spaces[0] == spaces[1] or (source.weights and spaces[0] > spaces[1]), sizes
+        assert_packed_as_for_one_size(ours, made)
     assert tried or any(v.forward.late for v in sized.versions)
 
 
@@ -195,6 +224,22 @@ def test_weights_that_change_between_sizes() -> None:
                 model[0].weight.mul_(0.5)
             if k % 7 == 6:
                 model[2].weight.data = torch.randn(64, 512)
+
+
+def test_weights_that_change_after_they_were_packed() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 64)
+    )
+    compiled = torch.compile(model)
+    with torch.no_grad():
+        for n in (64, 72, 80, 96):
+            compiled(torch.randn(n, 256))
+        for k, n in enumerate((96, 80, 80, 96, 80) * 2):
+            for _ in range(4):  # as it is, packed, packed
+                x = torch.randn(n, 256)
+                assert_same(model(x), compiled(x), (k, n))
+            model[k % 2 * 2].weight.mul_(-1.5)
 
 
 def test_a_step_with_dropout_and_an_optimizer() -> None:

@@ -78,12 +78,23 @@ def test_what_does_not_pay_runs_as_it_is_and_says_so_once(monkeypatch: pytest.Mo
     assert "runs uncompiled" in str(torch.compiler.ledger())
 
 
-def test_what_pays_stays_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, _in_parts=1.0, _as_it_is=1.5)
+@pytest.mark.parametrize(("eager", "rounds"), [(3.0, 1), (1.5, 2)])
+def test_what_pays_stays_in_parts(
+    monkeypatch: pytest.MonkeyPatch, eager: float, rounds: int
+) -> None:
+    clock = Clock(monkeypatch, _in_parts=1.0, _as_it_is=eager)
     fn = torch.compile(talks)
-    assert _called(fn) == []
+    assert _called(fn, times=2 * ENOUGH) == []
     assert fn.given_up is None
     assert clock.ways[-5:] == ["_in_parts"] * 5
+    assert clock.ways.count("_as_it_is") == rounds * config.payoff_calls
+
+
+def test_what_hardly_pays_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, _in_parts=0.95, _as_it_is=1.0)
+    fn = torch.compile(talks)
+    (told,) = _called(fn, times=2 * ENOUGH)
+    assert "950 ms a call in parts" in told
 
 
 def test_it_is_timed_anew_when_more_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

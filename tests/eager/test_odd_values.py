@@ -57,6 +57,23 @@ ROWS: dict[str, Callable[[Any], Any]] = {
     "softmax, backward of large numbers": lambda t: t._softmax_backward_data(
         t.tensor([1e30, 2.0, -1.0]), t.tensor([1e30, 3.0, 1.0]), 0, t.float32
     ),
+    **{
+        f"softmax, backward of backward at {y}": lambda t, g=g, y=y: _gradients(
+            t, lambda g, y: t._softmax_backward_data(g, y, 0, t.float32), g, y
+        )
+        for g, y in (
+            ([1e30, 2.0, -1.0], [1e30, 3.0, 1.0]),
+            ([1.0, 2.0, -1.0], [INF, 3.0, 1.0]),
+            ([INF, 2.0, -1.0], [0.5, 0.0, 0.5]),
+            ([1.0, 2.0, -1.0], [-INF, 3.0, INF]),
+        )
+    },
+    "log_softmax, backward of backward": lambda t: _gradients(
+        t,
+        lambda g, y: t._log_softmax_backward_data(g, y, 0, t.float32),
+        [1e30, 2.0, -1.0],
+        [INF, -INF, 1.0],
+    ),
     "bilinear of nothing": lambda t: t.nn.functional.bilinear(
         t.ones(0, 2), t.ones(0, 3), t.ones(4, 2, 3)
     ),

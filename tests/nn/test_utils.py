@@ -443,5 +443,5 @@ def test_a_batch_split_over_host_devices() -> None:
 
 
 def test_distributed_says_so() -> None:
-    with pytest.raises(NotImplementedError, match=r"lucerne\.distributed"):
+    with pytest.raises(ValueError, match="call init_process_group"):
         lucerne.nn.parallel.DistributedDataParallel(lucerne.nn.Linear(1, 1))

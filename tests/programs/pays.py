@@ -7,6 +7,7 @@ Beside it: CPU seconds of the first step, breaks, and what was left to eager.
 
     python -m tests.programs.pays gpt bert --way step
     python -m tests.programs.pays --no-torch --json found.json
+    python -m tests.programs.pays --torch-compile          torch's compiled beside it (slow)
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ class Found:
     first: float
     breaks: int
     left: bool
+    rival: float = 0.0
+    """torch's compiled; 0: not asked for, or it failed."""
+    rival_first: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -77,19 +81,36 @@ class Found:
 
     def __str__(self) -> str:
         against = f"{self.compiled / self.torch:8.2f}" if self.torch else f"{'-':>8}"
+        if self.rival:
+            against += f"{self.compiled / self.rival:8.2f}{self.rival_first:8.2f}"
         told = f"{self.breaks} breaks" if self.breaks else "one graph"
         told += ", left to eager" if self.left else ""
         slow = "  SLOW" if self.ratio > LIMIT else ""
         return (
             f"{self.name:22}{self.way:6}{self.eager:9.3f}{self.compiled:9.3f}{self.ratio:7.2f}"
-            f"{against}{self.first:8.2f}  {told}{slow}"
+            f"{self.first:8.2f}{against}  {told}{slow}"
         )
 
 
-HEAD = (
-    f"{'program':22}{'way':6}{'eager':>9}{'compiled':>9}{'ratio':>7}{'/torch':>8}{'first s':>8}\n"
-    f"{'':28}{'ms':>9}{'ms':>9}"
-)
+HEAD = f"{'program':22}{'way':6}{'eager':>9}{'compiled':>9}{'ratio':>7}{'first s':>8}{'/torch':>8}"
+RIVAL = f"{'/compile':>8}{'first s':>8}"
+UNITS = f"\n{'':28}{'ms':>9}{'ms':>9}"
+
+
+def rival(theirs: Any, way: str) -> tuple[float, float]:
+    """torch's compiled, by itself: milliseconds of a step, CPU seconds of the first; noughts if it
+    fails."""
+    importlib.import_module("torch._dynamo").reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            side = Side("torch", theirs, way)
+            for _ in range(WARM + TIMED):
+                side.advance()
+        except Exception as error:  # whatever its compiler says
+            print(f"torch.compile: {type(error).__name__}", file=sys.stderr)
+            return 0.0, 0.0
+    return side.milliseconds, side.first
 
 
 def measured(name: str, way: str, ours: Any, theirs: Any | None) -> Found | None:
@@ -111,13 +132,17 @@ def measured(name: str, way: str, ours: Any, theirs: Any | None) -> Found | None
     return Found(name, way, *times, compiled.first, run.breaks, run.given_up)
 
 
-def all_of(names: list[str], ways: tuple[str, ...], with_torch: bool) -> Iterator[Found]:
+def all_of(
+    names: list[str], ways: tuple[str, ...], with_torch: bool, with_rival: bool = False
+) -> Iterator[Found]:
     """Every program in every way, one after the other."""
     ours = found("lucerne")
     theirs = found("torch") if with_torch else {}
     for name in names or ours:
         for way in ways:
             row = measured(name, way, ours[name], theirs.get(name))
+            if row is not None and with_rival and name in theirs:
+                row.rival, row.rival_first = rival(theirs[name], way)
             if row is not None:
                 yield row
 
@@ -136,6 +161,15 @@ def summary(rows: list[Found]) -> str:
     if all(r.torch for r in rows):
         against = geometric_mean([r.compiled / r.torch for r in rows])
         lines.insert(2, f"geometric mean against torch's eager {against:.2f}")
+    both = [r for r in rows if r.rival]
+    if both:
+        ratio = geometric_mean([r.compiled / r.rival for r in both])
+        theirs = geometric_mean([r.rival / r.torch for r in both])
+        first = sorted(r.rival_first for r in both)[len(both) // 2]
+        lines.append(
+            f"torch.compile ({len(both)} rows): {theirs:.2f} of torch's eager, first {first:.1f}"
+            f" s; ours against it {ratio:.2f}"
+        )
     return "\n".join(lines)
 
 
@@ -144,6 +178,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--no-torch", action="store_true", help="against our own eager alone")
+    parser.add_argument("--torch-compile", action="store_true", help="torch's compiled as well")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     unknown = sorted(set(asked.names) - set(found("lucerne")))
@@ -152,10 +187,10 @@ def main() -> int:
             f"no such program: {', '.join(unknown)}. There are: {', '.join(found('lucerne'))}"
         )
     config.payoff_calls = Config().payoff_calls  # as users have it
-    print(HEAD)
+    print(HEAD + (RIVAL if asked.torch_compile else "") + UNITS)
     rows = []
     ways = (asked.way,) if asked.way else WAYS
-    for row in all_of(asked.names, ways, not asked.no_torch):
+    for row in all_of(asked.names, ways, not asked.no_torch, asked.torch_compile):
         rows.append(row)
         print(row, flush=True)
     print(summary(rows))

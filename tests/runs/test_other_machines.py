@@ -33,7 +33,7 @@ def test_settings_of_libraries_are_kept() -> None:
 
 def test_no_other_device_is_there() -> None:
     b = lu.backends
-    modules = (lu.cuda, lu.mps, lu.xpu, lu.accelerator, lu.distributed, b.mps, b.cudnn, b.mkl)
+    modules = (lu.cuda, lu.mps, lu.xpu, lu.accelerator, b.mps, b.cudnn, b.mkl)
     assert not any(m.is_available() for m in (*modules, b.openmp, b.opt_einsum, b.mkldnn))
     assert not b.cuda.is_built()
     assert not b.mps.is_built()
@@ -101,7 +101,6 @@ def test_decorators_leave_functions_alone() -> None:
 REFUSED = [
     (lambda: lu.hub.load("owner/repository", "model"), "Clone the repository"),
     (lambda: lu.hub.load_state_dict_from_url("https://x/y.pt"), r"torch\.load"),
-    (lambda: lu.distributed.init_process_group("gloo"), "one process"),
 ]
 
 

@@ -40,6 +40,7 @@ HIDDEN_IMPORT_FILES = (
     "__init__.py",
     "autograd/__init__.py",
     "backends/__init__.py",
+    "nn/parallel/__init__.py",
     "ops.py",
     "_src/backends/__init__.py",
     "_src/as_torch/finder.py",

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lucerne as torch
 from lucerne._src.tensor.random import (
     DEFAULT_SEED,
     Generator,
@@ -75,6 +76,21 @@ def test_copies_go_their_own_way(kind: Any, clone: Callable[[Any], Any]) -> None
     second = clone(first)
     expected = first.normal(50)
     np.testing.assert_array_equal(second.normal(50), expected)
+
+
+def test_a_generator_that_is_gone_leaves_nothing_to_the_next() -> None:
+    def drawn(seed: int) -> list[int]:
+        g = Generator()
+        g.manual_seed(seed)
+        torch.randn(1, generator=g)  # leaves the second of a pair behind
+        return [int(n) for n in torch.randint(0, 1 << 30, (5,), generator=g)]
+
+    kept = Generator()
+    kept.manual_seed(3)
+    torch.randn(1, generator=kept)
+    found = [drawn(3), drawn(4), drawn(3)]  # (each takes the state that the last one had)
+    assert found[0] == found[2] != found[1]
+    assert found[0] == [int(n) for n in torch.randint(0, 1 << 30, (5,), generator=kept)]
 
 
 def test_threads_get_whole_draws() -> None:

@@ -50,25 +50,6 @@ _MADE |= {
 }  # fmt: skip
 
 
-class _Backend(str):
-    """`torch.distributed.Backend`: names of ways to talk, none of which is here."""
-
-    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
-    default_device_backend_map: dict[str, str] = {  # noqa: RUF012
-        "cpu": "gloo", "cuda": "nccl", "xpu": "xccl", "mps": "gloo",
-    }  # fmt: skip
-
-
-_OPS = "SUM AVG PRODUCT MIN MAX BAND BOR BXOR PREMUL_SUM UNUSED"
-_RedOpType = _counted("RedOpType", "distributed", _OPS)
-_MADE["ReduceOp"] = type(
-    "ReduceOp", (), {"__module__": "torch.distributed", "RedOpType": _RedOpType,
-                     **_RedOpType.__members__},
-)  # fmt: skip
-_Backend.__name__ = _Backend.__qualname__ = "Backend"
-_Backend.__module__ = "torch.distributed"
-_MADE["Backend"] = _Backend
-_MADE["group"] = type("group", (), {"__module__": "torch.distributed", "WORLD": None})
 _MADE["DispatchKeySet"] = type(
     "DispatchKeySet",
     (frozenset,),

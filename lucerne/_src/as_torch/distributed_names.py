@@ -1,8 +1,6 @@
-"""Names of `torch.distributed`: libraries name them at import, and ask `is_available()` first."""
+"""Names of `torch.distributed` that are not built: libraries name them at import."""
 
 from __future__ import annotations
-
-import datetime
 
 from lucerne._src.as_torch.kinds import (
     NameTable,
@@ -16,8 +14,8 @@ from lucerne._src.as_torch.kinds import (
 )
 
 WHY = (
-    "Lucerne trains in one process: torch.distributed.is_available() is False, and what needs "
-    "other processes refuses."
+    "Process groups, DistributedDataParallel and `lucerne run` are here; this is not part of "
+    "Lucerne yet."
 )
 CHOICES = "_src.as_torch.choices"
 SHARED = "_src.as_torch.shared_classes"
@@ -26,28 +24,8 @@ _SHARDED_CHOICES = "BackwardPrefetch OptimStateKeyType ShardingStrategy StateDic
 SPACES: dict[str, NameTable] = {
     "distributed": space(
         WHY,
-        classes(
-            "DistBackendError DistError DistNetworkError DistStoreError FileStore GroupMember "
-            "HashStore P2POp PrefixStore ProcessGroup ProcessGroupGloo Store TCPStore Work"
-        ),
-        same(CHOICES, "Backend ReduceOp group"),
-        refusals(
-            "all_gather_into_tensor all_gather_object all_to_all all_to_all_single "
-            "batch_isend_irecv broadcast_object_list gather_object get_backend get_global_rank "
-            "get_group_rank get_process_group_ranks irecv isend monitored_barrier new_group recv "
-            "reduce_scatter reduce_scatter_tensor scatter_object_list send split_group "
-            "new_subgroups init_device_mesh gather_into_tensor gather_single get_backend_impl "
-            "set_timeout get_node_local_rank all_reduce_coalesced"
-        ),
-        answers(
-            False,
-            "is_ucc_available is_xccl_available is_backend_available",
-            "False: there is nothing to talk with",
-        ),
+        refusals("init_device_mesh gather_into_tensor gather_single get_backend_impl set_timeout"),
         same(SHARED, "DeviceMesh"),
-    ),
-    "distributed.constants": space(
-        WHY, values("torch's", default_pg_timeout=datetime.timedelta(minutes=30))
     ),
     "distributed.device_mesh": space(
         WHY,
@@ -56,15 +34,8 @@ SPACES: dict[str, NameTable] = {
     ),
     "distributed.distributed_c10d": space(
         WHY,
-        same(CHOICES, "Backend ReduceOp"),
-        classes("ProcessGroup Work Store PrefixStore GroupMember"),
-        refusals(
-            "_get_default_group _get_default_store _get_pg_default_device _resolve_process_group "
-            "get_process_group_ranks broadcast_object_list _object_to_tensor _tensor_to_object "
-            "_rank_not_in_group"
-        ),
-        answers(False, "is_xccl_available is_nccl_available is_gloo_available", "False"),
-        values("no groups", _pg_map={}, _world=None),
+        refusals("_get_pg_default_device _object_to_tensor _tensor_to_object"),
+        values("no table of groups: ask the groups", _pg_map={}, _world=None),
     ),
     "distributed._functional_collectives": space(
         WHY,
@@ -88,7 +59,6 @@ SPACES: dict[str, NameTable] = {
         classes("OffloadPolicy FSDP"),
         refusals("fully_shard register_fsdp_forward_method"),
     ),
-    "distributed.algorithms": space(WHY),
     "distributed.algorithms.join": space(WHY, classes("Join JoinHook Joinable")),
     "distributed.algorithms._checkpoint": space(WHY),
     "distributed.algorithms._checkpoint.checkpoint_wrapper": space(
@@ -97,13 +67,9 @@ SPACES: dict[str, NameTable] = {
         classes("CheckpointWrapper OffloadWrapper ActivationWrapper"),
         refusals("apply_activation_checkpointing checkpoint_wrapper offload_wrapper"),
     ),
-    "distributed.algorithms.ddp_comm_hooks": space(WHY),
     "distributed.algorithms.ddp_comm_hooks.default_hooks": space(
         WHY,
-        refusals(
-            "allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook "
-            "fp16_compress_wrapper"
-        ),
+        refusals("bf16_compress_wrapper fp16_compress_wrapper"),
     ),
     "distributed.algorithms.ddp_comm_hooks.post_localSGD_hook": space(
         WHY, classes("PostLocalSGDState"), refusals("post_localSGD_hook")
@@ -118,11 +84,11 @@ SPACES: dict[str, NameTable] = {
     "distributed.checkpoint": space(
         WHY,
         classes(
-            "CheckpointException DefaultLoadPlanner DefaultSavePlanner FileSystemReader "
-            "FileSystemWriter FsspecReader FsspecWriter LoadPlan LoadPlanner Metadata SavePlan "
+            "DefaultLoadPlanner DefaultSavePlanner "
+            "FsspecReader FsspecWriter LoadPlan LoadPlanner Metadata SavePlan "
             "SavePlanner StorageReader StorageWriter CheckpointableTensor"
         ),
-        refusals("async_save load load_state_dict save save_state_dict"),
+        refusals("load_state_dict save_state_dict"),
     ),
     "distributed.checkpoint._consolidate_hf_safetensors": space(
         WHY, refusals("consolidate_safetensors_files")
@@ -130,7 +96,6 @@ SPACES: dict[str, NameTable] = {
     "distributed.checkpoint.default_planner": space(
         WHY, classes("DefaultLoadPlanner DefaultSavePlanner _EmptyStateDictLoadPlanner")
     ),
-    "distributed.checkpoint.filesystem": space(WHY, classes("FileSystemReader FileSystemWriter")),
     "distributed.checkpoint.format_utils": space(
         WHY,
         classes("BroadcastingTorchSaveReader DynamicMetaLoadPlanner _EmptyStateDictLoadPlanner"),
@@ -156,7 +121,7 @@ SPACES: dict[str, NameTable] = {
         ),
     ),
     "distributed.checkpoint.state_dict_loader": space(
-        WHY, refusals("_load_state_dict load load_state_dict")
+        WHY, same("distributed.checkpoint", "load"), refusals("_load_state_dict load_state_dict")
     ),
     "distributed.elastic": space(WHY),
     "distributed.elastic.multiprocessing": space(WHY, classes("Std DefaultLogsSpecs")),
@@ -219,9 +184,7 @@ SPACES: dict[str, NameTable] = {
         WHY,
         refusals("all_gather all_reduce all_to_all broadcast gather reduce reduce_scatter scatter"),
     ),
-    "distributed.optim": space(
-        WHY, classes("DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer")
-    ),
+    "distributed.optim": space(WHY, classes("DistributedOptimizer PostLocalSGDOptimizer")),
     "distributed.pipelining": space(
         WHY,
         same(CHOICES, "SplitPoint"),
@@ -236,7 +199,7 @@ SPACES: dict[str, NameTable] = {
         refusals("init_rpc rpc_async rpc_sync remote shutdown"),
         answers(False, "is_available", "False: there is nothing to talk with"),
     ),
-    "distributed.run": space(WHY, refusals("get_args_parser main run config_from_args")),
+    "distributed.run": space(WHY, refusals("config_from_args")),
     "distributed.tensor": space(
         WHY,
         same(SHARED, "DTensor DeviceMesh Partial Placement Replicate Shard"),

@@ -81,8 +81,9 @@ SPACES: dict[str, NameTable] = {
         same(SMALL, "_parse_to=parse_to"),
     ),
     "_C._distributed_c10d": space(
-        "Lucerne trains in one process.",
-        classes("Reducer ProcessGroup Store Work _ProcessGroupWrapper"),
+        "Process groups are Python here.",
+        same("distributed", "ProcessGroup Store Work"),
+        classes("Reducer _ProcessGroupWrapper"),
     ),
     "_C._functorch": space(
         BATCHING,

@@ -12,7 +12,11 @@ _OWN = """
     autograd.forward_ad autograd.function autograd.functional autograd.graph autograd.profiler
     autograd.profiler_util autograd.variable backends backends.cuda backends.cudnn backends.mha
     backends.mkl backends.mkldnn backends.mps backends.openmp backends.opt_einsum compiler cpu
-    cpu.amp cuda cuda.amp distributed distributions distributions.bernoulli distributions.beta
+    cpu.amp cuda cuda.amp distributed distributed.algorithms
+    distributed.algorithms.ddp_comm_hooks distributed.algorithms.ddp_comm_hooks.default_hooks
+    distributed.checkpoint distributed.checkpoint.filesystem distributed.constants
+    distributed.distributed_c10d distributed.optim distributed.run
+    distributions distributions.bernoulli distributions.beta
     distributions.binomial distributions.categorical distributions.cauchy distributions.chi2
     distributions.constraint_registry distributions.constraints distributions.continuous_bernoulli
     distributions.dirichlet distributions.distribution distributions.exp_family

@@ -7,8 +7,8 @@ from typing import Any
 from lucerne._src.as_torch.kinds import classes
 
 WHY = (
-    "Lucerne trains in one process: torch.distributed.is_available() is False. The class is here "
-    "for annotations and `isinstance`."
+    "Process groups and DistributedDataParallel are here; this is not part of Lucerne yet. The "
+    "class is here for annotations and `isinstance`."
 )
 _HOMES = {
     "distributed.device_mesh": "DeviceMesh",

@@ -122,3 +122,19 @@ def _parse(text: str, kind: type) -> object:
 
 
 config = _read(dict(os.environ))
+
+
+def launch_variable(name: str) -> str | None:
+    """What whoever started this process says about its place among others (`RANK`, `SLURM_PROCID`),
+    as the environment says now: launchers and programs set it when they run."""
+    return os.environ.get(name)
+
+
+def set_launch_variable(name: str, value: str) -> None:
+    """Say it to this process, and to those it starts."""
+    os.environ[name] = value
+
+
+def child_environment(changes: dict[str, str]) -> dict[str, str]:
+    """The environment of a process that is started from here."""
+    return {**os.environ, **changes}

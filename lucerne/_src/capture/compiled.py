@@ -154,7 +154,7 @@ class Compiled:
         if isinstance(entry, Compiled):
             return entry(*args, **kwargs)
         self.latest = entry
-        if entry.is_kept_later and entry.calls:
+        if entry.keep_at and entry.calls >= entry.keep_at:
             self._keep(entry, leaves, (args, kwargs))
         try:
             if entry.shadow is not None:
@@ -166,7 +166,7 @@ class Compiled:
             return self._raised(entry, args, kwargs, error)
 
     def _keep(self, entry: CacheEntry, leaves: list[Any], given: Any) -> None:
-        """Write a version to disk that is used for the second time."""
+        """Write a version to disk that is used often."""
         with faults.costs(self, faults.NO_STORE):
             self.late_part("cache.instances").keep(self, entry, leaves, flatten(given, []))
 
@@ -306,9 +306,13 @@ class Compiled:
         if self._families is None:  # nothing was captured yet
             return None
         making = self.late_part("cache.instances")
-        with faults.costs(self, faults.NO_SIZES):
+        try:
             found: CacheEntry | None = making.instance(self, leaves, shape)
             return found
+        except Exception as error:
+            if faults.goes_through(error):
+                raise
+            faults.tell(self, error, faults.NO_SIZES)
         self._families.give_up()
         return None
 

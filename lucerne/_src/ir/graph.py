@@ -146,9 +146,14 @@ def verify(graph: Graph, deep: bool = False) -> None:
                 f"node {n}: {node.op.name} takes {len(node.op.params)} arguments, has "
                 f"{len(node.args)}"
             )
-        map_values(lambda v, n=n: _read(v, defined, n), node.args)  # type: ignore[misc]
         for a in node.args:
-            if type(a) is Graph:
+            if type(a) is Value:
+                _read(a, defined, n)
+            elif type(a) is tuple:
+                for x in a:
+                    if type(x) is Value:
+                        _read(x, defined, n)
+            elif type(a) is Graph:
                 _verify_inside(a, n, node, deep)
         if node.op.kind == VIEW:
             views.update(v.index for v in node.outputs)

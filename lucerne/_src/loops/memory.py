@@ -63,6 +63,8 @@ class Spare:
 
 
 def _rounded(nbytes: int) -> int:
+    if type(nbytes) is int:  # (asked for every pair of rooms)
+        return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
     found: int = most(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
     return found
 

@@ -265,6 +265,9 @@ class Tensor(TableMembers):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        own = value._storage.buffer is self._storage.buffer
+        if own and value._offset == self._offset and value._meta is self._meta:
+            return  # (`t.data *= 2` writes to its own memory, and keeps its version as in torch)
         self._storage, self._offset, self._meta = value._storage, value._offset, value._meta
         self._array = None
 

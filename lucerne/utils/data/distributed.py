@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.tensor import api as lu
 from lucerne.utils.data.sampler import Sampler, seeded
 
@@ -13,6 +14,7 @@ from lucerne.utils.data.sampler import Sampler, seeded
 class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th key, beginning with `rank`; call `set_epoch` before each epoch.
 
+    `num_replicas` and `rank` are those of the process group, if there is one.
     All processes shuffle alike, by `seed` and epoch. When the dataset can't be cut evenly, keys are
     repeated from the beginning, or with `drop_last` the last ones are left out.
 
@@ -29,6 +31,10 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
+        place = LateBindings.process_place()
+        if place is not None:
+            rank = place[0] if rank is None else rank
+            num_replicas = place[1] if num_replicas is None else num_replicas
         if num_replicas is None or rank is None:
             raise ValueError(
                 "Default process group has not been initialized, please make sure to call "

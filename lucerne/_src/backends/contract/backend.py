@@ -91,6 +91,9 @@ class Runner(ABC):
         share memory though one of them is written have the same number, not 0. `kinds`: their
         classes."""
 
+    is_told: bool = False
+    """Whether it expects what the runner of the same program for other sizes was told."""
+
 
 class SizedProgram(ABC):
     """A program for all sizes for which its guards hold."""

@@ -16,6 +16,10 @@ class LateBindings:
     graph_module: Callable[..., Any]
     """`fx.from_ir`, for backends that are functions: loading `fx` takes longer than all else that
     `compile` needs."""
+    process_place: Callable[[], tuple[int, int] | None] = staticmethod(lambda: None)
+    """Rank and size of this process's group; None: it has none. Set by `lucerne.distributed`."""
+    sync_norm: Callable[..., Any] | None = None
+    """Batch norm over the ranks of a group, set by `lucerne.distributed`."""
     nested_ops: Callable[[], Any]
     """The same for nested tensors."""
     sparse_ops: Callable[[], Any]

@@ -9,10 +9,10 @@ nothing it reads has changed since; otherwise a second derivative raises (`NoSec
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lucerne._src.base.changed import changed
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir import op as op_
@@ -45,9 +45,7 @@ class Again:
 
     def at(self, entry: Any) -> Again:
         """The same for a version for other sizes."""
-        made = copy.copy(self)
-        made.guards, made.count = entry.guards, 0
-        return made
+        return changed(self, guards=entry.guards, count=0)
 
     def gradients(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
 from lucerne._src.base import defaults
+from lucerne._src.base.changed import changed
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.forks import once
 from lucerne._src.base.process.structure_version import StructureVersion
@@ -98,19 +98,27 @@ class Guards:
             for s, v in zip(captured.sources, captured.graph.inputs, strict=True)
             if s.kind == GRADIENT
         }
+        self._look_at_sharing(leaves)
+
+    def _look_at_sharing(self, leaves: Sequence[Any]) -> None:
         self.sharing = _sharing(leaves)
         self.shares = self.sharing is not None and any(
             k != first for k, (first, _) in enumerate(self.sharing)
         )
         """Whether some arguments lie in one memory."""
 
-    def share_code(self, other: Guards) -> None:
-        """Take what was written for guards that ask the same of the surroundings."""
-        mine = self.reach, self.uses, self.facts
-        theirs = other.reach, other.uses, other.facts
-        same = all(a is b for a, b in zip(mine, theirs, strict=True))
-        if same and self.circumstances == other.circumstances:
-            vars(self)["_code"] = other._code
+    def resized(self, leaves: Sequence[Any]) -> Guards | None:
+        """The guards of a call that differs from that of these in sizes alone; None: in a number
+        as well, or gradients that it reads have those sizes."""
+        if self.given or self.grad_metas or self.wrapped is not None:
+            return None
+        if any(leaves[k] is not x for k, x in self.values):
+            return None
+        made = changed(self, tensors=[(k, leaves[k]._meta, g, t) for k, _, g, t in self.tensors])
+        if self.sharing is not None:
+            made._look_at_sharing(leaves)
+        vars(made)["_code"] = self._code  # (of the surroundings it asks the same)
+        return made
 
     @once
     def _code(self) -> tuple[str, Any]:
@@ -165,13 +173,13 @@ class Guards:
             holder[name] = leaves[k]
         return None
 
-    def hold(self, leaves: Sequence[Any], shape: Any) -> bool:
+    def hold(self, leaves: Sequence[Any], shape: Any, sizes: bool = True) -> bool:
         """Whether there is no failure. The surroundings are asked by `unchanged` as long as that
         says yes."""
-        if shape != self.shape or self._other_argument(leaves, True) is not None:
+        if shape != self.shape or self._other_argument(leaves, sizes) is not None:
             return False
         if self.covered or self.read_grads or not self.unchanged():
-            return self.failure(leaves, shape) is None
+            return self.failure(leaves, shape, sizes) is None
         for fact in self.free:
             if not fact.holds(leaves):
                 return False
@@ -269,6 +277,10 @@ def _are_apart(tensors: Sequence[Any], written: Sequence[int]) -> bool:
     )
 
 
+_WORTH_KEEPING, _NODES_WRITTEN = 8, 16
+"""Calls after which a version that was made by evaluating numbers is written to disk, and for how
+many nodes there is one more: writing takes longer than making it."""
+
 MISSED = object()
 """What `CacheEntry.quick` answers when the complete way must be taken."""
 
@@ -291,8 +303,9 @@ class CacheEntry:
         self.key = list(key)
         self.cache = ""
         """Of the programs on disk: "hit", it comes from there; "miss", it was made; or empty."""
-        self.is_kept_later = False
-        """Whether it is to be written to disk when it is used again, which must not be `quick`."""
+        self.keep_at = 0
+        """After how many calls it is to be written to disk, by one that is not `quick`; 0: it is
+        there, or is not to be."""
         self.is_instance = False
         """Whether it comes from there and was made for other sizes of a capture, untraced."""
         self.shadow: Any = None
@@ -348,23 +361,25 @@ class CacheEntry:
         self, captured: Captured, guards: Guards, runner: Any, metas: Sequence[TensorMeta]
     ) -> CacheEntry:
         """The version for other sizes of the same program: nothing else differs."""
-        made = copy.copy(self)
+        made = changed(
+            self, captured=captured, guards=guards, runner=runner, launch=runner.launch,
+            result_metas=metas, calls=0, untried=0, joint=None, shadow=None,
+        )  # fmt: skip
         for name in ("_plain", "_outputs"):
             vars(made).pop(name, None)
-        made.captured, made.guards, made.runner = captured, guards, runner
-        made.launch, made.result_metas = runner.launch, metas
-        made.calls, made.untried, made.joint, made.shadow = 0, 0, None, None
         made._look_at_results()
         made.metas = made._metas()
         made.flat = made._flat()
-        made._tell_runner()
+        if not runner.is_told:
+            made._tell_runner()
         return made
 
-    def keep_later(self) -> None:
-        self.is_kept_later, self.flat = True, -1
+    def keep_later(self, nodes: int) -> None:
+        """Write it to disk, a program of so many nodes, when it has been used often."""
+        self.keep_at = _WORTH_KEEPING + nodes // _NODES_WRITTEN
 
     def keep_now(self) -> None:
-        self.is_kept_later, self.flat = False, self._flat()
+        self.keep_at, self.flat = 0, self._flat()
 
     def _flat(self) -> int:
         """How many arguments a call has that consists of nothing but tensors; -1: it is not so."""
@@ -455,6 +470,8 @@ class CacheEntry:
                 undo()
             return MISSED
         self.calls += 1
+        if 0 < self.keep_at <= self.calls:
+            self.flat = -1  # the next call goes the other way
         if self.returns_result:
             return results[0]
         return self._finish(leaves, (*self.held, *second), results, undo)

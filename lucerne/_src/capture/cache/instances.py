@@ -42,18 +42,48 @@ _MOST_VERSIONS = 16
 
 def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """A version for sizes that were not traced, if there is a capture for all sizes."""
-    for family, learned, sizes in compiled.families.fitting(leaves, shape):
-        call = _Call(compiled, family, learned, sizes, leaves, shape)
-        entry = call.of_all_sizes() or call.of_these()
-        if entry is not None:
-            compiled.versions.add_instance(leaves, entry)
-            watch(compiled, entry)
-            return entry
+    entry = _of_version(compiled, compiled.families, leaves, shape) or _made(
+        compiled, leaves, shape
+    )
+    if entry is not None:
+        compiled.versions.add_instance(leaves, entry)
+        watch(compiled, entry)
+    return entry
+
+
+def _made(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
+    before = faults.Before()
+    try:
+        for family, learned, sizes in compiled.families.fitting(leaves, shape):
+            call = _Call(compiled, family, learned, sizes, leaves, shape)
+            entry = call.of_all_sizes() or call.of_these()
+            if entry is not None:
+                return entry
+    except Exception:
+        before.put_back()
+        raise
     return None
+
+
+def _of_version(
+    compiled: Any, families: Families, leaves: list[Any], shape: Any, is_part: bool = False
+) -> CacheEntry | None:
+    """By evaluating the numbers of a version that is there: nothing is run that could leave the
+    process changed."""
+    if not _may_be_sized(compiled.options, leaves):
+        return None
+    found = families.fitting_version(leaves, shape)
+    if found is None:
+        return None
+    family, learned, sizes, version = found
+    return _Call(compiled, family, learned, sizes, leaves, shape, is_part).at(version)
 
 
 def of_part(compiled: Any, families: Families, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """The same for a part of a function."""
+    known = _of_version(compiled, families, leaves, shape, is_part=True)
+    if known is not None:
+        return known
     for family, learned, sizes in families.fitting(leaves, shape):
         call = _Call(compiled, family, learned, sizes, leaves, shape, is_part=True)
         entry = call.of_all_sizes()
@@ -69,8 +99,7 @@ _PART = "a part of it"
 
 
 def keep(compiled: Any, entry: CacheEntry, leaves: list[Any], shape: Any) -> None:
-    """Write a version to disk whose sizes have come a second time: those that come once hardly
-    come again."""
+    """Write a version to disk whose sizes have come often."""
     entry.keep_now()
     asked = compiled.ask(leaves, shape)
     if asked.entry is None:
@@ -109,7 +138,7 @@ class _Call:
             return None
         for version in learned.versions:
             if version.holds(self.sizes):
-                return self._at(version)
+                return self.at(version)
         if len(learned.versions) >= _MOST_VERSIONS:
             return None
         return self._compiled()
@@ -128,14 +157,20 @@ class _Call:
                 row.one_size = learned.one_size
                 return None
             learned.versions.insert(0, version)
-            entry = self._at(version)
+            entry = self.at(version)
             if entry is not None:
                 noted(row, compiled, entry)
         return entry
 
-    def _at(self, version: SizedVersion) -> CacheEntry | None:
+    def at(self, version: SizedVersion) -> CacheEntry | None:
+        first = version.first
+
+        def guards(captured: Captured) -> Guards:
+            known = None if first is None else first.guards.resized(self.leaves)
+            return self.guards(captured) if known is None else known
+
         try:
-            entry = version.at(self.sizes, self.guards)
+            entry = version.at(self.sizes, guards)
         except OneSizeError:  # a kernel has no plan for them
             return None
         if not self.learned.fits(entry.captured, self.leaves):
@@ -143,8 +178,7 @@ class _Call:
         if not self.is_part:  # (a part is not called again for its gradients)
             again = entry.again
             entry.again = Again(self.compiled, entry) if again is None else again.at(entry)
-        if not self.is_part:
-            entry.keep_later()
+            entry.keep_later(len(version.captured.graph.nodes))
         ledger.ENTRIES[entry] = self.compiled.fn, self.compiled.options
         return entry
 

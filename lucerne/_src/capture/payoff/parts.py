@@ -18,12 +18,15 @@ from typing import Any
 from lucerne._src.base.config import config
 from lucerne._src.capture import ledger
 from lucerne._src.capture.bytecode.hooks import Stop
+from lucerne._src.capture.payoff.whole import MARGIN
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.settings import are_deterministic_algorithms_enabled
 
 IN_PARTS, EAGER = "in parts", "eager"
 _MOST_TRIALS = 3
 """How often a function is timed anew because more of it was compiled."""
+_CLEAR = 0.5
+"""Below it, and above one over it, the first calls decide; else twice as many are timed."""
 _MOST_COMPILING = 8
 """Calls that compile something, beyond which they must be few among all calls."""
 
@@ -102,13 +105,17 @@ class Payoff:
             self._leave(f"it was compiled anew in {self.compiling} of {self.calls} calls")
             return
         parts, eager = (sorted(self.seconds[way]) for way in (IN_PARTS, EAGER))
-        if min(len(parts), len(eager)) < config.payoff_calls:
+        known = min(len(parts), len(eager))
+        if known < config.payoff_calls:
             return
+        # Neither the best, which may be a call that had less to do, nor those that were disturbed.
+        usual = known // 4
+        ratio = parts[usual] / eager[usual]
+        if _CLEAR < ratio < 1 / _CLEAR and known < 2 * config.payoff_calls:
+            return  # too near to tell from so few
         self.trials += 1
         self._compiles = self._made()
-        # Neither the best, which may be a call that had less to do, nor those that were disturbed.
-        usual = config.payoff_calls // 4
-        if parts[usual] > eager[usual]:
+        if ratio > MARGIN:
             times = f"{1e3 * parts[usual]:.3g} ms a call in parts, {1e3 * eager[usual]:.3g} ms"
             self._leave(f"it takes {times} as it is")
 

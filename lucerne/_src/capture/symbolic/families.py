@@ -68,6 +68,13 @@ class Family:
 
     def other_sizes(self, leaves: Sequence[Any], shape: Any) -> Sizes | None:
         """The sizes that are not those of the first capture; None: something else differs too."""
+        found = self.sizes_beside(leaves)
+        if not found or self.guards.failure(leaves, shape, sizes=False) is not None:
+            return None
+        return found
+
+    def sizes_beside(self, leaves: Sequence[Any]) -> Sizes | None:
+        """The same for the tensors among the arguments alone."""
         found: Sizes = {}
         for k, meta, _, kind in self.guards.tensors:
             if k >= len(leaves) or type(leaves[k]) is not kind:
@@ -84,8 +91,6 @@ class Family:
                     if min(n, m) < SMALLEST or have.device != meta.device:
                         return None
                     found[k, d] = int(n)
-        if not found or self.guards.failure(leaves, shape, sizes=False) is not None:
-            return None
         return found
 
     def symbols(self, sizes: Sizes) -> Symbols:
@@ -145,6 +150,27 @@ class Families:
                 sizes = learned.bind(leaves)
                 if sizes is not None:
                     yield family, learned, sizes
+
+    def fitting_version(
+        self, leaves: Sequence[Any], shape: Any
+    ) -> tuple[Family, Sized, dict[str, int], Any] | None:
+        """The same with a version that was made for others of these sizes. (What it asks of its
+        surroundings is code by then.)"""
+        for family in self.members:
+            for learned in family.sized:
+                sizes = None
+                for version in learned.versions:
+                    first = version.first
+                    if first is None or (sizes is None and not family.sizes_beside(leaves)):
+                        break
+                    if not first.guards.hold(leaves, shape, sizes=False):
+                        break
+                    sizes = learned.bind(leaves) if sizes is None else sizes
+                    if sizes is None:
+                        break
+                    if version.holds(sizes):
+                        return family, learned, sizes, version
+        return None
 
     def capture(
         self, args: Any, kwargs: Any, leaves: Sequence[Any], shape: Any, reach: ReachableState

@@ -169,9 +169,12 @@ class Sized:
         """The sizes of these leaves by the names of the symbols; None: it holds for others."""
         metas = []
         for v, s in zip(self.template.graph.inputs, self.captured.sources, strict=True):
-            t = _given(s, leaves)
-            memory = v.meta if t is None else with_flip(t._meta, False)
-            metas.append(None if t is None and s.kind == TANGENT else memory)
+            t: Any = s.thing if s.kind == HELD else _given(s, leaves)
+            if t is None:
+                metas.append(None if s.kind == TANGENT else v.meta)
+            else:
+                meta = t._meta
+                metas.append(with_flip(meta, False) if meta.flipped else meta)
         return self.template.bind(metas)
 
     def at(self, leaves: Sequence[Any]) -> Captured | None:

@@ -9,10 +9,11 @@ by evaluating them (`SizedVersion.at`): no pass runs, no plan is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.backends.contract.backend import OneSizeError, SizedProgram
+from lucerne._src.base.changed import changed
 from lucerne._src.base.process.forks import once
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.aot.backward import Joint
@@ -115,15 +116,14 @@ class SizedVersion:
         given = [sizes[name] for name in self.names]
         places, metas, tangents = self._evaluate(*given)
         captured = self._captured_at(sizes, places, metas)
-        guards = guards_of(captured)
         runner, results = self.forward.at(given)
+        guards = guards_of(captured)
         if self.first is None:
             self.first = entry = CacheEntry(
                 captured, guards, runner, results, sorted(self.forward.written), self.stages,
                 self.key,
             )  # fmt: skip
         else:
-            guards.share_code(self.first.guards)
             entry = self.first.resized(captured, guards, runner, results)
         entry.stages = StagesAt(self.stages, lambda: self.forward.program_at(given))
         if self.backward is not None:
@@ -138,7 +138,7 @@ class SizedVersion:
         for x, (offset, meta) in zip(all_outcomes(old), places, strict=True):
             if id(x) not in moved:
                 same = meta is x.meta and type(x.offset) is int
-                moved[id(x)] = x if same else replace(x, offset=offset, meta=meta)
+                moved[id(x)] = x if same else changed(x, offset=offset, meta=meta)
         rest = iter(self._others)
 
         def leaf(x: Any) -> Any:
@@ -153,7 +153,7 @@ class SizedVersion:
         inputs = list(old.graph.inputs)
         for k, meta in zip(self._sized_inputs, metas, strict=True):
             inputs[k] = Value(inputs[k].index, meta)
-        return replace(
+        return changed(
             old,
             graph=SizedGraph(old.graph, inputs, sizes),
             leaves=[leaf(x) for x in old.leaves],
@@ -167,11 +167,13 @@ class SizedVersion:
         backward = self.backward
         assert backward is not None
         runner, results = backward.program.at(given)
-        runner.expect()
+        if not runner.is_told:
+            runner.expect()
         old = backward.joint
-        made = replace(
+        made = changed(
             old, runner=runner, tangents=tangents, result_metas=results,
-            gradients=captured.gradients, made_lean={}, times_asked={},
+            gradients=captured.gradients, made_lean={}, times_asked={}, launch=runner.launch,
+            _kept={},
             stages=StagesAt(old.stages, lambda: backward.program.program_at(given)),
         )  # fmt: skip
         if len(tangents) > 1 or len(made.gradients) > 1:

@@ -296,7 +296,7 @@ class PartialGraphTracer(Plain):
         if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
             for i, given in enumerate(self.given):
                 if given is frame:
-                    for j in slots_of(name, op.argument):
+                    for j in (*slots_of(name, op.argument), *_read_by_super(frame, op.argument)):
                         if frame.slots[j] is self.first[i][j]:
                             self.slot_steps.setdefault((i, j), self.steps)
                             self.reads.slots.add((i, j))
@@ -598,3 +598,11 @@ def _hashable(key: Any) -> Any:
     if type(key) is slice:  # made for the instruction: its id may be another one's next
         return slice, _hashable(key.start), _hashable(key.stop), _hashable(key.step)
     return key if is_plain(key) and type(key) is not range else id(key)
+
+
+def _read_by_super(frame: PythonFrame, argument: Any) -> tuple[int, ...]:
+    """The variables that `super()` reads without an instruction that says so, where an instruction
+    loads it: the first argument, and the class in which the function was written."""
+    at = frame.decoded.cell_slots.get("__class__")
+    named = isinstance(argument, tuple) and argument[-1:] == ("super",)
+    return (0, at) if named and at is not None and frame.slots else ()

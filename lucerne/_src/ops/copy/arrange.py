@@ -14,7 +14,7 @@ from lucerne._src.base.device import HOST, device
 from lucerne._src.base.process import notices
 from lucerne._src.ir.convert import IntList, as_int, as_int_list
 from lucerne._src.ir.define import composite, front, structural
-from lucerne._src.ir.dispatch import every_value
+from lucerne._src.ir.dispatch import capturing, every_value, raise_if
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ops.copy.cast import counted, filled, preserved_strides
@@ -118,18 +118,32 @@ def _interleaved(input: Tensor, d: int, n: int, times: int, output_size: Any) ->
     return made.reshape(*shape[:d], n * times, *shape[d + 1 :])
 
 
+def _total(ends: Tensor, output_size: Any) -> int:
+    """The sum of counts. Of a captured function it is told, or a size that the data tell."""
+    if capturing():
+        if output_size is None:
+            found: int = ends[-1].item()  # (an `int` of it would be a plain number)
+            return found
+        text = "allocated size does not match required size"
+        raise_if(ends[-1] != output_size, lambda: RuntimeError(text))
+        return as_int(output_size)
+    total = int(every_value(ends[-1]).max())
+    if int(every_value(ends[-1]).min()) != total:
+        raise RuntimeError("repeat_interleave: the counts of a batch must have one sum")
+    return total
+
+
 def _interleaved_index(repeats: Tensor, output_size: Any) -> Tensor:
     """0 so often as the first count says, 1 so often as the second, ..."""
     if repeats.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype not in (dt.int64, dt.int32):
         raise RuntimeError("repeats has to be Long or Int tensor")
-    if repeats.numel() and bool(every_value(repeats < 0).any()):
-        raise RuntimeError("repeats can not be negative")
+    if repeats.numel():
+        wrong = every_value(repeats < 0).any()
+        raise_if(wrong, lambda: RuntimeError("repeats can not be negative"))
     ends = repeats.cumsum(0)
-    total = int(every_value(ends[-1]).max()) if repeats.numel() else 0
-    if repeats.numel() and int(every_value(ends[-1]).min()) != total:
-        raise RuntimeError("repeat_interleave: the counts of a batch must have one sum")
+    total = _total(ends, output_size) if repeats.numel() else 0
     if output_size is not None and output_size != total:
         raise RuntimeError("allocated size does not match required size")
     places = counted(0, 1, total, dt.int64, repeats.device)

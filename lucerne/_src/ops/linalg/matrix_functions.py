@@ -419,9 +419,14 @@ def matrix_exp(A: Tensor) -> Tensor:
     """`I + A + A @ A / 2 + ...`: scaled down, summed, and squared up again."""
     check_square(A, "linalg.matrix_exp")
     check_float(A, "linalg.matrix_exp", low=True)
-    n = A.shape[-1]
     if not A.numel():
         return A.clone()
+    # Every squaring doubles the relative error: single numbers are squared in double precision.
+    return _exponential(A.to(dt.promote_types(A.dtype, dt.float64))).to(A.dtype)
+
+
+def _exponential(A: Tensor) -> Tensor:
+    n = A.shape[-1]
     norm = A.abs().sum(-2).amax(-1)
     halvings = norm.log2().ceil().clamp(min=-1).add(1).nan_to_num(0.0, 0.0, 0.0)
     scaled = A * (0.5**halvings).to(A.dtype).unsqueeze(-1).unsqueeze(-1)

@@ -10,6 +10,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import composite, front
+from lucerne._src.ir.dispatch import capturing, raise_if
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ops.copy.cast import filled
@@ -257,7 +258,11 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape(-1)
     else:
         rows = offsets.shape[0] - int(include_last_offset)
-        sorted_starts, last = _check_offsets(offsets, count)
+        if capturing() and rows and not include_last_offset:
+            _check_offsets_later(offsets, count)
+            sorted_starts, last = False, count  # (bags in any order are right for those in order)
+        else:
+            sorted_starts, last = _check_offsets(offsets, count)
         if include_last_offset and sorted_starts and last < count:
             # What lies behind the end of the last bag is in no bag, and has no gradient.
             input, count = input.narrow(0, 0, last), last
@@ -303,19 +308,27 @@ def _check_offsets(offsets: Tensor, count: int) -> tuple[bool, int]:
         return False, count
     first, last = int(offsets.select(0, 0)), int(offsets.select(0, offsets.shape[0] - 1))
     if first != 0:
-        raise RuntimeError(
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position 0. However, got {first}"
-        )
+        raise RuntimeError(f"{_FIRST}. However, got {first}")
     if last > count:
-        raise RuntimeError(
-            f"offsets[-1] can not be greater than input's length({count}) but got offsets[-1] of "
-            f"{last}"
-        )
+        raise RuntimeError(f"{_LAST}({count}) but got offsets[-1] of {last}")
     follow = size < 2 or bool(
         (offsets.narrow(0, 1, size - 1) >= offsets.narrow(0, 0, size - 1)).all()
     )
     return follow, last
+
+
+_FIRST = (
+    "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+    "position 0"
+)
+_LAST = "offsets[-1] can not be greater than input's length"
+
+
+def _check_offsets_later(offsets: Tensor, count: int) -> None:
+    """The same refusals when the values are known, which are not told then."""
+    raise_if(offsets.select(0, 0) != 0, lambda: RuntimeError(_FIRST))
+    last = offsets.select(0, offsets.shape[0] - 1)
+    raise_if(last > count, lambda: RuntimeError(f"{_LAST}({count})"))
 
 
 def _check_bag(

@@ -34,7 +34,28 @@ def _oracle_log_softmax(input: Any, dim: int, dtype: Any) -> Any:
     return shifted - np.log(np.sum(np.exp(shifted), axis=dim, keepdims=True))
 
 
-@composite(opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True)
+def softmax_double_backward(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
+    """Gradient of `_softmax_backward_data` to the result of softmax."""
+    inner = grad_output - (grad_output * output).sum(dim, True)
+    return grad * inner - grad_output * (grad * output).sum(dim, True)
+
+
+# The map is linear in `grad_output` and its own transpose: written so, not derived from the body,
+# whose two parts would cancel to nan where the result is infinite.
+@composite(
+    opmath=True,
+    out=False,
+    fuse=True,
+    vjp={
+        "grad_output": lambda g, output, dim, input_dtype: _softmax_backward_data(
+            g, output, dim, input_dtype
+        ),
+        "output": lambda g, grad_output, output, dim: softmax_double_backward(
+            g, grad_output, output, dim
+        ),
+    },
+)
 def _softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Dtype
 ) -> Tensor:

@@ -163,12 +163,12 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     refuse(input, "logit_cpu", dt.COMPLEX)
     if eps is not None:
         input = s.where(input < eps, eps, s.where(input > 1 - eps, 1 - eps, input))
-    rest = 1 - input
-    odds = input / rest
-    # Near 1 the logarithm is as small as what the quotient (and `rest`) lost: that is added, over
-    # `input`, which counts around 1/2 alone and is taken for that.
-    lost = s.mul_add(-odds, (1 - rest) - input, s.mul_add(-odds, rest, input))
-    return s.log(odds) + s.where(rest == 0, 0.0, lost * 2)
+    odds = input / (1 - input)
+    # Near 1 the logarithm is as small as what the quotient lost: that is added, over `input`, which
+    # counts around 1/2 alone and is taken for that. The difference is exact up to odds of 1.6.
+    lost = s.mul_add(odds, input, input - odds)
+    found = s.log(odds)
+    return s.where(odds < 1.5, s.mul_add(lost, 2.0, found), found)
 
 
 # ---- gamma --------------------------------------------------------------------------------------

@@ -17,6 +17,10 @@ DEFAULT_SEED = 67280421310721  # the seed of a new torch.Generator
 STATE_SIZE = 5056
 _WORDS = 624
 _MAKING = forks.rlock()
+_MOST_SPARE = 8
+_SPARE: list[np.random.RandomState] = []
+"""States whose generators are gone: NumPy takes a hundred times as long for a new one as to seed
+one again, and programs make a generator for every batch."""
 # seed, words left, seeded flag, next word; the words; 0, cached normal, 0, cache flag; and the
 # float32 cache that no CPU draw of PyTorch fills.
 _HEAD = struct.Struct("<QiiQ")
@@ -41,9 +45,18 @@ class Mersenne:
         with _MAKING:
             found: np.random.RandomState | None = self.__dict__.get("_words")
             if found is None:
-                found = np.random.RandomState(self.initial_seed & 0xFFFFFFFF)
+                found = _SPARE.pop() if _SPARE else np.random.RandomState(0)
+                found.seed(self.initial_seed & 0xFFFFFFFF)
                 self.__dict__["_words"] = found
             return found
+
+    def __del__(self) -> None:
+        words = self.__dict__.get("_words")
+        if words is not None and _SPARE is not None and len(_SPARE) < _MOST_SPARE:
+            _SPARE.append(words)
+
+    def __copy__(self) -> Mersenne:
+        raise TypeError("two generators can't have one state: load_state_bytes copies it")
 
     @once
     def _memory(self) -> U32:

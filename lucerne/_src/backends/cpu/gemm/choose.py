@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from lucerne._src.backends.cpu.emit.types import BF16
@@ -74,10 +76,7 @@ def choose(
     kind: GemmKind, p: GemmProduct, epilogue: Epilogue = PLAIN, wide: Wide = NARROW
 ) -> tuple[Code, Planned]:
     """The code whose entries run a product, and its words. `wide`: only where tiles take it."""
-    numbers = numbers_of(p)
-    if not is_symbolic(numbers):
-        return _choose(kind, p, epilogue, wide)
-    return _chosen_later(kind, p, epilogue, wide, numbers)
+    return at_sizes(("chosen", wide), kind, p, epilogue, lambda q: _choose(kind, q, epilogue, wide))
 
 
 _ENTRIES = frozenset((*ENTRIES, *FUSED))
@@ -85,19 +84,26 @@ _KNOWN: dict[Any, tuple[int, list[str]]] = {}
 """By what a product is but for its numbers: its choice, and the entries of its code."""
 
 
-def _chosen_later(
-    kind: GemmKind, p: GemmProduct, epilogue: Epilogue, wide: Wide, numbers: tuple[Any, ...]
+def at_sizes(
+    way: tuple[Any, ...],
+    kind: GemmKind,
+    p: GemmProduct,
+    epilogue: Epilogue,
+    make: Callable[[GemmProduct], tuple[Code, Planned]],
 ) -> tuple[Any, Planned]:
-    """The same for a product of any sizes: the way is chosen when they are known. What runs it and
-    its words are numbers that follow from them."""
+    """`make(p)`; of a product of any sizes: what is made is known when they are. What runs it and
+    its words are numbers that follow from them. `way`: what `make` depends on besides."""
+    numbers = numbers_of(p)
+    if not is_symbolic(numbers):
+        return make(p)
     batch = tuple(len(d.more) for d in p.batch)
-    key = kind.key, epilogue.key, epilogue.sums_apart, wide, batch, len(p.more_rows)
+    key = way, kind.key, epilogue.key, epilogue.sums_apart, batch, len(p.more_rows)
     if key not in _KNOWN:
-        code, planned = _choose(kind, product_of(p, [plain(n) for n in numbers]), epilogue, wide)
+        code, planned = make(product_of(p, [plain(n) for n in numbers]))
         names, count = [n for n in code.addresses if n in _ENTRIES], len(planned.words)
 
         def run(*found: int) -> tuple[int, ...]:
-            code, planned = _choose(kind, product_of(p, found), epilogue, wide)
+            code, planned = make(product_of(p, found))
             if len(planned.words) != count:
                 raise ArithmeticError("a product of these sizes has other words")
             entries = [code[name] for name in names]
@@ -221,4 +227,4 @@ def _planned(
         "PARALLEL": int(parallel), "BATCHES": p.batches, "BATCH_DIMS": len(p.batch),
         "BATCH_GROUP": max(1, int(_TASK_NS / one)),
     } | batch_words(p) | more  # fmt: skip
-    return Planned(tuple(words.get(name, 0) for name in PLANNED), 0, 0)
+    return Planned(tuple(map(words.get, PLANNED, repeat(0))), 0, 0)

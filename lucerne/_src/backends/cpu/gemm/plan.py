@@ -6,8 +6,10 @@ and columns are cut never changes a sum.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from lucerne._src.backends.cpu.gemm.args import MAX_BATCH_DIMS, PLANNED
@@ -22,7 +24,7 @@ from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import TILE_ROWS, GemmKind
 from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_job, micro_kernel
 from lucerne._src.backends.cpu.gemm.pack import how_to_pack
-from lucerne._src.backends.cpu.runtime.code import compile_all
+from lucerne._src.backends.cpu.runtime.code import compile_all, is_listed
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS, threads
 
 K_BLOCK = 384
@@ -126,18 +128,35 @@ def plan(
     assert len(p.batch) <= MAX_BATCH_DIMS, p.batch
     cut = _Cut(kind, p, b_ready, epilogue.sums_apart)
     words = cut.words()
-    low, tall = cut.height, min(cut.height + 1, TILE_ROWS)
-    forms = [
-        GemmTile(kind, h, a_packed=not cut.a_in_place, b_packed=not cut.b_in_place)
-        for h in (low, tall if cut.taller else low)
-    ]
-    # On all cores at once: a first product needs the driver and one or two micro-kernels.
-    compile_all([driver_job(kind), *(micro_job(form, epilogue) for form in dict.fromkeys(forms))])
-    kernels = [micro_kernel(form, epilogue) for form in forms]
-    words |= {"KERNEL": kernels[0], "KERNEL_TALLER": kernels[1]}
+    words |= dict(zip(("KERNEL", "KERNEL_TALLER"), _kernels(kind, cut, epilogue), strict=True))
     words |= batch_words(p)
-    listed = tuple(words.get(name, 0) for name in PLANNED)
+    listed = tuple(map(words.get, PLANNED, repeat(0)))
     return Planned(listed, cut.workspace, cut.packed_bytes)
+
+
+_KERNELS: weakref.WeakKeyDictionary[Epilogue, dict[Any, tuple[int, int]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Micro-kernels by what a plan chooses. (Keys of codes are long: a program for all sizes makes
+its plans again at each of them.)"""
+
+
+def _kernels(kind: GemmKind, cut: _Cut, epilogue: Epilogue) -> tuple[int, int]:
+    """The addresses of the micro-kernels of a plan: of its height, and one row taller."""
+    low, tall = cut.height, min(cut.height + 1, TILE_ROWS)
+    heights = low, tall if cut.taller else low
+    key = kind.key, heights, cut.a_in_place, cut.b_in_place
+    known = _KERNELS.setdefault(epilogue, {})
+    if key not in known or is_listed():
+        forms = [
+            GemmTile(kind, h, a_packed=not cut.a_in_place, b_packed=not cut.b_in_place)
+            for h in heights
+        ]
+        # On all cores at once: a first product needs the driver and one or two micro-kernels.
+        jobs = [micro_job(form, epilogue) for form in dict.fromkeys(forms)]
+        compile_all([driver_job(kind), *jobs])
+        known[key] = micro_kernel(forms[0], epilogue), micro_kernel(forms[1], epilogue)
+    return known[key]
 
 
 def batch_words(p: GemmProduct) -> dict[str, int]:

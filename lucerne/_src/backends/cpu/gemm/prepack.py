@@ -22,7 +22,7 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
     parts_take,
     turned_takes,
 )
-from lucerne._src.backends.cpu.gemm.choose import duration
+from lucerne._src.backends.cpu.gemm.choose import at_sizes, duration
 from lucerne._src.backends.cpu.gemm.driver import driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS, GemmKind
@@ -118,6 +118,10 @@ def _packing(meta: TensorMeta) -> tuple[GemmProduct, Code, Planned]:
 
 def planned_for_packed(kind: GemmKind, p: GemmProduct, epilogue: Epilogue) -> tuple[Code, Planned]:
     """Chosen by the packed operand alone: both sides must agree."""
+    return at_sizes(("packed",), kind, p, epilogue, lambda q: _planned(kind, q, epilogue))
+
+
+def _planned(kind: GemmKind, p: GemmProduct, epilogue: Epilogue) -> tuple[Code, Planned]:
     if kind.source is BF16 and 1 in (p.b_k, p.b_col) and has_amx():
         return amx_driver(kind), amx_plan(kind, p, epilogue, b_ready=True)
     if _lies_in_parts(kind, p):

@@ -55,18 +55,9 @@ def expm1_near(f: LLVMFunction, r: LLVMValue) -> LLVMValue:
     return f.fma(polynomial(f, r, _EXP), r * r, r)
 
 
-def reduced_parts(f: LLVMFunction, x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
-    """(r, low, n) with x = r + low + n ln 2: as `reduced`, with what r lost in rounding."""
-    n = nearest(f, x * math.log2(math.e))
-    exact = f.fma(n, -_LN2_HIGH, x)
-    r = f.fma(n, -_LN2_LOW, exact)
-    return r, f.fma(n, -_LN2_LOW, exact - r), n
-
-
-def expm1_parts(f: LLVMFunction, r: LLVMValue, low: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
-    """e ** (r + low) - 1 and what it lost in rounding."""
+def expm1_parts(f: LLVMFunction, r: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
+    """e ** r - 1 and what it lost in rounding."""
     rest = polynomial(f, r, _EXP) * (r * r)
-    rest = rest + f.fma(low, r + rest, low)
     found = r + rest
     return found, rest - (found - r)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue
-from lucerne._src.backends.cpu.math.exponential import expm1_parts, reduced_parts
+from lucerne._src.backends.cpu.math.exponential import expm1_parts, reduced
 from lucerne._src.backends.cpu.math.vector import (
     absolute,
-    at_most,
+    at_least,
     nearest,
     polynomial,
     rounded,
@@ -99,77 +99,64 @@ def _in_base(
 
 # ---- sums of exponentials -----------------------------------------------------------------------
 
-_LN2_HIGH, _LN2_LOW = rounded(math.log(2.0)), math.log(2.0) - rounded(math.log(2.0))
+_LN2 = rounded(math.log(2.0))
+_LOG_SUM = (
+    -0.11155756562948227, 0.1366981416940689, -0.12527133524417877, 0.14068268239498138,
+    -0.16659986972808838, 0.2000664621591568, -0.2500015199184418, 0.3333328068256378, -0.5,
+)  # fmt: skip
+"""As `_LOG`, for -0.323 < t < 0.354 (relative error 2 ** -24.3)."""
 
 
 def logaddexp(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
-    larger, gap, lost = _apart(f, a, b, 110.0)
-    r, low, n = reduced_parts(f, -gap)
-    t, doubled, rest = _one_plus(f, r, low - lost, n)
-    whole, more = (f.select(doubled, f.constant(c, t.type), 0.0) for c in (_LN2_HIGH, _LN2_LOW))
-    rest = f.fma(polynomial(f, t, _LOG), t * t, rest + more)
-    return _joined(f, a, b, larger, whole, t, rest)
+    """The larger one + log(2) where `doubled` + t + ...: where the larger cancels the logarithm,
+    these sums are exact."""
+    larger, below, lost, _ = _apart(f, a, b, 110.0)
+    r, n = reduced(f, below, lost)
+    t, rest, doubled = _one_plus(f, r, n)
+    total = f.select(doubled, larger + _LN2, larger) + t
+    return total + f.fma(polynomial(f, t, _LOG_SUM), t * t, rest)
 
 
 def logaddexp2(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
-    larger, gap, lost = _apart(f, a, b, 160.0)
-    n = nearest(f, -gap)
-    part = -gap - n
-    r = part * _LN2_HIGH
-    low = f.fma(part, _LN2_LOW, f.fma(part, _LN2_HIGH, -r))
-    t, doubled, rest = _one_plus(f, r, f.fma(lost, -_LN2_HIGH, low), n)
-    rest = f.fma(polynomial(f, t, _LOG), t * t, rest)
+    """The same in units of log(2). Here 1 + the larger one may lose a digit that counts."""
+    larger, below, lost, apart = _apart(f, a, b, 160.0)
+    n = nearest(f, below)
+    part = below - n
+    r = part * _LN2
+    r = r + f.fma(lost, _LN2, f.fma(part, _LN2, -r))
+    t, rest, doubled = _one_plus(f, r, n)
+    rest = f.fma(polynomial(f, t, _LOG_SUM), t * t, rest)
     first = t * _LOG2_E[0]
     rest = f.fma(rest, _LOG2_E[0], f.fma(t, _LOG2_E[1], f.fma(t, _LOG2_E[0], -first)))
-    whole = f.select(doubled, f.constant(1.0, t.type), 0.0)
-    return _joined(f, a, b, larger, whole, first, rest)
+    whole = f.select(doubled, larger + 1.0, larger)
+    lost = f.select(doubled & apart, larger - (whole - 1.0), f.zero(t.type))
+    return (whole + first) + (rest + lost)
 
 
 def _apart(
     f: LLVMFunction, a: LLVMValue, b: LLVMValue, most: float
-) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
-    """(the larger of two, how far the other is below, `most` at most, and what that distance lost
-    in rounding: exactly if both are negative, where alone the larger may cancel the logarithm)."""
-    above = f.compare("gt", a, b)
+) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
+    """(the larger of two, how far the other is below it, a number from -`most` to 0, what that lost
+    in rounding, whether they differ). Exactly what it lost if the larger is nearer to zero, where
+    alone it may cancel the logarithm. Infinities that are equal are 0 apart; nan stays."""
+    above, apart = f.compare("gt", a, b), f.compare("une", a, b)
     larger, smaller = f.select(above, a, b), f.select(above, b, a)
-    gap = larger - smaller
-    lost = larger - (gap + smaller)
-    far = f.compare("gt", gap, most)
-    return larger, at_most(f, gap, most), f.select(far, f.zero(a.type), lost)
+    below = f.select(apart, smaller - larger, f.zero(a.type))
+    near = f.compare("gt", below, -most) & apart
+    lost = f.select(near, (smaller - below) - larger, f.zero(a.type))
+    return larger, at_least(f, below, -most), lost, apart
 
 
 def _one_plus(
-    f: LLVMFunction, r: LLVMValue, low: LLVMValue, n: LLVMValue
+    f: LLVMFunction, r: LLVMValue, n: LLVMValue
 ) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
-    """(t, doubled, rest): 1 + e ** (r + low) * 2 ** n is 1 + t, twice that where `doubled`, and a
-    little, by which its logarithm is `rest` larger. The larger operand may cancel nearly all of
-    that logarithm, so no rounding on the way to it is left out."""
-    q, q_low = expm1_parts(f, r, low)
-    power = scale(f, f.constant(1.0, n.type), n)
-    p = f.fma(power, q, power)
-    u = p + 1.0
-    lost = (p - (u - 1.0)) + f.fma(power, q_low, f.fma(power, q, power - p))
-    large = f.compare("ge", u, 4.0 / 3.0)
-    factor = f.select(large, f.constant(0.5, u.type), 1.0)
-    t = f.fma(u, factor, -1.0)
-    rest = lost * factor * f.fma(t, t - 1.0, 1.0)
-    return t, large, rest
-
-
-def _joined(
-    f: LLVMFunction,
-    a: LLVMValue,
-    b: LLVMValue,
-    larger: LLVMValue,
-    whole: LLVMValue,
-    first: LLVMValue,
-    rest: LLVMValue,
-) -> LLVMValue:
-    """larger + whole + first + rest, what the sums lose added at the end (of the second one exactly
-    if the larger is what its name says, or cancels). Infinities stay as they are, nan wins."""
-    middle = whole + first
-    total = larger + middle
-    lost = (first - (middle - whole)) + (middle - (total - larger))
-    found = total + (lost + rest)  # nan, where an operand is nan or infinite
-    infinite = f.compare("eq", absolute(f, larger), math.inf) & f.compare("ord", a, b)
-    return f.select(infinite, larger, found)
+    """(t, rest, doubled): 1 + e ** r * 2 ** n is 1 + t, twice that where `doubled`, and a little
+    more, by which its logarithm is `rest` larger. t comes out of e ** r - 1 in one step, since n
+    alone tells whether it is doubled: neither the power nor the sum is rounded before."""
+    q, lost = expm1_parts(f, r)
+    doubled = f.compare("ge", n, -1.0)
+    power = scale(f, f.constant(1.0, n.type), f.select(doubled, n - 1.0, n))
+    start = f.select(doubled, power - 0.5, power)
+    t = f.fma(q, power, start)
+    rest = f.fma(power, lost, f.fma(q, power, start - t))
+    return t, f.fma(-rest, t, rest), doubled

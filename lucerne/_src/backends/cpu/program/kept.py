@@ -59,7 +59,16 @@ class WeightUse:
         self.kernel: NativeKernel | None = None
         """None: not made yet, or this step reads the weight as it is."""
         self.blocks: Blocks | None = None
+        self._word = 0
+        """Where the block says where the copy is."""
         self._tried = False
+
+    @property
+    def target(self) -> tuple[int, int] | None:
+        """The entry and the block of the kernel that reads the copy; None: there is none yet."""
+        if self.kernel is None or self.blocks is None:
+            return None
+        return self.kernel.entry, self.blocks.addresses[0]
 
     def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
         """Make the kernel and its block, which points at the copy; the workspace it needs."""
@@ -76,8 +85,9 @@ class WeightUse:
             tensors = [k for k, x in enumerate(self.step.inputs) if type(x) is Place]
             left_out = tensors.index(self.which)
             self.blocks.fill(0, self.kernel, self.step, left_out)
-            word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
-            ctypes.c_int64.from_address(word).value = copy
+            self._word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
+        if self.blocks is not None:  # (a weight that was written is packed elsewhere)
+            ctypes.c_int64.from_address(self._word).value = copy
             self.blocks.finish()
         return self.kernel.workspace
 
@@ -126,11 +136,9 @@ class SharedWeight(KeptWeight):
             self._copies[self.key] = self.token, copy
         return copy
 
-    @property
-    def known(self) -> tuple[int, ...]:
-        """The token of what somebody has packed; empty: nobody has."""
-        found: tuple[int, ...] = self._copies.get(self.key, ((), None))[0]
-        return found
+    def take(self, token: tuple[int, ...], copy: PackedOperand) -> None:
+        """It is in use as somebody else has packed it."""
+        self.token, self._copy, self.active = token, copy, True
 
 
 def kept_bytes() -> int:

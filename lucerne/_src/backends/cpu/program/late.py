@@ -35,18 +35,27 @@ def made_for_all(graph: Graph, make: Callable[[Graph], Any]) -> Any:
     made later. (Whether there is one at all is asked for the sizes at hand.)"""
     if guards_now() is None or not any(is_sized(v.meta) for v in _values(graph)):
         return make(graph)
-    with guarding(keys=False) as found:
-        try:
-            made = make(graph)
-            late = any(by_value is not None for by_value in found.values())
-        except NoKeyError:
-            late = True
-    if not late:
-        leave_all(found)
+    holds, made = for_all_sizes(lambda: make(graph))
+    if holds:
         return made
     with guarding():
         here = make(graph_at(graph, None))
     return None if here is None else LateKernel(graph, make)
+
+
+def for_all_sizes(make: Callable[[], Any]) -> tuple[bool, Any]:
+    """Whether what `make()` gives holds for all sizes, under the guards that are left then; and
+    what it gives."""
+    with guarding(keys=False) as found:
+        try:
+            made = make()
+            needs_number = any(by_value is not None for by_value in found.values())
+        except NoKeyError:
+            needs_number = True
+    if needs_number:
+        return False, None
+    leave_all(found)
+    return True, made
 
 
 def _values(graph: Graph) -> list[Any]:

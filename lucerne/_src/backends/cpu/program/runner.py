@@ -29,7 +29,7 @@ from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import Place, Program, Step, places
 
-_NOWHERE = -1
+NOWHERE = -1
 """The place of a buffer that has none yet."""
 _BYTES_PER_NS = 10.0
 """What a kernel that does not say how long it runs is taken to do."""
@@ -42,6 +42,15 @@ _RUN_PARAMETERS = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 @cache
 def _code() -> Code:
     return compiled(("program", S.STATE_WORDS), lambda m: S.write_state_code(m))
+
+
+@cache
+def _functions() -> tuple[Any, Any, Any]:
+    """`program_move`, and `program_run` with Python's lock and without it."""
+    code = _code()
+    held = ctypes.PYFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
+    released = ctypes.CFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
+    return _MOVE(code["program_move"]), held, released
 
 
 class NativeRunner(Runner):
@@ -74,6 +83,9 @@ class NativeRunner(Runner):
             if k is None
         }
         self._begin(program.arguments, program.results, program, native, poison)
+        self._tables: dict[str, Any] = {}
+        self._state: Any = (ctypes.c_int64 * S.STATE_WORDS)()
+        self.address = ctypes.addressof(self._state)
         self._kept = [] if native is None else kept_weights(program, executables)
         self._lay_out()
         self.expect()
@@ -94,13 +106,7 @@ class NativeRunner(Runner):
         self._times: Any = None
         """Where steps note their times, while somebody watches."""
         self._timing = forks.lock()
-        self._tables: dict[str, Any] = {}
-        self._state = (ctypes.c_int64 * S.STATE_WORDS)()
-        self.address = ctypes.addressof(self._state)
-        code = _code()
-        self._move = _MOVE(code["program_move"])
-        self._run = ctypes.PYFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
-        self._run_released = ctypes.CFUNCTYPE(*_RUN_PARAMETERS)(code["program_run"])
+        self._move, self._run, self._run_released = _functions()
         self._launch: Any = None if native is None or poison else native.launch_program
         self._poison = itertools.cycle(_POISONS) if poison else None
         forks.tell(self)
@@ -147,7 +153,7 @@ class NativeRunner(Runner):
     def _lay_out_buffers(self, count: int) -> None:
         self._set(S.BUFFERS, count)
         self._set(S.SCRATCH, self._buffers.scratch_bytes)
-        self._set(S.BASES, self._table("bases", [_NOWHERE] * count))
+        self._set(S.BASES, self._table("bases", [NOWHERE] * count))
         self._set(S.FOUND, self._table("found", [0] * count))
         self._set(S.NUMBERS, self._number_count)
 
@@ -172,7 +178,7 @@ class NativeRunner(Runner):
     def _forget_places(self) -> None:
         """All patches are applied at the next call."""
         bases = self._tables["bases"]
-        bases[:] = [_NOWHERE] * len(bases)
+        bases[:] = [NOWHERE] * len(bases)
 
     def _lay_out_launch(self) -> None:
         """What only `launch` reads."""
@@ -183,7 +189,7 @@ class NativeRunner(Runner):
             self._set(at, id(function))
         self._set(S.ARGUMENTS, len(self.arguments))
         self._set(S.RESULTS, len(self.results))
-        results = [w for m in self.results for w in (id(m), _bytes(m))]
+        results = [w for m in self.results for w in (id(m), nbytes(m))]
         self._set(S.RESULT_TABLE, self._table("results", results))
         written = sorted(self.written)
         self._set(S.WRITTEN_TABLE, self._table("written", written))
@@ -221,7 +227,7 @@ class NativeRunner(Runner):
         ]
         for at, name, words in (
             (S.ARGUMENT_TABLE, "arguments", [w for record in records for w in record]),
-            (S.SPANS, "spans", [_bytes(meta) for meta in arguments]),
+            (S.SPANS, "spans", [nbytes(meta) for meta in arguments]),
             (S.GROUPS, "groups", of_group),
             (S.WRITES, "writes", writes),
         ):
@@ -305,7 +311,7 @@ class NativeRunner(Runner):
         """Fill memory that holds nothing yet: scratch, and results, which are scratch at first."""
         ctypes.memset(scratch.address, junk, scratch.nbytes)
         for t in results:
-            ctypes.memset(address_of(t), junk, _bytes(t._meta))
+            ctypes.memset(address_of(t), junk, nbytes(t._meta))
 
     def _run_segments(self, numbers: tuple[Any, ...]) -> None:
         for first, last, release, host in self._segments:
@@ -348,7 +354,7 @@ class NativeRunner(Runner):
     def _prepare(self, kept: KeptWeight, copy: int) -> int:
         """Make blocks for the kernels that read the copy; the stage that is reached."""
         buffers = self._buffers
-        needed = max(use.prepare(buffers, self.program, copy) for use in kept.uses)
+        needed = max(use.prepare(buffers, self._with_constants, copy) for use in kept.uses)
         if needed > buffers.workspace:
             buffers.workspace = needed
             self._set(S.SCRATCH, buffers.scratch_bytes)
@@ -359,20 +365,23 @@ class NativeRunner(Runner):
             self._more_blocks += fresh
             self._lay_out_patches()
             self._move(self.address)
-        return S.PACKED if made else S.NEVER
+        return S.PACKED if any(use.target for use in kept.uses) else S.NEVER
+
+    @property
+    def _with_constants(self) -> Program:
+        """A program with the constants of this one."""
+        return self.program
 
     def _use_copy(self, kept: KeptWeight, on: bool) -> None:
         entries, plain = self._tables["steps"], self._plain_steps
         for use in kept.uses:
             at = use.number * S.STEP_WORDS
-            if on and use.kernel is not None and use.blocks is not None:
-                entries[at], entries[at + 1] = use.kernel.entry, use.blocks.addresses[0]
-            else:
-                entries[at : at + 2] = plain[at : at + 2]
+            target = use.target if on else None
+            entries[at : at + 2] = plain[at : at + 2] if target is None else target
 
     def _fail(self, step: int, numbers: tuple[Any, ...]) -> None:
         """Raise what the kernel of a step says about its failure."""
-        status, detail = self._state[S.STATUS], self._state[S.DETAIL]
+        status, detail = int(self._state[S.STATUS]), int(self._state[S.DETAIL])
         for blocks in (self._blocks, *self._more_blocks):
             blocks.restore()
         self._forget_places()
@@ -404,8 +413,8 @@ def segments(steps: Sequence[Step], kernels: Sequence[NativeKernel | None]) -> l
 
 
 def guess(step: Step) -> float:
-    return sum(_bytes(p.meta) for p in (*places(step.inputs), *step.outputs)) / _BYTES_PER_NS
+    return sum(nbytes(p.meta) for p in (*places(step.inputs), *step.outputs)) / _BYTES_PER_NS
 
 
-def _bytes(meta: TensorMeta) -> int:
+def nbytes(meta: TensorMeta) -> int:
     return meta.span * meta.dtype.itemsize

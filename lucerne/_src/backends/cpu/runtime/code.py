@@ -85,6 +85,11 @@ class _Listing:
     lock = forks.lock()
 
 
+def is_listed() -> bool:
+    """Whether somebody wants to see what is asked for: whoever keeps addresses asks again then."""
+    return _Listing.jobs is not None
+
+
 def listed(make: Callable[[], Any]) -> list[Listed]:
     """The text of every module that `make()` asks for; other threads' may be among them."""
     with _Listing.lock:

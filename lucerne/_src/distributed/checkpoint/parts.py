@@ -1,0 +1,79 @@
+"""State as flat names: nested dicts and lists taken apart, and tensors that are parts of larger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lucerne._src.tensor import api as lu
+
+
+class TensorPart:
+    """The block of a large tensor that this rank holds.
+
+    >>> import lucerne as torch
+    >>> part = TensorPart(torch.ones(2, 3), shape=(4, 3), offsets=(2, 0))
+    >>> part.sizes
+    [2, 3]
+    """
+
+    def __init__(self, tensor: Any, shape: Sequence[int], offsets: Sequence[int]) -> None:
+        self.tensor, self.shape = tensor, [int(n) for n in shape]
+        self.offsets, self.sizes = [int(n) for n in offsets], [int(n) for n in tensor.shape]
+        fits = len(self.shape) == len(self.offsets) == len(self.sizes) and all(
+            a >= 0 and a + n <= total
+            for a, n, total in zip(self.offsets, self.sizes, self.shape, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"a block of {self.sizes} at {self.offsets} is not inside of {self.shape}"
+            )
+
+
+def whole(tensor: Any) -> TensorPart:
+    return TensorPart(tensor, tensor.shape, [0] * tensor.dim())
+
+
+def flatten(state: Any, prefix: str = "") -> dict[str, Any]:
+    """Values by path: `{"a": {"b": [x]}}` is `{"a.b.0": x}`.
+
+    >>> flatten({"a": {"b": [1, 2]}, "c": {}})
+    {'a.b.0': 1, 'a.b.1': 2, 'c': {}}
+    """
+    if hasattr(state, "state_dict") and hasattr(state, "load_state_dict"):
+        state = state.state_dict()
+    if isinstance(state, dict) and state:
+        pairs: Any = state.items()
+    elif isinstance(state, list) and state:
+        pairs = enumerate(state)
+    else:
+        return {prefix: state}
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        path = f"{prefix}.{key}" if prefix else str(key)
+        for name, leaf in flatten(value, path).items():
+            if name in found:
+                raise ValueError(
+                    f"two values of the state are named {name!r}: rename one of the keys"
+                )
+            found[name] = leaf
+    return found
+
+
+def refill(state: Any, values: dict[str, Any], prefix: str = "") -> Any:
+    """The state with values by path put in; tensors stay, they were filled in place."""
+    if hasattr(state, "state_dict") and hasattr(state, "load_state_dict"):
+        state.load_state_dict(refill(state.state_dict(), values, prefix))
+        return state
+    if isinstance(state, dict) and state:
+        for key in list(state):
+            state[key] = refill(state[key], values, f"{prefix}.{key}" if prefix else str(key))
+        return state
+    if isinstance(state, list) and state:
+        state[:] = [
+            refill(v, values, f"{prefix}.{k}" if prefix else str(k)) for k, v in enumerate(state)
+        ]
+        return state
+    if isinstance(state, lu.Tensor | TensorPart):
+        return state
+    return values[prefix]

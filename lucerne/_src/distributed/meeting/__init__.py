@@ -1,0 +1,1 @@
+"""How processes find each other, and know that they may talk."""

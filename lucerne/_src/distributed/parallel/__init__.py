@@ -1,0 +1,1 @@
+"""Training by several processes: gradients in buckets, shared statistics, sharded optimizers."""

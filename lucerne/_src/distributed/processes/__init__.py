@@ -1,0 +1,1 @@
+"""Process groups over TCP, and shared memory inside a host."""

@@ -1,0 +1,1 @@
+"""`lucerne run`: the agent that starts ranks, watches them, and starts them again."""

@@ -1,0 +1,1 @@
+"""`lucerne.distributed.algorithms.ddp_comm_hooks`."""

@@ -1,0 +1,1 @@
+"""Process groups, DistributedDataParallel, the launcher and checkpoints of several ranks."""

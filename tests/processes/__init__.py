@@ -1,0 +1,1 @@
+"""Ranks against gloo, against mistakes, kills and strangers: `python -m tests.processes`."""
