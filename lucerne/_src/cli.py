@@ -70,6 +70,12 @@ def _missing(options: argparse.Namespace) -> int:
     return 0
 
 
+def _devices(options: argparse.Namespace) -> int:
+    for line in contract.device_lines():
+        print(line)
+    return 0
+
+
 def _cases(options: argparse.Namespace) -> list[Case]:
     chosen = list(frozen_cases(top_package(), options.data))
     if not options.tier or TIERS[-1] in options.tier:
@@ -190,6 +196,8 @@ def parser() -> argparse.ArgumentParser:
     missing = commands.add_parser("missing", help="primitives a backend has no rule for")
     missing.add_argument("--device", default="reference")
     missing.set_defaults(run=_missing)
+    there = commands.add_parser("devices", help="the devices of this machine: platform, memory")
+    there.set_defaults(run=_devices)
     _conformance_options(commands)
     torch_command.add_options(commands)
     _run_options(commands)

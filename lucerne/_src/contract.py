@@ -6,6 +6,7 @@ import inspect
 
 from lucerne._src import backends
 from lucerne._src.backends.contract.backend import Backend
+from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.scalar.protocol import REQUIRED, Scalar
 from lucerne._src.tensor import bootstrap as bootstrap
@@ -38,6 +39,29 @@ def abilities(device: str) -> tuple[list[str], list[str]]:
     """Of the contract's optional abilities: those the backend of `device` has, and the others."""
     has = backends.get(device).abilities
     return list(has), [name for name in Backend.OPTIONAL if name not in has]
+
+
+def device_lines() -> list[str]:
+    """What `lucerne devices` prints: every device with its platform, memory and dtypes."""
+    found: list[str] = []
+    for name in backends.names():
+        try:
+            backend = backends.get(name)
+        except (RuntimeError, ImportError) as error:
+            found.append(f"{name}: can't be used here: {error}")
+            continue
+        about = backend.about()
+        memory = about.get("memory")
+        room = "the host's" if not backend.own_memory else "its own"
+        if memory:
+            room += f", {memory / 1e9:.1f} GB"
+        lacks = [d.name for d in dt.all_dtypes() if not backend.takes(d)]
+        told = [str(about[key]) for key in ("platform", "engine") if about.get(key)]
+        told += [f"memory {room}", f"dtypes: all but {', '.join(lacks)}" if lacks else "all dtypes"]
+        if "take" in backend.abilities:
+            told.append("captured graphs run whole")
+        found.append(f"{name} ({len(backend.devices())}): {'; '.join(told)}")
+    return found
 
 
 def as_markdown() -> str:

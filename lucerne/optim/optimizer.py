@@ -9,6 +9,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
+from lucerne._src import backends
 from lucerne._src.base.process import notices, tables
 from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
 from lucerne._src.ir.dispatch import call_back, recording
@@ -424,7 +425,8 @@ def _cast(param: Any, value: Any, number: Any, key: Any, groups: Sequence[State]
 def _cast_tensor(param: Any, value: Any, number: Any, key: Any, groups: Sequence[State]) -> Any:
     if key == "step":
         options: State = next((g for g in groups if number in g["params"]), {})
-        if options.get("capturable") or options.get("fused"):
+        there = backends.takes_graphs(param.device.type)
+        if options.get("capturable") or options.get("fused") or there:
             return value.to(dtype=lu.float32, device=param.device)
         return value
     if param.is_floating_point():

@@ -129,6 +129,15 @@ def _read_of_op(op: Op) -> set[str]:
 # ---- what users can reach -----------------------------------------------------------------------
 
 
+_OF_AN_EXTRA = "lucerne._src.backends.xla."
+
+
+def _needs_an_extra(name: str) -> None:
+    """A package that could not be imported: only one that needs what is not installed."""
+    if not name.startswith(_OF_AN_EXTRA):
+        raise ImportError(name)
+
+
 def public_modules() -> Iterator[ModuleType]:
     """What is not `PRIVATE`, and the functions that sparse tensors are given to."""
     yield lucerne
@@ -136,7 +145,9 @@ def public_modules() -> Iterator[ModuleType]:
     of_sparse = ModuleType("lucerne.sparse.tensors")
     of_sparse.__dict__.update(OPS)
     yield of_sparse
-    for info in pkgutil.walk_packages(lucerne.__path__, "lucerne."):
+    for info in pkgutil.walk_packages(lucerne.__path__, "lucerne.", _needs_an_extra):
+        if info.name.startswith(_OF_AN_EXTRA):
+            continue  # (a backend's folder: what users reach of it are tensors)
         inside = info.name.removeprefix("lucerne._src.").removeprefix("lucerne.").split(".")[0]
         shown = info.name.replace("lucerne._src.", "lucerne.")
         if (inside == "backends" or inside not in RANKS) and not PRIVATE.search(shown):

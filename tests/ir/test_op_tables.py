@@ -22,6 +22,7 @@ ALLOWED = {
     "backends/cpu/native/": "slots of Python's number protocol",
     "backends/cpu/emit/": "LLVM's words for comparisons",
     "backends/reference/": "NumPy's function for an op of another name",
+    "backends/xla/": "JAX's function for an op of another name",
     "backends/formulas/": "which formulas move elements and nothing else",
     "capture/lazy/pending.py": "calls that lazy mode reads before it records them",
     "capture/shadow/replay.py": "ops that round nothing, moves and folds among them",

@@ -18,4 +18,5 @@ from lucerne._src.backends.contract.registry import names as names
 from lucerne._src.backends.contract.registry import on_host as on_host
 from lucerne._src.backends.contract.registry import outside as outside
 from lucerne._src.backends.contract.registry import register as register
+from lucerne._src.backends.contract.registry import takes_graphs as takes_graphs
 from lucerne._src.base.device import HOST as HOST

@@ -33,6 +33,7 @@ from lucerne._src.explain.report import (
 from lucerne._src.explain.sources import sources_of
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.program import Program, Step
+from lucerne._src.pipeline.passes import TAKING
 from lucerne.profiler import work
 from lucerne.profiler.limits import Limits, limits
 
@@ -145,6 +146,8 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
         part.separate = [Separate(a.first, a.second, a.op, a.reader, a.why) for a in way.apart]
         stages = entry.stages if way.name != replay.BACKWARD else entry.joint.stages
         part.stages = dict(stages.seconds)
+        if TAKING.name in stages.seconds:  # whole, by its engine: it was never fused here
+            way.program, part.separate = stages.program, []
         program = way.program or stages.program
         if program is not None:
             part.kernels = _kernels(program, times.get(way.name, ()), best)

@@ -12,7 +12,7 @@ by values whose lives don't cross.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 
 ARGUMENT, RESULT, CONSTANT, ARENA = "argument", "result", "constant", "arena"
+_MOST_NAMES, _FIRST_NAMES = 100, 3
+"""A step that is a whole graph is named by its first ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,10 @@ class Step:
 
     @property
     def name(self) -> str:
-        return "+".join(n.op.name for n in self.graph.nodes)
+        names = [n.op.name for n in self.graph.nodes]
+        if len(names) > _MOST_NAMES:
+            names = [*names[:_FIRST_NAMES], f"({len(names) - _FIRST_NAMES} more)"]
+        return "+".join(names)
 
     def __str__(self) -> str:
         left = ", ".join(f"{p}: {p.meta.dtype.name}{list(p.meta.shape)}" for p in self.outputs)
@@ -93,3 +98,34 @@ class Program:
 
 def places(items: Sequence[Any]) -> list[Place]:
     return [x for x in items if type(x) is Place]
+
+
+def program_of_one_step(graph: Graph, constants: Mapping[int, Any]) -> Program:
+    """A graph that somebody takes as a whole, as a program to look at: one step, no arena.
+
+    `constants`: tensors for inputs (by number) whose bytes never change.
+    """
+    inputs: list[Any] = []
+    counts = {ARGUMENT: 0, CONSTANT: 0}
+    numbers = 0
+    for k, v in enumerate(graph.inputs):
+        if not isinstance(v.meta, TensorMeta):
+            inputs.append(NumberArgument(numbers))
+            numbers += 1
+            continue
+        kind = CONSTANT if k in constants else ARGUMENT
+        inputs.append(Place(kind, counts[kind], 0, v.meta))
+        counts[kind] += 1
+    at = {v.index: place for v, place in zip(graph.inputs, inputs, strict=True)}
+    outputs = [Place(RESULT, k, 0, v.meta) for k, v in enumerate(graph.outputs)]
+    lines = tuple(dict.fromkeys(n.place for n in graph.nodes if n.place is not None))
+    given = [x for x in inputs if type(x) is Place and x.kind == ARGUMENT]
+    writes = [at[target.index] for target, _ in graph.writes]
+    return Program(
+        tuple(x.meta for x in given),
+        tuple(v.meta for v in graph.outputs),
+        tuple(constants[k] for k in sorted(constants)),
+        numbers,
+        steps=[Step(graph, tuple(inputs), (*outputs, *writes), lines)],
+        written=frozenset(x.index for x in writes),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne._src import backends
 from lucerne._src.base.defaults import get_default_dtype
 from lucerne._src.base.unspecialized import watching
 from lucerne._src.ir.dispatch import call_back, recording, unseen
@@ -114,8 +115,10 @@ def step_dtype(fused: bool | None = False) -> Any:
 
 
 def first_step(p: Any, group: dict[str, Any]) -> Any:
-    """The counter of a parameter: on its device only where a step may be captured."""
-    if group.get("capturable") or group.get("fused"):
+    """The counter of a parameter: on its device only where a step may be captured, or where a
+    captured step is one program (a counter of the host would go there and back each time)."""
+    there = backends.takes_graphs(p.device.type)
+    if group.get("capturable") or group.get("fused") or there:
         return lu.zeros((), dtype=step_dtype(group.get("fused")), device=p.device)
     return lu.tensor(0.0, dtype=step_dtype(), device="cpu")
 

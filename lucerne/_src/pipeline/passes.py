@@ -111,6 +111,11 @@ PARTITION = RoadStep(
     "cuts a joint graph into forward and backward, each of which goes on from `decompose`",
     "the backward pass may run later: what it needs is saved",
 )
+TAKING = RoadStep(
+    "take",
+    "hands the graph to a backend that makes one program of it; the others go on",
+    "an engine that fuses and plans memory by itself gets the graph before that is done",
+)
 FUSION = RoadStep(
     "fusion",
     "puts nodes into groups that one kernel computes",
@@ -130,7 +135,7 @@ ASSEMBLY = RoadStep(
 
 def steps() -> tuple[RoadStep, ...]:
     """All of the road, in order."""
-    return (FUNCTIONALIZE, COUNT_DRAWS, *PASSES, PARTITION, FUSION, MEMORY, ASSEMBLY)
+    return (FUNCTIONALIZE, COUNT_DRAWS, *PASSES, PARTITION, TAKING, FUSION, MEMORY, ASSEMBLY)
 
 
 def as_markdown() -> str:

@@ -1,6 +1,6 @@
 """The one road from a captured graph to something that runs.
 
-    functional -> counted -> improved -> split -> compiled
+    functional -> counted -> improved -> split -> compiled (taken whole, or fused and assembled)
 
 Whoever goes it goes it by `Road`: compile, its report, shadow mode, export, lazy mode. Some stop
 before the end, and `saw` is told of every graph on the way.
@@ -22,7 +22,7 @@ from lucerne._src.ir.symbolic.numbers import checking
 from lucerne._src.loops.group import Fusion
 from lucerne._src.loops.lower import Body, Lowering, no_body
 from lucerne._src.loops.notes import Notes
-from lucerne._src.loops.run import make_runner
+from lucerne._src.loops.run import make_runner, taken
 from lucerne._src.loops.stages import Stages
 from lucerne._src.pipeline import passes
 from lucerne._src.pipeline.passes import (
@@ -32,6 +32,7 @@ from lucerne._src.pipeline.passes import (
     FUSION,
     MEMORY,
     PARTITION,
+    TAKING,
     PassSetting,
     RoadStep,
     during,
@@ -142,7 +143,15 @@ class Road:
         """
         backend, stages = self._backend(), self.stages
         known = len(backend.kernels)
-        program = self._program(graph, constants or {})
+        graph, held = self.improved(graph), constants or {}
+        began = perf_counter()
+        with during(TAKING.name):
+            whole = taken(graph, held, backend)
+        if whole is not None:
+            stages.seconds[TAKING.name] = perf_counter() - began
+            stages.nodes[TAKING.name], stages.program = len(graph.nodes), whole.program
+            return whole
+        program = self._program(graph, held)
         began = perf_counter()
         with during(ASSEMBLY.name):
             runner = make_runner(program, backend)
@@ -155,14 +164,13 @@ class Road:
     ) -> SizedProgram | None:
         """As `compiled`, for a graph whose numbers follow from sizes with these names: a program
         for all of them. None: the backend makes programs of known sizes only."""
-        program = self._program(graph, constants)
+        program = self._program(self.improved(graph), constants)
         with during(ASSEMBLY.name):
             return self._backend().sized(program, names)
 
     def _program(self, graph: Graph, constants: Mapping[int, Any]) -> Program:
-        """The program of a graph without mutation, as the passes leave it."""
+        """The program of a graph that all passes are done with."""
         stages = self.stages
-        graph = self.improved(graph)
         began = perf_counter()
         low = self.lowered(graph, constants)
         with during(MEMORY.name):

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from lucerne._src.base.device import device
+from lucerne._src.base.dtype import dtype as DType
 from lucerne._src.base.process.sealed_folder import Cache
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
 
-CONTRACT_VERSION = 5
+CONTRACT_VERSION = 6
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -35,6 +36,8 @@ CHANGES = {
     5: "a backend derives from `Backend`; `own_memory = True` says that its memory is not the "
     "host's. Other names: `heads` is `anchors`, `catchers` is `prologue_anchors`, `is_free` is "
     "`folds_into_loads`, `does_itself` is `recomputed_in_readers`. A runner derives from `Runner`",
+    6: "new and optional: `take(graph, constants)` (a whole graph as one program, before fusion), "
+    "`takes(dtype)`, `about`",
 }
 """What each version brought."""
 
@@ -148,6 +151,17 @@ class Backend(ABC):
     def supports(self, op: Op) -> bool:
         """Whether `compile` takes this op."""
 
+    # ---- what it can hold ----------------------------------------------------------------------
+
+    def takes(self, dtype: DType) -> bool:
+        """Whether the device computes with this dtype."""
+        return True
+
+    def about(self) -> Mapping[str, Any]:
+        """What `lucerne devices` prints of it: "platform", "engine", "memory" (bytes), as far as
+        they are known."""
+        return {}
+
     # ---- memory --------------------------------------------------------------------------------
 
     own_memory: bool = False
@@ -220,6 +234,13 @@ class Backend(ABC):
         return False
 
     # ---- whole programs, kept and shown --------------------------------------------------------
+
+    def take(self, graph: Graph, constants: Mapping[int, Any]) -> Runner | None:
+        """A graph without mutation, which all passes are done with, as one program: for an engine
+        that fuses and plans memory by itself. Graphs inside of control-flow nodes are among the
+        arguments of those. `constants`: tensors for inputs (by number) whose bytes never change;
+        they are no arguments of the runner. None: the graph goes on to fusion."""
+        return None
 
     def assemble(self, program: Program) -> Runner | None:
         """The whole program in one call; None: its steps run one by one, each compiled by `fuse`

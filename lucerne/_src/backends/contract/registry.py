@@ -14,7 +14,8 @@ from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST
 from lucerne._src.base.process import forks, notices
 
-_IN_TREE = ("reference", "null", "cpu")
+_OF_THE_HOST = ("reference", "null", "cpu")
+_IN_TREE = (*_OF_THE_HOST, "xla")
 _FALLBACK = "reference"
 GROUP = "lucerne.backends"
 """The entry point group that packages name their backends in."""
@@ -48,8 +49,8 @@ def installed() -> list[str]:
 
 
 def outside() -> list[str]:
-    """Backends from outside the package: registered ones first, then installed ones."""
-    known = [name for name in _registered if name not in _IN_TREE and name != HOST]
+    """Backends of devices other than the host: those in use or registered, then installed ones."""
+    known = [name for name in _registered if name not in _OF_THE_HOST and name != HOST]
     return list(dict.fromkeys([*known, *installed()]))
 
 
@@ -72,6 +73,11 @@ def get(name: str) -> Backend:
     return found
 
 
+def takes_graphs(name: str) -> bool:
+    """Whether captured graphs run whole on a device type: all they read had better be there."""
+    return name not in (META, HOST) and "take" in get(name).abilities
+
+
 def _load_host() -> Backend:
     """The engine of the host; where it can't run, the complete but slow reference."""
     try:
@@ -88,8 +94,7 @@ def _load_host() -> Backend:
 
 def _load(name: str) -> Backend:
     if name in _IN_TREE:
-        made: Backend = forks.import_module(f"lucerne._src.backends.{name}").make()
-        return made
+        return _in_tree(name)
     point = _entry_points().get(name)
     if point is None and name == META:
         raise NoBackendError("tensors on the device 'meta' have no bytes: no backend computes them")
@@ -99,6 +104,20 @@ def _load(name: str) -> Backend:
             f"{_TORCH_SAYS.get(name, '')}no backend serves device {name!r}; known devices: {known}"
         )
     return _made(name, point)
+
+
+def _in_tree(name: str) -> Backend:
+    """A backend of the package; what one of another device needs is an extra."""
+    try:
+        made: Backend = forks.import_module(f"lucerne._src.backends.{name}").make()
+    except ImportError as error:
+        if name in _OF_THE_HOST or (error.name or "").startswith("lucerne"):
+            raise
+        raise NoBackendError(
+            f"the device {name!r} needs {error.name}, which can't be imported here ({error}): "
+            f"`pip install lucerne[{name}]`, and see docs/guide/{name}.md"
+        ) from error
+    return made
 
 
 def _made(name: str, point: Any) -> Backend:

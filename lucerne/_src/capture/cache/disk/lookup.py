@@ -327,6 +327,8 @@ class Lookup:
         captured: Captured = entry.captured
         writer = CaptureWriter(self.world, entry.guards.reach, self.states)
         joint: Joint | None = entry.joint
+        if _elsewhere(entry.stages.program, self.options.backend):
+            raise UnstorableError("its tensors are on another device, whose programs are not kept")
         if joint is not None and joint.numbers:
             raise UnstorableError("its backward pass reads numbers that are given at each call")
         data: dict[str, Any] = {
@@ -346,6 +348,12 @@ class Lookup:
                 "lean": _lean_data(joint.make_lean if len(joint.tangents) > 1 else None, writer),
             }
         return data | writer.tables(), [raw for _, raw in writer.constants]
+
+
+def _elsewhere(program: Program | None, backend: str) -> bool:
+    """Whether it runs on another device than the one that compile was told."""
+    metas = () if program is None else (*program.arguments, *program.results)
+    return any(m.device.type not in (backend, backends.HOST) for m in metas)
 
 
 def assembled(program: Program, backend_name: str, stages: Stages) -> Any:

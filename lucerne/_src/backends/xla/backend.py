@@ -1,0 +1,135 @@
+"""The backend object: memory as cells, calls and whole graphs as XLA programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
+from lucerne._src.backends.xla.cells import ArrayCell
+from lucerne._src.backends.xla.checks import PendingChecks
+from lucerne._src.backends.xla.layout import read
+from lucerne._src.backends.xla.programs import CallProgram, StepProgram
+from lucerne._src.backends.xla.types import is_known
+from lucerne._src.backends.xla.walk import has_rule, is_walkable
+from lucerne._src.base import dtype as dt
+from lucerne._src.base.config import config
+from lucerne._src.base.device import device
+from lucerne._src.base.process import forks
+from lucerne._src.ir import op as op_
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.op import Op
+
+_NONZERO = "nonzero"
+_WIDE = (dt.float64, dt.complex128)
+_WORTH_KEEPING = 0.2
+"""Programs that took so many seconds are kept on disk."""
+
+
+class XlaBackend(Backend):
+    """XLA, on the device that JAX takes by default."""
+
+    contract_version = 6
+    own_memory = True
+
+    def __init__(self) -> None:
+        self.engine = jax.devices()[0]
+        self.pending = PendingChecks()
+        if config.cache_dir and not jax.config.jax_compilation_cache_dir:
+            _keep_programs(str(config.cache_dir))
+        forks.in_child(self.pending.refuse)
+
+    def devices(self) -> list[device]:
+        return [device("xla")]
+
+    def about(self) -> Mapping[str, Any]:
+        stats = self.engine.memory_stats() or {}
+        return {
+            "platform": f"{self.engine.platform} ({self.engine.device_kind})",
+            "engine": f"jax {jax.__version__}",
+            "memory": stats.get("bytes_limit"),
+        }
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> Buffer:
+        return ArrayCell(nbytes)
+
+    def from_host(self, data: np.ndarray[Any, Any]) -> Buffer:
+        flat = np.array(data).reshape(-1).view(np.uint8)
+        return ArrayCell(flat.nbytes, flat)
+
+    def to_host(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        self.pending.look()
+        found: np.ndarray[Any, Any] = buffer.bytes()
+        return found
+
+    def write(self, buffer: Buffer, start: int, data: np.ndarray[Any, Any]) -> None:
+        flat = np.asarray(data).reshape(-1).view(np.uint8)
+        whole = buffer.bytes() if start or flat.nbytes < buffer.nbytes else np.empty(0, np.uint8)
+        if whole.nbytes:
+            whole[start : start + flat.nbytes] = flat
+        buffer.fill(whole if whole.nbytes else flat[: buffer.nbytes].copy())
+
+    def address(self, buffer: Buffer) -> int:
+        return id(buffer)
+
+    def synchronize(self) -> None:
+        for array in jax.live_arrays():
+            array.block_until_ready()
+        self.pending.look()
+
+    # ---- programs ------------------------------------------------------------------------------
+
+    def takes(self, dtype: dt.dtype) -> bool:
+        return is_known(dtype) and not (self.engine.platform == "tpu" and dtype in _WIDE)
+
+    def supports(self, op: Op) -> bool:
+        return has_rule(op) or op.qualified == _NONZERO
+
+    def compile(self, graph: Graph) -> Executable:
+        self._check(graph)
+        if graph.nodes[0].op.qualified == _NONZERO:
+            return self._nonzero
+        return CallProgram(graph, self.pending)
+
+    def take(self, graph: Graph, constants: Mapping[int, Any]) -> Runner | None:
+        made_here = (v for n in graph.nodes for v in n.outputs)
+        metas = (v.meta for v in (*graph.inputs, *made_here))
+        if not all(self.takes(m.dtype) for m in metas if isinstance(m, TensorMeta)):
+            return None
+        if not is_walkable(graph):
+            return None
+        made = StepProgram(graph, constants, self.pending)
+        made.prepare()
+        return made
+
+    def _check(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            if node.op.kind != op_.VIEW and not self.supports(node.op):
+                raise NotImplementedError(f"xla has no rule for {node.op.qualified}")
+            for v in (*graph.inputs, *node.outputs):
+                if isinstance(v.meta, TensorMeta) and not self.takes(v.meta.dtype):
+                    raise NotImplementedError(
+                        f"xla has no dtype {v.meta.dtype.name} on {self.engine.platform}"
+                    )
+
+    def _nonzero(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """How many there are is known to the host alone: so it looks for them."""
+        (t,) = inputs
+        cell: ArrayCell = t._storage.buffer
+        if cell.array is None:
+            cell.settle(t._meta, t._offset)
+        assert cell.meta is not None
+        found = np.argwhere(np.asarray(read(cell.array, cell.meta, t._meta, t._offset)))
+        return found.astype(np.int64), dt.int64
+
+
+def _keep_programs(folder: str) -> None:
+    """XLA's programs on disk, beside our own, unless the user has chosen a place."""
+    jax.config.update("jax_compilation_cache_dir", f"{folder}/xla")
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
