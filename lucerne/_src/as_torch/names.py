@@ -8,7 +8,7 @@ from lucerne._src.as_torch.kinds import NameTable
 _OWN = """
     _C __future__ _higher_order_ops _higher_order_ops.associative_scan _higher_order_ops.cond
     _higher_order_ops.map _higher_order_ops.scan _higher_order_ops.while_loop _ops _tensor
-    _tensor_str _utils accelerator amp amp.autocast_mode amp.grad_scaler autograd
+    _tensor_str _utils accelerator amp amp.autocast_mode amp.grad_scaler ao ao.quantization autograd
     autograd.forward_ad autograd.function autograd.functional autograd.graph autograd.profiler
     autograd.profiler_util autograd.variable backends backends.cuda backends.cudnn backends.mha
     backends.mkl backends.mkldnn backends.mps backends.openmp backends.opt_einsum compiler cpu
