@@ -72,7 +72,7 @@ def quantize_(
 
 
 def _found(model: Any, filter_fn: Filter | None, config: QuantizationConfig | QATConfig) -> Any:
-    """The layers to exchange, in order of their names."""
+    """The layers to exchange."""
     kind = FakeQuantizedLinear if getattr(config, "step", "") == "convert" else Linear
     chosen = filter_fn or (lambda module, name: isinstance(module, kind))
     found = []
