@@ -4,10 +4,10 @@
     python -m benchmarks quantized --layers 2       a token of a smaller model
     python -m benchmarks quantized --only products  one of the two
 
-One thread, processor time, all sides in turn in this process, the best of many. *Products*: 128 rows
-by the matrices of BERT-base; 8 x 8 bits must be at least twice as fast as float32. *Token*: all
-products that one token of a GPT-2-size model needs (12 layers of 768, 50,257 words), each layer with
-a weight of its own, so that weights come from memory; attention and norms are not among them.
+One thread, processor time, all sides in turn in this process, the best of many. *Products*: 128
+rows by the matrices of BERT-base; 8 x 8 bits must be at least twice as fast as float32. *Token*:
+all products that one token of a GPT-2-size model needs (12 layers of 768, 50,257 words), each layer
+with a weight of its own, so that weights come from memory; attention and norms are not among them.
 """
 
 from __future__ import annotations

@@ -46,6 +46,18 @@ def test_models_stay_what_they_are(config: Any, most: float) -> None:
     assert not list(model.parameters())
 
 
+def test_one_program_for_all_numbers_of_rows() -> None:
+    """Heights of blocks follow from the rows at the call; scales that change are read anew."""
+    model = _model()
+    q.quantize_(model, q.Int8DynamicActivationInt8WeightConfig())
+    run = torch.compile(model, dynamic=True, fullgraph=True)
+    for rows in (5, 9, 2, 70, 1):
+        x = torch.randn(rows, 64)
+        assert torch.equal(run(x), model(x)), rows
+    model[0].scale.mul_(2)
+    assert torch.equal(run(x), model(x))
+
+
 def test_an_exported_model_has_the_op() -> None:
     model, x = _model().eval(), torch.randn(4, 64)
     q.quantize_(model, q.Int8WeightOnlyConfig())

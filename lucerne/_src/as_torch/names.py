@@ -49,6 +49,7 @@ _OWN = """
     optim.adadelta optim.adagrad optim.adam optim.adamax optim.adamw optim.asgd optim.lbfgs
     optim.lr_scheduler optim.nadam optim.optimizer optim.radam optim.rmsprop optim.rprop optim.sgd
     optim.sparse_adam optim.swa_utils overrides profiler profiler.itt profiler.profiler
+    quantization
     quasirandom random return_types serialization signal signal.windows sparse special storage
     testing types utils utils._contextlib utils._python_dispatch utils._pytree utils.benchmark
     utils.checkpoint utils.data utils.data._utils utils.data._utils.collate
