@@ -29,7 +29,8 @@ def _gguf(data: bytes) -> None:
 def _packed(method: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         model = torch.nn.Sequential()
-        model.add_module("fc", torch.nn.Linear(32, 16, bias=False))
+        model.add_module("fc", torch.nn.Linear(32, 16))
+        model.add_module("norm", torch.nn.LayerNorm(16))
         config = {"quant_method": method, "bits": 4, "group_size": 16}
         load_packed_(model, safetensors.load(data, checksums=False), config)
         model(torch.ones(1, 32))
@@ -38,7 +39,8 @@ def _packed(method: str) -> Callable[[bytes], None]:
 
 
 def _file(method: str) -> bytes:
-    return safetensors.save(craft.packed_layer(method, 16, 32, 16)[0], digest=False)
+    rest = {"fc.bias": torch.ones(16), "norm.weight": torch.ones(16), "norm.bias": torch.ones(16)}
+    return safetensors.save({**craft.packed_layer(method, 16, 32, 16)[0], **rest}, digest=False)
 
 
 READERS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {

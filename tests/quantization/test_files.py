@@ -76,6 +76,18 @@ def test_version_2_of_gptq_stores_zero_points_as_they_are() -> None:
     assert (two.dequantize() > one.dequantize()).all()
 
 
+def test_plain_numbers_of_gguf() -> None:
+    numbers = np.array([1.5, -2.0], np.float32)
+    high = (numbers.view(np.uint32) >> 16).astype(np.uint16)
+    made = craft.gguf({
+        "b": ((2,), 30, high.tobytes()), "i": ((1, 2), 27, np.array([3, -4]).tobytes()),
+        "s": ((), 28, np.array(0.5).tobytes()),
+    })  # fmt: skip
+    found = load_gguf(io.BytesIO(made)).tensors
+    assert found["b"].dtype is torch.bfloat16
+    assert [found[name].tolist() for name in "bis"] == [[1.5, -2.0], [[3, -4]], 0.5]
+
+
 REFUSED = [
     (b"", UnsupportedFileError, "no GGUF file"),
     (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), UnsupportedFileError, "version 1"),

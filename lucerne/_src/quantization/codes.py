@@ -13,6 +13,7 @@ from lucerne._src.ops.linalg.quantized import (
     MIDDLE,
     arranged,
     dequantized,
+    numbers_of,
 )
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.tensor import Tensor
@@ -69,6 +70,33 @@ def quantize_weight(weight: Tensor, stored: str, group_size: int | None = None) 
     8 bits are symmetric; 4 bits go from the smallest to the largest number of each group of
     `group_size` columns (None: of a row).
     """
+    wide = _grouped(weight.detach(), group_size)
+    if not bool(wide.isfinite().all()):
+        raise ValueError("quantize_weight: the weight has numbers that are not finite")
+    codes, scale, base = _ROUND[stored](wide)
+    rows, columns = weight.shape
+    return QuantizedWeight(
+        codes=arranged(codes.reshape(rows, columns), stored),
+        scale=scale.t().contiguous(),
+        base=None if base is None else base.t().contiguous(),
+        columns=columns,
+        group_size=wide.shape[2],
+        stored=stored,
+    )
+
+
+def rounded_weight(weight: Tensor, stored: str, group_size: int | None = None) -> Tensor:
+    """A weight of the numbers that its codes stand for, bit for bit: without codes to keep."""
+    wide = _grouped(weight.detach(), group_size)
+    codes, scale, base = _ROUND[stored](wide)
+    numbers = numbers_of(codes, stored) * scale.unsqueeze(2)
+    if base is not None:
+        numbers = numbers + base.unsqueeze(2)
+    return numbers.reshape(weight.shape).to(weight.dtype)
+
+
+def _grouped(weight: Tensor, group_size: int | None) -> Tensor:
+    """A matrix as (rows, groups, columns of a group)."""
     if weight.ndim != 2:
         raise ValueError(f"quantize_weight: expected a matrix, got {list(weight.shape)}")
     rows, columns = weight.shape
@@ -77,18 +105,7 @@ def quantize_weight(weight: Tensor, stored: str, group_size: int | None = None) 
         raise ValueError(
             f"quantize_weight: groups of {group} do not divide the {columns} columns of the weight"
         )
-    wide = weight.detach().to(dt.float32).reshape(rows, columns // group, group)
-    if not bool(wide.isfinite().all()):
-        raise ValueError("quantize_weight: the weight has numbers that are not finite")
-    codes, scale, base = _ROUND[stored](wide)
-    return QuantizedWeight(
-        codes=arranged(codes.reshape(rows, columns), stored),
-        scale=scale.t().contiguous(),
-        base=None if base is None else base.t().contiguous(),
-        columns=columns,
-        group_size=group,
-        stored=stored,
-    )
+    return weight.to(dt.float32).reshape(rows, columns // group, group)
 
 
 Rounded = tuple[Tensor, Tensor, Tensor | None]

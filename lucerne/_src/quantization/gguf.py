@@ -177,13 +177,11 @@ class _Reader:
     def _tensor(
         self, name: str, shape: tuple[int, ...], kind: int, offset: int, nbytes: int
     ) -> Tensor | QuantizedWeight:
-        raw = np.frombuffer(bytearray(self.source.read(offset, nbytes)), np.uint8)
+        raw = np.empty(nbytes, np.uint8)
+        self.source.readinto(offset, memoryview(raw))
         if kind in PLAIN:
-            held = PLAIN[kind]
-            flat = lu.from_numpy(raw.view(held.storage))
-            return flat.view(held).reshape(shape) if held.storage != held.name else flat.reshape(
-                shape
-            )  # fmt: skip
+            flat = lu.from_numpy(raw.view(PLAIN[kind].storage))
+            return flat.view(PLAIN[kind]).reshape(shape)
         if len(shape) != 2:
             raise UnsupportedFileError(
                 f"{name[:80]!r} has blocks and {len(shape)} dimensions: matrices are read"

@@ -92,7 +92,10 @@ def load_packed_(model: Any, tensors: Mapping[str, Any], config: Mapping[str, An
                 f"{prefix[:80]!r} is {weight.shape} in the file, the layer has "
                 f"{(layer.out_features, layer.in_features)}"
             )
-        made[prefix] = QuantizedLinear.from_weight(weight, tensors.get(f"{prefix}.bias"))
+        bias = tensors.get(f"{prefix}.bias")
+        if bias is not None and not (bias.is_floating_point() and bias.shape == weight.shape[:1]):
+            raise CorruptFileError(f"{prefix[:80]!r}: bias is {bias.dtype} {list(bias.shape)}")
+        made[prefix] = QuantizedLinear.from_weight(weight, bias)
     inside = tuple(f"{prefix}." for prefix in prefixes)
     rest = {k: v for k, v in tensors.items() if not k.startswith(inside)}
     _check_rest(model, rest, inside)
@@ -104,10 +107,13 @@ def load_packed_(model: Any, tensors: Mapping[str, Any], config: Mapping[str, An
 
 
 def _check_rest(model: Any, rest: Mapping[str, Any], inside: tuple[str, ...]) -> None:
-    wanted = {name for name in model.state_dict() if not name.startswith(inside)}
-    missing, more = sorted(wanted - set(rest)), sorted(set(rest) - wanted)
+    wanted = {k: v for k, v in model.state_dict().items() if not k.startswith(inside)}
+    missing, more = sorted(set(wanted) - set(rest)), sorted(set(rest) - set(wanted))
     if missing or more:
         raise CorruptFileError(f"the file lacks {missing[:5]} and has {more[:5]} beside the layers")
+    for name, t in wanted.items():
+        if t.shape != rest[name].shape or t.is_complex() != rest[name].is_complex():
+            raise CorruptFileError(f"{name[:80]!r} is {rest[name].dtype} {list(rest[name].shape)}")
 
 
 def _per_word(bits: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ops.linalg.quantized import LEAST, MOST_CODE
-from lucerne._src.quantization.codes import quantize_weight
+from lucerne._src.quantization.codes import quantize_weight, rounded_weight
 from lucerne._src.quantization.configs import QuantizationConfig
 from lucerne._src.quantization.linear import QuantizedLinear
 from lucerne._src.tensor.tensor import Tensor
@@ -33,8 +33,8 @@ class FakeQuantizedLinear(Linear):
         """The layer on rounded numbers."""
         if self.config.dynamic:
             input = _straight(input, _rounded_rows(input.detach()))
-        made = quantize_weight(self.weight, self.config.stored, self.config.groups_of)
-        weight = _straight(self.weight, made.dequantize().to(self.weight.dtype))
+        made = rounded_weight(self.weight, self.config.stored, self.config.groups_of)
+        weight = _straight(self.weight, made)
         return F.linear(input, weight, self.bias)
 
 
