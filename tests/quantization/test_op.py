@@ -14,6 +14,7 @@ from lucerne._src.backends.cpu.runtime.code import log
 from lucerne._src.ops.linalg.quantized import (
     COLUMNS,
     arranged,
+    arranged_scales,
     laid_out,
     numbers_of,
     quantized_linear,
@@ -32,19 +33,26 @@ SIZES = [((1,), 20, 16, 16), ((2, 3), 33, 64, 32), ((13,), 100, 128, 128), ((3,)
 def _case(stored: str, base: bool, bias: bool, n: int, k: int, group: int) -> tuple[Any, ...]:
     most = {"int8": 256, "int4": 16}.get(stored, 120)
     codes = torch.randint(0, most, (n, k)).to(torch.uint8)
-    scale = torch.rand(k // group, n) + 0.5
+    scale = torch.rand(n, k // group) + 0.5
     return (
-        codes, arranged(codes, stored), scale, torch.randn(k // group, n) if base else None,
+        codes, arranged(codes, stored), scale, torch.randn(n, k // group) if base else None,
         torch.randn(n) if bias else None,
     )  # fmt: skip
 
 
+def _applied(
+    x: Any, packed: Any, scale: Any, base: Any, bias: Any, group: int, stored: str, dynamic: bool
+) -> Any:
+    """The op on scales given as (rows, groups)."""
+    wide = [None if t is None else arranged_scales(t) for t in (scale, base)]
+    return quantized_linear(x, packed, *wide, bias, len(scale), group, stored, dynamic)
+
+
 def _expected(x: Any, codes: Any, scale: Any, base: Any, bias: Any, stored: str) -> Any:
-    groups = scale.shape[0]
-    numbers = numbers_of(codes, stored).double().numpy().reshape(len(codes), groups, -1)
-    weight = numbers * scale.numpy().T[..., None]
+    numbers = numbers_of(codes, stored).double().numpy().reshape(*scale.shape, -1)
+    weight = numbers * scale.numpy()[..., None]
     if base is not None:
-        weight = weight + base.numpy().T[..., None]
+        weight = weight + base.numpy()[..., None]
     made = x @ weight.reshape(len(codes), -1).T
     return made if bias is None else made + bias.numpy()
 
@@ -56,7 +64,7 @@ def test_kernels(stored: str, dynamic: bool, base: bool, bias: bool) -> None:
         codes, packed, scale, b, c = _case(stored, base, bias, n, k, group)
         assert (laid_out(packed, n, k, stored) == codes).all()
         x = torch.randn(*rows, k)
-        got = quantized_linear(x, packed, scale, b, c, group, stored, dynamic)
+        got = _applied(x, packed, scale, b, c, group, stored, dynamic)
         wide = x.numpy()
         if dynamic:
             most = abs(wide).max(-1, keepdims=True)
@@ -70,9 +78,9 @@ def test_rows_that_are_not_finite() -> None:
     """Their results are nan, those of the other rows are what they were."""
     _, packed, scale, _, _ = _case("int8", False, False, 20, 32, 32)
     x = torch.randn(5, 32)
-    clean = quantized_linear(x, packed, scale, None, None, 32, "int8", True)
+    clean = _applied(x, packed, scale, None, None, 32, "int8", True)
     x[1, 3], x[3, 31], x[4] = float("nan"), float("inf"), 0.0
-    got = quantized_linear(x, packed, scale, None, None, 32, "int8", True)
+    got = _applied(x, packed, scale, None, None, 32, "int8", True)
     assert got[[1, 3]].isnan().all()
     assert (got[4] == 0).all()
     assert (got[[0, 2]] == clean[[0, 2]]).all()
@@ -83,14 +91,14 @@ def test_sizes_without_a_kernel_have_a_body() -> None:
     for stored, per in COLUMNS.items():
         codes, packed, scale, _, _ = _case(stored, False, False, 5, per + 1, per + 1)
         x = torch.randn(2, per + 1)
-        got = quantized_linear(x, packed, scale, None, None, per + 1, stored, False)
+        got = _applied(x, packed, scale, None, None, per + 1, stored, False)
         np.testing.assert_allclose(
             got.numpy(), _expected(x.double().numpy(), codes, scale, None, None, stored), rtol=1e-4,
             atol=1e-3,
         )  # fmt: skip
-        half = quantized_linear(x.bfloat16(), packed, scale, None, None, per + 1, stored, False)
+        half = _applied(x.bfloat16(), packed, scale, None, None, per + 1, stored, False)
         assert half.dtype is torch.bfloat16
-        none = quantized_linear(x[:0], packed, scale, None, None, per + 1, stored, False)
+        none = _applied(x[:0], packed, scale, None, None, per + 1, stored, False)
         assert none.shape == (0, 5)
 
 
@@ -98,7 +106,7 @@ def test_gradient_of_the_input_is_that_of_the_dense_layer() -> None:
     codes, packed, scale, b, c = _case("int4", True, True, 12, 16, 8)
     x = torch.randn(3, 16, requires_grad=True)
     g = torch.randn(3, 12)
-    quantized_linear(x, packed, scale, b, c, 8, "int4", False).backward(g)
+    _applied(x, packed, scale, b, c, 8, "int4", False).backward(g)
     weight = _expected(np.eye(16), codes, scale, b, None, "int4").T
     np.testing.assert_allclose(x.grad.numpy(), g.numpy() @ weight, rtol=1e-4, atol=1e-4)
 
@@ -116,7 +124,7 @@ def test_refusals(given: tuple[str, bool, int], says: str) -> None:
     stored, dynamic, group = given
     _, packed, scale, _, _ = _case("int8", False, False, 16, 16, 16)
     with pytest.raises(RuntimeError, match=says):
-        quantized_linear(torch.ones(1, 16), packed, scale, None, None, group, stored, dynamic)
+        _applied(torch.ones(1, 16), packed, scale, None, None, group, stored, dynamic)
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ from lucerne._src.ops.linalg.quantized import (
     INT8,
     MIDDLE,
     arranged,
+    arranged_scales,
     dequantized,
     numbers_of,
 )
@@ -36,6 +37,7 @@ class QuantizedWeight:
     codes: Tensor
     scale: Tensor
     base: Tensor | None
+    rows: int
     columns: int
     group_size: int
     stored: str
@@ -44,7 +46,7 @@ class QuantizedWeight:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return int(self.scale.shape[1]), self.columns
+        return self.rows, self.columns
 
     @property
     def nbytes(self) -> int:
@@ -55,8 +57,9 @@ class QuantizedWeight:
     def dequantize(self) -> Tensor:
         """The matrix as float32, columns in the order of the input."""
         made = dequantized(
-            self.codes, self.scale, self.base, self.columns, self.group_size, self.stored
-        )
+            self.codes, self.scale, self.base, self.rows, self.columns, self.group_size,
+            self.stored,
+        )  # fmt: skip
         if self.order is None:
             return made
         whole = lu.empty_like(made)
@@ -77,8 +80,9 @@ def quantize_weight(weight: Tensor, stored: str, group_size: int | None = None) 
     rows, columns = weight.shape
     return QuantizedWeight(
         codes=arranged(codes.reshape(rows, columns), stored),
-        scale=scale.t().contiguous(),
-        base=None if base is None else base.t().contiguous(),
+        scale=arranged_scales(scale),
+        base=None if base is None else arranged_scales(base),
+        rows=rows,
         columns=columns,
         group_size=wide.shape[2],
         stored=stored,

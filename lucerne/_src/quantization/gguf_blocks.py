@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.ops.linalg.quantized import INT4, INT8, MIDDLE, arranged
+from lucerne._src.ops.linalg.quantized import INT4, INT8, MIDDLE, arranged, arranged_scales
 from lucerne._src.quantization.codes import QuantizedWeight
 from lucerne._src.tensor import api as lu
 
@@ -52,16 +52,17 @@ def opened(raw: Array, kind: int, shape: tuple[int, ...]) -> QuantizedWeight:
         codes, scale, base = how.read(raw.reshape(-1, how.nbytes))
     return QuantizedWeight(
         codes=arranged(lu.from_numpy(codes.astype(np.uint8).reshape(rows, columns)), how.stored),
-        scale=_turned(scale, rows),
-        base=None if base is None else _turned(base, rows),
+        scale=_scales(scale, rows),
+        base=None if base is None else _scales(base, rows),
+        rows=rows,
         columns=columns,
         group_size=how.group,
         stored=how.stored,
     )
 
 
-def _turned(numbers: Array, rows: int) -> Any:
-    return lu.from_numpy(np.ascontiguousarray(numbers.reshape(rows, -1).T, np.float32))
+def _scales(numbers: Array, rows: int) -> Any:
+    return arranged_scales(lu.from_numpy(numbers.reshape(rows, -1).astype(np.float32)))
 
 
 def _half(raw: Array) -> Array:

@@ -59,12 +59,13 @@ class QuantizedLinear(Module):
                 f"QuantizedLinear: groups of {self.group_size} do not divide {in_features} columns"
             )
         self.stored, self.dynamic = stored, dynamic
-        groups = in_features // self.group_size
-        shape = (panels_of(out_features), steps_of(in_features, stored), PANEL, 4)
+        panels = panels_of(out_features)
+        shape = (panels, steps_of(in_features, stored), PANEL, 4)
+        scales = (panels, in_features // self.group_size, PANEL)
         self.register_buffer("codes", lu.zeros(shape, dtype=dt.uint8))
-        self.register_buffer("scale", lu.zeros((groups, out_features)))
+        self.register_buffer("scale", lu.zeros(scales))
         with_base = stored == INT4 if has_base is None else has_base
-        self.register_buffer("base", lu.zeros((groups, out_features)) if with_base else None)
+        self.register_buffer("base", lu.zeros(scales) if with_base else None)
         self.register_buffer("bias", lu.zeros(out_features) if bias else None)
         self.register_buffer("order", lu.arange(in_features) if has_order else None)
 
@@ -88,8 +89,8 @@ class QuantizedLinear(Module):
     def weight(self) -> QuantizedWeight:
         """The parts of the weight together."""
         return QuantizedWeight(
-            self.codes, self.scale, self.base, self.in_features, self.group_size, self.stored,
-            self.order,
+            self.codes, self.scale, self.base, self.out_features, self.in_features,
+            self.group_size, self.stored, self.order,
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
@@ -97,8 +98,8 @@ class QuantizedLinear(Module):
         if self.order is not None:
             input = input.index_select(-1, self.order)
         made: Tensor = quantized_linear(
-            input, self.codes, self.scale, self.base, self.bias, self.group_size, self.stored,
-            self.dynamic,
+            input, self.codes, self.scale, self.base, self.bias, self.out_features,
+            self.group_size, self.stored, self.dynamic,
         )  # fmt: skip
         return made
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.io.errors import CorruptFileError, UnsupportedFileError
-from lucerne._src.ops.linalg.quantized import INT4, INT8, MIDDLE, arranged
+from lucerne._src.ops.linalg.quantized import INT4, INT8, MIDDLE, arranged, arranged_scales
 from lucerne._src.quantization.codes import QuantizedWeight
 from lucerne._src.quantization.linear import QuantizedLinear
 from lucerne._src.tensor import api as lu
@@ -175,8 +175,9 @@ def _weight(
     base = (MIDDLE[stored] - zeros.astype(np.float32)) * scale
     return QuantizedWeight(
         codes=arranged(lu.from_numpy(np.ascontiguousarray(codes)), stored),
-        scale=lu.from_numpy(np.ascontiguousarray(scale)),
-        base=lu.from_numpy(base) if base.any() else None,
+        scale=arranged_scales(lu.from_numpy(np.ascontiguousarray(scale.T))),
+        base=arranged_scales(lu.from_numpy(np.ascontiguousarray(base.T))) if base.any() else None,
+        rows=codes.shape[0],
         columns=codes.shape[1],
         group_size=group,
         stored=stored,

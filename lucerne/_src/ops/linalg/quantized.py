@@ -2,7 +2,7 @@
 
 The weight is *codes* and what they stand for, by groups of columns of a row:
 
-    weight[i, j] = (number of code[i, j]) * scale[j // group_size, i]  (+ base[j // group_size, i])
+    weight[i, j] = (number of code[i, j]) * scale of (i, j // group_size)  (+ base of the same)
 
 The number of a code is `code - 128` (int8), `code - 8` (int4) or the float8 it is. `base` is there
 where zero does not lie in the middle of the codes: a zero point z is `(middle - z) * scale`.
@@ -11,7 +11,8 @@ Codes lie as machines with dot products read them (x86's VNNI and AMX, ARM's dot
 rows of the weight, in them steps, in each step 16 words of 4 bytes, one for each row. A word holds
 four columns in 8 bits, or eight in 4: columns 0 to 3 in the low halves of its bytes, 4 to 7 in the
 high ones. So a panel is read from its first byte to its last, whatever the number of rows of the
-input is, and no engine needs a copy in another order. The bodies here undo the order with views.
+input is, and no engine needs a copy in another order. Scales and bases lie alike: (panels, groups,
+16), so that they come along with the codes they belong to. Bodies undo the order with views.
 """
 
 from __future__ import annotations
@@ -73,6 +74,20 @@ def laid_out(codes: Tensor, rows: int, columns: int, stored: str) -> Tensor:
     return words.reshape(panels * PANEL, steps * COLUMNS[stored])[:rows, :columns]
 
 
+def arranged_scales(numbers: Tensor) -> Tensor:
+    """Numbers of (rows, groups) in the order of panels."""
+    rows, groups = numbers.shape
+    whole = numbers.new_zeros((panels_of(rows) * PANEL, groups))
+    whole[:rows] = numbers
+    return whole.reshape(-1, PANEL, groups).transpose(1, 2).contiguous()
+
+
+def _scales_of(scale: Tensor, rows: int) -> Tensor:
+    """The same as (rows, groups, 1) again."""
+    turned = scale.transpose(1, 2).reshape(scale.shape[0] * PANEL, scale.shape[1], 1)
+    return turned[:rows]
+
+
 def numbers_of(codes: Tensor, stored: str) -> Tensor:
     """What codes stand for before they are scaled."""
     if stored == FLOAT8:
@@ -81,21 +96,21 @@ def numbers_of(codes: Tensor, stored: str) -> Tensor:
 
 
 def dequantized(
-    codes: Tensor, scale: Tensor, base: Tensor | None, columns: int, group_size: int, stored: str
-) -> Tensor:
+    codes: Tensor, scale: Tensor, base: Tensor | None, rows: int, columns: int, group_size: int,
+    stored: str,
+) -> Tensor:  # fmt: skip
     """The weight as float32."""
-    groups, rows = scale.shape
     numbers = numbers_of(laid_out(codes, rows, columns, stored), stored)
-    grouped = numbers.reshape(rows, groups, group_size) * scale.t().unsqueeze(2)
+    grouped = numbers.reshape(rows, scale.shape[1], group_size) * _scales_of(scale, rows)
     if base is not None:
-        grouped = grouped + base.t().unsqueeze(2)
+        grouped = grouped + _scales_of(base, rows)
     return grouped.reshape(rows, columns)
 
 
 def _meta(
     input: TensorMeta, codes: TensorMeta, scale: TensorMeta, base: TensorMeta | None,
-    bias: TensorMeta | None, group_size: int, stored: str, dynamic: bool,
-) -> TensorMeta | None:  # fmt: skip
+    bias: TensorMeta | None, rows: int, group_size: int, stored: str, dynamic: bool,
+) -> TensorMeta:  # fmt: skip
     need(stored in COLUMNS, lambda: f"quantized_linear: codes are {list(COLUMNS)}, not {stored!r}")
     need(
         not dynamic or stored != FLOAT8,
@@ -105,16 +120,17 @@ def _meta(
         input.ndim > 0 and input.dtype.category == dt.FLOAT,
         lambda: f"quantized_linear: expected rows of floats, got {input.dtype} of {input.shape}",
     )
-    columns, groups_rows = input.shape[-1], scale.shape
+    columns, panels = input.shape[-1], panels_of(rows)
     need(
-        len(groups_rows) == 2 and groups_rows[0] * group_size == columns,
+        scale.ndim == 3
+        and (scale.shape[0], scale.shape[2]) == (panels, PANEL)
+        and scale.shape[1] * group_size == columns,
         lambda: (
-            f"quantized_linear: scales {list(groups_rows)} of groups of {group_size} are not those "
-            f"of a weight with {columns} columns"
+            f"quantized_linear: scales {list(scale.shape)} of groups of {group_size} are not those "
+            f"of a weight with {rows} rows and {columns} columns"
         ),
     )
-    rows = groups_rows[1]
-    shape = (panels_of(rows), steps_of(columns, stored), PANEL, 4)
+    shape = (panels, steps_of(columns, stored), PANEL, 4)
     need(
         codes.dtype is dt.uint8 and codes.shape == shape,
         lambda: (
@@ -123,7 +139,7 @@ def _meta(
         ),
     )
     need(
-        base is None or base.shape == groups_rows,
+        base is None or base.shape == scale.shape,
         lambda: "quantized_linear: `base` has a number wherever `scale` has one",
     )
     need(
@@ -135,9 +151,9 @@ def _meta(
 
 def _input_gradient(
     g: Tensor, codes: Tensor, scale: Tensor, base: Tensor | None, input_meta: TensorMeta,
-    group_size: int, stored: str,
+    rows: int, group_size: int, stored: str,
 ) -> Tensor:  # fmt: skip
-    weight = dequantized(codes, scale, base, input_meta.shape[-1], group_size, stored)
+    weight = dequantized(codes, scale, base, rows, input_meta.shape[-1], group_size, stored)
     return g @ weight.to(g.dtype)
 
 
@@ -156,6 +172,7 @@ def quantized_linear(
     scale: Tensor,
     base: Tensor | None,
     bias: Tensor | None,
+    rows: int,
     group_size: int,
     stored: str,
     dynamic: bool,
@@ -165,7 +182,7 @@ def quantized_linear(
     `dynamic`: rows of the input are rounded to 8 bits first, each with a step of its own.
     """
     wide = input.to(dt.float32)
-    weight = dequantized(codes, scale, base, input.shape[-1], group_size, stored)
+    weight = dequantized(codes, scale, base, rows, input.shape[-1], group_size, stored)
     if dynamic:
         most = wide.abs().amax(-1, keepdim=True).clamp(min=LEAST)
         made = ((wide * (MOST_CODE / most)).round() @ weight.t()) * (most / MOST_CODE)

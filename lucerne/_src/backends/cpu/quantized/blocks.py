@@ -131,20 +131,20 @@ class _Block:
         places = [f.at(row, step * self.dot.step_bytes) for row in rows]
         return [s for own in self.dot.step(f, words, places, held) for s in own]
 
-    def _vector(self, start: LLVMValue, v: int) -> LLVMValue:
-        """A vector of numbers that the results have one each of."""
-        place = self.f.at(start, self.first + v * LANES, F32)
-        return self.f.masked_load(FLOATS, place, self.masks[v])
+    def _scale(self, start: LLVMValue, group: LLVMValue, v: int) -> LLVMValue:
+        """A vector of the scales or bases of a group."""
+        f, frame = self.f, self.frame
+        place = ((self.panel + v // PARTS) * frame.groups + group) * PANEL + v % PARTS * LANES
+        return f.load(FLOATS, f.at(start, place, F32))
 
     def _scaled(
         self, group: LLVMValue, sums: list[LLVMValue], before: list[LLVMValue]
     ) -> list[LLVMValue]:
         """Results with the sums of a group."""
         f, frame = self.f, self.frame
-        at = group * frame.outputs
-        scales = [self._vector(f.at(frame.scale, at, F32), v) for v in range(self.vectors)]
+        scales = [self._scale(frame.scale, group, v) for v in range(self.vectors)]
         bases = [] if frame.base is None else [
-            self._vector(f.at(frame.base, at, F32), v) for v in range(self.vectors)
+            self._scale(frame.base, group, v) for v in range(self.vectors)
         ]  # fmt: skip
         made = []
         for i in range(self.height):
@@ -176,7 +176,8 @@ class _Block:
     def _store(self, results: list[LLVMValue]) -> None:
         f, frame = self.f, self.frame
         biases = [] if frame.bias is None else [
-            self._vector(frame.bias, v) for v in range(self.vectors)
+            f.masked_load(FLOATS, f.at(frame.bias, self.first + v * LANES, F32), self.masks[v])
+            for v in range(self.vectors)
         ]  # fmt: skip
         for i in range(self.height):
             row = self.row + i

@@ -21,7 +21,7 @@ _NS_A_BYTE, _NS_A_PRODUCT = 0.1, 0.01
 
 @rule("quantized_linear")
 def quantized_linear(node: Node) -> NativeKernel | None:
-    input, codes, scale, base, bias, group, stored, dynamic = node.args
+    input, codes, scale, base, bias, rows, group, stored, dynamic = node.args
     given = [input, codes, scale, *(t for t in (base, bias) if t is not None)]
     metas: list[TensorMeta] = [t.meta for t in given]
     out: TensorMeta = node.outputs[0].meta
@@ -35,7 +35,7 @@ def quantized_linear(node: Node) -> NativeKernel | None:
         return None
     kind = QuantizedKind(stored, dynamic, base is not None, bias is not None)
     code = compiled(("quantized", *kind.key), lambda m: write_quantized(m, kind))
-    words, space = _words(kind, input.meta.numel // columns, scale.meta, columns, group)
+    words, space = _words(kind, input.meta.numel // columns, rows, columns, group)
     work = codes.meta.numel * _NS_A_BYTE + out.numel * columns * _NS_A_PRODUCT
     return NativeKernel(
         code["entry"], 1, len(given), extra=words, workspace=space, work=work
@@ -43,10 +43,10 @@ def quantized_linear(node: Node) -> NativeKernel | None:
 
 
 def _words(
-    kind: QuantizedKind, rows: int, scale: TensorMeta, columns: int, group: int
+    kind: QuantizedKind, rows: int, outputs: int, columns: int, group: int
 ) -> tuple[list[Any], int]:
     """The extra words, and bytes of scratch."""
-    groups, outputs = scale.shape
+    groups = columns // group
     steps, panels = columns // COLUMNS[kind.stored], panels_of(outputs)
     strips = panels // WIDTH
     units = strips + panels % WIDTH
