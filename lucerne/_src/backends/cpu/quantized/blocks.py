@@ -29,6 +29,8 @@ from lucerne._src.ops.linalg.quantized import MIDDLE, PANEL
 
 _TASK = [("block", PTR), ("chunk", I64), ("tid", I64)]
 _STEP_BYTES = 64
+_AHEAD = 1024
+"""With one row codes are used once, and asked for so many bytes before."""
 
 
 def write_quantized(m: Module, kind: QuantizedKind) -> None:
@@ -127,6 +129,8 @@ class _Block:
             panel = f.at(frame.codes, (self.panel + v // PARTS) * frame.panel_bytes)
             place = f.at(panel, step * _STEP_BYTES + v % PARTS * WORDS.nbytes)
             words.append(f.load(WORDS, place, 1))
+            if self.height == 1 and v % PARTS == 0:
+                f.prefetch(f.at(place, _AHEAD))
         held = [sums[i : i + self.vectors] for i in range(0, len(sums), self.vectors)]
         places = [f.at(row, step * self.dot.step_bytes) for row in rows]
         return [s for own in self.dot.step(f, words, places, held) for s in own]
