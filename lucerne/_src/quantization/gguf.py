@@ -178,7 +178,7 @@ class _Reader:
         self, name: str, shape: tuple[int, ...], kind: int, offset: int, nbytes: int
     ) -> Tensor | QuantizedWeight:
         raw = np.empty(nbytes, np.uint8)
-        self.source.readinto(offset, memoryview(raw))
+        self.source.readinto(offset, raw.data)
         if kind in PLAIN:
             flat = lu.from_numpy(raw.view(PLAIN[kind].storage))
             return flat.view(PLAIN[kind]).reshape(shape)
