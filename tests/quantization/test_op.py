@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import lucerne as torch
+from lucerne._src.backends.cpu.quantized import blocks, dots
+from lucerne._src.backends.cpu.quantized import rows as rows_module
+from lucerne._src.backends.cpu.rules.linalg import quantized as rule_module
 from lucerne._src.backends.cpu.runtime.code import log
 from lucerne._src.ops.linalg.quantized import (
     COLUMNS,
@@ -71,7 +74,24 @@ def test_kernels(stored: str, dynamic: bool, base: bool, bias: bool) -> None:
             wide = np.round(wide * (np.float32(127) / most)).astype(np.float64) * (most / 127.0)
         want = _expected(wide.astype(np.float64), codes, scale, b, c, stored)
         assert abs(got.numpy() - want).max() <= 2e-6 * abs(want).max(), (rows, n, k)
-    assert any(key[:3] == ("quantized", stored, dynamic) for key, *_ in log)
+    assert any((key[0], *key[2:4]) == ("quantized", stored, dynamic) for key, *_ in log)
+
+
+@pytest.mark.parametrize("dot", [dots.IntegerDot, dots.PairDot])
+@pytest.mark.parametrize("stored", ["int8", "int4"])
+def test_dots_of_other_processors(monkeypatch: pytest.MonkeyPatch, dot: Any, stored: str) -> None:
+    """8 x 8 bits by plain integers and by pairs, of a size that no other test has planned."""
+    for module in (blocks, rows_module, rule_module):
+        monkeypatch.setattr(module, "dot_of", lambda stored, dynamic: dot(stored))
+    n = 37 if dot is dots.PairDot else 39
+    codes, packed, scale, _, c = _case(stored, False, True, n, 40, 8)
+    x = torch.randn(3, 40)
+    got = _applied(x, packed, scale, None, c, 8, stored, True).numpy()
+    most = abs(x.numpy()).max(-1, keepdims=True)
+    wide = np.round(x.numpy() * (np.float32(127) / most)).astype(np.float64) * (most / 127.0)
+    want = _expected(wide, codes, scale, None, c, stored)
+    assert abs(got - want).max() <= 2e-6 * abs(want).max()
+    assert any(key[:2] == ("quantized", dot.__name__) for key, *_ in log)
 
 
 def test_rows_that_are_not_finite() -> None:

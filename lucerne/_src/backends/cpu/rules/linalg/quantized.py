@@ -34,7 +34,8 @@ def quantized_linear(node: Node) -> NativeKernel | None:
     if not out.numel or group % COLUMNS[stored]:
         return None
     kind = QuantizedKind(stored, dynamic, base is not None, bias is not None)
-    code = compiled(("quantized", *kind.key), lambda m: write_quantized(m, kind))
+    dot = type(dot_of(stored, dynamic)).__name__
+    code = compiled(("quantized", dot, *kind.key), lambda m: write_quantized(m, kind))
     words, space = _words(kind, input.meta.numel // columns, rows, columns, group)
     work = codes.meta.numel * _NS_A_BYTE + out.numel * columns * _NS_A_PRODUCT
     return NativeKernel(
