@@ -16,6 +16,7 @@ from lucerne import _tensor_str as _tensor_str
 from lucerne import _utils as _utils
 from lucerne import accelerator as accelerator
 from lucerne import amp as amp
+from lucerne import ao as ao
 from lucerne import autograd as autograd
 from lucerne import backends as backends
 from lucerne import compiler as compiler
@@ -44,6 +45,7 @@ from lucerne import ops as ops
 from lucerne import optim as optim
 from lucerne import overrides as overrides
 from lucerne import profiler as profiler
+from lucerne import quantization as quantization
 from lucerne import quasirandom as quasirandom
 from lucerne import random as random
 from lucerne import return_types as return_types

@@ -22,7 +22,9 @@ NO_XPU = "This build serves no XPU: torch.xpu.is_available() is False."
 COMPILER = "Lucerne's compiler is its own: lucerne.compiler has what programs may ask of it."
 EXTENSION = "Lucerne has no extension module; these are the names of it that libraries use."
 NO_ONNX = "Lucerne does not write ONNX yet: export with torch.export, or save a state_dict."
-NO_EAGER_QUANT = "Lucerne has no eager-mode quantization: quantize with a library of your own."
+NO_EAGER_QUANT = (
+    "Lucerne quantizes by lucerne.quantization.quantize_: observers and stubs are not needed."
+)
 FAKE = "Lucerne traces with tensors of its own kind: use the device 'meta' for shapes alone."
 SYMBOLS = "Lucerne's sizes are its own expressions: torch.SymInt, and torch.export.Dim for users."
 BATCHING = "Lucerne's vmap has levels of its own: use torch.func.vmap."
@@ -209,7 +211,7 @@ SPACES: dict[str, NameTable] = {
         refusals(
             "convert default_observer default_per_channel_weight_observer default_weight_observer "
             "fuse_modules fuse_modules_qat get_default_qat_qconfig get_default_qconfig prepare "
-            "prepare_qat quantize_dynamic"
+            "prepare_qat"
         ),
     ),
     "ao.quantization.fx": space(NO_EAGER_QUANT),

@@ -8,7 +8,7 @@ from lucerne._src.as_torch.kinds import NameTable
 _OWN = """
     _C __future__ _higher_order_ops _higher_order_ops.associative_scan _higher_order_ops.cond
     _higher_order_ops.map _higher_order_ops.scan _higher_order_ops.while_loop _ops _tensor
-    _tensor_str _utils accelerator amp amp.autocast_mode amp.grad_scaler autograd
+    _tensor_str _utils accelerator amp amp.autocast_mode amp.grad_scaler ao ao.quantization autograd
     autograd.forward_ad autograd.function autograd.functional autograd.graph autograd.profiler
     autograd.profiler_util autograd.variable backends backends.cuda backends.cudnn backends.mha
     backends.mkl backends.mkldnn backends.mps backends.openmp backends.opt_einsum compiler cpu
@@ -53,6 +53,7 @@ _OWN = """
     optim.adadelta optim.adagrad optim.adam optim.adamax optim.adamw optim.asgd optim.lbfgs
     optim.lr_scheduler optim.nadam optim.optimizer optim.radam optim.rmsprop optim.rprop optim.sgd
     optim.sparse_adam optim.swa_utils overrides profiler profiler.itt profiler.profiler
+    quantization
     quasirandom random return_types serialization signal signal.windows sparse special storage
     testing types utils utils._contextlib utils._python_dispatch utils._pytree utils.benchmark
     utils.checkpoint utils.data utils.data._utils utils.data._utils.collate

@@ -50,6 +50,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "reduce": ("reduction",),
     "nn.rnn": ("lstm_gates", "lstm_gates_backward", "gru_gates", "gru_gates_backward"),
     "scan": ("scan", "linear_scan"),
+    "linalg.quantized": ("quantized_linear",),
     "linalg.sparse": ("csr_times_dense", "sampled_products"),
     "sorting": ("binary_search", "sort_along", "top_positions"),
     "nn.taps": ("tap_gather", "tap_scatter", "tap_products"),
