@@ -46,6 +46,7 @@ _LAZY_MODULES = frozenset(
         "mps",
         "multiprocessing",
         "nested",
+        "onnx",
         "optim",
         "profiler",
         "quasirandom",
