@@ -13,9 +13,11 @@ def main() -> int:
     parser.add_argument("what", choices=("modules", "import"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--opset", type=int)
+    parser.add_argument("--every", type=int, default=1, help="of the node tests, one of so many")
+    parser.add_argument("--first", type=int, default=0, help="the first of these")
     chosen = parser.parse_args()
     if chosen.what == "import":
-        return nodes.run(chosen.names)
+        return nodes.run(chosen.names, chosen.every, chosen.first)
     return int(modules.run(chosen.names, chosen.opset) > 0)
 
 

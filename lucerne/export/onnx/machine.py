@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.scalar.typed import Typed, TypedNum
 from lucerne.export.onnx.errors import NotExpressibleError
-
-if TYPE_CHECKING:
-    from lucerne.export.onnx.writer import Writer
 
 _INSTRUCTIONS = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "neg": "Neg", "quotient": "Div",
@@ -35,8 +32,9 @@ _LANCZOS = (
 class OnnxMachine(Typed):
     """Writes an instruction as a node."""
 
-    def __init__(self, out: Writer) -> None:
+    def __init__(self, out: Any) -> None:
         self.out = out
+        """The `Writer` that nodes are written by (which makes the machine)."""
 
     def has(self, name: str) -> bool:
         return name in _INSTRUCTIONS or name in ("fmod", "rest", "trunc", "atan2", "lgamma")

@@ -9,10 +9,8 @@ from typing import Any
 from lucerne import linalg
 from lucerne._src.base import dtype as dt
 from lucerne._src.tensor import api as lu
-from lucerne.export.onnx.errors import OnnxImportError
 from lucerne.export.onnx.reading.step import Step
 from lucerne.export.onnx.reading.table import operator
-from lucerne.export.onnx.types import DTYPES
 from lucerne.nn import functional as F
 
 _SAME = {
@@ -90,18 +88,6 @@ def bit_shift(n: Step, a: Any, b: Any, *, direction: str) -> Any:
         return lu.bitwise_left_shift(a, b) if direction == "LEFT" else lu.bitwise_right_shift(a, b)
     shift = lu.bitwise_left_shift if direction == "LEFT" else lu.bitwise_right_shift
     return shift(*wide).to(a.dtype)
-
-
-@operator("Cast")
-def cast(n: Step, x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    if to not in DTYPES:
-        raise OnnxImportError(f"{n.where()}: to a type that is not read here ({to})")
-    return x.to(DTYPES[to])
-
-
-@operator("CastLike")
-def cast_like(n: Step, x: Any, like: Any, *, saturate: int = 1, round_mode: str = "up") -> Any:
-    return x.to(like.dtype)
 
 
 @operator("Clip")

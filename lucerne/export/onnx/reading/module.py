@@ -7,7 +7,16 @@ from typing import Any
 
 from lucerne.export.onnx.errors import OnnxImportError
 from lucerne.export.onnx.packages import onnx_package
-from lucerne.export.onnx.reading import elementwise, flow, layers, more, reduce, shapes
+from lucerne.export.onnx.reading import (
+    casting,
+    elementwise,
+    flow,
+    layers,
+    losses,
+    more,
+    reduce,
+    shapes,
+)
 from lucerne.export.onnx.reading.file import Source, array_of, as_tensor, check_depth, read
 from lucerne.export.onnx.reading.host import MOST, on_host
 from lucerne.export.onnx.reading.step import GraphAttribute, Step, tensor
@@ -15,7 +24,7 @@ from lucerne.export.onnx.reading.table import OPERATORS
 from lucerne.nn.modules.module import Module
 from lucerne.nn.parameter import Parameter
 
-FAMILIES = (elementwise, flow, layers, more, reduce, shapes)
+FAMILIES = (casting, elementwise, losses, flow, layers, more, reduce, shapes)
 _SMALL = 64
 _DEFAULT = ("", "ai.onnx")
 
@@ -39,6 +48,7 @@ class OnnxModule(Module):
         super().__init__()
         check_depth(model.graph)
         self.__dict__["_reading"] = reading = _Reading(model, source)
+        self.__dict__["types"] = _element_types(model.graph)
         self.__dict__["_program"] = reading.graph(model.graph, self)
         missing = sorted(reading.missing)
         if missing:
@@ -123,6 +133,8 @@ class OnnxModule(Module):
     def _call(self, program: _Program, inputs: list[Any]) -> list[Any]:
         scope: dict[str, Any] = {"": None, **dict.fromkeys(program.inputs)}
         scope.update(zip(program.inputs, inputs, strict=False))
+        for name in program.outputs:  # those that nobody asked for are not made
+            scope.setdefault(name, None)
         return self.run_program(program, scope)
 
     def extra_repr(self) -> str:
@@ -234,6 +246,11 @@ def _fill_in(node: Any, given: dict[str, Any], usual: dict[str, Any]) -> None:
             kept.append(made)
     del node.attribute[:]
     node.attribute.extend(kept)
+
+
+def _element_types(graph: Any) -> dict[str, int]:
+    """The numbers of the element types that the inputs of a model are told to have."""
+    return {i.name: i.type.tensor_type.elem_type for i in graph.input}
 
 
 def _types(graph: Any) -> dict[str, Any]:

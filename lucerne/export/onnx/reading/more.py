@@ -99,7 +99,7 @@ def _taps(at: Any, size: int, mode: str, nearest: str, a: float, exclude: bool, 
     index = low[None] + np.arange(count)[:, None]
     distance = np.abs(at[None] - index) * wide
     weights = _kernel(distance, mode, a)
-    if exclude or wide < 1:
+    if exclude:
         weights = np.where((index < 0) | (index >= size), 0.0, weights)
     if exclude or wide < 1:
         weights = weights / weights.sum(0)
