@@ -6,6 +6,7 @@ import copy
 import hashlib
 import os
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.capture.trace.pytree import flatten
@@ -134,7 +135,12 @@ def _beside(model: Any, path: str) -> None:
         return
     for piece in pieces:
         digest.update(piece)
-    write_atomic(target, lambda write: [write(piece) for piece in pieces])
+
+    def produce(write: Callable[[Any], None]) -> None:
+        for piece in pieces:
+            write(piece)
+
+    write_atomic(target, produce)
     for t, data, start in parts:
         told = {"location": os.path.basename(target), "offset": start, "length": len(data),
                 "checksum": digest.hexdigest()}  # fmt: skip

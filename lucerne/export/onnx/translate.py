@@ -96,7 +96,7 @@ class Translation(Writer):
 
     def _reads_refused(self, node: Node) -> bool:
         """Whether an operand was refused before: its reason is told already."""
-        found = []
+        found: list[bool] = []
         map_values(lambda v: found.append(v.index in self._refused), node.args)
         return any(found)
 

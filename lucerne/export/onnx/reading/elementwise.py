@@ -186,8 +186,8 @@ def hardmax(n: Step, x: Any, *, axis: int = -1) -> Any:
 
 @operator("Dropout", numbers=(1, 2))
 def dropout(n: Step, x: Any, ratio: Any = None, training: Any = None, **old: Any) -> Any:
-    share = 0.5 if ratio is None else float(n.int(ratio))
-    if training is not None and bool(n.int(training)) and share:
+    share = 0.5 if ratio is None else float(n.number(ratio))
+    if training is not None and bool(n.number(training)) and share:
         kept = lu.rand(x.shape) >= share
         return lu.where(kept, x / (1 - share), lu.zeros_like(x)), kept
     return x, lu.ones(x.shape, dtype=lu.bool)

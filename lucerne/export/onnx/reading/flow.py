@@ -14,20 +14,20 @@ from lucerne.export.onnx.reading.table import operator
 
 @operator("If", numbers=(0,))
 def if_(n: Step, condition: Any, *, then_branch: Any, else_branch: Any) -> Any:
-    chosen = then_branch if n.int(condition) else else_branch
+    chosen = then_branch if n.number(condition) else else_branch
     return n.owner.run_inside(chosen, [], n.scope)
 
 
 @operator("Loop", numbers=(0, 1))
 def loop(n: Step, most: Any, condition: Any, *state: Any, body: Any) -> Any:
-    limit = None if most is None else n.int(most)
-    goes_on = True if condition is None else bool(n.int(condition))
+    limit = None if most is None else n.number(most)
+    goes_on = True if condition is None else bool(n.number(condition))
     now, count, k = list(state), len(state), 0
     rows: list[list[Any]] = []
     while goes_on and (limit is None or k < limit):
         given = [np.array(k, np.int64), np.array(goes_on), *now]
         flag, *found = n.owner.run_inside(body, given, n.scope)
-        goes_on = bool(n.int(flag))
+        goes_on = bool(n.number(flag))
         now = found[:count]
         rows.append(found[count:])
         k += 1
@@ -79,20 +79,20 @@ def sequence_empty(n: Step, *, dtype: int = 1) -> Any:
 @operator("SequenceInsert", numbers=(2,))
 def sequence_insert(n: Step, xs: Any, x: Any, at: Any = None) -> Any:
     made = Sequence(xs)
-    made.insert(len(made) if at is None else n.int(at) % (len(made) + 1), x)
+    made.insert(len(made) if at is None else n.number(at) % (len(made) + 1), x)
     return made
 
 
 @operator("SequenceErase", numbers=(1,))
 def sequence_erase(n: Step, xs: Any, at: Any = None) -> Any:
     made = Sequence(xs)
-    del made[-1 if at is None else n.int(at)]
+    del made[-1 if at is None else n.number(at)]
     return made
 
 
 @operator("SequenceAt", numbers=(1,))
 def sequence_at(n: Step, xs: Any, at: Any) -> Any:
-    return xs[n.int(at)]
+    return xs[n.number(at)]
 
 
 @operator("SequenceLength")

@@ -43,8 +43,8 @@ def cross_entropy(n: Step, x: Any, target: Any, weight: Any = None, *, reduction
 @operator("NonMaxSuppression", numbers=(2, 3, 4))
 def non_max_suppression(n: Step, boxes: Any, scores: Any, most: Any = None, overlap: Any = None,
                         least: Any = None, *, center_point_box: int = 0) -> Any:  # fmt: skip
-    count = 0 if most is None else n.int(most)
-    limit = 0.0 if overlap is None else n.int(overlap)
+    count = 0 if most is None else n.number(most)
+    limit = 0.0 if overlap is None else n.number(overlap)
     corners = boxes.numpy().astype(np.float64)
     if center_point_box:
         centre, half = corners[..., :2], corners[..., 2:] / 2
@@ -55,7 +55,7 @@ def non_max_suppression(n: Step, boxes: Any, scores: Any, most: Any = None, over
     for batch, by_class in enumerate(scores.numpy()):
         for label, row in enumerate(by_class):
             order = [k for k in np.argsort(-row, kind="stable")
-                     if least is None or row[k] > n.int(least)]  # fmt: skip
+                     if least is None or row[k] > n.number(least)]  # fmt: skip
             chosen: list[int] = []
             for k in order:
                 if len(chosen) >= count:

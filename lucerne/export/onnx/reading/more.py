@@ -358,9 +358,9 @@ def qlinear_conv(n: Step, x: Any, sx: Any, zx: Any, w: Any, sw: Any, zw: Any, sy
 @operator("DFT", numbers=(1, 2))
 def dft(n: Step, x: Any, length: Any = None, axis: Any = None, *, inverse: int = 0,
         onesided: int = 0, **old: Any) -> Any:  # fmt: skip
-    d = old.get("axis", 1) if n.opset < 20 else -2 if axis is None else n.int(axis)
+    d = old.get("axis", 1) if n.opset < 20 else -2 if axis is None else n.number(axis)
     d = d % x.ndim
-    size = None if length is None else n.int(length)
+    size = None if length is None else n.number(length)
     z = lu.view_as_complex(x.contiguous()) if x.shape[-1] == 2 else x.squeeze(-1)
     if onesided and inverse:
         return fft.irfft(z, size, d).unsqueeze(-1)
@@ -374,8 +374,8 @@ def dft(n: Step, x: Any, length: Any = None, axis: Any = None, *, inverse: int =
 @operator("STFT", numbers=(1, 3))
 def stft(n: Step, x: Any, step: Any, window: Any = None, length: Any = None, *,
          onesided: int = 1) -> Any:  # fmt: skip
-    hop = n.int(step)
-    size = window.shape[0] if window is not None else n.int(length)
+    hop = n.number(step)
+    size = window.shape[0] if window is not None else n.number(length)
     z = lu.view_as_complex(x.contiguous()) if x.shape[-1] == 2 else x.squeeze(-1)
     frames = z.unfold(1, size, hop)
     frames = frames if window is None else frames * window
@@ -384,7 +384,7 @@ def stft(n: Step, x: Any, step: Any, window: Any = None, length: Any = None, *,
 
 @operator("HannWindow", "HammingWindow", "BlackmanWindow", numbers=(0,))
 def window(n: Step, size: Any, *, output_datatype: int = 1, periodic: int = 1) -> Any:
-    count = n.int(size)
+    count = n.number(size)
     turn = np.arange(count) * 2 * np.pi / (count if periodic else count - 1)
     weights = {"HannWindow": (0.5, 0.5, 0.0), "HammingWindow": (25 / 46, 21 / 46, 0.0),
                "BlackmanWindow": (0.42, 0.5, 0.08)}[n.kind]  # fmt: skip
@@ -395,10 +395,10 @@ def window(n: Step, size: Any, *, output_datatype: int = 1, periodic: int = 1) -
 @operator("MelWeightMatrix", numbers=(0, 1, 2, 3, 4))
 def mel_weights(n: Step, bins: Any, length: Any, rate: Any, low: Any, high: Any, *,
                 output_datatype: int = 1) -> Any:  # fmt: skip
-    count, size = n.int(bins), n.int(length)
-    ends = [2595 * math.log10(1 + n.int(v) / 700) for v in (low, high)]
+    count, size = n.number(bins), n.number(length)
+    ends = [2595 * math.log10(1 + n.number(v) / 700) for v in (low, high)]
     mel = np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2) + ends[0]
-    at = ((size + 1) * (700 * (10 ** (mel / 2595) - 1)) // n.int(rate)).astype(np.int64)
+    at = ((size + 1) * (700 * (10 ** (mel / 2595) - 1)) // n.number(rate)).astype(np.int64)
     made = np.zeros((size // 2 + 1, count))
     for k in range(count):
         first, centre, last = at[k : k + 3]

@@ -142,7 +142,7 @@ def range_(n: Step, start: Any, limit: Any, delta: Any) -> Any:
     if kind is None:
         name = np.asarray(delta).dtype.name
         kind = lu.int64 if name == "object" else getattr(lu, name)
-    return lu.arange(n.int(start), n.int(limit), n.int(delta), dtype=kind)
+    return lu.arange(n.number(start), n.number(limit), n.number(delta), dtype=kind)
 
 
 @operator("EyeLike")
@@ -154,7 +154,7 @@ def eye_like(n: Step, x: Any, *, dtype: int | None = None, k: int = 0) -> Any:
 
 @operator("Trilu", numbers=(1,))
 def trilu(n: Step, x: Any, k: Any = None, *, upper: int = 1) -> Any:
-    return (lu.triu if upper else lu.tril)(x, 0 if k is None else n.int(k))
+    return (lu.triu if upper else lu.tril)(x, 0 if k is None else n.number(k))
 
 
 @operator("Pad", numbers=(1, 3))
@@ -201,7 +201,7 @@ def wrapped(i: Any, size: Any) -> Any:
 def gather(n: Step, x: Any, i: Any, *, axis: int = 0) -> Any:
     axis = axis % x.ndim
     if isinstance(i, np.ndarray) and i.ndim == 0:
-        return x.select(axis, n.int(i))
+        return x.select(axis, n.number(i))
     i = tensor(i).to(lu.int64)
     at = wrapped(i, x.shape[axis])
     if axis == 0 and x.ndim == 2 and x.is_floating_point():
@@ -264,7 +264,7 @@ def tensor_scatter(n: Step, past: Any, update: Any, starts: Any = None, *, axis:
 
 @operator("OneHot", numbers=(1,))
 def one_hot(n: Step, i: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
-    count = int(n.int(depth))
+    count = int(n.number(depth))
     at = lu.remainder(i.to(lu.int64), count)
     hot = (at.unsqueeze(axis) == lu.arange(count).reshape(
         [-1 if k == axis % (i.ndim + 1) else 1 for k in range(i.ndim + 1)]))  # fmt: skip
@@ -299,7 +299,7 @@ def unique(n: Step, x: Any, *, axis: int | None = None, sorted: int = 1) -> Any:
 @operator("TopK", numbers=(1,))
 def top_k(n: Step, x: Any, k: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     order = lu.sort(x, dim=axis, descending=bool(largest), stable=True)
-    count = n.int(k)
+    count = n.number(k)
     return order[0].narrow(axis, 0, count), order[1].narrow(axis, 0, count)
 
 
@@ -345,7 +345,7 @@ def bit_cast(n: Step, x: Any, *, to: int) -> Any:
 
 @operator("CumSum", "CumProd", numbers=(1,))
 def running(n: Step, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
-    d = n.int(axis) % x.ndim
+    d = n.number(axis) % x.ndim
     x = x.flip(d) if reverse else x
     sums = n.kind == "CumSum"
     made = (lu.cumsum if sums else lu.cumprod)(x, d).to(x.dtype)

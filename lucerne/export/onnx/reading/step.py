@@ -37,7 +37,7 @@ class Step:
         found: list[Any] = x.reshape(-1).tolist()
         return found
 
-    def int(self, x: Any) -> Any:
+    def number(self, x: Any) -> Any:
         [found] = self.ints(x)
         return found
 
