@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ class Session:
 
     def __init__(self, model: Any) -> None:
         engine = runtime()
+        model = _with_plain_ends(model)
         self.engine = "onnxruntime" if engine is not None else "onnx's reference"
         if engine is None:
             from onnx.reference import ReferenceEvaluator
@@ -52,12 +54,36 @@ class Session:
         return found
 
 
+def _with_plain_ends(model: Any) -> Any:
+    """The model with float32 where it takes or gives bfloat16, which arrays can't hold."""
+    ends = [v for v in (*model.graph.input, *model.graph.output)
+            if v.type.tensor_type.elem_type == _BFLOAT16]  # fmt: skip
+    if not ends:
+        return model
+    made = copy.deepcopy(model)
+    graph, node = made.graph, onnx_package().helper.make_node
+    inner = {v.name: f"{v.name}.narrow" for v in ends}
+    for each in graph.node:
+        each.input[:] = [inner.get(name, name) for name in each.input]
+        each.output[:] = [inner.get(name, name) for name in each.output]
+    for v in graph.input:
+        if v.name in inner:
+            graph.node.insert(0, node("Cast", [v.name], [inner[v.name]], to=_BFLOAT16))
+            v.type.tensor_type.elem_type = 1
+    for v in graph.output:
+        if v.name in inner:
+            graph.node.append(node("Cast", [inner[v.name]], [v.name], to=1))
+            v.type.tensor_type.elem_type = 1
+    return made
+
+
+_BFLOAT16 = 16
+
+
 def array_of(t: Any) -> Any:
-    """A tensor as an engine takes it."""
+    """A tensor as an engine takes it (see `_with_plain_ends`)."""
     t = t.detach()
-    if t.dtype is dt.bfloat16:
-        return t.view(lu.int16).numpy().view(onnx_package().helper.tensor_dtype_to_np_dtype(16))
-    return t.numpy()
+    return (t.to(lu.float32) if t.dtype is dt.bfloat16 else t).numpy()
 
 
 def compare(model: Any, program: ExportedProgram, leaves: Sequence[Any]) -> list[Comparison]:

@@ -102,6 +102,8 @@ class Translation(Writer):
 
     def translated(self, node: Node, args: tuple[Any, ...]) -> Any:
         op = node.op
+        if node.outputs and all(self._is_empty(v) for v in node.outputs):
+            return [self._nothing(v) for v in node.outputs]
         rule = RULES.get(op.qualified)
         if rule is not None:
             made = rule(self, node, *args)
@@ -111,6 +113,13 @@ class Translation(Writer):
         if op.kind == op_.REDUCTION:
             return self._reduction(node, *args)
         return self._body(node, args)
+
+    def _is_empty(self, v: Value) -> bool:
+        return any(not isinstance(n, Expr) and n == 0 for n in self.sizes_of(v))
+
+    def _nothing(self, v: Value) -> str:
+        """A tensor without elements, for which engines have ideas of their own."""
+        return self.node("Expand", [self.constant(0, v.meta.dtype), self.ints(self.sizes_of(v))])
 
     def _body(self, node: Node, args: tuple[Any, ...]) -> list[str]:
         """The ops of a composite in its place."""
@@ -150,6 +159,7 @@ class Translation(Writer):
         types = iter(promote.operand_types(op.promote, metas))
         operands = [
             self._element(a, next(types) if is_data else common.compute, is_data,
+                          op.kinds[place] == op_.SCALAR,
                           promote.rounding(op, place, common, _meta(a) if is_data else a))
             for place, (a, is_data) in enumerate(zip(args, data, strict=True))
         ]  # fmt: skip
@@ -160,12 +170,17 @@ class Translation(Writer):
         num = self.machine.number(raw, out.dtype.compute)
         return num.re if out.dtype.compute is out.dtype else self.cast(num.re, out.dtype)
 
-    def _element(self, a: Any, kind: dt.dtype, is_data: bool, rounded: dt.dtype | None) -> Any:
+    def _element(
+        self, a: Any, kind: dt.dtype, is_data: bool, is_number: bool, rounded: dt.dtype | None
+    ) -> Any:
+        """An operand as the machine takes it; `is_number`: a parameter that changes from call to
+        call, which bodies compute with."""
         if isinstance(a, FORMULAS):
             wide = dt.int64 if isinstance(a, Expr) else dt.float64
             num = TypedNum(wide, self.scalar(a) if wide is dt.int64 else self.float_of(a))
-            return ScalarValue(self.machine, self.machine.number(num, kind) if is_data else num)
-        if not is_data:
+            fits = is_data or wide.category <= max(kind.category, dt.INTEGER)
+            return ScalarValue(self.machine, self.machine.number(num, kind) if fits else num)
+        if not is_data and not (is_number and _fits(a, kind)):
             return a
         if not isinstance(a, Value):
             made = self.machine.number(a, kind)
@@ -239,6 +254,12 @@ def _meta(a: Any) -> Any:
     return NUMBER_METAS[
         int if isinstance(a, Expr) else float if isinstance(a, FORMULAS) else type(a)
     ]
+
+
+def _fits(a: Any, kind: dt.dtype) -> bool:
+    """Whether a number of Python is one of the computing type, or goes as it is."""
+    order = {bool: dt.BOOL, int: dt.INTEGER, float: dt.FLOAT}
+    return type(a) in order and order[type(a)] <= max(kind.category, dt.INTEGER)
 
 
 def _transposed(known: Any, name: str) -> Any:
