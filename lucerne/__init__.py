@@ -47,6 +47,7 @@ _LAZY_MODULES = frozenset(
         "mps",
         "multiprocessing",
         "nested",
+        "onnx",
         "optim",
         "profiler",
         "quantization",

@@ -201,6 +201,7 @@ def parser() -> argparse.ArgumentParser:
     _conformance_options(commands)
     torch_command.add_options(commands)
     _run_options(commands)
+    _export_options(commands)
     return made
 
 
@@ -208,6 +209,20 @@ def _run_options(commands: Any) -> None:
     made = commands.add_parser("run", help=run_options.DESCRIPTION)
     run_options.add_arguments(made)
     made.set_defaults(run=agent.run)
+
+
+def _export_options(commands: Any) -> None:
+    made = commands.add_parser("export", help="say what of a model a format can't hold")
+    made.add_argument("--check", choices=("onnx",), required=True, help="the format")
+    made.add_argument("--opset", type=int, default=20, help="version of ONNX's operators")
+    made.add_argument("file", help="a Python file with `build()`: (module, args), or with kwargs")
+    made.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    command = importlib.import_module("lucerne.export.onnx.command")
+    status: int = command.check(options.file, options.opset)
+    return status
 
 
 def _conformance_options(commands: Any) -> None:

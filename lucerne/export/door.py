@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.refusals import only
 from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.ir.op import Op
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import TensorBase
 from lucerne.export import blueprint as bp
@@ -70,12 +72,16 @@ def export_callable(
     *,
     check: bool = True,
     apart: bool = False,
+    keep: Callable[[Op, tuple[Any, ...]], bool] | None = None,
     tolerance: tuple[float, float] | None = None,
 ) -> ExportedProgram:
-    """`export` for anything that can be called; `forward` tells the names of its arguments."""
+    """`export` for anything that can be called; `forward` tells the names of its arguments.
+
+    `keep`: which composites may be one node (else: those that name their own derivative).
+    """
     named = argument_names(forward, args, kwargs)
     dynamic = resolve(forward, args, kwargs, dynamic_shapes)
-    recording = Recording(fn, args, kwargs, apart=apart)
+    recording = Recording(fn, args, kwargs, apart=apart, keep=keep)
     plan = recording.blueprint(dynamic, leaf_names(named))
     plan.top_names = list(named)
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
@@ -136,12 +142,12 @@ def check_against(
             n = dynamic.example[name]
             at[name] = n + 1 if n + 1 <= root.max else max(n - 1, root.min)
         if at != dynamic.example:
-            other = _resized(leaves, dynamic.sizes(at))
+            other = resized(leaves, dynamic.sizes(at))
             told = ", ".join(f"{name} = {n}" for name, n in at.items())
             _compare(fn, made, other, shape, f"at {told}", tolerance)
 
 
-def _resized(leaves: list[Any], sizes: dict[tuple[int, int], int]) -> list[Any]:
+def resized(leaves: list[Any], sizes: dict[tuple[int, int], int]) -> list[Any]:
     """The example with other sizes: its elements, repeated or cut off."""
     found = []
     for k, x in enumerate(leaves):

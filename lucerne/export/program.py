@@ -266,6 +266,10 @@ class ExportedProgram:
         """
         if decomp_table is not None:
             warn_of_strangers(decomp_table, exported=True)
+        return self.recorded_again(apart=True, table=decomp_table)
+
+    def recorded_again(self, **how: Any) -> ExportedProgram:
+        """The same program without mutation, in other ops: see `Recording` for `how`."""
         plan, module = self.plan, self.module()
         metas = {i.leaf: v.meta for v, i in zip(plan.graph.inputs, plan.inputs, strict=True)
                  if i.kind == bp.ARGUMENT}  # fmt: skip
@@ -273,8 +277,8 @@ class ExportedProgram:
             fake_tensor(metas[k]) if x is bp.TENSOR else x for k, x in enumerate(plan.in_leaves)
         ]
         args, kwargs = rebuild(plan.in_shape, iter(leaves))
-        recording = Recording(module, args, kwargs, apart=True, table=decomp_table)
-        made = recording.blueprint(_dynamic(plan), plan.in_names)
+        recording = Recording(module, args, kwargs, **how)
+        made = recording.blueprint(dynamic_of(plan), plan.in_names)
         made.top_names, made.guards = plan.top_names, plan.guards
         for known in made.ranges.values():
             known.least = self.range_constraints[known.name].least
@@ -290,7 +294,7 @@ class ExportedProgram:
                 raise ExportError(f"{i.target}: {v.typed()} is needed, not {t}")
 
 
-def _dynamic(plan: bp.Blueprint) -> Dynamic:
+def dynamic_of(plan: bp.Blueprint) -> Dynamic:
     """The sizes of a plan that may change, as `export` is told them."""
     found = Dynamic()
     if plan.template is None:

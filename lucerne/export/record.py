@@ -3,7 +3,7 @@ sizes when some may change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, HELD, I
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
+from lucerne._src.ir.op import Op
 from lucerne._src.ir.symbolic.expressions import FORMULAS, SMALLEST
 from lucerne._src.ir.symbolic.numbers import SizeGuards
 from lucerne._src.tensor import api as lu
@@ -82,10 +83,12 @@ class Recording:
     def __init__(
         self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, apart: bool = False,
         table: Mapping[Any, Any] | None = None,
+        keep: Callable[[Op, tuple[Any, ...]], bool] | None = None,
     ) -> None:  # fmt: skip
-        """`apart`: in primitives; with a `table`, by its decompositions and no others."""
+        """`apart`: in primitives; with a `table`, by its decompositions and no others; `keep`: the
+        composites that may stay whole."""
         self.fn = fn
-        self.whole = Explicit(apart) if table is None else Decompositions(table, Explicit())
+        self.whole = Explicit(apart, keep) if table is None else Decompositions(table, Explicit())
         self.leaves: list[Any] = []
         self.shape = flatten((args, kwargs), self.leaves)
         self.tensors: dict[tuple[str, str], Any] = {}

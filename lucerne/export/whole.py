@@ -6,6 +6,7 @@ derivative and a body: a backend without a kernel for one gets the ops of the bo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.unspecialized import Guarding
@@ -26,15 +27,20 @@ from lucerne._src.transforms.rewrite import Bodies
 class Explicit:
     """Asked by the recorder about every composite it meets."""
 
-    def __init__(self, apart: bool = False) -> None:
-        """`apart`: composites are taken apart as far as their bodies can be held in graphs."""
-        self.apart = apart
+    def __init__(
+        self, apart: bool = False, keep: Callable[[Op, tuple[Any, ...]], bool] | None = None
+    ) -> None:
+        """`apart`: composites are taken apart as far as their bodies can be held in graphs; `keep`:
+        those that it names are not."""
+        self.apart, self.keep = apart, keep
         self._bodies: dict[Any, Body | None] = {}
 
     def __call__(self, op: Op, args: tuple[Any, ...]) -> bool:
         if op.name in CONTROL:
             return True
         if self.apart or not op.explicit:
+            return False
+        if self.keep is not None and not self.keep(op, args):
             return False
         if op.meta is None:
             return self.body(op, args) is not None

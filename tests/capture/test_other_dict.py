@@ -59,3 +59,47 @@ def test_the_dict_of_now_is_read(name: str, fullgraph: bool) -> None:
     assert compiled(x).tolist() == [7.0, 7.0]
     held.__dict__ = {"a": 7.0, "b": 1}
     assert compiled(x).tolist() == [3.0 if name == "by hasattr" else 7.0] * 2
+
+
+def _counting() -> Any:
+    def fn(x: Any) -> Any:
+        held.a = held.a + 1.0
+        return x * held.a
+
+    return fn
+
+
+class OwnNumber(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = 2.0
+
+    def forward(self, x: Any) -> Any:
+        return x * self.a
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("name", [*FUNCTIONS, "counting", "own number"])
+def test_a_number_that_changes_is_read_from_the_dict_of_now(name: str, fullgraph: bool) -> None:
+    """After its first change a number is given at each call, and no longer compared."""
+    makers = {**FUNCTIONS, "counting": _counting, "own number": OwnNumber}
+    held.__dict__ = {"a": 2.0}
+    fn = makers[name]()
+    owner = fn if name == "own number" else held
+    compiled = torch.compile(fn, fullgraph=fullgraph)
+    x = torch.ones(2)
+
+    def check(number: float) -> None:
+        expected = [number + (name == "counting")] * 2
+        assert compiled(x).tolist() == expected
+        assert owner.a == expected[0]
+
+    check(2.0)
+    for number in (3.0, 4.0, 5.0):
+        owner.a = number
+        check(number)
+    for number in (6.0, 7.0, 8.0):
+        owner.__dict__ = {**owner.__dict__, "a": number}
+        check(number)
+        owner.a = number + 0.5
+        check(number + 0.5)

@@ -46,7 +46,7 @@ RAISES = [
     ("from torch.cuda import nonsense", "ImportError", "cannot import name 'nonsense'"),
     ("torch.distributed.device_mesh.DeviceMesh()", "NotImplementedError", "not part of"),
     ("torch.distributed.new_group()", "ValueError", "has not been initialized"),
-    ("torch.onnx.export(None)", "NotImplementedError", "does not write ONNX"),
+    ("torch.onnx.dynamo_export(None)", "NotImplementedError", "by torch.onnx.export alone"),
     ("torch.ops.load_library('x.so')", "OSError", "loads no C++ extension"),
     ("torch.cuda.Stream()", "AssertionError", "not compiled with CUDA"),
 ]

@@ -21,7 +21,7 @@ NO_GPU = "This build has no GPU: torch.cuda.is_available() is False."
 NO_XPU = "This build serves no XPU: torch.xpu.is_available() is False."
 COMPILER = "Lucerne's compiler is its own: lucerne.compiler has what programs may ask of it."
 EXTENSION = "Lucerne has no extension module; these are the names of it that libraries use."
-NO_ONNX = "Lucerne does not write ONNX yet: export with torch.export, or save a state_dict."
+NO_ONNX = "Lucerne writes ONNX by torch.onnx.export alone, from rules of its own."
 NO_EAGER_QUANT = (
     "Lucerne quantizes by lucerne.quantization.quantize_: observers and stubs are not needed."
 )
@@ -316,9 +316,9 @@ SPACES: dict[str, NameTable] = {
     "onnx": space(
         NO_ONNX,
         same(CHOICES, "OperatorExportTypes TrainingMode TensorProtoDataType"),
-        classes("ExportOptions JitScalarType ONNXProgram"),
-        refusals("export dynamo_export"),
-        answers(False, "is_in_onnx_export", "False: nothing is exported to ONNX"),
+        classes("ExportOptions JitScalarType"),
+        refusals("dynamo_export"),
+        answers(False, "is_in_onnx_export", "False: a program is recorded as it runs"),
         answers(None, "register_custom_op_symbolic unregister_custom_op_symbolic",
                 "nothing: no export will ask for it"),
     ),

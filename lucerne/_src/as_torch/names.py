@@ -49,7 +49,7 @@ _OWN = """
     nn.parallel.replicate nn.parallel.scatter_gather nn.parameter nn.utils nn.utils.clip_grad
     nn.utils.convert_parameters nn.utils.fusion nn.utils.init nn.utils.memory_format
     nn.utils.parametrizations nn.utils.parametrize nn.utils.prune nn.utils.rnn
-    nn.utils.spectral_norm nn.utils.stateless nn.utils.weight_norm ops optim optim._muon
+    nn.utils.spectral_norm nn.utils.stateless nn.utils.weight_norm onnx ops optim optim._muon
     optim.adadelta optim.adagrad optim.adam optim.adamax optim.adamw optim.asgd optim.lbfgs
     optim.lr_scheduler optim.nadam optim.optimizer optim.radam optim.rmsprop optim.rprop optim.sgd
     optim.sparse_adam optim.swa_utils overrides profiler profiler.itt profiler.profiler

@@ -72,7 +72,7 @@ class Op:
         "__weakref__", "aliases", "args", "autocast", "body", "checks", "cost", "data_dependent",
         "derivatives", "doc", "exact", "explicit", "fuse", "holomorphic", "host", "inplace",
         "internal", "kind", "kinds", "linear", "meta", "method", "name", "namespace", "native",
-        "needs_opmath", "numbers", "oracle", "out", "params", "promote", "public", "reduce",
+        "needs_opmath", "numbers", "onnx", "oracle", "out", "params", "promote", "public", "reduce",
         "samples", "save_names", "whole",
     )  # fmt: skip
 
@@ -119,6 +119,9 @@ class Op:
         self.autocast: str | tuple[str, Callable[..., bool]] = fields.get("autocast", "")
         """What autocast does to its inputs (`tensor/eager/autocast.py`), or that and for which
         arguments; empty: nothing. By experiment: `python -m tests.amp.table` compares."""
+        self.onnx: str = fields.get("onnx", "")
+        """Of a pointwise op of one float operand: the ONNX operator that means the same; empty: its
+        body is written out in ONNX's own instructions."""
         self.needs_opmath: bool | str = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body

@@ -16,7 +16,7 @@ import types
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
@@ -402,10 +402,7 @@ class ReadLog:
                 self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif is_a(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
-            kind: Any = type(container)
-            plain = kind.__getattribute__ is object.__getattribute__
-            if plain and not is_a(container, (dict, list)):
-                self._place(container, "__dict__", own)  # (it may get another one)
+            self.own_dict_of(container)
         if is_a(own, dict) and key in own:
             return
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
@@ -414,6 +411,13 @@ class ReadLog:
             self.facts.of_class(type(container), key)
         else:
             self.facts.of_object(container, key)
+
+    def own_dict_of(self, container: Any) -> None:
+        """An object's attributes were read from its dict: it may get another one."""
+        own, kind = own_dict(container), cast(Any, type(container))
+        plain = kind.__getattribute__ is object.__getattribute__
+        if plain and is_a(own, dict) and not is_a(container, (dict, list)):
+            self._place(container, "__dict__", own)
 
     def _of_python_module(self, module: types.ModuleType, key: str, value: Any) -> None:
         if own_home(module.__name__).partition(".")[0] in KNOWN_HOMES:

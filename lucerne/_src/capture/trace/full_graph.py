@@ -300,6 +300,8 @@ class FullGraphHooks(Plain):
             return value
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
         if number is not None:
+            if how is Access.ATTRIBUTE:
+                self.noted.own_dict_of(container)  # the number is read from this very dict
             return number.given if type(value) is number.kind else value
         self.noted.read(container, key, value, how, self.machine.frames[-1])
         return value

@@ -37,6 +37,7 @@ def over(input: Tensor, inplace: bool) -> InPlace | None:
     oracle=lambda input: np.maximum(input, 0),
     exact=True,
     cost="cheap",
+    onnx="Relu",
 )
 def relu_op(input: Tensor) -> Tensor:
     """Zero for negative elements."""

@@ -192,6 +192,7 @@ def rsqrt(input: Tensor) -> Tensor:
     oracle=np.reciprocal,
     holomorphic=True,
     cost="cheap",
+    onnx="Reciprocal",
 )
 def reciprocal(input: Tensor) -> Tensor:
     """One over each element."""

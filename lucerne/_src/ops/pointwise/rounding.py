@@ -155,6 +155,7 @@ def _sign(x: Any) -> Any:
     oracle=np.sign,
     exact=True,
     cost="light",
+    onnx="Sign",
 )
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""

@@ -333,6 +333,7 @@ def atanh(input: Tensor) -> Tensor:
     method=True,
     inplace=True,
     holomorphic=True,
+    onnx="Sigmoid",
 )
 def sigmoid(input: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`: any number to (0, 1).

@@ -1,0 +1,1 @@
+"""Programs as ONNX files, and ONNX files as modules (`lucerne.onnx` is the window)."""
