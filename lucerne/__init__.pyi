@@ -41,6 +41,7 @@ from lucerne import mps as mps
 from lucerne import multiprocessing as multiprocessing
 from lucerne import nested as nested
 from lucerne import nn as nn
+from lucerne import onnx as onnx
 from lucerne import ops as ops
 from lucerne import optim as optim
 from lucerne import overrides as overrides

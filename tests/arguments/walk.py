@@ -129,7 +129,7 @@ def _read_of_op(op: Op) -> set[str]:
 # ---- what users can reach -----------------------------------------------------------------------
 
 
-_OF_AN_EXTRA = "lucerne._src.backends.xla."
+_OF_AN_EXTRA = "lucerne._src.backends.xla"
 
 
 def _needs_an_extra(name: str) -> None:

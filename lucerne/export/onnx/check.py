@@ -40,7 +40,7 @@ class Session:
         if engine is None:
             from onnx.reference import ReferenceEvaluator
 
-            self._run = ReferenceEvaluator(model).run
+            self._run: Any = ReferenceEvaluator(model).run
         else:
             options = engine.SessionOptions()
             options.log_severity_level = 4

@@ -30,7 +30,7 @@ def from_memory(flat: Any, meta: TensorMeta) -> Any:
     """The value that lies so in memory."""
     order = memory_order(meta)
     shaped = flat[: meta.numel].reshape([meta.shape[d] for d in order])
-    return jnp.transpose(shaped, np.argsort(order))
+    return jnp.transpose(shaped, tuple(np.argsort(order)))
 
 
 def row_of(x: Any, have: TensorMeta, dtype: dt.dtype) -> Any:
@@ -60,7 +60,7 @@ def strided(flat: Any, size: Sequence[int], stride: Sequence[int], offset: int) 
     found = _sliced(flat, [size[d] for d in order], [stride[d] for d in order], offset)
     if found is None:
         return flat[positions(size, stride, offset)]
-    found = jnp.transpose(found, np.argsort(order))
+    found = jnp.transpose(found, tuple(np.argsort(order)))
     return jnp.broadcast_to(
         found.reshape([size[d] if d in real else 1 for d in range(len(size))]), size
     )

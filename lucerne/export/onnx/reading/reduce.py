@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.tensor import api as lu
+from lucerne._src.tensor import api
 from lucerne.export.onnx.reading.step import Step
 from lucerne.export.onnx.reading.table import operator
+
+lu: Any = api  # (functions made by the table have no types while a module is read)
 
 
 def _sum(x: Any, dims: Any, keep: bool) -> Any:

@@ -44,7 +44,7 @@ def index_put(node: Node, x: Any, indices: Any, values: Any, accumulate: bool, w
     wide = wide_type(node)
     front = jnp.transpose(x, at.order).astype(wide).at[_wrapped(indices, x.shape)]
     made = _folded(front, values.astype(wide), "add" if accumulate else "set", x.dtype)
-    return jnp.transpose(made, np.argsort(at.order)).astype(x.dtype)
+    return jnp.transpose(made, tuple(np.argsort(at.order))).astype(x.dtype)
 
 
 _FOLDS = {"set": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}

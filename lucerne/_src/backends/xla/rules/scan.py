@@ -46,9 +46,9 @@ def _complex_log_add_exp(a: Any, b: Any) -> Any:
     return jnp.where(jnp.real(low) == -jnp.inf, high, found)
 
 
+_BUILT_IN: dict[str, Any] = {"add": lax.cumsum, "mul": lax.cumprod}
 _SCANS: dict[str, Any] = {
-    "add": lambda x, dim: lax.cumsum(x, dim),
-    "mul": lambda x, dim: lax.cumprod(x, dim),
+    **_BUILT_IN,
     "logaddexp": _log_add_exp,
     "argmax": _positions(jnp.greater_equal),
     "argmin": _positions(jnp.less_equal),
