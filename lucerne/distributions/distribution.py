@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from lucerne._src.base.process import notices
+from lucerne._src.ir.dispatch import capturing, raise_if
 from lucerne._src.tensor import api as lu
 from lucerne.distributions import constraints
 from lucerne.distributions.utils import EMPTY, lazy_property
@@ -61,14 +62,22 @@ class Distribution:
             if constraints.is_dependent(constraint) or (lazy and name not in self.__dict__):
                 continue
             value = getattr(self, name)
-            if not bool(constraint.check(value).all()):
-                raise ValueError(
-                    f"Expected parameter {name} "
-                    f"({type(value).__name__} of shape {tuple(value.shape)}) "
-                    f"of distribution {self!r} "
-                    f"to satisfy the constraint {constraint!r}, "
-                    f"but found invalid values:\n{value}"
-                )
+            self._refuse(
+                constraint.check(value),
+                f"Expected parameter {name} "
+                f"({type(value).__name__} of shape {tuple(value.shape)}) of distribution",
+                f" to satisfy the constraint {constraint!r}, but found invalid values",
+                value,
+            )
+
+    def _refuse(self, held: Any, what: str, why: str, value: Any) -> None:
+        """Raise unless all of `held` is true. (A captured function checks at each call, and then
+        neither the values nor the distribution of the trace are those of the call.)"""
+        if capturing():
+            name = type(self).__name__
+            raise_if(~held.all(), lambda: ValueError(f"{what} {name}{why}"))
+        elif not bool(held.all()):
+            raise ValueError(f"{what} {self!r}{why}:\n{value}")
 
     def _own_class(self) -> type:
         """The class whose constructor made the parameters that `_batched` lists."""
@@ -204,14 +213,13 @@ class Distribution:
                 "`validate_args=False` to turn off validation."
             )
             return
-        if not bool(support.check(value).all()):
-            raise ValueError(
-                "Expected value argument "
-                f"({type(value).__name__} of shape {tuple(value.shape)}) "
-                f"to be within the support ({support!r}) "
-                f"of the distribution {self!r}, "
-                f"but found invalid values:\n{value}"
-            )
+        self._refuse(
+            support.check(value),
+            f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
+            f"to be within the support ({support!r}) of the distribution",
+            ", but found invalid values",
+            value,
+        )
 
     def _check_sample_shape(self, value: Any) -> None:
         event = self._event_shape

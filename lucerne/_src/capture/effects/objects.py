@@ -14,7 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
+from lucerne._src.base.device import device
+from lucerne._src.base.dtype import dtype
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.layout import layout, memory_format
+from lucerne._src.base.numeric import finfo, iinfo
+from lucerne._src.base.qscheme import qscheme
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.stores import PLAIN
@@ -32,6 +39,18 @@ _FLAT = (*PLAIN, SymInt, SymFloat, type(Ellipsis), type(NotImplemented), range)
 def is_plain(x: Any) -> bool:
     """Whether a value is nothing but its value."""
     return type(x) in _FLAT
+
+
+_VALUES = (
+    dtype, device, layout, memory_format, qscheme, finfo, iinfo, np.generic, np.dtype, complex,
+    slice, types.ModuleType, types.CodeType,
+)  # fmt: skip
+
+
+def is_value(x: Any) -> bool:
+    """Whether nobody can tell it from another one that is equal: it never changes, and there is
+    nothing to it but what it says."""
+    return is_a(x, _VALUES)
 
 
 def is_iterator(x: Any) -> bool:

@@ -47,7 +47,7 @@ from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Access, Decision
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import is_fixed, is_iterator, is_plain
+from lucerne._src.capture.effects.objects import is_fixed, is_iterator, is_plain, is_value
 from lucerne._src.capture.effects.stores import ClosureVariable, is_tensors
 from lucerne._src.capture.effects.unchanged import MutationCheck
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -262,7 +262,7 @@ class FullGraphHooks(Plain):
         wrong += [
             type(x)
             for x in leaves
-            if not (is_a(x, TensorBase) or type(x) is KeptContainer or is_plain(x) or is_fixed(x))
+            if not (is_a(x, TensorBase) or type(x) is KeptContainer or is_plain(x) or is_value(x))
             and self.birth.is_new(x)
         ]
         if wrong:
