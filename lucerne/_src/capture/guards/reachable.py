@@ -92,6 +92,7 @@ class ReachableState:
         self.always: set[int] = set()
         """Ids of dicts that are read by every call of a function: its keyword defaults."""
         self._alive: list[Any] = []
+        self._held: list[_HeldByModule] = []
         self._seen: set[int] = set()
         self._kept: list[Any] = []
         self._function(getattr(fn, "part_of", fn))
@@ -276,6 +277,9 @@ class ReachableState:
             now = self._structure()
             if now != self.structure:
                 return self._difference(now)
+            other = next((m.module for m in self._held if not m.has_its_dict()), None)
+            if other is not None:
+                return f"a {type(other).__name__} has another __dict__"
             self._held = [_HeldByModule(m) for m in self.modules.values()]
             self.seen_changes = StructureVersion.count
         return None
@@ -433,7 +437,13 @@ class _HeldByModule:
         tables = [own, *[x for name, x in own.items() if _is_table(name) and is_a(x, dict)]]
         self.tables = [(d, list(d), list(d.values())) for d in tables]
 
+    def has_its_dict(self) -> bool:
+        """Whether its attributes are still in the dict that guards read."""
+        return self.module.__dict__ is self.tables[0][0]
+
     def is_same(self) -> bool:
+        if not self.has_its_dict():
+            return False
         for d, keys, values in self.tables:
             if len(d) != len(keys) or not all(map(operator.is_, d, keys)):
                 return False
