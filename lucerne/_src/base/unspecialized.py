@@ -110,8 +110,19 @@ def note_same(source: Sequence[Any], text: str = "") -> None:
 def _same_use(text: str, source: Sequence[Any], value: Any) -> NumberUse:
     facts = SAME, tuple(source), value
     if isinstance(value, (bool, int, float, str, tuple)):
-        return NumberUse(text, lambda: bool(look(source) == value), facts)
-    return NumberUse(text, lambda: look(source) is value, facts)
+        return NumberUse(text, lambda: bool(_found(source) == value), facts)
+    return NumberUse(text, lambda: _found(source) is value, facts)
+
+
+_NOTHING = object()
+
+
+def _found(source: Sequence[Any]) -> Any:
+    """The same; `_NOTHING` where nothing is there any more (a group of parameters was removed)."""
+    try:
+        return look(source)
+    except (LookupError, TypeError):
+        return _NOTHING
 
 
 def note_structure(optimizer: Any) -> None:
@@ -121,13 +132,22 @@ def note_structure(optimizer: Any) -> None:
 
 def _structure_use(text: str, optimizer: Any) -> NumberUse:
     groups, state = optimizer.param_groups, optimizer.state
-    counts = len(state), *(len(g["params"]) for g in groups)
+    size, params = len(state), [list(g["params"]) for g in groups]
 
     def same() -> bool:
         now, held = optimizer.param_groups, optimizer.state
-        return held is state and (len(held), *(len(g["params"]) for g in now)) == counts
+        return (
+            held is state
+            and len(held) == size
+            and len(now) == len(params)
+            and all(map(_same_things, (g["params"] for g in now), params))
+        )
 
     return NumberUse(text, same, (STRUCTURE, optimizer))
+
+
+def _same_things(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def use_of(text: str, facts: tuple[Any, ...]) -> NumberUse:

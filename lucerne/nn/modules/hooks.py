@@ -14,18 +14,19 @@ from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.autograd.function import Function
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.node import zeros_for
+from lucerne.nn.modules.members import HookTable
 
 Hooks = OrderedDict[int, Callable[..., Any]]
 
-_global_buffer_registration_hooks: Hooks = OrderedDict()
-_global_module_registration_hooks: Hooks = OrderedDict()
-_global_parameter_registration_hooks: Hooks = OrderedDict()
-_global_backward_pre_hooks: Hooks = OrderedDict()
-_global_backward_hooks: Hooks = OrderedDict()
-_global_forward_pre_hooks: Hooks = OrderedDict()
-_global_forward_hooks: Hooks = OrderedDict()
-_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_buffer_registration_hooks: Hooks = HookTable()
+_global_module_registration_hooks: Hooks = HookTable()
+_global_parameter_registration_hooks: Hooks = HookTable()
+_global_backward_pre_hooks: Hooks = HookTable()
+_global_backward_hooks: Hooks = HookTable()
+_global_forward_pre_hooks: Hooks = HookTable()
+_global_forward_hooks: Hooks = HookTable()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = HookTable()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = HookTable()
 
 
 class GlobalKind:

@@ -1,17 +1,31 @@
-"""The tables of a module: parameters, buffers and modules by name.
+"""The tables of a module: parameters, buffers and modules by name, hooks by number.
 
 Programs that were compiled for a module hold its parameters. Some code puts others straight into
-the tables (`module._parameters["weight"] = w`), so a table tells whenever it changes.
+the tables (`module._parameters["weight"] = w`, `module._forward_hooks.clear()`), so a table tells
+whenever it changes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, cast
 
-from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.base.process.structure_version import CountsChanges, StructureVersion
 
 
-class Members(dict[str, Any]):
+def _counted(change: Any) -> Callable[..., Any]:
+    """A method of a table that counts what it does among the changes of all modules."""
+
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        StructureVersion.count += 1
+        return change(self, *args, **kwargs)
+
+    counting.__name__, counting.__doc__ = change.__name__, change.__doc__
+    return counting
+
+
+class Members(dict[str, Any], CountsChanges):
     """A dict that counts its changes among those of all modules.
 
     >>> from lucerne._src.base.process.structure_version import StructureVersion
@@ -24,18 +38,6 @@ class Members(dict[str, Any]):
 
     __slots__ = ()
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        StructureVersion.count += 1
-        dict.__setitem__(self, key, value)
-
-    def __delitem__(self, key: str) -> None:
-        StructureVersion.count += 1
-        dict.__delitem__(self, key)
-
-    def __ior__(self, other: Any) -> Members:  # type: ignore[misc,override]
-        self.update(other)
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and files hold a plain dict; a module makes its own table of it."""
         return dict, (dict(self),)
@@ -43,25 +45,36 @@ class Members(dict[str, Any]):
     def __copy__(self) -> Members:
         return Members(self)
 
-    def copy(self) -> Members:
-        return Members(self)
+    copy = __copy__
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        StructureVersion.count += 1
-        dict.update(self, *args, **kwargs)
 
-    def pop(self, *args: Any) -> Any:
-        StructureVersion.count += 1
-        return dict.pop(self, *args)
+class HookTable(OrderedDict[int, Any], CountsChanges):
+    """An OrderedDict that counts its changes among those of all modules.
 
-    def popitem(self) -> tuple[str, Any]:
-        StructureVersion.count += 1
-        return dict.popitem(self)
+    >>> from lucerne._src.base.process.structure_version import StructureVersion
+    >>> from lucerne.nn.modules.members import HookTable
+    >>> table, before = HookTable({0: print}), StructureVersion.count
+    >>> table.clear()
+    >>> StructureVersion.count > before
+    True
+    """
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        StructureVersion.count += 1
-        return dict.setdefault(self, key, default)
+    __slots__ = ()
 
-    def clear(self) -> None:
-        StructureVersion.count += 1
-        dict.clear(self)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OrderedDict, (list(self.items()),)
+
+    def __copy__(self) -> HookTable:
+        return HookTable(self)
+
+    copy = __copy__
+
+    move_to_end = cast(Any, _counted(OrderedDict.move_to_end))
+
+
+_CHANGES = (
+    "__setitem__", "__delitem__", "__ior__", "update", "pop", "popitem", "setdefault", "clear",
+)  # fmt: skip
+for _kind in (Members, HookTable):
+    for _name in _CHANGES:
+        setattr(_kind, _name, _counted(getattr(_kind.__base__, _name)))

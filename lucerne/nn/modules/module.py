@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +50,7 @@ from lucerne.nn.modules.hooks import (
 from lucerne.nn.modules.hooks import (
     register_module_parameter_registration_hook as register_module_parameter_registration_hook,
 )
-from lucerne.nn.modules.members import Members
+from lucerne.nn.modules.members import HookTable, Members
 from lucerne.nn.modules.state import EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
 from lucerne.nn.modules.state import State
 from lucerne.nn.modules.state import _IncompatibleKeys as _IncompatibleKeys
@@ -115,18 +114,18 @@ class Module(Convert, State, Tree):
             _parameters=Members(),
             _buffers=Members(),
             _non_persistent_buffers_set=set(),
-            _backward_pre_hooks=OrderedDict(),
-            _backward_hooks=OrderedDict(),
+            _backward_pre_hooks=HookTable(),
+            _backward_hooks=HookTable(),
             _is_full_backward_hook=None,
-            _forward_hooks=OrderedDict(),
-            _forward_hooks_with_kwargs=OrderedDict(),
-            _forward_hooks_always_called=OrderedDict(),
-            _forward_pre_hooks=OrderedDict(),
-            _forward_pre_hooks_with_kwargs=OrderedDict(),
-            _state_dict_hooks=OrderedDict(),
-            _state_dict_pre_hooks=OrderedDict(),
-            _load_state_dict_pre_hooks=OrderedDict(),
-            _load_state_dict_post_hooks=OrderedDict(),
+            _forward_hooks=HookTable(),
+            _forward_hooks_with_kwargs=HookTable(),
+            _forward_hooks_always_called=HookTable(),
+            _forward_pre_hooks=HookTable(),
+            _forward_pre_hooks_with_kwargs=HookTable(),
+            _state_dict_hooks=HookTable(),
+            _state_dict_pre_hooks=HookTable(),
+            _load_state_dict_pre_hooks=HookTable(),
+            _load_state_dict_post_hooks=HookTable(),
             _modules=Members(),
         )
         if self.call_super_init:
@@ -327,8 +326,10 @@ class Module(Convert, State, Tree):
             "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs",
             "_forward_hooks_always_called", "_state_dict_hooks", "_state_dict_pre_hooks",
             "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", "_backward_pre_hooks",
+            "_forward_hooks", "_backward_hooks",
         ):  # fmt: skip
-            self.__dict__.setdefault(name, OrderedDict())
+            if type(self.__dict__.get(name)) is not HookTable:  # (a shallow copy shares them)
+                self.__dict__[name] = HookTable(self.__dict__.get(name, ()))
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 

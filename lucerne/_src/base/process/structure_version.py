@@ -13,5 +13,11 @@ class StructureVersion:
     count = 0
 
 
+class CountsChanges:
+    """A table each of whose changes moves the count. (Others have to be looked at each time.)"""
+
+    __slots__ = ()
+
+
 def note_change() -> None:
     StructureVersion.count += 1

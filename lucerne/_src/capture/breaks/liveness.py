@@ -21,7 +21,11 @@ _known: dict[int, tuple[Any, list[frozenset[str]] | None]] = {}
 
 
 def live_names(decoded: Decoded, at: int) -> frozenset[str] | None:
-    """The names of local variables that are read at an instruction or after it; None: all."""
+    """The names of local variables that are read at an instruction or after it; None: all.
+
+    A frame that waits for a call stands behind it already: what the call raises is still handled
+    where the call is.
+    """
     code = decoded.code()
     key = id(code)
     found = _known.get(key)
@@ -29,7 +33,10 @@ def live_names(decoded: Decoded, at: int) -> frozenset[str] | None:
         reference = weakref.ref(code, lambda _: _known.pop(key, None))
         found = _known[key] = reference, _lives(decoded, code)
     lives = found[1]
-    return None if lives is None or at >= len(lives) else lives[at]
+    if lives is None or at >= len(lives):
+        return None
+    handlers = [r.target for r in decoded.regions if r.start <= at - 1 < r.end]
+    return lives[at].union(*(lives[k] for k in handlers if k < len(lives)))
 
 
 def _lives(decoded: Decoded, code: Any) -> list[frozenset[str]] | None:

@@ -35,6 +35,7 @@ from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_plain
+from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.read_log import calls_users
 from lucerne._src.capture.symbolic.native_scalars import by_value, for_ops, plain_number
 from lucerne._src.ir import dispatch
@@ -70,6 +71,7 @@ _CHANGING = frozenset(
 )  # fmt: skip
 _ON_THE_STACK = {"GET_ITER": 1}
 _MUTABLE = (list, dict, set, deque, bytearray)
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _IN_PLACE = frozenset(("setitem", "delitem", "__setitem__", "__delitem__"))
 
 
@@ -119,11 +121,14 @@ _TEXTS = frozenset(
 class NativeCallbacks:
     """Watches what native code does while a function is traced.
 
-    `birth` tells what was made since; `strict`: what user code reads must be seen as well.
+    `birth` tells what was made since; `strict`: what user code reads must be seen as well; `facts`
+    gets what it finds in classes and among variables.
     """
 
-    def __init__(self, birth: NewObjects, *, strict: bool) -> None:
-        self.birth, self.strict = birth, strict
+    def __init__(
+        self, birth: NewObjects, *, strict: bool, facts: ImplicitGuards | None = None
+    ) -> None:
+        self.birth, self.strict, self.facts = birth, strict, facts
         self._inside = 0
         """How many functions of the user's native code is in."""
         self._collecting = 0
@@ -239,14 +244,19 @@ class NativeCallbacks:
         if facts.writes:
             return False
         given = [frame.f_locals.get(n) for n in frame.f_code.co_varnames[: facts.arguments]]
+        if facts.looks_further and not all(map(is_plain, given)):
+            return False
         if facts.sets and not (given and self.birth.is_new(given[0])):
             return False
         if self.strict:
-            return not facts.closes and all(is_plain(x) or self.birth.is_new(x) for x in given)
-        for name in facts.names:
-            value = frame.f_globals.get(name)
-            if value is not None and not is_a(value, _KNOWN_BY_NAME):
+            if facts.closes or not all(is_plain(x) or self.birth.is_new(x) for x in given):
                 return False
+        else:
+            known = (frame.f_globals.get(name) for name in facts.names)
+            if any(x is not None and not is_a(x, _KNOWN_BY_NAME) for x in known):
+                return False
+        if self.facts is not None:
+            self.facts.run_by_native(frame, given, facts.names, facts.attributes)
         return True
 
 
@@ -290,6 +300,13 @@ class _Facts:
         """Whether it sets attributes, all of them of its first argument (`__init__`)."""
         self.writes |= any(name not in code.co_varnames[:1] for name in owners)
         self.names = {op.argval for op in ops if op.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+        reads = [(last_of(a.argval), b) for a, b in pairwise(ops) if b.opname in _ATTRIBUTES]
+        self.attributes = {b.argval for _, b in reads}
+        self.looks_further = any(
+            owner not in code.co_varnames[: code.co_argcount] and owner not in self.names
+            for owner, _ in reads
+        )
+        """Whether it reads attributes of others than its arguments: of what those hold."""
         self.closes = bool(free)
         self.arguments = code.co_argcount + code.co_kwonlyargcount
         self.arguments += bool(code.co_flags & 4) + bool(code.co_flags & 8)

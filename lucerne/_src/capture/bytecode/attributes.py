@@ -52,7 +52,9 @@ def getter_of(owner: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
     if kind is super:
         return _getter_above(owner, name)
     # Not `isinstance(owner, ...)`: that may ask the user's `__getattribute__` for `__class__`.
-    if issubclass(kind, type | ModuleType):
+    if issubclass(kind, type):
+        return None if kind is type else _getter_of_class(owner, kind, name)
+    if issubclass(kind, ModuleType):
         return None
     if kind.__getattribute__ is not object.__getattribute__:
         method = users_method(kind, "__getattribute__")
@@ -70,6 +72,19 @@ def getter_of(owner: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
         return None
     first = hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
     return (method, (found, owner, kind)) if first or name not in _own(owner) else None
+
+
+def _getter_of_class(owner: type, kind: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
+    """The getter that a metaclass of the user's has for an attribute of a class."""
+    if kind.__getattribute__ is not type.__getattribute__:
+        return None
+    found = find_in_class(kind, name)
+    if type(found) is property:
+        return (found.fget, (owner,)) if type(found.fget) is FunctionType else None
+    if found is None and find_in_class(owner, name) is None:
+        method = users_method(kind, "__getattr__")
+        return None if method is None else (method, (owner, name))
+    return None
 
 
 def _getter_above(above: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:

@@ -547,7 +547,7 @@ class CacheEntry:
             slot.set(number.now())
         if captured.stored or captured.counted:  # others must look; this entry has just looked
             StructureVersion.count += 1
-            self.guards.reach.seen_changes = StructureVersion.count
+            self.guards.reach.saw(StructureVersion.count)
         if self.kept:
             out = [x.now(given) if type(x) is KeptContainer else x for x in out]
         if captured.shape is LEAF:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.homes import own_home
@@ -37,7 +37,8 @@ _SWITCHES = frozenset(
     )
 )  # fmt: skip
 """Functions of ours that tell how a switch stands. (Grad mode and the like are always compared.)"""
-_UNDER = ("__func__", "fget", "func")
+_UNDER = ("__func__", "fget", "fset", "fdel", "func")
+_AROUND = (staticmethod, classmethod, property, functools.cached_property)
 
 
 class ImplicitGuards:
@@ -62,6 +63,8 @@ class ImplicitGuards:
     def __init__(self, birth: NewObjects, passing: Callable[[Any], bool] | None = None) -> None:
         self.birth, self.passing = birth, passing
         self.places: dict[Any, Source] = {}
+        self._names: dict[tuple[type, types.CodeType], list[str]] = {}
+        """Under which a class has a function."""
 
     def held(self) -> list[Source]:
         """The places that are now as they were."""
@@ -114,16 +117,41 @@ class ImplicitGuards:
             self._note(fn, "__kwdefaults__", fn.__kwdefaults__)
 
     def _found_under(self, owner: Any, target: types.FunctionType) -> None:
-        """Perhaps a class has the function under its name: as a method, or in a property."""
+        """Perhaps a class has the function: as a method, or in a property. Under which name it was
+        found, a call does not say, and its own name need not be one of them."""
         if is_a(owner, TensorBase) or type(owner) in PLAIN:
             return
         kinds = (owner, type(owner)) if is_a(owner, type) else (type(owner),)
         for kind in kinds:
-            found = find_in_class(kind, target.__name__)
-            inner = [getattr(found, name, None) for name in _UNDER]
-            if found is target or any(x is target for x in inner):
-                self.of_object(owner, target.__name__)
-                self.of_class(kind, target.__name__)
+            for name in self._under(kind, target.__code__):
+                self.of_object(owner, name)
+                self.of_class(kind, name)
+
+    def _under(self, kind: type, code: types.CodeType) -> list[str]:
+        if (kind, code) not in self._names:
+            self._names[kind, code] = list(_names_of(kind, code))
+        return self._names[kind, code]
+
+    def run_by_native(
+        self, frame: types.FrameType, given: Sequence[Any], names: set[str], attributes: set[str]
+    ) -> None:
+        """Native code has called a function of the user's that nobody follows: where its class has
+        it, and what its names mean. `given`: its arguments; `attributes`: names it reads of them,
+        or of its variables (`names`)."""
+        found = [frame.f_globals[name] for name in names if name in frame.f_globals]
+        for name in names:
+            self._note(frame.f_globals, name, frame.f_globals.get(name, MISSING), name)
+        for x in (*given, *found):
+            if is_a(x, TensorBase) or type(x) in PLAIN:
+                continue
+            if is_a(x, types.ModuleType):
+                for name in attributes & set(vars(x)):
+                    self.of_python_module(x, name)
+                continue
+            kind = x if is_a(x, type) else type(x)
+            for name in {*attributes, *self._under(kind, frame.f_code)}:
+                self.of_object(x, name)
+                self.of_class(kind, name)
 
     def _descriptor(self, descriptor: Any, owner: Any) -> None:
         """The user's own kind of property was asked: under which name, the call does not say."""
@@ -246,6 +274,20 @@ class _Cached:
 
 _UNCHANGEABLE = 1 << 8
 """Flag of a class that Python does not let change (Py_TPFLAGS_IMMUTABLETYPE)."""
+
+
+def _names_of(kind: type, code: types.CodeType) -> Iterator[str]:
+    """The names under which a class has a function, as it is or in a property."""
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            inner: Iterable[Any] = (value,)
+            if is_a(value, _AROUND):
+                inner = [getattr(value, key, None) for key in _UNDER]
+            elif type(value) is not types.FunctionType:
+                own = own_dict(value)
+                inner = dict.values(own) if is_a(own, dict) else ()
+            if any(type(x) is types.FunctionType and x.__code__ is code for x in inner):
+                yield name
 
 
 def _is_abstract(kinds: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
-from lucerne._src.base.process.structure_version import StructureVersion
+from lucerne._src.base.process.structure_version import CountsChanges, StructureVersion
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.effects.stores import (
     PLAIN,
@@ -281,8 +281,13 @@ class ReachableState:
             if other is not None:
                 return f"a {type(other).__name__} has another __dict__"
             self._held = [_HeldByModule(m) for m in self.modules.values()]
-            self.seen_changes = StructureVersion.count
+            self.saw(StructureVersion.count)
         return None
+
+    def saw(self, count: int) -> None:
+        """The structure was looked at when so many changes were counted. It is looked at each time
+        where a change may not be counted."""
+        self.seen_changes = count if all(m.counts for m in self._held) else _NEVER
 
     def is_structure_same(self) -> bool:
         """Whether every module holds the very objects it held: the usual case when a change was
@@ -290,7 +295,7 @@ class ReachableState:
         count = StructureVersion.count
         if not all(m.is_same() for m in self._held) or self._beside([]) != self._found_beside:
             return False
-        self.seen_changes = count
+        self.saw(count)
         return True
 
     def tables_hold(self) -> bool:
@@ -326,7 +331,7 @@ class ReachableState:
         self.structure = self._structure(self._alive)
         self._held = [_HeldByModule(m) for m in self.modules.values()]
         self._found_beside = self._beside(self._alive)
-        self.seen_changes = StructureVersion.count
+        self.saw(StructureVersion.count)
         self.watched = [
             (look, found)
             for table, look, found in self.links
@@ -421,6 +426,10 @@ _OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called",
 """Tables of a module: the numbers of hooks that are called otherwise than most."""
 
 
+_NEVER = -1
+"""No count of changes."""
+
+
 def module_tables(modules: Iterable[Any]) -> dict[int, Any]:
     """By id of a table that a module's fingerprint has the content of: the module."""
     return {id(x): m for m in modules for name, x in m.__dict__.items() if _is_table(name)}
@@ -429,13 +438,15 @@ def module_tables(modules: Iterable[Any]) -> dict[int, Any]:
 class _HeldByModule:
     """The very objects in a module's tables, which are compared faster than what they say."""
 
-    __slots__ = ("kind", "module", "tables")
+    __slots__ = ("counts", "kind", "module", "tables")
 
     def __init__(self, module: Any) -> None:
         self.module, self.kind = module, type(module)
         own = module.__dict__
         tables = [own, *[x for name, x in own.items() if _is_table(name) and is_a(x, dict)]]
         self.tables = [(d, list(d), list(d.values())) for d in tables]
+        self.counts = all(is_a(d, CountsChanges) for d in tables[1:])
+        """Whether no table of it changes without a count."""
 
     def has_its_dict(self) -> bool:
         """Whether its attributes are still in the dict that guards read."""

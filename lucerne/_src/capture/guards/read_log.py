@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
+from lucerne._src.base.process.structure_version import CountsChanges
 from lucerne._src.base.raw import is_a, own_dict, own_store
 from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
 from lucerne._src.capture.breaks.liveness import slots_of
@@ -181,7 +182,8 @@ _CONTAINS = (dict.__contains__,)
 def engine_table(scope: dict[str, Any], value: Any) -> str:
     """The module of ours whose dict this is (hooks for all modules); empty: it is no such thing."""
     home = own_home(str(scope.get("__name__", "")))
-    return home if home.startswith("lucerne.") and type(value) in (dict, OrderedDict) else ""
+    table = type(value) in (dict, OrderedDict) or is_a(value, CountsChanges)
+    return home if table and home.startswith("lucerne.") else ""
 
 
 class ReadLog:

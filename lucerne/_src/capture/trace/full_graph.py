@@ -185,9 +185,9 @@ class FullGraphHooks(Plain):
         self.stores = {_store_id(t.store): t for t in reach.tables} if reach is not None else {}
         known = set() if reach is None else reach.seen
         self.birth = NewObjects(lambda x: id(x) in known)
-        self.natives = NativeCallbacks(self.birth, strict=False)
         self.looked = looked or TensorReads(lambda t: False)
         self.noted = ReadLog(self.birth, arguments, self.looked)
+        self.natives = NativeCallbacks(self.birth, strict=False, facts=self.noted.facts)
         self.arguments = arguments
         self.numbers: dict[Any, CounterSource] = {}
 

@@ -171,7 +171,7 @@ class PartialGraphTracer(Plain):
         self.journal = Journal()
         self.birth = NewObjects(known.is_known)
         self.facts = self.reads.facts = ImplicitGuards(self.birth, self.reads.is_rooted)
-        self.natives = NativeCallbacks(self.birth, strict=True)
+        self.natives = NativeCallbacks(self.birth, strict=True, facts=self.facts)
         self.machine = Machine(self)
         self.frames: list[PythonFrame] = []
         self.given: list[PythonFrame] = []
