@@ -56,7 +56,7 @@ class CustomOpDef:
         self._namespace = space
         self.overload_name = schema.overload_name or "default"
         self.kernels: dict[str, Function] = {}
-        self.disabled: set[str] = set()
+        self.disabled: frozenset[str] = frozenset()
         self.fake_function: Function | None = None
         self.backward: Function | None = None
         self.setup_context: Function | None = None
@@ -194,8 +194,8 @@ class CustomOpDef:
                 f"Attempted to set kernel for {device_type} but no kernel was registered for it "
                 f"({self!r} has: {', '.join(self.kernels) or 'none'})"
             )
-        before = set(self.disabled)
-        (self.disabled.discard if enabled else self.disabled.add)(device_type)
+        before, named = self.disabled, {device_type}
+        self.disabled = before - named if enabled else before | named
         try:
             yield
         finally:

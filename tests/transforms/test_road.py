@@ -63,7 +63,8 @@ def test_a_report_has_every_step_of_its_graphs() -> None:
     first, second = replay(compiled.entries[0], compiled.options)
     seen = [stage.name for stage in (*first.stages, *second.stages)]
     assert seen[0] == "capture"
-    known = [name for name in NAMES if name not in ("fusion", "memory plan", "assembly")]
+    ends = ("take", "fusion", "memory plan", "assembly")  # (of a backend, no graphs)
+    known = [name for name in NAMES if name not in ends]
     assert {*seen} == {"capture", *known}
 
 
