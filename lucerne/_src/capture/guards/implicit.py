@@ -65,6 +65,8 @@ class ImplicitGuards:
         self.places: dict[Any, Source] = {}
         self._names: dict[tuple[type, types.CodeType], list[str]] = {}
         """Under which a class has a function."""
+        self._ran: set[tuple[types.CodeType, int]] = set()
+        """What native code has called, with which objects."""
 
     def held(self) -> list[Source]:
         """The places that are now as they were."""
@@ -142,13 +144,15 @@ class ImplicitGuards:
         for name in names:
             self._note(frame.f_globals, name, frame.f_globals.get(name, MISSING), name)
         for x in (*given, *found):
-            if is_a(x, TensorBase) or type(x) in PLAIN:
-                continue
+            kind = x if is_a(x, type) else type(x)
+            at = frame.f_code, id(kind if self.birth.is_new(x) else x)
+            if is_a(x, TensorBase) or type(x) in PLAIN or at in self._ran:
+                continue  # (a sort asks the same object many times)
+            self._ran.add(at)
             if is_a(x, types.ModuleType):
                 for name in attributes & set(vars(x)):
                     self.of_python_module(x, name)
                 continue
-            kind = x if is_a(x, type) else type(x)
             for name in {*attributes, *self._under(kind, frame.f_code)}:
                 self.of_object(x, name)
                 self.of_class(kind, name)
