@@ -147,7 +147,8 @@ class LoopLayout:
         column = self.kept[-1]
         along, across = self._unit_count(row), self._unit_count(column)
         if along >= across and along:
-            short = row.size * 4 < self.lanes and self.fold_size * 4 < self.lanes
+            # Rows that fill half a vector or less: side by side they need no fold across lanes.
+            short = row.size * 2 <= self.lanes and self.fold_size * 2 <= self.lanes
             return ACROSS if short and column.size >= self.lanes else ALONG
         if across:
             return ALONG if column.size < 4 and row.size >= self.lanes else ACROSS

@@ -29,7 +29,7 @@ from lucerne._src.base import dtype as dt
 _BLOCK_ROUNDS = 64
 """So many values are added one after the other before the sum goes to the next level."""
 _ROWS_AHEAD = 16
-"""How far ahead columns are asked for."""
+"""How far ahead rows of a strip are asked for."""
 
 
 class Unit:
@@ -303,10 +303,9 @@ class Unit:
             here = self.row(condition, u).re
             if self.mask is not None:  # beyond the last column nothing is read, and zeros are odd
                 here = self.f.bits("and", here, self.mask)
-            here = here if self.along else self.f.fold("or", here)
             found = here if found is None else self.f.bits("or", found, here)
         assert found is not None
-        return found
+        return found if self.along else self.f.fold("or", found)
 
     def _starts(self, walk: FusedPass, lanes: int = 0) -> list[State]:
         count = lanes or self.layout.lanes
@@ -415,10 +414,11 @@ class Unit:
         """Lanes across: the innermost folded loop, one element of every column at a time."""
         level = len(self.fold_loops) - 1
         base = position * self.frame_size(level)
+        ahead = self._rows_ahead(stop - start)
 
         def round_(index: LLVMValue, inner: list[list[State]]) -> list[list[State]]:
             here = self._advanced(pointers, level, index)
-            self._fetch_ahead(here)
+            self._fetch(self._advanced(here, level, ahead))
             self.pass_words = {}
             return [
                 self._visit(walk, here, None, base + index, u, inner[u], self.mask, u)
@@ -427,7 +427,11 @@ class Unit:
 
         return self._blocks(walk, states, start, stop, 1, round_)
 
-    def _fetch_ahead(self, pointers: list[LLVMValue]) -> None:
+    def _rows_ahead(self, count: LLVMValue) -> LLVMValue:
+        """How far ahead of a row others are asked for; of few rows none is."""
+        return self.f.select(count > _ROWS_AHEAD, _ROWS_AHEAD, self.f.constant(0))
+
+    def _fetch(self, pointers: list[LLVMValue]) -> None:
         """Ask for rows to come: a strip is too narrow for the processor to foresee them."""
         lines = self.count * self.layout.lanes
         for k, memory in enumerate(self.layout.operands):
@@ -437,9 +441,8 @@ class Unit:
             if memory.slot == NOWHERE:
                 continue
             if self.layout.step_class(k, self.layout.vector) == UNIT:
-                ahead = self.f.at(pointers[k], step * _ROWS_AHEAD)
                 for at in range(0, lines * memory.dtype.itemsize, 64):
-                    self.f.prefetch(self.f.at(ahead, at))
+                    self.f.prefetch(self.f.at(pointers[k], at))
 
     def _blocks(
         self,
