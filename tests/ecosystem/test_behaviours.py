@@ -44,8 +44,8 @@ SAME = [
     ("gpytorch", lambda t: ... in (t.tensor([1]), ...)),
     ("gpytorch", lambda t: t.tensor([1]) == object()),
     ("gpytorch", lambda t: t.tensor([1]) == "a"),
-    ("torch_geometric", lambda t: t.ops.aten._pin_memory.default._schema),
-    ("torch_geometric", lambda t: t.ops.aten._sparse_addmm.default._schema),
+    ("torch_geometric", lambda t: str(t.ops.aten._pin_memory.default._schema)),
+    ("torch_geometric", lambda t: str(t.ops.aten._sparse_addmm.default._schema)),
     (
         "torch_geometric",
         lambda t: t.ops.aten._sparse_addmm(
