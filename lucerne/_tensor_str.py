@@ -8,8 +8,11 @@ from lucerne._src.tensor.format import OPTIONS as PRINT_OPTS
 from lucerne._src.tensor.format import add_suffixes as _add_suffixes
 from lucerne._src.tensor.format import printoptions as printoptions
 from lucerne._src.tensor.format import set_printoptions as set_printoptions
+from lucerne._src.tensor.interop.outside import contents as _tensor_str
 
-__all__ = ["PRINT_OPTS", "_add_suffixes", "_str", "printoptions", "set_printoptions"]
+__all__ = [
+    "PRINT_OPTS", "_add_suffixes", "_str", "_tensor_str", "printoptions", "set_printoptions",
+]  # fmt: skip
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:

@@ -3,6 +3,7 @@
     python -m tests.ecosystem                    every scenario whose library is installed
     python -m tests.ecosystem llama peft_lora    these
     python -m tests.ecosystem --ring core        the ten core libraries (or: next)
+    python -m tests.ecosystem --models           Hugging Face models compiled, beside eager
     python -m tests.ecosystem --record           on a real torch: its numbers become the reference
     python -m tests.ecosystem --markdown         the table as docs/results/ecosystem.md has it
 
@@ -16,17 +17,33 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.ecosystem import sweep
+from tests.ecosystem import models, sweep
+
+
+def _models(names: list[str], seconds: float) -> int:
+    """A table of models: differences from eager (of the largest value), breaks and programs of a
+    training step over 50, CPU seconds of the first call of each kind."""
+    print(models.HEAD, flush=True)
+    right = 0
+    for name in names:
+        row = sweep.run_model(name, seconds)
+        right += models.is_right(row)
+        print(models.as_line(row), flush=True)
+    print(f"{right} of {len(names)} are one program with eager's numbers")
+    return 0 if right == len(names) else 1
 
 
 def main() -> int:
     made = argparse.ArgumentParser(prog="python -m tests.ecosystem")
     made.add_argument("names", nargs="*", help="scenarios (default: all)")
     made.add_argument("--ring", choices=sorted(sweep.RINGS), help="only this ring")
+    made.add_argument("--models", action="store_true", help="models compiled with fullgraph=True")
     made.add_argument("--record", action="store_true", help="take the numbers of a real torch")
     made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
     made.add_argument("--markdown", type=Path, help="also write the table as a page")
     options = made.parse_args()
+    if options.models:
+        return _models(options.names or list(models.MODELS), options.seconds)
     known = sweep.names(options.ring)
     chosen = options.names or known
     unknown = [n for n in chosen if n not in known]

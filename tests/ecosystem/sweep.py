@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +85,25 @@ def run(name: str, *, real: bool = False, seconds: float = 300.0) -> Row:
     bad = [f"{step}: {state}" for step, state, _, _ in told["steps"] if state != "ok"]
     state = "fails" if bad else "ok"
     return Row(name, library, state, "; ".join(bad), wall, told, difference(name, told["steps"]))
+
+
+def run_model(name: str, seconds: float) -> dict[str, Any]:
+    """The row of a compiled model, in a process of its own behind the door."""
+    command = [sys.executable, "-m", "lucerne.as_torch", "-m", "tests.ecosystem.models", name]
+    with tempfile.TemporaryDirectory() as cache:  # no program of an earlier process
+        around = {**os.environ, "LUCERNE_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, env=around,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"model": name, "error": f"longer than {seconds:.0f} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
+        return {"model": name, "error": last_error(done.stderr)}
+    row: dict[str, Any] = json.loads(lines[-1][len(MARK) :])
+    return row
 
 
 def last_error(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ SAME = [
     ("gpytorch", lambda t: ... in (t.tensor([1]), ...)),
     ("gpytorch", lambda t: t.tensor([1]) == object()),
     ("gpytorch", lambda t: t.tensor([1]) == "a"),
+    ("torch_geometric", lambda t: str(t.ops.aten._pin_memory.default._schema)),
+    ("torch_geometric", lambda t: str(t.ops.aten._sparse_addmm.default._schema)),
+    (
+        "torch_geometric",
+        lambda t: t.ops.aten._sparse_addmm(
+            t.ones(2, 2), t.eye(2).to_sparse(), t.full((2, 2), 3.0), beta=2, alpha=0.5
+        ),
+    ),
+    (
+        "torch_geometric",
+        lambda t: importlib.import_module(f"{t.__name__}._tensor_str")._tensor_str(
+            t.arange(6.0).view(2, 3), indent=0
+        ),
+    ),
     ("keras", lambda t: t.rand(size=(2, 3)).shape),
     ("keras", lambda t: t.randn(size=(2, 3)).shape),
     ("keras", lambda t: t.zeros(size=(2,)).shape),

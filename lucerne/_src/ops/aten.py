@@ -41,6 +41,15 @@ def _converted_copy(input: Any, **options: Any) -> Any:
     return input.to(copy=True, **options)
 
 
+def _pinned(input: Any, device: Any = None) -> Any:
+    """Refused, as the method is. (Libraries say what it does to tensors of their own.)"""
+    return input.pin_memory(device)
+
+
+def _sparse_product(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return op_.get("addmm").public(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
 def _back_of_convolution(
     grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any,
     dilation: Any, transposed: bool, output_padding: Any, groups: int, output_mask: Any,
@@ -74,6 +83,8 @@ _OWN: dict[str, Callable[..., Any]] = {
     "_softmax": _whole_softmax,
     "_log_softmax": _whole_log_softmax,
     "_to_copy": _converted_copy,
+    "_pin_memory": _pinned,
+    "_sparse_addmm": _sparse_product,
     "index": _indexed,
     "convolution_backward": _back_of_convolution,
     "_softmax_backward_data": _back_of_softmax,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import itertools
 import operator
@@ -26,7 +27,9 @@ from lucerne._src.capture.bytecode.helpers import (
     CHOICES,
     COLLECTED,
     COLLECTED_METHODS,
+    choose_deepcopy,
     choose_iterated,
+    dicts_of_copy,
     extend_,
 )
 from lucerne._src.capture.bytecode.hooks import DEFERRED, INLINE, NOTHING, Access, Stop, is_entered
@@ -82,7 +85,12 @@ def call(
                 return entered
         if args and _replaced(machine, frame, fn, args, kwargs, taken):
             return SWITCH
+    if fn is copy.deepcopy and len(args) == 1 and not kwargs:
+        args = (*args, {})
     result = native(machine, frame, fn, args, kwargs)
+    if fn is copy.deepcopy and len(args) == 2 and type(args[1]) is dict:
+        for made in dicts_of_copy(args[1]):
+            machine.hooks.made(made)
     if type(result) is dict and getattr(fn, "__name__", "") in _MAKES_DICT:
         machine.hooks.made(result)
     _drop(frame, taken)
@@ -194,6 +202,9 @@ def _replaced(
         if len(names) > 1 or "." in names[0]:
             return False
         return BY_NAME[getattr](machine, frame, getattr, (args[0], *names), taken)
+    copied = choose_deepcopy(fn, args, kwargs)
+    if copied is not None:
+        return _entered_helper(machine, frame, copied, taken)
     if kind is not BuiltinFunctionType and kind is not type:
         return False
     owner = None if kind is type else fn.__self__
@@ -223,8 +234,10 @@ def _replaced(
     extends = type(owner) is list and fn.__name__ == "extend" and len(args) == 1
     if chosen is None and extends and type(args[0]) is PythonGenerator:
         chosen = extend_, (owner, *args)  # type: ignore[assignment]
-    if chosen is None:
-        return False
+    return chosen is not None and _entered_helper(machine, frame, chosen, taken)
+
+
+def _entered_helper(machine: Machine, frame: PythonFrame, chosen: Any, taken: int) -> bool:
     callee = machine.try_frame(chosen[0], chosen[1], _NONE, PUSH)
     if callee is None:
         return False

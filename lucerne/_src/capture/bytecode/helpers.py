@@ -7,12 +7,14 @@ place, as a frame like any other. They do what the builtins do, in the same orde
 
 from __future__ import annotations
 
+import copy
+import copyreg
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType
+from types import BuiltinMethodType, FunctionType
 from typing import Any
 
-from lucerne._src.base.raw import is_a
+from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.generators import PythonGenerator
 from lucerne._src.capture.bytecode.hooks import is_entered
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
@@ -128,12 +130,101 @@ def reduce_(fn: Any, iterator: Iterator[Any], value: Any) -> Any:
     return value
 
 
+def deepcopied_(x: Any, made: Any) -> Any:
+    """`copy.deepcopy` of an object whose class has a `__getattribute__` of the user's: that is
+    asked for the same names in the same order."""
+    copier = getattr(x, "__deepcopy__", None)
+    if copier is not None:
+        return copier({})
+    reductor = getattr(x, "__reduce_ex__", None)
+    if not _is_objects_own(reductor, x, "__reduce_ex__"):
+        return reduced_(x, reductor)
+    getattr(x, "__reduce__", None)  # the class has none of its own: `object` asks and goes on
+    reads = getattr(x, "__getstate__")  # noqa: B009 - (an attribute that is asked for)
+    if not _is_objects_own(reads, x, "__getstate__"):
+        return copy._reconstruct(x, {}, copyreg.__newobj__, (type(x),), reads())  # type: ignore
+    if not own_dict(x):
+        return made
+    state = copy.deepcopy(own_dict(x), {id(x): made})
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+        return made
+    attributes = getattr(made, "__dict__")  # noqa: B009
+    if _is_own_dict(attributes, made):
+        _fill(made, state)
+    else:
+        attributes.update(state)
+    return made
+
+
+def reduced_(x: Any, reductor: Any) -> Any:
+    """How `copy.deepcopy` goes on with an object that says itself how it is made."""
+    if reductor is not None:
+        found = reductor(4)
+    else:
+        reductor = getattr(x, "__reduce__", None)
+        if not reductor:
+            raise copy.Error(f"un(deep)copyable object of type {type(x)}")
+        found = reductor()
+    return x if isinstance(found, str) else copy._reconstruct(x, {}, *found)  # type: ignore
+
+
+def _is_objects_own(method: Any, x: Any, name: str) -> bool:
+    """Whether it is what `object` has under that name, of this object."""
+    return (
+        type(method) is BuiltinMethodType
+        and method.__self__ is x
+        and method.__name__ == name
+        and method.__qualname__ == f"{type(x).__qualname__}.{name}"
+    )
+
+
+def _is_own_dict(attributes: Any, x: Any) -> bool:
+    return attributes is own_dict(x)
+
+
+def _fill(made: Any, attributes: dict[str, Any]) -> None:
+    own_dict(made).update(attributes)
+
+
+def dicts_of_copy(memo: dict[int, Any]) -> list[dict[Any, Any]]:
+    """The dicts that a `copy.deepcopy` with this memo has made. (It keeps what it has copied.)"""
+    return [memo[id(x)] for x in memo.get(id(memo), ()) if type(x) is dict]
+
+
 # -- which helper takes a call, and with which arguments ------------------------------------------
 
 
 def _is_users(fn: Any) -> bool:
     found = python_function(fn)
     return found is not None and is_entered(found.__code__)
+
+
+_REDUCES = ("__reduce_ex__", "__reduce__", "__getstate__")
+_NAMES_MORE = ("__getnewargs__", "__getnewargs_ex__", "__slots__")
+_HEAP_TYPE = 1 << 9
+"""Of `type.__flags__`: a class made by a `class` statement."""
+
+
+def choose_deepcopy(fn: Any, args: tuple[Any, ...], kwargs: Kwargs) -> Chosen | None:
+    """How `copy.deepcopy` is called for an object with a `__getattribute__` of the user's, if it
+    has attributes and nothing else, and its class leaves to `object` how it is copied."""
+    if fn is not copy.deepcopy or len(args) != 1 or kwargs:
+        return None
+    kind: Any = type(args[0])
+    asks = find_in_class(kind, "__getattribute__")
+    if type(asks) is not FunctionType or not is_entered(asks.__code__):
+        return None
+    own = all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__)
+    if not own or kind.__new__ is not object.__new__:
+        return None
+    told = copy._deepcopy_dispatch, copyreg.dispatch_table  # type: ignore[attr-defined]
+    if any(kind in table for table in told):
+        return None
+    usual = all(find_in_class(kind, n) is object.__dict__[n] for n in _REDUCES)
+    if not usual or any(find_in_class(kind, n) is not None for n in _NAMES_MORE):
+        return None
+    return deepcopied_, (args[0], object.__new__(kind))  # type: ignore[return-value]
 
 
 _ITERATES = {zip: 0, map: 1, filter: 1, enumerate: 0, any: 0, all: 0, sum: 0}

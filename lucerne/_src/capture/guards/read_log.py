@@ -15,7 +15,6 @@ import gc
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
 from typing import Any, cast
 
 from lucerne._src.base.homes import own_home
@@ -34,7 +33,7 @@ from lucerne._src.capture.effects.stores import MISSING, MOST, PLAIN
 from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import CLOSED, is_module, is_optimizer, parts_of_module
 from lucerne._src.capture.guards.sources import KNOWN_HOMES, Source
-from lucerne._src.capture.trace.pytree import KeptContainer
+from lucerne._src.capture.trace.pytree import KeptContainer, has_fields
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.base import TensorBase, plain_types
 
@@ -99,7 +98,7 @@ class Arguments:
             parts = {k: self._walk(x, (*path, k)) for k, x in enumerate(tree)}
         elif is_a(tree, dict):
             parts = {k: self._walk(x, (*path, k)) for k, x in tree.items()}
-        elif is_dataclass(tree) and not is_a(tree, type):
+        elif has_fields(tree):
             own = own_dict(tree)
             names = list(kind.__dataclass_fields__) if own is None else list(own)
             parts = {n: self._walk(getattr(tree, n), (*path, n)) for n in names}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import wrap_dim
 from lucerne._src.capture import faults
 from lucerne._src.capture.cache.entry import Guards
@@ -118,7 +119,7 @@ def at_once(leaves: Sequence[Any], marked_only: bool) -> Symbols | None:
     equal ones share one."""
     found: Sizes = {}
     for k, t in enumerate(leaves):
-        if isinstance(t, TensorBase):
+        if is_a(t, TensorBase):
             marked = marked_dims(t)
             for d, n in enumerate(t._meta.shape):
                 if n >= SMALLEST and (d in marked or not marked_only):

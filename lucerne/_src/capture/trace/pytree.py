@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from operator import is_
 from typing import Any
 
@@ -42,6 +42,11 @@ class KeptContainer:
         return found
 
 
+def has_fields(x: Any) -> bool:
+    """Whether it is an object of a dataclass. (`is_dataclass` would ask the object.)"""
+    return hasattr(type(x), "__dataclass_fields__")
+
+
 def _has_tensors(tree: tuple[Any, ...]) -> bool:
     """(`*args` of the call at hand is a tuple that was there before, and holds other tensors at the
     next.)"""
@@ -61,7 +66,7 @@ def keeping(tree: Any, is_old: Callable[[Any], KeptContainer | None]) -> Any:
         if all(map(is_, parts, tree)):
             return tree
         return tuple(parts) if kind is tuple else kind(*parts)
-    made = is_dataclass(tree) and not is_a(tree, type)
+    made = has_fields(tree)
     if not (kind is list or is_a(tree, dict) or made):
         return tree
     kept = is_old(tree)
@@ -91,7 +96,7 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
         return kind, tuple(tree), tuple([flatten(x, leaves) for x in tree.values()])
     if is_a(tree, tuple) and hasattr(tree, "_fields"):
         return kind, tuple([flatten(x, leaves) for x in tree])
-    if is_dataclass(tree) and not is_a(tree, type):
+    if has_fields(tree):
         own = own_dict(tree)
         names = [f.name for f in fields(tree)] if own is None else list(own)
         return kind, tuple(names), tuple([flatten(getattr(tree, n), leaves) for n in names])

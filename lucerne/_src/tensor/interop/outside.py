@@ -323,6 +323,11 @@ def represent(t: Any) -> str:
     )
 
 
+def contents(t: Any, indent: int) -> str:
+    """The numbers of a tensor alone, in brackets; `indent` is the column of the first."""
+    return text.contents_text(_few_dims(t.detach()), indent, tuple(t._meta.shape))
+
+
 def _grad_suffix(t: Any) -> list[str]:
     fn = t.grad_fn
     found = ["requires_grad=True"] if requires_grad(t) else []
