@@ -119,9 +119,8 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
     "ResNet-18": (resnet18, _images(8, 32)),
     "LSTM": (Tagger, _tokens),
 }
-FLOAT64 = {"ConvNet": (convnet, _images(4, 8)), "ResNet-18 of few": (resnet18, _images(4, 16))}
-"""Trained in float64. In the second, batch norm comes to see 4 numbers a channel: it enlarges what
-differs by some 100 in each step, so that float32 says nothing after the first."""
+OTHERS = {"ConvNet": (convnet, _images(4, 8)), "ResNet-18 of few": (resnet18, _images(4, 16))}
+"""Trained in float64. In the second, batch norm comes to see 4 numbers a channel."""
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda params: torch.optim.SGD(params, lr=0.05, momentum=0.9),
     "AdamW": lambda params: torch.optim.AdamW(params, lr=1e-3),
@@ -135,7 +134,7 @@ class Training:
         self, name: str, optimizer: str, device: str, narrow: bool = False, dtype: Any = None
     ) -> None:
         torch.manual_seed(0)
-        model, data = {**MODELS, **FLOAT64}[name]
+        model, data = {**MODELS, **OTHERS}[name]
         self.model = model().to(device, dtype or torch.float32)
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
         x, y = data()

@@ -22,12 +22,18 @@ ROWS = [
     for name in MODELS
     for optimizer in ("SGD", "AdamW")
 ]
+FIRST = {("ResNet-18", "SGD"): 2, ("ResNet-18", "AdamW"): 1}
+"""How many steps of float32 are compared, if not 10. A last bit decides which element is a window's
+maximum or which side of zero a ReLU sees, and one such element changes the losses after it by 1e-3:
+on the host too, when its images change by 1e-7 (`test_what_float32_says_of_kinks`). AdamW makes
+steps of one size of gradients that are zero but for rounding. All 10 are compared in float64."""
 
 
 @pytest.mark.parametrize(("name", "optimizer"), ROWS)
 def test_a_step_trains_as_on_the_host(name: str, optimizer: str) -> None:
     here, there = (Training(name, optimizer, device) for device in ("cpu", "xla"))
-    assert there.losses(10) == pytest.approx(here.losses(10), abs=1e-6)
+    steps = FIRST.get((name, optimizer), 10)
+    assert there.losses(steps) == pytest.approx(here.losses(steps), abs=1e-6)
     assert not backends.bill().rows(), "something left the device"
     if optimizer == "SGD":  # (AdamW divides gradients that are zero but for rounding by their size)
         for a, b in zip(here.state(), there.state(), strict=True):
@@ -35,14 +41,18 @@ def test_a_step_trains_as_on_the_host(name: str, optimizer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps", "error"),
+    ("name", "optimizer", "steps", "error"),
     [
-        ("ConvNet", 3, 1e-12),
-        pytest.param("ResNet-18 of few", 10, 1e-6, marks=pytest.mark.nightly),
+        ("ConvNet", "SGD", 3, 1e-12),
+        pytest.param("ResNet-18", "SGD", 10, 1e-9, marks=pytest.mark.nightly),
+        pytest.param("ResNet-18", "AdamW", 10, 1e-9, marks=pytest.mark.nightly),
+        pytest.param("ResNet-18 of few", "SGD", 10, 1e-6, marks=pytest.mark.nightly),
     ],
 )
-def test_a_step_in_float64_trains_as_on_the_host(name: str, steps: int, error: float) -> None:
-    made = [Training(name, "SGD", device, dtype=torch.float64) for device in ("cpu", "xla")]
+def test_a_step_in_float64_trains_as_on_the_host(
+    name: str, optimizer: str, steps: int, error: float
+) -> None:
+    made = [Training(name, optimizer, device, dtype=torch.float64) for device in ("cpu", "xla")]
     found = [training.losses(steps) for training in made]
     assert found[1] == pytest.approx(found[0], abs=error)
     for a, b in zip(*[training.state() for training in made], strict=True):
@@ -50,9 +60,9 @@ def test_a_step_in_float64_trains_as_on_the_host(name: str, steps: int, error: f
 
 
 @pytest.mark.nightly
-def test_what_float32_says_of_batch_norm_over_few() -> None:
-    """Why that model is compared in float64: the host alone, its images changed by a last bit,
-    trains another way. The device's first steps are as near to float64 as the host's."""
+def test_what_float32_says_of_kinks() -> None:
+    """The host alone, its images changed by 1e-7, trains another way when batch norm sees few
+    numbers. The device's first steps are as near to float64 as the host's."""
     runs = [("cpu", 0.0, torch.float64), ("cpu", 0.0, None), ("cpu", 1e-7, None), ("xla", 0.0, None)]
     found = []
     for device, nudge, dtype in runs:
@@ -69,7 +79,8 @@ def test_what_float32_says_of_batch_norm_over_few() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_in_16_bits_trains_as_on_the_host(name: str) -> None:
     here, there = (Training(name, "SGD", device, narrow=True) for device in ("cpu", "xla"))
-    assert there.losses(10) == pytest.approx(here.losses(10), rel=2e-2)
+    steps = FIRST.get((name, "SGD"), 10)
+    assert there.losses(steps) == pytest.approx(here.losses(steps), rel=2e-2)
 
 
 def test_state_is_held_once() -> None:
