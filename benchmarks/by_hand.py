@@ -1,7 +1,7 @@
 """A GPT and a ResNet-18 written by hand in JAX: what `benchmarks.xla` puts beside the device `xla`.
 
-Parameters are nested dicts with the names of the modules in `tests.xla.models`. Products are in full
-float32, as on the device.
+Parameters are nested dicts with the names of the modules in `tests.xla.models`. Products are in
+full float32, as on the device.
 """
 
 from __future__ import annotations

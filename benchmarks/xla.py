@@ -5,8 +5,9 @@
     python -m benchmarks xla --start            # the first step of a process: cold, then from disk
     python -m benchmarks xla --first            # CPU seconds of one first step, in this process
 
-What is bare is `jax.jit` of a function with donated state; its steps are in `benchmarks.by_hand`.
-`bare` is then JAX without anything of ours, so the ratio is what Lucerne costs.
+Seconds are the processor's (of all threads for a step, of the calling one for a call), so that
+others on the machine matter little. What is bare is `jax.jit` of a function with donated state (the
+steps are in `benchmarks.by_hand`): JAX without anything of ours.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import numpy as np
 
 import lucerne as torch
 from benchmarks import by_hand
+from lucerne._src.base.config import config
 from tests.xla.models import GPT, resnet18
 
 LAYERS, WIDTH, HEADS, LENGTH, BATCH, TOKENS = 4, 128, 4, 64, 8, 64
@@ -98,15 +100,17 @@ class ByHand:
 # ---- measuring -----------------------------------------------------------------------------------
 
 
-def interleaved(calls: list[Callable[[], Any]], rounds: int, inner: int = 1) -> list[list[float]]:
+def interleaved(
+    calls: list[Callable[[], Any]], rounds: int, inner: int, clock: Callable[[], float]
+) -> list[list[float]]:
     """Seconds per call of each, in turns."""
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for times, call in zip(found, calls, strict=True):
-            began = time.perf_counter()
+            began = clock()
             for _ in range(inner):
                 call()
-            times.append((time.perf_counter() - began) / inner)
+            times.append((clock() - began) / inner)
     return found
 
 
@@ -134,14 +138,16 @@ def _steps(rounds: int) -> None:
         worst = max(abs(a - b) for a, b in pairs)
         first, last = pairs[0][0], pairs[-1][0]
         print(f"{name}: 3 losses differ by at most {worst:.1e} ({first:.4f} to {last:.4f})")
-        print(_row(f"{name} step ({size})", *interleaved([ours, bare], rounds), 1e3, "ms"))
+        found = interleaved([ours, bare], rounds, 1, time.process_time)
+        print(_row(f"{name} step ({size})", *found, 1e3, "ms"))
 
 
 def _calls(rounds: int) -> None:
     x, array = torch.ones(64).to("xla"), jnp.ones(64)
     add = jax.jit(lambda a, b: a + b)
-    found = interleaved([lambda: x + x, lambda: add(array, array)], rounds, 200)
+    found = interleaved([lambda: x + x, lambda: add(array, array)], rounds, 200, time.thread_time)
     print(_row("eager x + x", *found, 1e6, "us"))
+    config.payoff_calls = 0  # (one small op does not pay, and would run as it is)
     low: list[list[float]] = [[], []]
     for count in ARGUMENTS:
         f = torch.compile(lambda *xs: xs[0] + xs[-1], fullgraph=True)
@@ -149,7 +155,7 @@ def _calls(rounds: int) -> None:
         ins = [torch.ones(4).to("xla") for _ in range(count)]
         arrays = [jnp.ones(4) for _ in range(count)]
         both = [lambda f=f, a=ins: f(*a), lambda f=bare, a=arrays: f(*a)]
-        pair = interleaved(both, rounds, 100)
+        pair = interleaved(both, rounds, 100, time.thread_time)
         print(_row(f"compiled call, {count} arguments", *pair, 1e6, "us"))
         for kept, times in zip(low, pair, strict=True):
             kept.append(min(times))

@@ -63,9 +63,11 @@ def test_a_step_in_float64_trains_as_on_the_host(
 def test_what_float32_says_of_kinks() -> None:
     """The host alone, its images changed by 1e-7, trains another way when batch norm sees few
     numbers. The device's first steps are as near to float64 as the host's."""
-    runs = [("cpu", 0.0, torch.float64), ("cpu", 0.0, None), ("cpu", 1e-7, None), ("xla", 0.0, None)]
+    f32, f64 = torch.float32, torch.float64
     found = []
-    for device, nudge, dtype in runs:
+    for device, nudge, dtype in (
+        ("cpu", 0.0, f64), ("cpu", 0.0, f32), ("cpu", 1e-7, f32), ("xla", 0.0, f32)
+    ):  # fmt: skip
         made = Training("ResNet-18 of few", "SGD", device, dtype=dtype)
         made.batch[0] *= 1 + nudge
         found.append(made.losses(10))
