@@ -1,19 +1,26 @@
-"""The device `xla` beside its engine run bare: the same GPT step, written by hand in JAX.
+"""The device `xla` beside its engine run bare: steps written by hand in JAX, calls, eager ops.
 
-    python -m benchmarks.xla                    # a step, a call, an eager op, interleaved
-    python -m benchmarks.xla --first            # CPU seconds until the first step is done
+    python -m benchmarks xla                    # steps, calls, an eager op, interleaved
+    python -m benchmarks xla --only calls       # `steps` or `calls` alone
+    python -m benchmarks xla --start            # the first step of a process: cold, then from disk
+    python -m benchmarks xla --first            # CPU seconds of one first step, in this process
 
-`--first` twice, with LUCERNE_CACHE_DIR set to a fresh folder: the second process finds XLA's
-programs on disk.
+Seconds are the processor's (of all threads for a step, of the calling one for a call), so that
+others on the machine matter little. What is bare is `jax.jit` of a function with donated state (the
+steps are in `benchmarks.by_hand`): JAX without anything of ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,29 +28,46 @@ import jax.numpy as jnp
 import numpy as np
 
 import lucerne as torch
-from tests.xla.models import GPT
+from benchmarks import by_hand
+from lucerne._src.base.config import config
+from tests.xla.models import GPT, resnet18
 
 LAYERS, WIDTH, HEADS, LENGTH, BATCH, TOKENS = 4, 128, 4, 64, 8, 64
-LR, BETAS, EPS, DECAY = 1e-3, (0.9, 0.999), 1e-8, 0.01
+RESNET_WIDTH, RESNET_BATCH, RESNET_SIDE, CLASSES = 16, 8, 32, 10
+ARGUMENTS = (1, 10, 50, 100)
+WANTED = 0.4
+"""A first step from disk may cost so much of a cold one."""
 
 
-# ---- ours ----------------------------------------------------------------------------------------
+# ---- steps ---------------------------------------------------------------------------------------
 
 
 class Ours:
     """A compiled training step on the device."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         torch.manual_seed(0)
-        self.model = GPT(LAYERS, WIDTH, HEADS, LENGTH).to("xla")
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LR, weight_decay=DECAY)
-        data = torch.randint(0, TOKENS, (BATCH, LENGTH + 1))
-        self.numpy = data.numpy()
-        self.batch = data[:, :-1].to("xla"), data[:, 1:].to("xla")
+        if name == "GPT":
+            self.model = GPT(LAYERS, WIDTH, HEADS, LENGTH).to("xla")
+            self.optimizer: Any = torch.optim.AdamW(
+                self.model.parameters(), lr=by_hand.LR, weight_decay=by_hand.DECAY
+            )
+            data = torch.randint(0, TOKENS, (BATCH, LENGTH + 1))
+            host = data[:, :-1], data[:, 1:]
+        else:
+            self.model = resnet18(RESNET_WIDTH).to("xla")
+            self.optimizer = torch.optim.SGD(
+                self.model.parameters(), lr=by_hand.SGD_LR, momentum=by_hand.MOMENTUM
+            )
+            images = torch.randn(RESNET_BATCH, 3, RESNET_SIDE, RESNET_SIDE)
+            host = images, torch.randint(0, CLASSES, (RESNET_BATCH,))
+        self.numpy = [np.array(t.numpy()) for t in host]
+        self.batch = [t.to("xla") for t in host]
         self.step = torch.compile(self._step, fullgraph=True)
 
     def _step(self, x: Any, y: Any) -> Any:
-        loss = torch.nn.functional.cross_entropy(self.model(x).reshape(-1, TOKENS), y.reshape(-1))
+        found = self.model(x)
+        loss = torch.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), y.reshape(-1))
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -53,72 +77,20 @@ class Ours:
         return self.step(*self.batch).item()
 
 
-# ---- by hand -------------------------------------------------------------------------------------
-
-
-def _linear(p: Any, x: Any) -> Any:
-    y = jnp.matmul(x, p["weight"].T, precision="highest")
-    return y + p["bias"] if "bias" in p else y
-
-
-def _norm(p: Any, x: Any) -> Any:
-    mean = x.mean(-1, keepdims=True)
-    var = ((x - mean) ** 2).mean(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(var + 1e-5) * p["weight"] + p["bias"]
-
-
-def _block(p: Any, x: Any) -> Any:
-    b, t, c = x.shape
-    parts = jnp.split(_linear(p["qkv"], _norm(p["first"], x)), 3, -1)
-    q, k, v = (y.reshape(b, t, HEADS, c // HEADS).transpose(0, 2, 1, 3) for y in parts)
-    scores = jnp.matmul(q, k.swapaxes(-1, -2), precision="highest") / np.float32(
-        (c // HEADS) ** 0.5
-    )
-    scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
-    y = jnp.matmul(jax.nn.softmax(scores, -1), v, precision="highest")
-    x = x + _linear(p["out"], y.transpose(0, 2, 1, 3).reshape(b, t, c))
-    return x + _linear(p["down"], jax.nn.gelu(_linear(p["up"], _norm(p["second"], x)), False))
-
-
-def _loss(params: Any, x: Any, y: Any) -> Any:
-    h = params["tokens"]["weight"][x] + params["places"]["weight"][: x.shape[1]]
-    for k in range(LAYERS):
-        h = _block(params["blocks"][str(k)], h)
-    logits = _linear(params["head"], _norm(params["norm"], h)).reshape(-1, TOKENS)
-    logs = jax.nn.log_softmax(logits, -1)
-    return -jnp.take_along_axis(logs, y.reshape(-1, 1), 1).mean()
-
-
-def _adamw(p: Any, g: Any, m: Any, v: Any, t: Any) -> Any:
-    m = BETAS[0] * m + (1 - BETAS[0]) * g
-    v = BETAS[1] * v + (1 - BETAS[1]) * g * g
-    denom = jnp.sqrt(v / (1 - BETAS[1] ** t)) + EPS
-    return p * np.float32(1 - LR * DECAY) - LR * (m / (1 - BETAS[0] ** t)) / denom, m, v
-
-
-def _by_hand(params: Any, m: Any, v: Any, t: Any, x: Any, y: Any) -> Any:
-    loss, grads = jax.value_and_grad(_loss)(params, x, y)
-    leaves, tree = jax.tree.flatten(params)
-    rest = (jax.tree.leaves(z) for z in (grads, m, v))
-    made = [_adamw(*given, t + 1) for given in zip(leaves, *rest, strict=True)]
-    return loss, *(jax.tree.unflatten(tree, z) for z in zip(*made, strict=True)), t + 1
-
-
 class ByHand:
-    """The same step in JAX, jitted and donated."""
+    """The same step in JAX, jitted and donated, from the same numbers."""
 
-    def __init__(self, like: Ours) -> None:
-        params: dict[str, Any] = {}
-        for name, p in like.model.named_parameters():
-            *path, last = name.split(".")
-            place = params
-            for part in path:
-                place = place.setdefault(part, {})
-            place[last] = jnp.array(p.detach().cpu().numpy())
+    def __init__(self, name: str, like: Ours) -> None:
+        params = by_hand.nested(like.model.named_parameters())
         zeros = [jax.tree.map(jnp.zeros_like, params) for _ in range(2)]
-        self.state = (params, *zeros, jnp.float32(0))
-        self.batch = [jnp.asarray(z) for z in (like.numpy[:, :-1], like.numpy[:, 1:])]
-        self.step = jax.jit(_by_hand, donate_argnums=(0, 1, 2, 3))
+        if name == "GPT":
+            self.state = [params, *zeros, jnp.float32(0)]
+            made = by_hand.gpt_step(HEADS)
+        else:
+            self.state = [params, zeros[0], by_hand.nested(like.model.named_buffers())]
+            made = by_hand.resnet_step
+        self.batch = [jnp.asarray(z) for z in like.numpy]
+        self.step = jax.jit(made, donate_argnums=tuple(range(len(self.state))))
 
     def __call__(self) -> float:
         loss, *self.state = self.step(*self.state, *self.batch)
@@ -128,16 +100,24 @@ class ByHand:
 # ---- measuring -----------------------------------------------------------------------------------
 
 
-def interleaved(calls: list[Callable[[], Any]], rounds: int, inner: int = 1) -> list[list[float]]:
+def interleaved(
+    calls: list[Callable[[], Any]], rounds: int, inner: int, clock: Callable[[], float]
+) -> list[list[float]]:
     """Seconds per call of each, in turns."""
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for times, call in zip(found, calls, strict=True):
-            began = time.perf_counter()
+            began = clock()
             for _ in range(inner):
                 call()
-            times.append((time.perf_counter() - began) / inner)
+            times.append((clock() - began) / inner)
     return found
+
+
+def line(counts: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
+    """The fixed cost and that of each argument, in microseconds (least squares)."""
+    slope, fixed = np.polyfit(counts, 1e6 * np.asarray(seconds), 1)
+    return float(fixed), float(slope)
 
 
 def _row(name: str, ours: list[float], bare: list[float], scale: float, unit: str) -> str:
@@ -150,49 +130,85 @@ def _row(name: str, ours: list[float], bare: list[float], scale: float, unit: st
 
 
 def _steps(rounds: int) -> None:
-    ours = Ours()
-    bare = ByHand(ours)
-    pairs = [(ours(), bare()) for _ in range(5)]
-    worst = max(abs(a - b) for a, b in pairs)
-    print(
-        f"losses of 5 steps differ by at most {worst:.1e}: {pairs[0][0]:.4f} to {pairs[-1][0]:.4f}"
-    )
-    found = interleaved([ours, bare], rounds)
-    print(_row(f"GPT step ({LAYERS} x {WIDTH})", *found, 1e3, "ms"))
+    sizes = {"GPT": f"{LAYERS} x {WIDTH}", "ResNet-18": f"width {RESNET_WIDTH}"}
+    for name, size in sizes.items():
+        ours = Ours(name)
+        bare = ByHand(name, ours)
+        pairs = [(ours(), bare()) for _ in range(3)]
+        worst = max(abs(a - b) for a, b in pairs)
+        first, last = pairs[0][0], pairs[-1][0]
+        print(f"{name}: 3 losses differ by at most {worst:.1e} ({first:.4f} to {last:.4f})")
+        found = interleaved([ours, bare], rounds, 1, time.process_time)
+        print(_row(f"{name} step ({size})", *found, 1e3, "ms"))
 
 
-def _small(rounds: int) -> None:
-    x = torch.ones(64).to("xla")
-    array = jnp.ones(64)
+def _calls(rounds: int) -> None:
+    x, array = torch.ones(64).to("xla"), jnp.ones(64)
     add = jax.jit(lambda a, b: a + b)
-    found = interleaved([lambda: x + x, lambda: add(array, array)], rounds, 200)
+    found = interleaved([lambda: x + x, lambda: add(array, array)], rounds, 200, time.thread_time)
     print(_row("eager x + x", *found, 1e6, "us"))
-    many = [torch.ones(4).to("xla") for _ in range(100)]
-    arrays = [jnp.ones(4) for _ in range(100)]
-    for count in (1, 100):
+    config.payoff_calls = 0  # (one small op does not pay, and would run as it is)
+    low: list[list[float]] = [[], []]
+    for count in ARGUMENTS:
         f = torch.compile(lambda *xs: xs[0] + xs[-1], fullgraph=True)
         bare = jax.jit(lambda *xs: xs[0] + xs[-1], keep_unused=True)
-        ins, given = many[:count], arrays[:count]
-        pair = interleaved([lambda f=f, a=ins: f(*a), lambda f=bare, a=given: f(*a)], rounds, 100)
+        ins = [torch.ones(4).to("xla") for _ in range(count)]
+        arrays = [jnp.ones(4) for _ in range(count)]
+        both = [lambda f=f, a=ins: f(*a), lambda f=bare, a=arrays: f(*a)]
+        pair = interleaved(both, rounds, 100, time.thread_time)
         print(_row(f"compiled call, {count} arguments", *pair, 1e6, "us"))
+        for kept, times in zip(low, pair, strict=True):
+            kept.append(min(times))
+    for name, seconds in zip(("ours", "bare"), low, strict=True):
+        fixed, each = line(ARGUMENTS, seconds)
+        print(f"a compiled call, {name}: {fixed:.1f} us + {each:.2f} us per argument")
+
+
+# ---- the first step of a process -----------------------------------------------------------------
+
+
+def _first() -> None:
+    began = time.process_time()
+    ours = Ours("GPT")
+    built = time.process_time()
+    loss = ours()
+    done = time.process_time()
+    before = f"{built - began:.2f} s before"
+    print(f"first step: {done - built:.2f} s of CPU ({before}), loss {loss:.4f}")
+
+
+def _start() -> int:
+    """Two processes with one fresh cache folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "LUCERNE_CACHE_DIR": folder}
+        env.pop("JAX_COMPILATION_CACHE_DIR", None)
+        seconds = []
+        for name in ("cold", "from disk"):
+            command = [sys.executable, "-m", "benchmarks.xla", "--first"]
+            said = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+            print(f"{name:10s} {said.stdout.strip()}")
+            seconds.append(float(re.findall(r"first step: ([\d.]+) s", said.stdout)[0]))
+    ratio = seconds[1] / seconds[0]
+    print(f"a first step from disk costs {ratio:.2f} x a cold one (wanted: {WANTED})")
+    return 0 if ratio <= WANTED else 1
 
 
 def main() -> int:
-    made = argparse.ArgumentParser(prog="python -m benchmarks.xla")
+    made = argparse.ArgumentParser(prog="python -m benchmarks xla")
     made.add_argument("--rounds", type=int, default=20)
-    made.add_argument("--first", action="store_true")
+    made.add_argument("--only", choices=["steps", "calls"])
+    made.add_argument("--start", action="store_true", help="two processes, one cache folder")
+    made.add_argument("--first", action="store_true", help="one first step, CPU seconds")
     options = made.parse_args()
+    if options.start:
+        return _start()
     if options.first:
-        began = time.process_time()
-        ours = Ours()
-        built = time.process_time()
-        loss = ours()
-        done = time.process_time()
-        before = f"{built - began:.2f} s before"
-        print(f"first step: {done - built:.2f} s of CPU ({before}), loss {loss:.4f}")
+        _first()
         return 0
-    _steps(options.rounds)
-    _small(options.rounds)
+    if options.only != "calls":
+        _steps(options.rounds)
+    if options.only != "steps":
+        _calls(options.rounds)
     return 0
 
 

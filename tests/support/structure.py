@@ -133,19 +133,25 @@ Check = Callable[[Package], list[str]]
 
 
 @functools.cache
-def load(root: Path) -> Package:
-    """Parse every module under the package folder `root`, each once per process."""
+def load(root: Path, having: str = "") -> Package:
+    """Parse every module under the package folder `root`, each once per process.
+
+    `having`: only those whose text has it, for a check that looks at few (parsing all takes long).
+    """
     modules = {}
     for path in sorted(root.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if having not in text:
+            continue
         file = path.relative_to(root)
         parts = file.with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
-        text = path.read_text(encoding="utf-8")
         shown = (root.name / file).as_posix()
         name = ".".join((root.name, *parts))
         modules[name] = Module(name, file.as_posix(), shown, text, ast.parse(text, shown))
     if not modules:
-        raise FileNotFoundError(f"no Python module under {root}: nothing would be checked")
+        what = f" with {having!r}" if having else ""
+        raise FileNotFoundError(f"no Python module{what} under {root}: nothing would be checked")
     return Package(root.name, modules)
 
 

@@ -85,6 +85,14 @@ class Tagger(nn.Module):
         return self.head(self.cells(self.tokens(x))[0])
 
 
+def convnet() -> Any:
+    """What ResNet-18 is made of, small: a window's maximum, batch norm on either side of it."""
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(4, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 10),
+    )  # fmt: skip
+
+
 def mlp() -> Any:
     return nn.Sequential(
         nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 10)
@@ -96,8 +104,8 @@ def _tokens() -> tuple[Any, Any]:
     return x[:, :-1], x[:, 1:]
 
 
-def _images() -> tuple[Any, Any]:
-    return torch.randn(4, 3, 16, 16), torch.randint(0, 10, (4,))
+def _images(count: int, side: int) -> Callable[[], tuple[Any, Any]]:
+    return lambda: (torch.randn(count, 3, side, side), torch.randint(0, 10, (count,)))
 
 
 def _points() -> tuple[Any, Any]:
@@ -108,9 +116,11 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], tuple[Any, Any]]]] = {
     "MLP": (mlp, _points),
     "GPT": (GPT, _tokens),
     "GPT with dropout": (lambda: GPT(dropout=0.1), _tokens),
-    "ResNet-18": (resnet18, _images),
+    "ResNet-18": (resnet18, _images(8, 32)),
     "LSTM": (Tagger, _tokens),
 }
+OTHERS = {"ConvNet": (convnet, _images(4, 8)), "ResNet-18 of few": (resnet18, _images(4, 16))}
+"""Trained in float64. In the second, batch norm comes to see 4 numbers a channel."""
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda params: torch.optim.SGD(params, lr=0.05, momentum=0.9),
     "AdamW": lambda params: torch.optim.AdamW(params, lr=1e-3),
@@ -120,12 +130,15 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 class Training:
     """A model, its optimizer and one batch, on a device; `step` is compiled as one graph."""
 
-    def __init__(self, name: str, optimizer: str, device: str, narrow: bool = False) -> None:
+    def __init__(
+        self, name: str, optimizer: str, device: str, narrow: bool = False, dtype: Any = None
+    ) -> None:
         torch.manual_seed(0)
-        model, data = MODELS[name]
-        self.model = model().to(device)
+        model, data = {**MODELS, **OTHERS}[name]
+        self.model = model().to(device, dtype or torch.float32)
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
-        self.batch = [t.to(device) for t in data()]
+        x, y = data()
+        self.batch = [x.to(device, dtype) if dtype else x.to(device), y.to(device)]
         self.device, self.narrow = device, narrow
         self.step = torch.compile(self._step, fullgraph=True)
 
@@ -133,7 +146,8 @@ class Training:
         self.optimizer.zero_grad()
         with torch.autocast(self.device, torch.bfloat16, enabled=self.narrow):
             found = self.model(x)
-        loss = F.cross_entropy(found.float().reshape(-1, found.shape[-1]), y.reshape(-1))
+        found = found.float() if self.narrow else found
+        loss = F.cross_entropy(found.reshape(-1, found.shape[-1]), y.reshape(-1))
         loss.backward()
         self.optimizer.step()
         return loss.detach()
@@ -142,5 +156,6 @@ class Training:
         torch.manual_seed(1)
         return [self.step(*self.batch).item() for _ in range(steps)]
 
-    def parameters(self) -> list[Any]:
-        return [p.detach().cpu() for p in self.model.parameters()]
+    def state(self) -> list[Any]:
+        """Parameters and buffers (batch norm's running numbers) on the host."""
+        return [t.detach().cpu() for t in self.model.state_dict().values()]

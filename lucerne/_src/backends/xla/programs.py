@@ -74,6 +74,8 @@ class CallProgram:
         self.graph, self.pending = graph, pending
         self._tensors = [isinstance(v.meta, TensorMeta) for v in graph.inputs]
         self._programs: dict[tuple[Any, ...], MadeCall] = {}
+        self._whole: dict[tuple[TensorMeta, int, int], bool] = {}
+        """`is_whole` of what was written so far: working it out takes as long as the call."""
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> None:
         if self.pending.refused:
@@ -93,7 +95,11 @@ class CallProgram:
         old: list[Any] = []
         for o in outputs:
             cell, meta, offset = o._storage.buffer, o._meta, o._offset
-            if is_whole(meta, offset, cell.used):
+            place = meta, offset, cell.used
+            whole = self._whole.get(place)
+            if whole is None:
+                whole = self._whole[place] = is_whole(*place)
+            if whole:
                 key.append(meta)
                 continue
             if cell.array is None:
@@ -103,9 +109,9 @@ class CallProgram:
         program = self._programs.get(tuple(key))
         if program is None:
             program = self._programs[tuple(key)] = self._made(inputs, outputs, old, fed)
-        run, whole, checks = program
+        run, replaced, checks = program
         found = run(old, *fed)
-        for o, array, all_of_it in zip(outputs, found, whole, strict=False):
+        for o, array, all_of_it in zip(outputs, found, replaced, strict=False):
             if all_of_it:
                 o._storage.buffer.hold(array, o._meta)
             else:
