@@ -28,7 +28,7 @@ from lucerne._src.conformance import (
 from lucerne._src.conformance.cases import TIERS
 from lucerne._src.conformance.page import page
 from lucerne._src.conformance.workers import Progress, as_data, from_data, run_apart, serve
-from lucerne._src.distributed.run import agent
+from lucerne._src.distributed.run import agent, jobs
 from lucerne._src.distributed.run import options as run_options
 from lucerne._src.ir.scalar.protocol import REQUIRED
 from lucerne._src.pipeline import passes
@@ -209,6 +209,9 @@ def _run_options(commands: Any) -> None:
     made = commands.add_parser("run", help=run_options.DESCRIPTION)
     run_options.add_arguments(made)
     made.set_defaults(run=agent.run)
+    ranks = commands.add_parser("ranks", help="what the ranks of running jobs are doing")
+    jobs.add_arguments(ranks)
+    ranks.set_defaults(run=jobs.show)
 
 
 def _export_options(commands: Any) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from lucerne.profiler import itt as itt
 from lucerne.profiler.annotation import record_function as record_function
+from lucerne.profiler.merging import CollectiveWait as CollectiveWait
+from lucerne.profiler.merging import merge_traces as merge_traces
 from lucerne.profiler.profiler import kineto_available as kineto_available
 from lucerne.profiler.profiler import profile as profile
 from lucerne.profiler.profiler import supported_activities as supported_activities
@@ -17,10 +19,12 @@ from lucerne.profiler.schedules import ProfilerActivity as ProfilerActivity
 from lucerne.profiler.schedules import schedule as schedule
 
 __all__ = [
+    "CollectiveWait",
     "DeviceType",
     "ProfilerAction",
     "ProfilerActivity",
     "kineto_available",
+    "merge_traces",
     "profile",
     "record_function",
     "schedule",

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lucerne._src.base.process.profiler_hook import ANNOTATION, PROGRAM
+from lucerne._src.base.process.late_bindings import LateBindings
+from lucerne._src.base.process.profiler_hook import ANNOTATION, COLLECTIVE, PROGRAM
 from lucerne._src.io.atomic import write_atomic
 
-_CATEGORIES = {ANNOTATION: "user_annotation", PROGRAM: "compiled_program"}
+_CATEGORIES = {ANNOTATION: "user_annotation", PROGRAM: "compiled_program", COLLECTIVE: "collective"}
 
 
 @dataclass
@@ -53,6 +54,7 @@ def as_json(trace: Trace, name: str = "") -> dict[str, Any]:
         "schemaVersion": 1,
         "deviceProperties": [],
         **trace.settings,
+        **_place(),
         "host_name": socket.gethostname(),
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": time.time_ns() - time.perf_counter_ns(),
@@ -60,6 +62,12 @@ def as_json(trace: Trace, name: str = "") -> dict[str, Any]:
         "traceEvents": rows,
         "traceName": name,
     }
+
+
+def _place() -> dict[str, Any]:
+    """Which rank this is, under torch's key; nothing without a process group."""
+    place = LateBindings.process_place()
+    return {} if place is None else {"distributedInfo": {"rank": place[0], "world_size": place[1]}}
 
 
 def _names(pid: int, threads: set[int], base: float) -> list[dict[str, Any]]:

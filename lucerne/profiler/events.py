@@ -86,7 +86,8 @@ class FunctionEvent(_Times):
         self.flops = span.flops
         self.cpu_memory_usage = span.memory_end - span.memory_begin
         self.extra = span.extra or {}
-        """What only the kernels of compiled programs have: `Lines` and `Bytes`."""
+        """What only the kernels of compiled programs have (`Lines` and `Bytes`), or collectives
+        (`Group`, `Number`, `Call`, `Line`)."""
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]

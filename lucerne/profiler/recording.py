@@ -16,7 +16,15 @@ from typing import Any
 
 from lucerne._src import backends
 from lucerne._src.base.process import forks
-from lucerne._src.base.process.profiler_hook import BACKWARD, FRONT, FUNCTION, LEAF, PROGRAM, Watch
+from lucerne._src.base.process.profiler_hook import (
+    BACKWARD,
+    COLLECTIVE,
+    FRONT,
+    FUNCTION,
+    LEAF,
+    PROGRAM,
+    Watch,
+)
 from lucerne._src.base.process.source_location import Origin, is_users
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.graph import Node
@@ -178,7 +186,9 @@ class Recording:
         if kind == PROGRAM:
             name = _program_name(thing)
         span = self._enter(name, kind, stack)
-        if kind == BACKWARD:
+        if kind == COLLECTIVE:
+            span.extra = thing
+        elif kind == BACKWARD:
             self._note_node(span, thing)
         elif self.blocks is not None and name.startswith("Optimizer.step#"):
             span.node = "optimizer"

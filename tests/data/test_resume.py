@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lucerne
 from lucerne.utils.data import DataLoader, DistributedSampler
@@ -104,20 +106,51 @@ def test_what_is_no_state_is_refused() -> None:
         DataLoader(range(3)).load_state_dict({**state, "version": 99})
 
 
-def test_another_number_of_replicas_is_refused_within_an_epoch() -> None:
-    def make(replicas: int) -> Any:
-        sampler = DistributedSampler(range(40), replicas, 0, shuffle=False)
-        return DataLoader(range(40), 2, sampler=sampler)
+def _replica(length: int, replicas: int, rank: int, batch: int, drop: bool = False) -> Any:
+    sampler = DistributedSampler(range(length), replicas, rank, seed=5, drop_last=drop)
+    return DataLoader(range(length), batch, sampler=sampler)
 
-    loader = make(2)
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 60),
+    st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(0, 4)), max_size=3),
+    st.booleans(),
+)
+def test_an_epoch_is_shared_out_anew(
+    length: int, stages: list[tuple[int, int, int]], drop: bool
+) -> None:
+    """However often the number of processes and their batches change within it, nobody's sample is
+    lost or seen twice, but for those that fill up or are dropped at its end."""
+    state: Any = None
+    seen: list[int] = []
+    for replicas, batch, steps in [*stages, (3, 2, 1000)]:
+        loaders = [_replica(length, replicas, rank, batch, drop) for rank in range(replicas)]
+        for loader in loaders:
+            if state is not None:
+                loader.load_state_dict(json.loads(json.dumps(state)))
+        for iterator in (iters := [iter(loader) for loader in loaders]):
+            found = [next(iterator, None) for _ in range(min(steps, length + 1))]
+            seen += [key for keys in found if keys is not None for key in keys.tolist()]
+        state = iters[0].state_dict()
+        if state["finished"]:
+            break
+    twice = len(seen) - len(set(seen))
+    assert set(seen) <= set(range(length))
+    assert twice == 0 if drop else twice < 6
+    assert len(set(seen)) > length - 6 if drop else set(seen) == set(range(length))
+
+
+def test_another_number_of_replicas_is_refused_where_nobody_knows_what_they_saw() -> None:
+    loader = _replica(40, 2, 0, 2)
     iterator = iter(loader)
     next(iterator)
     state = json.loads(json.dumps(loader.state_dict()))
-    make(2).load_state_dict(state)
-    for other in (make(4), DataLoader(range(40), 2)):
-        with pytest.raises(ValueError, match=r"epoch that 2 processes share.*num_replicas=2"):
-            other.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"epoch that 2 processes share.*num_replicas=2"):
+        DataLoader(range(40), 2).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"out of order.*num_replicas=2 and batch_size=2"):
+        _replica(40, 4, 0, 2).load_state_dict({**state, "ahead": [3]})
     list(iterator)
-    again = make(4)
+    again = _replica(40, 4, 0, 2)
     again.load_state_dict(loader.state_dict())
     assert len(list(again)) == 5

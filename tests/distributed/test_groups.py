@@ -279,6 +279,29 @@ def test_launchers_are_read(
     assert rendezvous.own_place() == place
 
 
+PLACES = [
+    ({"MASTER_ADDR": "h", "MASTER_PORT": "7"}, ("h", 7)),
+    ({"SLURM_JOB_ID": "71", "SLURM_STEP_NODELIST": "n[3-5]", "SLURM_NNODES": "3"}, ("n3", 20071)),
+    ({"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n3"}, ("localhost", 20071)),
+    ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "881000449"}, ("localhost", 20449)),
+    ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "run-h-12@1"}, ("localhost", 20121)),
+    ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "881000449"}, "MASTER_ADDR and MASTER"),
+    ({"MASTER_ADDR": "h"}, "environment variable MASTER_PORT expected"),
+]
+
+
+@pytest.mark.parametrize(("variables", "place"), PLACES)
+def test_launchers_say_where_ranks_meet(
+    variables: dict[str, str], place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "launch_variable", variables.get)
+    if isinstance(place, str):
+        with pytest.raises(ValueError, match=place):
+            rendezvous._meeting_place(4)
+    else:
+        assert rendezvous._meeting_place(4) == place
+
+
 WRONG = [
     (lambda: dist.init_process_group("nccl", init_method="file:///x", rank=0, world_size=1),
      ValueError, "nccl moves tensors of NVIDIA"),

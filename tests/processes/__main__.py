@@ -8,6 +8,7 @@ kills [N]             ranks that are killed at random steps under `lucerne run`,
 stops [N]             ranks that are stopped, stuck, slow
 flips [N]             checkpoints of 2 ranks with one bit changed
 saves [N]             checkpoints of 2 ranks of which one is killed while it saves
+resize [N]            runs that go on with 4, 2 and 3 ranks, within epochs
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 import warnings
 
 import lucerne.distributed
-from tests.processes import cases, checkpoints, faults, mistakes, models, strangers
+from tests.processes import cases, checkpoints, faults, mistakes, models, resize, strangers
 
 
 def collectives(ranks: int = 4) -> list[str]:
@@ -69,7 +70,7 @@ COMMANDS = {
     "collectives": collectives, "ddp": models.report, "mistakes": report_mistakes,
     "strangers": report_strangers,
     "kills": kills, "stops": stops, "flips": checkpoints.report_flips,
-    "saves": checkpoints.report_saves,
+    "saves": checkpoints.report_saves, "resize": resize.report,
 }  # fmt: skip
 
 

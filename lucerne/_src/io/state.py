@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.io import atomic, files
 from lucerne._src.io.errors import CorruptFileError, LoadError, SaveError
 from lucerne._src.tensor import api as lu
@@ -28,6 +30,10 @@ class RunState:
     `save(folder)` adds a checkpoint to a folder, keeps the last `keep` and removes older ones;
     `restore(folder)` takes the newest that is intact. A path that ends in `.pt` is one file,
     replaced in one step.
+
+    In a process group all ranks call both. The checkpoint is one, written by rank 0: parts are
+    those of rank 0, the states of the default generators those of each rank. Any number of ranks
+    restores it; ranks that were not there draw numbers of their own, if the saved ones did.
 
     >>> import tempfile, lucerne as torch
     >>> from lucerne.run_state import RunState
@@ -74,14 +80,29 @@ class RunState:
         for name, part in self.parts.items():
             _loader(part)(saved[name])
         self.step = state["step"]
-        _set_random_states(state["random"])
+        _set_random_states(_own_random(state))
 
     def save(
         self, path: str | os.PathLike[str], *, ops: atomic.FileOps = atomic.OPS, **extra: Any
     ) -> None:
         """Save everything, and `extra` with it. When it returns, the checkpoint is on disk."""
         content = {**self.state_dict(), "extra": extra}
-        target = os.fspath(path)
+        place = LateBindings.process_place()
+        if place is None or place[1] == 1:
+            self._write(os.fspath(path), content, ops)
+            return
+        content["ranks"] = LateBindings.process_gather(content["random"])
+        problem = ""
+        try:
+            if place[0] == 0:
+                self._write(os.fspath(path), content, ops)
+        except (SaveError, OSError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        problem = LateBindings.process_gather(problem)[0]
+        if problem:
+            raise SaveError(f"save: rank 0 could not write the checkpoint of all ranks: {problem}")
+
+    def _write(self, target: str, content: dict[str, Any], ops: atomic.FileOps) -> None:
         if target.endswith((".pt", ".pth")):
             files.save(content, target, ops=ops)
             return
@@ -200,6 +221,38 @@ def _loader(part: Any) -> Any:
     if isinstance(part, np.random.Generator):
         return lambda state: setattr(part.bit_generator, "state", state)
     return part.set_state
+
+
+def _own_random(state: dict[str, Any]) -> dict[str, Any]:
+    """The states of this rank's generators. A rank that was not there gets new ones, but for those
+    generators with which all ranks drew alike."""
+    every: list[dict[str, Any]] = state.get("ranks") or [state["random"]]
+    rank = (LateBindings.process_place() or (0, 1))[0]
+    if rank < len(every):
+        return every[rank]
+    texts = {name: [_state_bytes(each[name]) for each in every] for name in every[0]}
+    whole = b"".join(text for row in texts.values() for text in row)
+    seed = hashlib.blake2b(whole + rank.to_bytes(8, "little"), digest_size=8).digest()
+    number = int.from_bytes(seed, "little")
+    drawn = {
+        "lucerne": lu.Generator().manual_seed(number >> 1).get_state(),  # type: ignore[attr-defined]
+        "python": random.Random(number).getstate(),
+        "numpy": np.random.RandomState(number & 0xFFFFFFFF).get_state(),
+    }
+    return {
+        name: every[0][name] if len(set(texts[name])) == 1 else made for name, made in drawn.items()
+    }
+
+
+def _state_bytes(state: Any) -> bytes:
+    """What tells the states of a generator apart."""
+    if isinstance(state, tuple | list):
+        return b",".join(map(_state_bytes, state))
+    return bytes(state.numpy()) if isinstance(state, lu.Tensor) else _plain_bytes(state)
+
+
+def _plain_bytes(value: Any) -> bytes:
+    return value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
 
 
 def _random_states() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from lucerne.utils.data.iteration import (
     MultiProcessIterator,
     SingleProcessIterator,
 )
-from lucerne.utils.data.progress import Progress, check_replicas, check_state
+from lucerne.utils.data.progress import Progress, check_state, shared_anew
 from lucerne.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -257,10 +257,11 @@ class DataLoader(Generic[T_co]):
         """Let the next iteration go on where the state was taken, with the same batches to come.
 
         Dataset, batch size and sampler must be made as they were; the number of workers is free.
-        Another number of replicas is refused in the middle of an epoch.
+        With a `DistributedSampler` the number of replicas and the batch size may be others: the
+        keys of the epoch that nobody has seen are shared out among those there are.
         """
         check_state(state_dict, self._streaming)
-        check_replicas(state_dict, self)
+        state_dict = shared_anew(state_dict, self)
         self._root = state_dict.get("root")
         finished = state_dict.get("finished", False)
         self._epoch = state_dict.get("epoch", 0) + bool(finished)

@@ -11,6 +11,13 @@ from lucerne._src.tensor import api as lu
 from lucerne.utils.data.sampler import Sampler, seeded
 
 
+def _share(total: int, replicas: int, drop_last: bool) -> int:
+    """How many of so many keys each process gets."""
+    if drop_last and total % replicas:
+        return math.ceil((total - replicas) / replicas)
+    return math.ceil(total / replicas)
+
+
 class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th key, beginning with `rank`; call `set_epoch` before each epoch.
 
@@ -49,30 +56,42 @@ class DistributedSampler(Sampler[int]):
         self.rank = rank
         self.epoch = 0
         self.drop_last = drop_last
-        total = len(dataset)
-        if drop_last and total % num_replicas:
-            self.num_samples = math.ceil((total - num_replicas) / num_replicas)
-        else:
-            self.num_samples = math.ceil(total / num_replicas)
+        self.num_samples = _share(len(dataset), num_replicas, drop_last)
         self.total_size = self.num_samples * num_replicas
         self.shuffle = shuffle
         self.seed = seed
+        self._taken = 0
 
     def __iter__(self) -> Iterator[int]:
         total = len(self.dataset)
         if self.shuffle:
-            order = lu.randperm(total, generator=seeded(self.seed + self.epoch)).tolist()
+            whole = lu.randperm(total, generator=seeded(self.seed + self.epoch)).tolist()
         else:
-            order = list(range(total))
-        missing = self.total_size - len(order)
+            whole = list(range(total))
+        taken, self._taken = min(self._taken, total), 0
+        order = whole[taken:]
+        size = _share(len(order), self.num_replicas, self.drop_last) if taken else self.num_samples
+        size *= self.num_replicas
+        missing = size - len(order)
         if not self.drop_last and missing > 0:
-            order += (order * math.ceil(missing / max(1, len(order))))[:missing]
-        order = order[: self.total_size]
-        if len(order) != self.total_size:
+            order += (whole * math.ceil(missing / max(1, len(whole))))[:missing]
+        order = order[:size]
+        if len(order) != size:
             raise AssertionError(
-                f"Number of indices ({len(order)}) does not match total_size ({self.total_size})"
+                f"Number of indices ({len(order)}) does not match total_size ({size})"
             )
-        return iter(order[self.rank : self.total_size : self.num_replicas])
+        return iter(order[self.rank : size : self.num_replicas])
+
+    def begin_at(self, taken: int) -> None:
+        """Let the next iteration (and no other) leave out the first keys of its epoch, which so
+        many processes as there were have seen together: those there are now share the rest.
+
+        >>> sampler = DistributedSampler(range(7), num_replicas=2, rank=0, shuffle=False)
+        >>> sampler.begin_at(3)
+        >>> list(sampler), list(sampler)
+        ([3, 5], [0, 2, 4, 6])
+        """
+        self._taken = taken
 
     def __len__(self) -> int:
         return self.num_samples

@@ -68,7 +68,11 @@ class Progress:
     turn: int = 0
     """and whose turn is next."""
     replicas: int | None = None
-    """Among how many processes the sampler shares the keys out."""
+    """Among how many processes the sampler shares the keys out,"""
+    batch: int | None = None
+    """how many keys a batch has (None: a sampler of the program's own decides),"""
+    taken: int = 0
+    """and how many keys of the epoch were seen before it was shared out like that."""
 
     def state_dict(self) -> dict[str, Any]:
         state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -113,17 +117,51 @@ def replicas_of(loader: Any) -> int | None:
     return None
 
 
-def check_replicas(state: dict[str, Any], loader: Any) -> None:
-    """An epoch that is under way was cut for so many processes: another number of them can't know
-    what the others have seen. Between epochs the number is free."""
+def batch_of(loader: Any) -> int | None:
+    """How many keys a batch has, if that is one number."""
+    if loader.batch_sampler is None:
+        return 1
+    return loader.batch_sampler.batch_size if type(loader.batch_sampler) is BatchSampler else None
+
+
+def beginning_sampler(loader: Any) -> Any:
+    """The sampler that can begin within an epoch, if there is one."""
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    for sampler in (loader.sampler, inner, loader.batch_sampler):
+        if hasattr(sampler, "begin_at") and isinstance(getattr(sampler, "num_replicas", None), int):
+            return sampler
+    return None
+
+
+def shared_anew(state: dict[str, Any], loader: Any) -> dict[str, Any]:
+    """A state for this loader's number of processes and batch size.
+
+    Processes train in step, so one's count of batches says which keys all have seen together: the
+    first ones of the epoch's order. The others are shared out again. Between epochs both are free.
+    """
     then, now = state.get("replicas"), replicas_of(loader)
-    if "replicas" in state and then != now and not state.get("finished"):
+    old, new = state.get("batch"), batch_of(loader)
+    if state.get("finished") or "replicas" not in state or (then == now and old in (None, new)):
+        return state
+    able = None not in (then, now, old, new) and beginning_sampler(loader) is not None
+    able = able and stateful_sampler(loader) is None  # (it knows its place in its own way)
+    if able and state.get("ahead"):
         raise ValueError(
-            f"DataLoader.load_state_dict: the state was taken in the middle of an epoch that "
-            f"{then or 1} processes share, this loader's sampler shares it among {now or 1}: some "
-            f"samples would be seen twice and others never. Resume with num_replicas={then or 1}, "
-            "or save the state at the end of an epoch"
+            "DataLoader.load_state_dict: batches came out of order (in_order=False), so what "
+            f"{then} processes have seen is not known. Resume with num_replicas={then} and "
+            f"batch_size={old}, or save the state at the end of an epoch"
         )
+    if able:
+        taken = state.get("taken", 0) + state["batches"] * old * then
+        return {**state, "taken": taken, "batches": 0, "batch": new, "replicas": now}
+    if then == now:
+        return state
+    raise ValueError(
+        f"DataLoader.load_state_dict: the state was taken in the middle of an epoch that "
+        f"{then or 1} processes share, this loader's sampler shares it among {now or 1}: some "
+        f"samples would be seen twice and others never. Resume with num_replicas={then or 1}, "
+        "use a DistributedSampler both times, or save the state at the end of an epoch"
+    )
 
 
 def check_state(state: Any, streaming: bool) -> None:
@@ -235,7 +273,7 @@ def begin(loader: Any, base_seed: int | None, epoch: int, root: int | None) -> P
         progress.base_seed = mix(root) >> 1
     sampler = epoch_sampler(loader)
     progress.sampler_epoch = None if sampler is None else sampler.epoch
-    progress.replicas = replicas_of(loader)
+    progress.replicas, progress.batch = replicas_of(loader), batch_of(loader)
     return progress
 
 
@@ -269,6 +307,9 @@ def keys_of(loader: Any, progress: Progress, resumed: bool) -> Keys:
             progress.globals.restore()
             if progress.drew_base:
                 fresh_seed(loader.generator)
+        beginning = beginning_sampler(loader)
+        if beginning is not None and resumed:
+            beginning.begin_at(progress.taken)
         made.keys = iter(loader._index_sampler)
         made.prime()
         for _ in range(progress.batches):

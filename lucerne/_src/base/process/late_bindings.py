@@ -18,6 +18,8 @@ class LateBindings:
     `compile` needs."""
     process_place: Callable[[], tuple[int, int] | None] = staticmethod(lambda: None)
     """Rank and size of this process's group; None: it has none. Set by `lucerne.distributed`."""
+    process_gather: Callable[[Any], list[Any]]
+    """One value of each rank, on all of them; for those that `process_place` says are there."""
     sync_norm: Callable[..., Any] | None = None
     """Batch norm over the ranks of a group, set by `lucerne.distributed`."""
     nested_ops: Callable[[], Any]

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-ANNOTATION, BACKWARD, LEAF, FRONT, FUNCTION, PROGRAM = (
-    "annotation", "backward", "leaf", "front", "function", "program",
+ANNOTATION, BACKWARD, LEAF, FRONT, FUNCTION, PROGRAM, COLLECTIVE = (
+    "annotation", "backward", "leaf", "front", "function", "program", "collective",
 )  # fmt: skip
 """What a span is: something the user named, a node of a backward pass, the end of one (a gradient
-is added to a leaf's), a public function that chooses among ops, an op, a compiled program."""
+is added to a leaf's), a public function that chooses among ops, an op, a compiled program, a
+collective of several processes (whose `thing` is what a trace says of it)."""
 
 
 class Watcher(Protocol):

@@ -78,10 +78,13 @@ def _meeting_place(size: int) -> tuple[str, int]:
     if host is not None and port is not None:
         return host, _number("MASTER_PORT", port) or 0
     nodes = launch_variable("SLURM_STEP_NODELIST") or launch_variable("SLURM_JOB_NODELIST")
-    job = launch_variable("SLURM_JOB_ID") or launch_variable("PBS_JOBID")
     if host is None and nodes:
         host = first_host(nodes) if (launch_variable("SLURM_NNODES") or "1") != "1" else "localhost"
-    digits = "".join(c for c in job or "" if c.isdigit())
+    if host is None and launch_variable(f"{_OMPI}_LOCAL_SIZE") == str(size):
+        host = "localhost"  # (mpirun, and all of its ranks are here)
+    names = ("SLURM_JOB_ID", "PBS_JOBID", "PMIX_NAMESPACE")
+    job = next(filter(None, map(launch_variable, names)), "")
+    digits = "".join(c for c in job if c in "0123456789")
     if host is not None and port is None and digits:
         return host, 20000 + int(digits) % 20000  # (the same in all processes of the job)
     if size == 1:

@@ -8,6 +8,7 @@ from lucerne._src.base.process.late_bindings import LateBindings
 from lucerne._src.compiler import disable
 from lucerne._src.distributed.processes.collectives import all_reduce
 from lucerne._src.distributed.processes.groups import member
+from lucerne._src.distributed.processes.points import all_gather_object
 from lucerne._src.distributed.processes.world import Current, is_initialized
 from lucerne._src.tensor import api as lu
 from lucerne.autograd import Function
@@ -74,7 +75,14 @@ def _place() -> tuple[int, int] | None:
     return None if found is None else (found.rank, found.size)
 
 
+def _gather(mine: Any) -> list[Any]:
+    found: list[Any] = [None] * member(None).size()
+    all_gather_object(found, mine)
+    return found
+
+
 def bind() -> None:
     """Let modules and samplers, which are loaded without processes, know of them."""
     LateBindings.sync_norm = staticmethod(sync_batch_norm)
     LateBindings.process_place = staticmethod(_place)
+    LateBindings.process_gather = staticmethod(_gather)

@@ -10,20 +10,20 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
 from lucerne._src.base.config import child_environment, launch_variable, set_launch_variable
 from lucerne._src.distributed.meeting.errors import DistError
 from lucerne._src.distributed.meeting.secret import TOKEN_VARIABLE
-from lucerne._src.distributed.run import board, watching
+from lucerne._src.distributed.run import board, jobs, schedulers, watching
 from lucerne._src.distributed.run.meeting import MachinePlace, Meeting
-from lucerne._src.distributed.run.options import ranks_here
+from lucerne._src.distributed.run.options import parsed, ranks_here
 from lucerne._src.distributed.run.worker import BOARD_VARIABLE
 from lucerne._src.io.atomic import write_atomic
 
@@ -89,8 +89,7 @@ class Agent:
     # -- ranks -----------------------------------------------------------------------------------
 
     def _start(self, meeting: Meeting, place: MachinePlace, generation: int) -> None:
-        room = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = tempfile.mkdtemp(prefix="lucerne-run-", dir=room)
+        self.folder = jobs.new_folder()
         path = os.path.join(self.folder, "board")
         board.make(path, self.count)
         self.board = board.BoardView(path)
@@ -101,6 +100,10 @@ class Agent:
             )
             for local in range(self.count)
         ]
+        jobs.describe(
+            self.folder, program=shlex.join([self.options.program, *self.options.arguments]),
+            generation=generation, first=place.first, count=self.count, world=place.world,
+        )  # fmt: skip
         self.watching = watching.Watching(
             [p.pid for p in self.processes], self.board, path, place.first, say
         )
@@ -195,6 +198,11 @@ class Agent:
 def run(options: argparse.Namespace) -> int:
     """Entry point of `lucerne run`."""
     try:
+        if options.print:
+            sys.stdout.write(schedulers.printed(options, parsed([options.program])))
+            return 0
+        if options.image:
+            raise ValueError("--image goes with --print jobset only")
         return Agent(options).run()
     except (ValueError, DistError) as error:
         say(str(error))

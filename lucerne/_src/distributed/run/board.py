@@ -105,6 +105,7 @@ class BoardView:
             self._map = mmap.mmap(handle, 0, prot=mmap.PROT_READ)
         finally:
             os.close(handle)
+        self.rows = len(self._map) // ROW
 
     def read(self, row: int) -> dict[str, Any] | None:
         """What a rank said last, with `beat` and `since`; None: nothing yet, or in the middle."""
@@ -114,7 +115,9 @@ class BoardView:
         if not version or version % 2 or _HEAD.unpack_from(self._map, at)[0] != version:
             return None
         try:
-            said: dict[str, Any] = json.loads(text)
+            said = json.loads(text)
         except ValueError:
+            return None
+        if not isinstance(said, dict):
             return None
         return {**said, "beat": beat, "since": since, "process": process}

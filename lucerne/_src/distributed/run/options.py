@@ -33,6 +33,11 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
         made, "--stuck-after", type=float, default=0.0,
         help="end ranks that wait for another so many seconds (0: they are reported only)",
     )  # fmt: skip
+    _add(
+        made, "--print", choices=("slurm", "jobset"), default=None,
+        help="start nothing: print an sbatch script, or a JobSet manifest in JSON, of this job",
+    )  # fmt: skip
+    _add(made, "--image", default="", help="the container of --print jobset")
     made.add_argument("-m", "--module", action="store_true", help="PROGRAM is a module")
     _add(made, "--no-python", action="store_true", help="PROGRAM is a command of its own")
     made.add_argument("program", metavar="PROGRAM")

@@ -139,8 +139,17 @@ class Watching:
 
 def state_of(pid: int) -> str:
     """The letter of a process's state; empty: there is none, or the system does not say."""
+    return _stat(pid, 0)
+
+
+def began(pid: int) -> str:
+    """When a process began, in the system's count: its number may come again."""
+    return _stat(pid, 19)
+
+
+def _stat(pid: int, field: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
+            return file.read().rpartition(")")[2].split()[field]
     except (OSError, IndexError):
         return ""
