@@ -10,6 +10,7 @@ from typing import Any
 from lucerne._src.base.config import ENVIRONMENT, VARIABLE_GETTER
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, is_users
+from lucerne._src.base.process.structure_version import CountsChanges
 from lucerne._src.base.raw import is_a
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.purity import (
@@ -169,6 +170,8 @@ def changes_owner(fn: Any) -> bool:
         return False
     if is_a(owner, Switch):
         return False  # what it keeps is for its own end
+    if is_a(owner, CountsChanges):
+        return is_a(fn, types.MethodType)  # (only what changes it is written in Python)
     return own_home(type(owner).__module__).startswith("lucerne.")
 
 

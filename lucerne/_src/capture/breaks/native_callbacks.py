@@ -35,7 +35,7 @@ from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_plain
-from lucerne._src.capture.guards.implicit import ImplicitGuards
+from lucerne._src.capture.guards.implicit import CLASS_NAMES, ImplicitGuards
 from lucerne._src.capture.guards.read_log import calls_users
 from lucerne._src.capture.symbolic.native_scalars import by_value, for_ops, plain_number
 from lucerne._src.ir import dispatch
@@ -303,8 +303,10 @@ class _Facts:
         reads = [(last_of(a.argval), b) for a, b in pairwise(ops) if b.opname in _ATTRIBUTES]
         self.attributes = {b.argval for _, b in reads}
         self.looks_further = any(
-            owner not in code.co_varnames[: code.co_argcount] and owner not in self.names
-            for owner, _ in reads
+            owner not in code.co_varnames[: code.co_argcount]
+            and owner not in self.names
+            and not (owner == "__class__" and b.argval in CLASS_NAMES)
+            for owner, b in reads
         )
         """Whether it reads attributes of others than its arguments: of what those hold."""
         self.closes = bool(free)

@@ -38,6 +38,8 @@ _SWITCHES = frozenset(
 )  # fmt: skip
 """Functions of ours that tell how a switch stands. (Grad mode and the like are always compared.)"""
 _UNDER = ("__func__", "fget", "fset", "fdel", "func")
+CLASS_NAMES = frozenset(("__name__", "__qualname__"))
+"""What a class is called (`repr` of a dataclass says it)."""
 _AROUND = (staticmethod, classmethod, property, functools.cached_property)
 
 
@@ -156,6 +158,8 @@ class ImplicitGuards:
             for name in {*attributes, *self._under(kind, frame.f_code)}:
                 self.of_object(x, name)
                 self.of_class(kind, name)
+            for name in CLASS_NAMES & attributes:
+                self._note(kind, name, getattr(kind, name), f"{kind.__name__}.{name}")
 
     def _descriptor(self, descriptor: Any, owner: Any) -> None:
         """The user's own kind of property was asked: under which name, the call does not say."""

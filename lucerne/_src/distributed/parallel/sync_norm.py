@@ -76,7 +76,8 @@ def _place() -> tuple[int, int] | None:
 
 
 def _gather(mine: Any) -> list[Any]:
-    found: list[Any] = [None] * member(None).size()
+    place = _place()
+    found: list[Any] = [None] * (1 if place is None else place[1])
     all_gather_object(found, mine)
     return found
 
