@@ -40,6 +40,7 @@ NEW: dict[str, Any] = {
     "one that is not checked": lambda x: D.Normal(x, 1.0, validate_args=False),
     "a transform": lambda x: D.transforms.AffineTransform(x, 2.0),
     "a storage": lambda x: x.untyped_storage(),
+    "a slice by tensors": lambda x: slice(x.sum(), None),
 }
 VALUES: dict[str, Any] = {
     "a dtype": lambda x: x.dtype,

@@ -43,13 +43,15 @@ def is_plain(x: Any) -> bool:
 
 _VALUES = (
     dtype, device, layout, memory_format, qscheme, finfo, iinfo, np.generic, np.dtype, complex,
-    slice, types.ModuleType, types.CodeType,
+    types.ModuleType, types.CodeType,
 )  # fmt: skip
 
 
 def is_value(x: Any) -> bool:
     """Whether nobody can tell it from another one that is equal: it never changes, and there is
     nothing to it but what it says."""
+    if type(x) is slice:
+        return all(map(is_plain, (x.start, x.stop, x.step)))
     return is_a(x, _VALUES)
 
 
