@@ -216,7 +216,10 @@ def put_back(tables: Sequence[StoreSnapshot]) -> None:
             if type(slot.key) is slice and len(table.store) <= MOST:
                 table.store[:] = old
             elif type(slot.key) is not slice:
-                slot.set(old)
+                try:
+                    slot.set(old)
+                except MemoryError:  # what a trace has left must not be met by the call
+                    slot.set(old)
 
 
 def _short(x: Any) -> str:
