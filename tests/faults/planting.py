@@ -44,6 +44,7 @@ PUTS_BACK = {
     "capture/trace/fake.py": "expose is_fake",
     "capture/trace/partial_graph.py": "end",
     "capture/effects/objects.py": "end undo",
+    "capture/effects/new_objects.py": "release",
     "capture/effects/journal.py": "undo",
     "capture/trace/subclasses.py": "restore",
     "capture/shadow/state.py": "put_back",

@@ -48,6 +48,8 @@ STAGES = {
     "reach": "lucerne._src.capture.guards.reachable:ReachableState.__init__",
     "bytecode": "lucerne._src.capture.bytecode.handlers.operators:binary_op",
     "recorder": "lucerne._src.capture.trace.recorder:Recorder.run",
+    "new objects": "lucerne._src.capture.effects.new_objects:NewObjects.end",
+    "sweep": "lucerne._src.capture.effects.new_objects:_Sweep.count",
     "narrow": "lucerne._src.capture.guards.prune:narrow",
     "guards": "lucerne._src.capture.cache.entry:Guards.__init__",
     "functionalize": "lucerne._src.transforms.functionalize:functionalize",

@@ -7,6 +7,8 @@ objects for its own purposes must not run theirs: it may count, or print.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Collection
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +30,22 @@ def _finder(kind: Any) -> Any:
         return found
     own = (base.__dict__.get("__getattribute__") for base in kind.__mro__)
     return next(f for f in own if f is not None and type(f) is not FunctionType)
+
+
+def looks_plainly(x: Any) -> bool:
+    """Whether an object finds its attributes as `object` does."""
+    kind: Any = type(x)
+    found: bool = kind.__getattribute__ is object.__getattribute__
+    return found
+
+
+def same_things(some: Collection[Any], others: Collection[Any]) -> bool:
+    """Whether two collections hold the very same objects, in the same order.
+
+    >>> same_things([1, None], (1, None)), same_things([[]], [[]])
+    (True, False)
+    """
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def raw_attribute(x: Any, name: str, default: Any) -> Any:

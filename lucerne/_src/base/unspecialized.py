@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.base.raw import same_things
+
 
 class Symbolic:
     """A number that is an expression of sizes (see `ir.symbolic`): no `int`, no `float`."""
@@ -140,14 +142,10 @@ def _structure_use(text: str, optimizer: Any) -> NumberUse:
             held is state
             and len(held) == size
             and len(now) == len(params)
-            and all(map(_same_things, (g["params"] for g in now), params))
+            and all(map(same_things, (g["params"] for g in now), params))
         )
 
     return NumberUse(text, same, (STRUCTURE, optimizer))
-
-
-def _same_things(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def use_of(text: str, facts: tuple[Any, ...]) -> NumberUse:

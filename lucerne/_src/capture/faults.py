@@ -146,5 +146,5 @@ class Before:
         self.state.restore()
         with default_generator.lock:
             default_generator._engine.rewind(self.random)
-        if NewObjects.holder is not None and NewObjects.holder is not self.holder:
-            NewObjects.holder.end()
+        if NewObjects.holder is not self.holder:
+            NewObjects.release()

@@ -61,7 +61,7 @@ def getter_of(owner: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
         return None if method is None else (method, (owner, name))
     found = find_in_class(kind, name)
     if type(found) is property:
-        return (found.fget, (owner,)) if type(found.fget) is FunctionType else None
+        return _getter_in(found, owner)
     if found is None:
         method = users_method(kind, "__getattr__")
         return None if method is None or name in _own(owner) else (method, (owner, name))
@@ -74,13 +74,17 @@ def getter_of(owner: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
     return (method, (found, owner, kind)) if first or name not in _own(owner) else None
 
 
+def _getter_in(found: property, owner: Any) -> tuple[Any, tuple[Any, ...]] | None:
+    return (found.fget, (owner,)) if type(found.fget) is FunctionType else None
+
+
 def _getter_of_class(owner: type, kind: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
     """The getter that a metaclass of the user's has for an attribute of a class."""
     if kind.__getattribute__ is not type.__getattribute__:
         return None
     found = find_in_class(kind, name)
     if type(found) is property:
-        return (found.fget, (owner,)) if type(found.fget) is FunctionType else None
+        return _getter_in(found, owner)
     if found is None and find_in_class(owner, name) is None:
         method = users_method(kind, "__getattr__")
         return None if method is None else (method, (owner, name))
@@ -95,8 +99,7 @@ def _getter_above(above: Any, name: str) -> tuple[Any, tuple[Any, ...]] | None:
     for kind in kinds[kinds.index(above.__thisclass__) + 1 :]:
         if name in kind.__dict__:
             found = kind.__dict__[name]
-            inside = type(found) is property and type(found.fget) is FunctionType
-            return (found.fget, (owner,)) if inside else None
+            return _getter_in(found, owner) if type(found) is property else None
     return None
 
 

@@ -90,8 +90,7 @@ class NewObjects:
         """Dicts that the machine has seen being made."""
         self._young: set[int] = set()
         self._old: dict[int, Any] = {}
-        self._frozen = NewObjects.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START
-        if self._frozen:
+        if NewObjects.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START:
             NewObjects.holder = self
             _sweep.count()
             gc.freeze()
@@ -100,10 +99,16 @@ class NewObjects:
 
     def end(self) -> None:
         """Let the collector look after all objects again."""
-        if self._frozen:
+        if NewObjects.holder is self:
+            NewObjects.release()
             _sweep.count()
-            gc.unfreeze()
-            self._frozen, NewObjects.holder = False, None
+
+    @staticmethod
+    def release() -> None:
+        """What was set aside is so no longer, whoever did it. (After an internal error nobody else
+        will: this has no other step that may fail.)"""
+        NewObjects.holder = None
+        gc.unfreeze()
 
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""

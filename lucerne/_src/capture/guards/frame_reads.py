@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lucerne._src.base.raw import is_a, own_dict, raw_attribute
+from lucerne._src.base.raw import is_a, looks_plainly, own_dict, raw_attribute
 from lucerne._src.capture.breaks.call_policy import large_array
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
@@ -352,9 +352,7 @@ class FrameGuard:
                     self._value(found, f"raw_attribute({v}, {key!r}, None)", f"{name}.{key}")
             return
         read = self.reads.attributes.get(id(x), set())
-        kind: Any = type(x)
-        plain = kind.__getattribute__ is object.__getattribute__
-        held = f"{v}.__dict__" if plain else f"own_dict({v})"
+        held = f"{v}.__dict__" if looks_plainly(x) else f"own_dict({v})"
         for key in sorted(own.keys() if whole else own.keys() & read):
             missing = self._constant(MISSING)
             text = f"{held}.get({key!r}, {missing})"

@@ -127,9 +127,13 @@ class ImplicitGuards:
             return
         kinds = (owner, type(owner)) if is_a(owner, type) else (type(owner),)
         for kind in kinds:
-            for name in self._under(kind, target.__code__):
-                self.of_object(owner, name)
-                self.of_class(kind, name)
+            self._of_both(owner, kind, self._under(kind, target.__code__))
+
+    def _of_both(self, x: Any, kind: type, names: Iterable[str]) -> None:
+        """Names were looked up in an object and in a class."""
+        for name in names:
+            self.of_object(x, name)
+            self.of_class(kind, name)
 
     def _under(self, kind: type, code: types.CodeType) -> list[str]:
         if (kind, code) not in self._names:
@@ -155,9 +159,7 @@ class ImplicitGuards:
                 for name in attributes & set(vars(x)):
                     self.of_python_module(x, name)
                 continue
-            for name in {*attributes, *self._under(kind, frame.f_code)}:
-                self.of_object(x, name)
-                self.of_class(kind, name)
+            self._of_both(x, kind, {*attributes, *self._under(kind, frame.f_code)})
             for name in CLASS_NAMES & attributes:
                 self._note(kind, name, getattr(kind, name), f"{kind.__name__}.{name}")
 

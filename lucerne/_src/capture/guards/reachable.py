@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
 from lucerne._src.base.process.structure_version import CountsChanges, StructureVersion
-from lucerne._src.base.raw import is_a, own_dict
+from lucerne._src.base.raw import is_a, own_dict, same_things
 from lucerne._src.capture.effects.stores import (
     PLAIN,
     ClosureVariable,
@@ -456,9 +455,7 @@ class _HeldByModule:
         if not self.has_its_dict():
             return False
         for d, keys, values in self.tables:
-            if len(d) != len(keys) or not all(map(operator.is_, d, keys)):
-                return False
-            if not all(map(operator.is_, d.values(), values)):
+            if not (same_things(d, keys) and same_things(d.values(), values)):
                 return False
         return type(self.module) is self.kind
 

@@ -15,12 +15,12 @@ import gc
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.base.process.structure_version import CountsChanges
-from lucerne._src.base.raw import is_a, own_dict, own_store
+from lucerne._src.base.raw import is_a, looks_plainly, own_dict, own_store
 from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
@@ -415,9 +415,8 @@ class ReadLog:
 
     def own_dict_of(self, container: Any) -> None:
         """An object's attributes were read from its dict: it may get another one."""
-        own, kind = own_dict(container), cast(Any, type(container))
-        plain = kind.__getattribute__ is object.__getattribute__
-        if plain and is_a(own, dict) and not is_a(container, (dict, list)):
+        own = own_dict(container)
+        if looks_plainly(container) and is_a(own, dict) and not is_a(container, (dict, list)):
             self._place(container, "__dict__", own)
 
     def _of_python_module(self, module: types.ModuleType, key: str, value: Any) -> None:

@@ -23,20 +23,26 @@ _LOW_HALVES = 0x0F0F0F0F
 _EVEN_BYTES = 0x00FF00FF
 
 
-class FloatDot:
-    """Rows of float32."""
+class _Dot:
+    """What dots of all kinds know of the weight."""
 
-    sums: Type = FLOATS
+    row_bytes: int
+    """Bytes of a row for each column."""
 
     def __init__(self, stored: str) -> None:
         self.stored, self.columns = stored, COLUMNS[stored]
-        self.row_bytes = F32.size
-        """Bytes of a row for each column."""
 
     @property
     def step_bytes(self) -> int:
         """Bytes of a row that one step reads."""
         return self.columns * self.row_bytes
+
+
+class FloatDot(_Dot):
+    """Rows of float32."""
+
+    sums: Type = FLOATS
+    row_bytes = F32.size
 
     def step(
         self, f: LLVMFunction, words: Words, rows: Words, sums: list[list[LLVMValue]]
@@ -73,18 +79,11 @@ class FloatDot:
         return _signed(f, w, place, 4)
 
 
-class IntegerDot:
+class IntegerDot(_Dot):
     """Rows in 8 bits, by integers alone: for any processor."""
 
     sums: Type = WORDS
     row_bytes = 1
-
-    def __init__(self, stored: str) -> None:
-        self.stored, self.columns = stored, COLUMNS[stored]
-
-    @property
-    def step_bytes(self) -> int:
-        return self.columns * self.row_bytes
 
     def step(
         self, f: LLVMFunction, words: Words, rows: Words, sums: list[list[LLVMValue]]
