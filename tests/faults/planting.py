@@ -39,16 +39,16 @@ MAKERS: tuple[CodeType, ...] = tuple(
 is a program, not the compiler."""
 PUTS_BACK = {
     "capture/faults.py": "",
+    "capture/process_state.py": "restore _switches",
     "capture/trace/capture.py": "restore",
     "capture/effects/stores.py": "put_back",
     "capture/trace/fake.py": "expose is_fake",
     "capture/trace/partial_graph.py": "end",
-    "capture/effects/objects.py": "end undo",
+    "capture/effects/objects.py": "undo",
     "capture/effects/new_objects.py": "release",
     "capture/effects/journal.py": "undo",
     "capture/trace/subclasses.py": "restore",
     "capture/shadow/state.py": "put_back",
-    "capture/breaks/call_policy.py": "restore",
     "capture/trace/recorder.py": "changed_histories",
     "capture/guards/describe.py": "",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from lucerne._src.capture.ledger import CompileBudgetError
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.pipeline.passes import PASSES
 from tests.faults.check import checked, name_of, points
-from tests.faults.planting import ERRORS, entered, is_point, planted
+from tests.faults.planting import ERRORS, PACKAGE, PUTS_BACK, entered, is_point, planted
 from tests.faults.programs import PROGRAMS, Program, run, same
 
 _SAMPLE = 5
@@ -136,6 +138,17 @@ def test_a_function_that_raises_itself_is_no_fault() -> None:
         with pytest.raises(ValueError, match="mine"):
             compiled(torch.ones(2))
     assert not compiled.faults
+
+
+def test_what_is_spared_is_there() -> None:
+    """A function that has moved would be planted in, though nothing is left to catch it."""
+    for file, names in PUTS_BACK.items():
+        found = {
+            node.name
+            for node in ast.walk(ast.parse(Path(PACKAGE, file).read_text()))
+            if isinstance(node, ast.FunctionDef)
+        }
+        assert found >= set(names.split()), file
 
 
 # ---- the harness can fail ------------------------------------------------------------------------
