@@ -100,6 +100,16 @@ def test_what_does_not_pay_is_left_and_said_once(trials: Trials) -> None:
     assert (trials.made, compiled.forward.left, compiled.forward.pays) == (2, {}, {True})
 
 
+def test_what_is_as_fast_either_way_is_left_without_a_warning(trials: Trials) -> None:
+    trials.found = [0.95, 1.0]
+    net = _net()
+    compiled = torch.compile(net)
+    _, told = _trained(net, compiled)
+    assert not told
+    assert torch.compiler.ledger()[-1].kind == ledger.NOT_PAID
+    assert list(compiled.forward.left) == [True]
+
+
 def test_modes_are_judged_apart(trials: Trials) -> None:
     net = _net()
     compiled = torch.compile(net)

@@ -61,13 +61,15 @@ def judge(compiled: Any, entry: CacheEntry, leaves: Sequence[Any]) -> None:
     sizes = [x._meta.numel for x in leaves if isinstance(x, TensorBase)]
     compiled.left[dispatch.state.grad_enabled] = _GROWTH * max(sizes, default=0)
     compiled.latest = None
+    ledger.not_paid(compiled.fn, found, 0)
+    if best[0] <= best[1]:
+        return  # as fast either way: the ledger has it, and there is nothing to do about it
     name = describe.name_of(compiled.fn)
     notices.warn(
         f"{name} runs uncompiled: {found}. Compile more of the program at once, the whole step for "
         "example. (It is tried again with larger arguments.)",
         stacklevel=5,
     )
-    ledger.not_paid(compiled.fn, found, 0)
 
 
 def _is_open(compiled: Any, entry: CacheEntry, leaves: Sequence[Any]) -> bool:
