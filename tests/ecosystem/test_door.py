@@ -62,6 +62,10 @@ assert torch.allclose(compiled(x), model(x))
 optimizer = torch.optim.AdamW(model.parameters())
 compiled(x).sum().backward()
 optimizer.step()
+import typing
+for module in (torch, torch.nn, torch.optim, torch.utils.data, torch.fx):
+    for kind in filter(lambda x: isinstance(x, type), vars(module).values()):
+        typing.get_type_hints(kind)  # transformers asks this of every model
 from torch.fx import symbolic_trace
 assert [n.op for n in symbolic_trace(model).graph.nodes][1] == "call_module"
 """

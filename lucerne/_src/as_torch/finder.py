@@ -124,8 +124,23 @@ def _rename(value: Any, ours: str, theirs: str) -> None:
     if not isinstance(home, str) or f"{home}.".startswith(f"{OURS}._src."):
         return
     hidden = home.startswith(f"{OURS}.") and home.partition(".")[2] not in names.OWN
-    if home == ours or (hidden and not value.__name__.startswith("_")):
+    if home == ours:
         value.__module__ = theirs
+    elif hidden and not value.__name__.startswith("_"):
+        _settle_annotations(value, vars(sys.modules[home]))
+        value.__module__ = theirs
+
+
+def _settle_annotations(value: Any, names_there: dict[str, Any]) -> None:
+    """Read annotations where they were written: `typing.get_type_hints` would look for their names
+    in the module that the class or function says it is from."""
+    settled = dict(value.__annotations__)
+    for name, text in settled.items():
+        try:
+            settled[name] = eval(text, names_there) if type(text) is str else text
+        except Exception:  # a name for type checkers alone
+            continue
+    value.__annotations__ = settled
 
 
 def _add_names(module: types.ModuleType, theirs: str, rest: str, found: NameTable | None) -> None:
