@@ -200,9 +200,12 @@ class NativeCallbacks:
             return run()
 
     def _told(self, frame: types.FrameType, event: str, given: Any) -> None:
+        code = frame.f_code
+        outside = not (self._inside or self._collecting)
+        if outside and (event not in _STEPS or not is_entered(code)):
+            return  # the machine's own steps: a million for a model of four layers
         if not dispatch.capturing():
             return  # how an op computes shapes is no matter of the function
-        code = frame.f_code
         if self._collecting or (event == "call" and _is_of_collector(code)):
             if event in _STEPS and _is_of_collector(code):
                 self._collecting += _STEPS[event]

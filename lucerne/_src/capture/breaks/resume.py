@@ -568,7 +568,7 @@ class ResumableFunction:
         plan = FrameGuard(tracer.reads, known.frames, known.is_held)
         leaves: list[Any] = []
         objects: list[Any] = []
-        why = plan.check(known.frames, leaves, objects)
+        why = plan.failure(known.frames, leaves, objects)
         if why is not None:
             raise CaptureError(f"what the part reads changes while it is traced: {why}")
         part = next(

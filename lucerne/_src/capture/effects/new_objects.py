@@ -90,6 +90,8 @@ class NewObjects:
         """Dicts that the machine has seen being made."""
         self._young: set[int] = set()
         self._old: dict[int, Any] = {}
+        self._collections: list[int] = []
+        """When the older generations were last listed."""
         if NewObjects.holder is None and gc.get_freeze_count() <= _FROZEN_AT_START:
             NewObjects.holder = self
             _sweep.count()
@@ -133,5 +135,14 @@ class NewObjects:
             self._young.update(map(id, gc.get_objects(generation=generation)))
             if at in self._young:
                 return True
+            if not generation and self._collections == _collections():
+                break  # nothing has grown older since all were listed
+        else:
+            self._collections = _collections()
         self._old[at] = x
         return False
+
+
+def _collections() -> list[int]:
+    """How often the collector has come, by generation."""
+    return [found["collections"] for found in gc.get_stats()]

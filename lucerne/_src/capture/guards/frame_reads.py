@@ -192,9 +192,15 @@ class FrameGuard:
     ) -> str | None:
         """Why the part can't be used for these frames; None: it can."""
         try:
-            found = self._check([values_of(f) for f in frames], leaves, objects)
+            return self.failure(frames, leaves, objects)
         except Exception as error:  # something is put together in another way
             return f"what was read is no longer there ({error})"
+
+    def failure(
+        self, frames: Sequence[PythonFrame], leaves: list[Any], objects: list[Any]
+    ) -> str | None:
+        """The same for the frames that were traced, which are put together in this way."""
+        found = self._check([values_of(f) for f in frames], leaves, objects)
         return None if found is None else self.reasons[found]
 
     def let_go(self) -> None:

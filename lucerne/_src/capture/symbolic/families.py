@@ -203,7 +203,7 @@ class Families:
             try:
                 return capture.run()
             except CaptureError:
-                if not capture.recorder.asked_sizes:
+                if not capture.asked_sizes:
                     raise
         return self._with_unbacked(args, kwargs, reach)
 

@@ -289,6 +289,8 @@ class Capture:
         self.leaves: list[Any] = []
         self.given = flatten((args, kwargs), self.leaves)
         self.fn, self.reach, self.whole = fn, reach, whole
+        self.asked_sizes = False
+        """Whether it ended at a size that depends on data."""
 
     keeps_states = True
     """Whether what a captured call does to the states of optimizers (it begins them) stays."""
@@ -325,6 +327,7 @@ class Capture:
             tracing.restore()
             put_back(self.reach.tables)
             expose(self.recorder.seen_tensors)
+            self.asked_sizes = bool(self.recorder.asked_sizes)
 
     def _called(self, args: Any, kwargs: Any) -> Any:
         """Where the function raises because its arguments are stand-ins (two views of one memory

@@ -7,6 +7,7 @@ and what a graph can't hold stops the machine before it happens, with a `Break` 
 from __future__ import annotations
 
 import builtins
+import functools
 import gc
 import types
 from collections import Counter
@@ -50,7 +51,7 @@ from lucerne._src.capture.bytecode.hooks import (
     Plain,
     Stop,
 )
-from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
+from lucerne._src.capture.bytecode.machine import Finished, Machine
 from lucerne._src.capture.bytecode.targets import find_in_class
 from lucerne._src.capture.effects.arrays import ARRAYS
 from lucerne._src.capture.effects.deferred_calls import deferred
@@ -101,6 +102,16 @@ _LOOKS_INSIDE = frozenset(
     )
 )  # fmt: skip
 """Instructions after which everything in their operands counts as read."""
+_LOOKS_AT_NOTHING = frozenset(
+    (
+        "STORE_FAST", "RESUME", "POP_TOP", "COPY", "SWAP", "NOP", "RETURN_VALUE", "PUSH_NULL",
+        "JUMP_FORWARD", "JUMP_BACKWARD", "PRECALL", "KW_NAMES", "BUILD_TUPLE", "BUILD_LIST",
+        "IS_OP", "CALL", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE", "STORE_ATTR", "MAKE_FUNCTION", "MAKE_CELL", "COPY_FREE_VARS",
+    )
+)  # fmt: skip
+"""The frequent ones that need no look before: what calls and branches read is told by the machine.
+"""
 _OPERANDS = {"BINARY_OP": 2, "COMPARE_OP": 2, "CONTAINS_OP": 2}
 """How many operands those have that stand between others: `meter.sum += loss` must not read all of
 the meter, which lies below on the stack."""
@@ -191,6 +202,9 @@ class PartialGraphTracer(Plain):
         """By which instruction a variable was first read."""
         self.swap = Swap({})
         self.switches = ProcessState()
+        self._begun = self._done = False
+        self._useful = 0
+        """How much has been done that is worth a part, when somebody last looked."""
         self._effects = 0
         self._told: Counter[tuple[int, int]] = Counter()
         self._errors = [
@@ -231,49 +245,51 @@ class PartialGraphTracer(Plain):
             self._go(most)
 
     def _go(self, most: int | None) -> None:
-        switches, frames = self.switches, self.frames
-        useful, done = 0, False
-        while most is None or self.steps < most:
-            self._effects = len(self.journal.effects)
-            outcome = self._step(frames)
-            if outcome is None:
-                return
-            self.steps += 1
-            now = self.nodes() + len(self.journal.effects)
-            if now != useful:
-                useful, done = now, False
-            if type(outcome) is Finished:
-                if switches.is_same():
-                    self.finished, self.cut = outcome, self.steps
-                return  # (else a switch is thrown, which no program does: the part ends before it)
-            whole = all(f.generator is None and f.handled is None for f in frames)
-            if useful and not done and whole and switches.is_same():
-                self.cut, done = self.steps, True
-                self.cuts.append(self.steps)
-
-    def _step(self, frames: list[PythonFrame]) -> Any:
-        """Execute one instruction; None: it can't be, `broke` says why."""
+        self._begun = False
         try:
-            stop = self._before(frames[-1])
-            if stop is None:
-                outcome = self.machine.run(frames, most=1)
-        except Stop as found:
-            stop = found
+            outcome = self.machine.run(self.frames, most, self._between)
         except Exception as error:
             self.broke = None
             ours = faults.is_ours(error) and not isinstance(error, CaptureError)
             self.escaped = error if ours or isinstance(error, AgainError) else None
             self.suspect = error if self.machine.raised_here == id(error) else None
-            return None
-        if stop is None and type(outcome) is Stopped and not is_fuel(outcome.stop):
-            stop = outcome.stop
-        if stop is None:
-            return outcome
-        if is_a(stop.detail, BaseException):
-            self.escaped = stop.detail
+            return
+        if isinstance(outcome, Finished):
+            self.steps += 1
+            if self.switches.is_same():
+                self.finished, self.cut = outcome, self.steps
+            return  # (else a switch is thrown, which no program does: the part ends before it)
+        if is_fuel(outcome.stop):
+            self._count()
+        elif is_a(outcome.stop.detail, BaseException):
+            self.escaped = outcome.stop.detail
         else:
-            self.broke = self._break_of(stop)
-        return None
+            self.broke = self._break_of(outcome.stop)
+
+    def _between(self, frame: PythonFrame) -> Stop | None:
+        """After an instruction, before the next one."""
+        try:
+            if self._begun:
+                self._count()
+            self._begun, self._effects = True, len(self.journal.effects)
+            return self._before(frame)
+        except Stop:
+            raise
+        except Exception as error:  # of ours, and no matter of the function's handlers
+            return Stop("error", error)
+
+    def _count(self) -> None:
+        """An instruction was executed: after what is worth it, the part may end."""
+        self.steps += 1
+        now = self.nodes() + len(self.journal.effects)
+        if now != self._useful:
+            self._useful, self._done = now, False
+        if not self._useful or self._done:
+            return
+        whole = all(f.generator is None and f.handled is None for f in self.frames)
+        if whole and self.switches.is_same():
+            self.cut, self._done = self.steps, True
+            self.cuts.append(self.steps)
 
     def _break_of(self, stop: Stop) -> Break:
         place = user_place([*self.frames, *stop.inside])
@@ -302,13 +318,11 @@ class PartialGraphTracer(Plain):
     def _before(self, frame: PythonFrame) -> Stop | None:
         op = frame.decoded.ops[frame.ip]
         name, stack = op.name, frame.stack
-        if name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name:
-            for i, given in enumerate(self.given):
-                if given is frame:
-                    for j in (*slots_of(name, op.argument), *_read_by_super(frame, op.argument)):
-                        if frame.slots[j] is self.first[i][j]:
-                            self.slot_steps.setdefault((i, j), self.steps)
-                            self.reads.slots.add((i, j))
+        loads = _loads(name)
+        if loads or name in _LOOKS_AT_NOTHING:
+            if loads and frame in self.given:
+                self._loaded(frame, name, op.argument)
+            return None
         advanced = iterator_on(stack, int(name == "SEND")) if name in _ADVANCES else None
         if advanced is not None and self._is_old_iterator(advanced):
             return stop_for(reasons.made("iterator", None, "the loop"))
@@ -326,6 +340,14 @@ class PartialGraphTracer(Plain):
             self.looked.compared(stack[-2], stack[-1])
             return tensor_key(stack[-2], stack[-1], self.birth)
         return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
+
+    def _loaded(self, frame: PythonFrame, name: str, argument: Any) -> None:
+        """A variable of a frame that was there at the beginning is read."""
+        i = self.given.index(frame)
+        for j in (*slots_of(name, argument), *_read_by_super(frame, argument)):
+            if frame.slots[j] is self.first[i][j]:
+                self.slot_steps.setdefault((i, j), self.steps)
+                self.reads.slots.add((i, j))
 
     def _key_of(self, store: Any, key: Any) -> bool:
         """A dict was asked for one key; whether it is enough to compare that. (None: no dict.)"""
@@ -626,6 +648,12 @@ def _hashable(key: Any) -> Any:
     if type(key) is slice:  # made for the instruction: its id may be another one's next
         return slice, _hashable(key.start), _hashable(key.stop), _hashable(key.step)
     return key if is_plain(key) and type(key) is not range else id(key)
+
+
+@functools.cache
+def _loads(name: str) -> bool:
+    """Whether an instruction does nothing but read variables, names or constants (and set some)."""
+    return name.startswith("LOAD_") or name.endswith("DEREF") or "LOAD_FAST" in name
 
 
 def _read_by_super(frame: PythonFrame, argument: Any) -> tuple[int, ...]:
