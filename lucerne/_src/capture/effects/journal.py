@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.calls import users_method
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access
@@ -61,44 +62,51 @@ class Journal:
 
 def _way_back(target: Any) -> Callable[[], None]:
     """How to give an object the content that it has now."""
-    if is_a(target, dict):
-        kept = dict(target)
-        return lambda: _refill(target, kept)
-    if is_a(target, (list, bytearray)):
-        items = list(target)
-        return lambda: target.__setitem__(slice(None), items)
-    if is_a(target, (set, deque)):
-        members = list(target)
-        return lambda: _refill_members(target, members)
     if is_a(target, types.CellType):
         return _cell_back(target)
-    stores = [own_dict(target)]
     if is_a(target, type):
         own = dict(target.__dict__)
         return lambda: _class_back(target, own)
+    items_back = _items_back(target) if is_a(target, _CONTAINERS) else None
+    stores = [own_dict(target)]
     if is_module(target):
         stores += [target._parameters, target._buffers, target._modules]
-    kept_stores = [(s, dict(s)) for s in stores if is_a(s, dict)]
+    stores_back = [_items_back(s) for s in stores if is_a(s, dict)]
     slots = [n for kind in type(target).__mro__ for n in kind.__dict__.get("__slots__", ())]
     held = {n: getattr(target, n) for n in slots if hasattr(target, n) and n != "__dict__"}
 
     def back() -> None:
-        for store, kept in kept_stores:
-            _refill(store, kept)
+        if items_back is not None:
+            items_back()
+        for store_back in stores_back:
+            store_back()
         for name, x in held.items():
             object.__setattr__(target, name, x)
 
     return back
 
 
-def _refill(store: dict[Any, Any], kept: dict[Any, Any]) -> None:
-    store.clear()
-    store.update(kept)
+def _is_library(kind: type) -> bool:
+    """Whether a class is Python's or ours."""
+    home = own_home(str(kind.__module__))
+    return home in ("builtins", "collections") or home.partition(".")[0] == "lucerne"
 
 
-def _refill_members(store: Any, members: list[Any]) -> None:
-    store.clear()
-    store.extend(members) if is_a(store, deque) else store.update(members)
+def _items_back(store: Any) -> Callable[[], None]:
+    """The same for what a container holds, by the methods of the class that holds it: those of a
+    subclass of the user's may do something else, or refuse."""
+    kind: Any = next(k for k in type(store).__mro__ if _is_library(k))
+    if is_a(store, (list, bytearray)):
+        items = kind.__getitem__(store, slice(None))
+        return lambda: kind.__setitem__(store, slice(None), items)
+    members = dict(kind.items(store)) if is_a(store, dict) else list(kind.__iter__(store))
+    fill = kind.extend if is_a(store, deque) else kind.update
+
+    def back() -> None:
+        kind.clear(store)
+        fill(store, members)
+
+    return back
 
 
 def _cell_back(cell: types.CellType) -> Callable[[], None]:

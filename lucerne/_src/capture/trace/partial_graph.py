@@ -627,6 +627,8 @@ class PartialGraphTracer(Plain):
             return
         if old is not NOTHING and is_plain(new) and type(old) is type(new) and old == new:
             return
+        if (old is None or old is NOTHING) and is_plain(new):
+            return  # what is not there yet is set once: the guard has that it was not
         self.known.volatile.add(slot_of(container, key))
         raise stop_with(AgainError(f"{key} changes at each call"))
 
