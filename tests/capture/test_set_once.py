@@ -8,7 +8,6 @@ import pytest
 
 import lucerne as torch
 
-
 MOST = 8
 """Versions of one part."""
 
