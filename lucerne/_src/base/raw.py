@@ -58,10 +58,18 @@ def raw_attribute(x: Any, name: str, default: Any) -> Any:
         return default
 
 
+_WITHOUT_DICT = frozenset(
+    (int, float, complex, bool, str, bytes, tuple, list, dict, set, frozenset, slice, type(None))
+)
+
+
 def own_dict(x: Any) -> Any:
     """Where an object keeps its attributes, as `x.__dict__` tells; None: it has no such place."""
+    kind = type(x)
+    if kind in _WITHOUT_DICT:
+        return None  # (asked for each value of a trace, most of which are of these)
     try:
-        return _finder(type(x))(x, "__dict__")
+        return _finder(kind)(x, "__dict__")
     except AttributeError:
         return None
 

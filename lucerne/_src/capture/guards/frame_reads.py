@@ -73,6 +73,8 @@ class FrameReads:
 
     def all_of(self, x: Any, depth: int = 0) -> None:
         """Somebody may have looked at everything in it."""
+        if is_plain(x):
+            return
         todo = deque([(x, depth, False)])
         seen: set[tuple[int, bool]] = set()
         while todo:  # the nearest first: each is looked at once, and no deeper than it must
@@ -87,6 +89,8 @@ class FrameReads:
         """Note one object that counts as a whole. `held`: it is found in something of which all
         the content counts; the answer is whether that is so for what is inside, None: nothing in
         there is looked at."""
+        if is_plain(x):
+            return None
         if is_module(x) and depth < _DEEPEST:
             self.modules.update((id(m), None) for _, m in parts_of_module(x))
             if self.facts is not None:
@@ -100,7 +104,7 @@ class FrameReads:
                 if is_a(a, ARRAYS) and self.facts is not None and not self.facts.array(a):
                     raise large_array(a)
             return None
-        if is_plain(x) or is_fixed(x) or depth > _DEEPEST:
+        if is_fixed(x) or depth > _DEEPEST:
             return None
         if id(x) in self.whole or id(x) in self.contents:
             return None
