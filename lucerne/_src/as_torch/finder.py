@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from typing import Any
@@ -135,10 +136,11 @@ def _settle_annotations(value: Any, names_there: dict[str, Any]) -> None:
     """Read annotations where they were written: `typing.get_type_hints` would look for their names
     in the module that the class or function says it is from."""
     settled = dict(value.__annotations__)
-    for name, text in settled.items():
+    for name in settled:
+        alone = types.SimpleNamespace(__annotations__={name: settled[name]})
         try:
-            settled[name] = eval(text, names_there) if type(text) is str else text
-        except Exception:  # a name for type checkers alone
+            settled |= typing.get_type_hints(alone, names_there, include_extras=True)
+        except (NameError, TypeError):  # a name for type checkers alone
             continue
     value.__annotations__ = settled
 
