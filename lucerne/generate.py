@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lucerne._src.generate.batching import Batcher as Batcher
+from lucerne._src.generate.batching import GenerationRequest as GenerationRequest
 from lucerne._src.generate.beam import Beam as Beam
 from lucerne._src.generate.beam import beam_search as beam_search
 from lucerne._src.generate.cache import KVCache as KVCache
