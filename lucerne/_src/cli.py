@@ -202,6 +202,7 @@ def parser() -> argparse.ArgumentParser:
     torch_command.add_options(commands)
     _run_options(commands)
     _export_options(commands)
+    _serve_options(commands)
     return made
 
 
@@ -220,6 +221,11 @@ def _export_options(commands: Any) -> None:
     made.add_argument("--opset", type=int, default=20, help="version of ONNX's operators")
     made.add_argument("file", help="a Python file with `build()`: (module, args), or with kwargs")
     made.set_defaults(run=_export)
+
+
+def _serve_options(commands: Any) -> None:
+    made = commands.add_parser("serve", help="serve exported programs (Open Inference Protocol)")
+    importlib.import_module("lucerne._src.serve.command").add_arguments(made)
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -18,11 +18,19 @@ def text(s: str) -> bytes:
     return struct.pack("<Q", len(raw)) + raw
 
 
-def gguf(tensors: dict[str, tuple[tuple[int, ...], int, bytes]], version: int = 3) -> bytes:
-    """A file of tensors given as (shape, kind, content)."""
-    facts = text("general.architecture") + struct.pack("<I", 8) + text("llama")
+def gguf(
+    tensors: dict[str, tuple[tuple[int, ...], int, bytes]],
+    version: int = 3,
+    more: dict[str, int | float] | None = None,
+    kind: str = "llama",
+) -> bytes:
+    """A file of tensors given as (shape, kind, content), with `more` facts."""
+    facts = text("general.architecture") + struct.pack("<I", 8) + text(kind)
     facts += text("some.list") + struct.pack("<IIQ3i", 9, 5, 3, 1, 2, 3)
-    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), 2) + facts
+    for name, value in (more or {}).items():
+        how = "<If" if isinstance(value, float) else "<II"
+        facts += text(name) + struct.pack(how, 6 if isinstance(value, float) else 4, value)
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), 2 + len(more or {})) + facts
     body = b""
     for name, (shape, kind, content) in tensors.items():
         sizes = struct.pack(f"<{len(shape)}Q", *shape[::-1])

@@ -116,7 +116,7 @@ def _layout_like(shape: tuple[int, ...], meta: TensorMeta) -> TensorMeta:
     return meta.like(shape)
 
 
-def _flash_meta(
+def flash_meta(
     query: TensorMeta, key: TensorMeta, value: TensorMeta, *rest: Any
 ) -> tuple[TensorMeta, TensorMeta]:
     shape = (*query.shape[:-1], value.shape[-1])
@@ -190,7 +190,7 @@ def _flash_vjp(
     internal=True,
     opmath="first",
     out=False,
-    meta=_flash_meta,
+    meta=flash_meta,
     vjp={("query", "key", "value"): _flash_vjp},
     autocast="lower",
 )

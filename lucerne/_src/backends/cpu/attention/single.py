@@ -6,6 +6,9 @@ There is nothing to reuse: keys and values are read once, where they lie, a head
     weights = 2**(scores - top);  result = weights @ values / sum
 
 Keys and values are rows: their last dimension is contiguous.
+
+A "mask" of 64-bit integers is no mask: it says for each batch row which key is the last that is
+seen (a buffer that is filled so far), and those behind are not read.
 """
 
 from __future__ import annotations
@@ -45,11 +48,15 @@ def scratch_bytes(keys: int, width: int) -> int:
 
 def write(m: Module, s: AttentionStructure) -> None:
     """`i64 attend(ptr block)`."""
-    if s.mask is not None:
+    if s.mask is not None and _is_masked(s):
         write_mask_rows(m, s.mask, 0)
     with m.function("task", [("block", PTR), ("chunk", I64), ("tid", I64)], internal=True) as f:
         _Task(f, s).write()
     write_entry(m, words(s.mask is not None))
+
+
+def _is_masked(s: AttentionStructure) -> bool:
+    return s.mask is not None and s.mask is not I64
 
 
 class _Task:
@@ -61,7 +68,11 @@ class _Task:
         self.a = a = AttentionArguments(f, block, words(s.mask is not None))
         b, h = chunk // a.heads, chunk % a.heads
         shared = h // a.sharing
-        self.room = f.ceil_div(a.keys, LANES) * LANES
+        self.seen = a.keys
+        if s.mask is I64:
+            last = f.load(I64, f.at(a.mask, b * a.m_b))
+            self.seen = f.minimum(f.maximum(last + 1, 1), a.keys)
+        self.room = f.ceil_div(self.seen, LANES) * LANES
         self.scores = f.at(a.workspace, tid * a.scratch)
         self.masks = f.at(self.scores, self.room, F32)
         self.query = f.at(self.masks, self.room, F32)
@@ -70,7 +81,7 @@ class _Task:
         self.values = f.at(a.value, b * a.v_b + shared * a.v_h)
         self.out = f.at(a.out, b * a.o_b + h * a.o_h)
         self.stats = f.at(a.stats, chunk * 2, F32)
-        if s.mask is not None:
+        if _is_masked(s):
             self.mask_from = f.at(a.mask, b * a.m_b + h * a.m_h)
 
     def write(self) -> None:
@@ -81,7 +92,7 @@ class _Task:
         base = f.select(f.compare("oeq", top, _MINUS_INF), 0.0, top)
         total = self._weigh(base)
         inverse = f.constant(1.0, F32) / total
-        if self.s.mask is not None:  # a query that sees nothing gets zeros
+        if _is_masked(self.s):  # a query that sees nothing gets zeros
             inverse = f.select(f.compare("oeq", total, 0.0), 0.0, inverse)
         f.store(base, self.stats)
         f.store(inverse, f.at(self.stats, 1, F32))
@@ -110,9 +121,9 @@ class _Task:
         f, a = self.f, self.a
         last = f.at(self.scores, self.room - LANES, F32)
         f.store(f.constant(_MINUS_INF, VECTOR), last)
-        with f.loop(0, a.keys, KEYS_AT_ONCE) as loop:
+        with f.loop(0, self.seen, KEYS_AT_ONCE) as loop:
             # Beyond the last key the last one is taken again.
-            numbers = [f.minimum(loop.index + i, a.keys - 1) for i in range(KEYS_AT_ONCE)]
+            numbers = [f.minimum(loop.index + i, self.seen - 1) for i in range(KEYS_AT_ONCE)]
             rows = [f.at(self.keys, n * a.k_t) for n in numbers]
             start = [f.zero(VECTOR)] * KEYS_AT_ONCE
             with f.loop(0, a.width, _COLUMNS, start, at_least_once=True) as along:
@@ -128,10 +139,10 @@ class _Task:
                 along.next(*made)
             for n, total in zip(numbers, along.results, strict=True):
                 f.store(f.fold("add", total), f.at(self.scores, n, F32))
-        if self.s.mask is not None:
-            mask_rows(f, self.masks, self.mask_from, 1, a.keys, a.m_t, a.m_d)
-            with f.loop(0, a.keys, LANES) as loop:
-                mask = f.low_mask(a.keys - loop.index, LANES)
+        if _is_masked(self.s):
+            mask_rows(f, self.masks, self.mask_from, 1, self.seen, a.m_t, a.m_d)
+            with f.loop(0, self.seen, LANES) as loop:
+                mask = f.low_mask(self.seen - loop.index, LANES)
                 place = f.at(self.scores, loop.index, F32)
                 more = f.masked_load(VECTOR, f.at(self.masks, loop.index, F32), mask)
                 f.store(f.load(VECTOR, place) + more, place)
@@ -163,7 +174,7 @@ class _Task:
     def _columns(self, column: LLVMValue, inverse: LLVMValue) -> None:
         """Some columns of the result: all values, weighted."""
         f, a, s = self.f, self.a, self.s
-        with f.loop(0, a.keys, 1, [f.zero(VECTOR)] * AT_ONCE) as loop:
+        with f.loop(0, self.seen, 1, [f.zero(VECTOR)] * AT_ONCE) as loop:
             weight = f.splat(f.load(F32, f.at(self.scores, loop.index, F32)), LANES)
             row = self._row(f.at(self.values, loop.index * a.v_t), column, a.value_width)
             made = zip(row, loop.carried, strict=True)

@@ -23,7 +23,7 @@ from lucerne._src.ir.graph import Node
 Rule = Callable[[Node], Any]
 
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "nn.attention": ("flash_attention", "flash_attention_backward"),
+    "nn.attention": ("flash_attention", "flash_attention_backward", "cached_attention"),
     "nn.classes": ("cross_entropy_classes", "cross_entropy_classes_backward"),
     "nn.conv": ("conv", "conv_input", "conv_weight"),
     "linalg.distances": ("upper_norms",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lucerne._src.backends.cpu.attention import backward, forward, single, tiled, tiled_back
@@ -15,7 +16,7 @@ from lucerne._src.backends.cpu.attention.plan import (
     steps,
     tiles,
 )
-from lucerne._src.backends.cpu.emit.builder import BF16, F16, F32, I8, Type
+from lucerne._src.backends.cpu.emit.builder import BF16, F16, F32, I8, I64, Type
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
 from lucerne._src.backends.cpu.rules.table import rule
 from lucerne._src.backends.cpu.runtime.code import compiled
@@ -69,7 +70,7 @@ class AttentionSizes:
     def structure(self, columns: int) -> AttentionStructure:
         return AttentionStructure(
             _TYPES[self.query.dtype],
-            None if self.mask is None else _MASKS[self.mask.dtype],
+            None if self.mask is None else _MASKS.get(self.mask.dtype),
             bool(self.causal),
             row_floats(self.width, self.value_width),
             group_of(columns),
@@ -137,6 +138,34 @@ class AttentionSizes:
         return [0 if n == 1 else s for n, s in zip(four(self.mask.shape), found, strict=True)]
 
 
+class CachedSizes(AttentionSizes):
+    """A call with one query for each row of a buffer of keys, of which it sees the first ones."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.causal = False
+        self.first: TensorMeta = node.args[3].meta
+
+    @classmethod
+    def read(cls, node: Node) -> CachedSizes | None:
+        query, key, value, _ = operands(node)
+        if query.dtype not in _TYPES or not (query.numel and key.numel and value.numel):
+            return None
+        if max(query.shape[-1], value.shape[-1]) > MOST_WIDTH - 16:
+            return None
+        q, k, v = query.shape, key.shape, value.shape
+        if q[0] != k[0] or k[:3] != v[:3] or q[1] % k[1] or q[3] != k[3]:
+            return None
+        sizes = cls(node)
+        return sizes if sizes.is_single() else None
+
+    def structure(self, columns: int) -> AttentionStructure:
+        return replace(super().structure(columns), mask=I64)
+
+    def mask_steps(self) -> list[int]:
+        return [self.first.byte_strides[0] if self.batch > 1 else 0, 0, 0, 0]
+
+
 def operands(node: Node) -> tuple[TensorMeta, TensorMeta, TensorMeta, TensorMeta | None]:
     query, key, value, mask = node.args[:4]
     return query.meta, key.meta, value.meta, None if mask is None else mask.meta
@@ -160,11 +189,8 @@ def attend(node: Node) -> Any:
     words = {**sizes.words(), **sizes.parts(), "columns": groups_of(sizes.value_width)}
     words.update(zip(steps("o", "bht"), byte_steps(node.outputs[0].meta), strict=False))
     if sizes.is_single():
-        words["scratch"] = single.scratch_bytes(sizes.keys, sizes.width)
-        words["tasks"] = sizes.batch * sizes.heads
-        code = compiled(("attention", "single", *s.key), lambda m: single.write(m, s))
-        extra = [words[name] for name in single.NUMBERS]
-    elif by_tiles:
+        return _single(sizes, s, words)
+    if by_tiles:
         key: Any = ("attention", "tiled", sizes.mask and sizes.mask.dtype.name, s.causal)
         masked = sizes.mask is not None
         words |= tiled.sizes(masked, sizes.keys, sizes.width, sizes.value_width)
@@ -175,6 +201,24 @@ def attend(node: Node) -> Any:
         code = compiled(("attention", "forward", *s.key), lambda m: forward.write(m, s))
         extra = [words[name] for name in forward.NUMBERS]
     return sizes.kernel(code["attend"], 2, 3, extra, words["scratch"], 4)
+
+
+def _single(sizes: AttentionSizes, s: AttentionStructure, words: dict[str, int]) -> NativeKernel:
+    words["scratch"] = single.scratch_bytes(sizes.keys, sizes.width)
+    words["tasks"] = sizes.batch * sizes.heads
+    code = compiled(("attention", "single", *s.key), lambda m: single.write(m, s))
+    extra = [words[name] for name in single.NUMBERS]
+    return sizes.kernel(code["attend"], 2, 3, extra, words["scratch"], 4)
+
+
+@rule("cached_attention")
+def attend_cached(node: Node) -> Any:
+    sizes = CachedSizes.read(node)
+    if sizes is None:
+        return None
+    words = {**sizes.words(), **sizes.parts(), "columns": groups_of(sizes.value_width)}
+    words.update(zip(steps("o", "bht"), byte_steps(node.outputs[0].meta), strict=False))
+    return _single(sizes, sizes.structure(sizes.value_width), words)
 
 
 @rule("flash_attention_backward")

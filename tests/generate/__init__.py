@@ -1,0 +1,1 @@
+"""`lucerne.generate`."""
