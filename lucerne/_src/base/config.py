@@ -41,6 +41,8 @@ class Config:
     """How many eager plans are kept before the cache starts anew."""
     user_lines: bool = True
     """Remember the user's line for saved tensors and in-place writes (for error messages)."""
+    full_tracebacks: bool = False
+    """Show the frames of the package in tracebacks of errors that it means to raise as well."""
     threads: int = 0
     """How many threads kernels use at first; 0: one for each core."""
     float32_parts: bool = True
