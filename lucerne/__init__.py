@@ -19,6 +19,7 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 _LAZY_MODULES = frozenset(
     {
         "_C",
+        "__config__",
         "__future__",
         "_higher_order_ops",
         "_ops",
@@ -78,6 +79,7 @@ _LAZY_NAMES = {
     "explain": "_src.explain",
     "load": "serialization",
     "save": "serialization",
+    "summary": "_src.explain.summary",
     "vmap": "func",
     "while_loop": "control_flow",
 }

@@ -76,6 +76,8 @@ class Config:
     often_compiled: int = 20
     """At which compile of one function a warning says that it is compiled again and again; 0: at
     none."""
+    progress_seconds: float = 2.0
+    """After how long a first call that is still being compiled says so on stderr; 0: never."""
     break_budget: int = -1
     """How many places where a graph ends this process may find before it is an error; -1: any."""
     most_instances: int = 64
