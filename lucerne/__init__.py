@@ -66,6 +66,7 @@ _LAZY_MODULES = frozenset(
 _LAZY_NAMES = {
     "Event": "_src.streams",
     "GradScaler": "amp",
+    "NonFiniteError": "_src.tensor.autograd.nonfinite",
     "Stream": "_src.streams",
     "SymInt": "_src.ir.symbolic.numbers",
     "__version__": "version",
@@ -76,6 +77,7 @@ _LAZY_NAMES = {
     "lazy_report": "_src.capture.lazy.mode",
     "lazy_sync": "_src.capture.lazy.mode",
     "cond": "control_flow",
+    "detect_nonfinite": "_src.tensor.autograd.nonfinite",
     "explain": "_src.explain",
     "load": "serialization",
     "save": "serialization",

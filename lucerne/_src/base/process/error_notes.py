@@ -121,6 +121,14 @@ def _end(error: Exception, passes_on: bool) -> None:
     hide_frames(error)
 
 
+def backward_failed(
+    error: Exception, module: str, place: Place | None, given: Iterable[tuple[str, Any]]
+) -> None:
+    """A step of a backward pass is wrong: the module and the line are those of the forward call."""
+    before = "the backward pass of "
+    _put(error, Note.of(before + module if module else "", _line(place), _call("backward", given)))
+
+
 def hide_frames(error: BaseException) -> None:
     """Take the frames of the package out of a traceback, but for the innermost one. An error that
     nobody meant to raise (there is no `raise`) keeps all: it is a fault to be reported."""
@@ -196,7 +204,9 @@ def _tensor(meta: Any) -> str:
     return f"{meta.dtype.name}{list(meta.shape)}{where}"
 
 
-def _module_running(error: BaseException, frame: FrameType | None, called: Any = None) -> str:
+def _module_running(
+    error: BaseException | None, frame: FrameType | None, called: Any = None
+) -> str:
     """`model.encoder.3: Linear(384 -> 1152)`: the innermost module that is called, by its path in
     a variable of the user's, or else in the outermost module that is called and holds it.
     `called`: one whose `forward` may not have begun."""
@@ -210,7 +220,7 @@ def _module_running(error: BaseException, frame: FrameType | None, called: Any =
     running.reverse()
     if called is not None:
         running.append(called)
-    for entry in _entries(error.__traceback__):
+    for entry in _entries(None if error is None else error.__traceback__):
         running += forward_owners(entry.tb_frame)
     running = [x for x in running if _is_module(x)]
     if not running:
@@ -222,6 +232,11 @@ def _module_running(error: BaseException, frame: FrameType | None, called: Any =
             if module is inner:
                 return f"{name}.{path}".rstrip(".").replace("._orig_mod", "") + f": {_layer(inner)}"
     return _layer(inner)
+
+
+def running_module() -> str:
+    """The innermost module that is called now, as notes name it; "": none is."""
+    return _module_running(None, sys._getframe(1))
 
 
 def _variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
