@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from lucerne import _C as _C
-from lucerne import NonFiniteError as NonFiniteError
 from lucerne import __config__ as __config__
 from lucerne import __future__ as __future__
 from lucerne import _higher_order_ops as _higher_order_ops
@@ -103,6 +102,7 @@ from lucerne._src.tensor.autograd.modes import (
 )
 from lucerne._src.tensor.autograd.modes import no_grad as no_grad
 from lucerne._src.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
+from lucerne._src.tensor.autograd.nonfinite import NonFiniteError as NonFiniteError
 from lucerne._src.tensor.autograd.nonfinite import detect_nonfinite as detect_nonfinite
 from lucerne._src.tensor.declared import Device, Number, Sizes
 from lucerne._src.tensor.eager.autocast import (

@@ -117,8 +117,18 @@ def test_error_that_cannot_be_repeated_names_the_captured_line() -> None:
     assert "float32[3, 2]" in note
 
 
-def test_handled_errors_are_captured_as_before() -> None:
-    net = nn.Sequential(nn.Linear(4, 2))
+class Mine(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(4, 2), Mine], ids=["layer", "module"])
+def test_handled_errors_are_captured_as_before(make: Callable[[], Any]) -> None:
+    net = nn.Sequential(make())
 
     def tries(x: Any) -> Any:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 from lucerne._src.base.process import notices
 from lucerne._src.base.process.error_notes import module_failed
 from lucerne._src.base.process.late_bindings import LateBindings
+from lucerne._src.base.process.source_location import is_capturing
 from lucerne._src.base.process.structure_version import StructureVersion, note_change
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.tensor import api as lu
@@ -150,7 +151,8 @@ class Module(Convert, State, Tree):
                 return _call_with_hooks(self, args, kwargs)
             return self.forward(*args, **kwargs)
         except Exception as error:
-            module_failed(error, self, args, kwargs)
+            if not is_capturing():  # (a capture follows these lines, but not what is called)
+                module_failed(error, self, args, kwargs)
             raise
 
     __call__: Callable[..., Any] = _call_impl

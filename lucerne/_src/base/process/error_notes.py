@@ -89,9 +89,7 @@ def told(error: Exception, name: str, tensor: Any) -> Exception:
 
 
 def module_failed(error: Exception, module: Any, args: Any, kwargs: Any) -> None:
-    """A module's call has raised."""
-    if is_capturing():
-        return
+    """A module's call has raised, and no function is captured."""
     if _note(error) is None:
         frame = sys._getframe(2)
         place = place_of_error(error) or user_place()

@@ -29,9 +29,6 @@ class NonFiniteError(RuntimeError):
     """Also from inside of a compiled function."""
 
 
-NonFiniteError.__module__ = "lucerne"
-
-
 class detect_nonfinite(Interpreter):
     """Inside, the first call that makes nan or inf of numbers that were none raises, and says which
     op, line and module it was, in the forward or the backward pass, and how large its inputs were.
@@ -45,7 +42,7 @@ class detect_nonfinite(Interpreter):
     ...     torch.log(torch.tensor([1.0, 0.0]))
     Traceback (most recent call last):
     ...
-    lucerne.NonFiniteError: log() gave inf in 1 of 2 values...
+    lucerne._src.tensor.autograd.nonfinite.NonFiniteError: log() gave inf in 1 of 2 values...
     """
 
     level = "call"

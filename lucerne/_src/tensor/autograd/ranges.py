@@ -32,8 +32,8 @@ class WithRange:
         self.tensor = tensor
 
     def __repr__(self) -> str:
-        t = self.tensor
-        if not isinstance(t, TensorBase):
+        t: Any = self.tensor
+        if not hasattr(t, "_meta"):
             return repr(t)
         text = f"{t._meta.dtype.name}{list(t._meta.shape)}"
         if not _is_read(t) or t._meta.dtype.category is dt.COMPLEX:
