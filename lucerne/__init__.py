@@ -19,6 +19,7 @@ globals().update({name: found for name, found in vars(_api).items() if not name.
 _LAZY_MODULES = frozenset(
     {
         "_C",
+        "__config__",
         "__future__",
         "_higher_order_ops",
         "_ops",
@@ -65,6 +66,7 @@ _LAZY_MODULES = frozenset(
 _LAZY_NAMES = {
     "Event": "_src.streams",
     "GradScaler": "amp",
+    "NonFiniteError": "_src.tensor.autograd.nonfinite",
     "Stream": "_src.streams",
     "SymInt": "_src.ir.symbolic.numbers",
     "__version__": "version",
@@ -75,9 +77,11 @@ _LAZY_NAMES = {
     "lazy_report": "_src.capture.lazy.mode",
     "lazy_sync": "_src.capture.lazy.mode",
     "cond": "control_flow",
+    "detect_nonfinite": "_src.tensor.autograd.nonfinite",
     "explain": "_src.explain",
     "load": "serialization",
     "save": "serialization",
+    "summary": "_src.explain.summary",
     "vmap": "func",
     "while_loop": "control_flow",
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from lucerne import _C as _C
+from lucerne import __config__ as __config__
 from lucerne import __future__ as __future__
 from lucerne import _higher_order_ops as _higher_order_ops
 from lucerne import _ops as _ops
@@ -83,6 +84,7 @@ from lucerne._src.compiler import compile as compile
 from lucerne._src.control_flow import cond as cond
 from lucerne._src.control_flow import while_loop as while_loop
 from lucerne._src.explain.explanation import explain as explain
+from lucerne._src.explain.summary import summary as summary
 from lucerne._src.io.files import load as load
 from lucerne._src.io.files import save as save
 from lucerne._src.ir.symbolic.numbers import SymInt as SymInt
@@ -100,6 +102,8 @@ from lucerne._src.tensor.autograd.modes import (
 )
 from lucerne._src.tensor.autograd.modes import no_grad as no_grad
 from lucerne._src.tensor.autograd.modes import set_grad_enabled as set_grad_enabled
+from lucerne._src.tensor.autograd.nonfinite import NonFiniteError as NonFiniteError
+from lucerne._src.tensor.autograd.nonfinite import detect_nonfinite as detect_nonfinite
 from lucerne._src.tensor.declared import Device, Number, Sizes
 from lucerne._src.tensor.eager.autocast import (
     autocast_decrement_nesting as autocast_decrement_nesting,

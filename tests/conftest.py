@@ -18,6 +18,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci")
 config.verify_fusion = True
 config.often_compiled = 0  # tests compile the same function again and again
+config.progress_seconds = 0.0  # (how long it takes is the machine's business)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lucerne._src import backends, contract
+from lucerne._src import backends, contract, environment
 from lucerne._src.as_torch import command as torch_command
 from lucerne._src.backends.contract import registry
 from lucerne._src.backends.contract.backend import CONTRACT_VERSION
@@ -186,6 +186,7 @@ def top_package() -> Any:
 def parser() -> argparse.ArgumentParser:
     """The command line, as data."""
     made = argparse.ArgumentParser(prog="lucerne", description="Lucerne's own tools.")
+    made.add_argument("--version", action="version", version=environment.version_line())
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     primitives = commands.add_parser("primitives", help="print the contract of a backend")
     primitives.add_argument("--markdown", action="store_true", help="as docs/extend/primitives.md")

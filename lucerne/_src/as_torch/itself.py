@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from typing import Any
 
@@ -15,16 +14,6 @@ from lucerne.overrides import TorchFunctionMode
 torch = sys.modules["lucerne"]
 """`torch.torch`: some libraries say it twice."""
 _TensorMeta = type(Tensor)
-
-
-def show() -> str:
-    """What it was built with, as text."""
-    return f"Lucerne (pure Python), NumPy {np.__version__}, Python {platform.python_version()}"
-
-
-def parallel_info() -> str:
-    """How many threads kernels use, as text."""
-    return f"Lucerne\n\tget_num_threads() : {lu.get_num_threads()}\n"
 
 
 def get_cpu_capability() -> str:

@@ -53,7 +53,7 @@ SPACES: dict[str, NameTable] = {
     ),
     "__config__": space(
         PLAIN,
-        same("_src.as_torch.itself", "show parallel_info"),
+        same("_src.environment", "show parallel_info"),
     ),
     "_C": space(
         EXTENSION,

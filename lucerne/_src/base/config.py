@@ -41,6 +41,8 @@ class Config:
     """How many eager plans are kept before the cache starts anew."""
     user_lines: bool = True
     """Remember the user's line for saved tensors and in-place writes (for error messages)."""
+    full_tracebacks: bool = False
+    """Show the frames of the package in tracebacks of errors that it means to raise as well."""
     threads: int = 0
     """How many threads kernels use at first; 0: one for each core."""
     float32_parts: bool = True
@@ -74,6 +76,8 @@ class Config:
     often_compiled: int = 20
     """At which compile of one function a warning says that it is compiled again and again; 0: at
     none."""
+    progress_seconds: float = 2.0
+    """After how long a first call that is still being compiled says so on stderr; 0: never."""
     break_budget: int = -1
     """How many places where a graph ends this process may find before it is an error; -1: any."""
     most_instances: int = 64

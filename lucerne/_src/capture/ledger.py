@@ -9,6 +9,8 @@ message: nobody should learn from a bill that a function was compiled four hundr
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -179,6 +181,24 @@ def note(row: LedgerRow, compiled: Any, entry: Any) -> None:
     ENTRIES[entry] = compiled.fn, compiled.options
 
 
+def _progress(row: LedgerRow) -> threading.Timer | None:
+    """What says, unless it is cancelled in time, that a first call is still being compiled."""
+    if config.progress_seconds <= 0 or row.kind != FIRST:
+        return None
+
+    def say() -> None:
+        where = f" ({row.file}:{row.line})" if row.file else ""
+        sys.stderr.write(
+            f"lucerne: still compiling {row.function}{where} after {config.progress_seconds:g} s; "
+            "later calls are fast\n"
+        )
+
+    made = threading.Timer(config.progress_seconds, say)
+    made.daemon = True
+    made.start()
+    return made
+
+
 @contextmanager
 def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
     """A compile, from its beginning to its end; raises where a budget forbids it."""
@@ -196,6 +216,7 @@ def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
         BOOKS.rows.append(row)
         raise
     began = time.perf_counter()
+    slow = _progress(row) if BOOKS.open == 0 else None
     BOOKS.open += 1
     BOOKS.begun += 1
     _say_once_if_often(fn, row)
@@ -209,6 +230,8 @@ def compiling(fn: Any, kind: str, why: str) -> Iterator[LedgerRow]:
     finally:
         BOOKS.open -= 1
         row.seconds = time.perf_counter() - began
+        if slow is not None:
+            slow.cancel()
         BOOKS.rows.append(row)
     for budget in budgets:
         budget.check(more=False)

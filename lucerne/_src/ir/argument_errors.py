@@ -62,17 +62,17 @@ _UNKNOWN_KEYWORD = re.compile(
 """Python's text; newer Pythons have a guess of their own."""
 
 
-def name_keywords(error: TypeError, name: str, function: Callable[..., Any]) -> None:
-    """Add to Python's error about an unknown keyword which ones there are."""
+def named_keywords(error: TypeError, name: str, function: Callable[..., Any]) -> TypeError | None:
+    """Python's error about an unknown keyword, with those there are; None: it is about another."""
     inner = inspect.unwrap(function)
     found = _UNKNOWN_KEYWORD.fullmatch(str(error))
     if found is None or not hasattr(inner, "__code__") or found[1] != inner.__name__:
-        return
+        return None
     given, names = found[2], [p.name for p in parameters(inner)]
     near = [n for n in names if given.startswith(n) or n.startswith(given)]
     meant = f". Did you mean '{near[-1]}'?" if near else found[3] or "."
     text = f"{name}() got an unexpected keyword argument '{given}'{meant}"
-    error.args = (f"{text} It takes: {', '.join(names)}",)
+    return TypeError(f"{text} It takes: {', '.join(names)}")
 
 
 def _named(name: str, pairs: Iterable[tuple[Any, Any]], error: Exception) -> NotATensorError | None:
@@ -108,8 +108,10 @@ def asked_metas(op: Any, metas: Sequence[Any], args: tuple[Any, ...]) -> tuple[T
 def in_front(
     error: Exception, name: str, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
-) -> NotATensorError | None:  # fmt: skip
-    """What to say about the arguments of a front; None: they are tensors."""
+) -> TypeError | None:  # fmt: skip
+    """What to say about the arguments of a front; None: what the error says."""
+    if not isinstance(error, CAUGHT):
+        return named_keywords(error, name, function) if isinstance(error, TypeError) else None
     inner = inspect.unwrap(function)
     if not hasattr(inner, "__code__"):
         return None
@@ -117,3 +119,13 @@ def in_front(
     given = [kwargs.get(p.name, MISSING) for p in params]
     given[: len(args)] = args[: len(params)]
     return _named(name, zip(params, given, strict=False), error)
+
+
+def given_names(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """What a function was given, by the names of its parameters."""
+    inner = inspect.unwrap(function)
+    known = [p.name for p in parameters(inner)] if hasattr(inner, "__code__") else []
+    known += [f"argument {k + 1}" for k in range(len(known), len(args))]
+    return [*zip(known, args, strict=False), *kwargs.items()]

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lucerne._src.base.process.error_notes import call_failed
 from lucerne._src.base.process.profiler_hook import FRONT, Watch
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir import op as op_
@@ -62,14 +63,14 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
             if state.cast is not None:
                 args, kwargs = state.cast.front(function, args, kwargs)
             return function(*args, **kwargs)
-        except argument_errors.CAUGHT as error:
-            mistake = argument_errors.in_front(error, _name(function), function, args, kwargs)
+        except Exception as error:
+            called = public_name(function)
+            mistake = argument_errors.in_front(error, called, function, args, kwargs)
+            found = mistake or error
+            call_failed(found, called, argument_errors.given_names(function, args, kwargs))
             if mistake is None:
                 raise
             raise mistake from None
-        except TypeError as error:
-            argument_errors.name_keywords(error, _name(function), function)
-            raise
         finally:
             if watcher is not None and span is not None:
                 watcher.end(span)
@@ -80,7 +81,7 @@ def _visible(function: Callable[..., Any]) -> Callable[..., Any]:
     return shown
 
 
-def _name(function: Callable[..., Any]) -> str:
+def public_name(function: Callable[..., Any]) -> str:
     """What a front is called in public."""
     return next((f.name for f in fronts().values() if f.function is function), function.__name__)
 

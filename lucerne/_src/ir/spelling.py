@@ -33,8 +33,10 @@ def takes_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            argument_errors.name_keywords(error, name, function)
-            raise
+            mistake = argument_errors.named_keywords(error, name, function)
+            if mistake is None:
+                raise
+            raise mistake from None
 
     name = inspect.unwrap(function).__name__.removeprefix("functional_")
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import module_failed
 from lucerne._src.base.process.late_bindings import LateBindings
+from lucerne._src.base.process.source_location import is_capturing
 from lucerne._src.base.process.structure_version import StructureVersion, note_change
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.tensor import api as lu
@@ -135,18 +137,23 @@ class Module(Convert, State, Tree):
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward`, with hooks when there are any."""
-        if (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
-            or _global_forward_hooks
-            or _global_forward_pre_hooks
-            or _global_backward_hooks
-            or _global_backward_pre_hooks
-        ):
-            return _call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if (
+                self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or _global_forward_hooks
+                or _global_forward_pre_hooks
+                or _global_backward_hooks
+                or _global_backward_pre_hooks
+            ):
+                return _call_with_hooks(self, args, kwargs)
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            if not is_capturing():  # (a capture follows these lines, but not what is called)
+                module_failed(error, self, args, kwargs)
+            raise
 
     __call__: Callable[..., Any] = _call_impl
     _wrapped_call_impl = _call_impl

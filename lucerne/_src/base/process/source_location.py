@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -82,6 +83,11 @@ def owner_of(place: Place) -> str:
     return place.module if type(place) is Owned else ""
 
 
+def is_capturing() -> bool:
+    """Whether this thread captures a function."""
+    return _tracking.names is not None
+
+
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
     names = _tracking.names
@@ -103,18 +109,33 @@ def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
     found = _user_place(frame)
     until = _tracking.until
     while found is not None and frame is not None and frame.f_code is not until:
-        module = None
-        if runs_users(frame.f_code):
-            for inner in reversed(_variable(frame, "frames")):
-                module = module or (_is_forward(inner.code) and names.get(id(inner.slots[0])))
-        elif _is_forward(frame.f_code):
-            module = names.get(id(_variable(frame, frame.f_code.co_varnames[0])))
-        if module:
-            owned = Owned(found)
-            owned.module = module
-            return owned
+        for owner in forward_owners(frame):
+            if id(owner) in names:
+                owned = Owned(found)
+                owned.module = names[id(owner)]
+                return owned
         frame = frame.f_back
     return found
+
+
+def forward_owners(frame: FrameType) -> list[Any]:
+    """What a frame runs the method `forward` of, innermost first: one thing, or none, or as many as
+    the frame interprets functions."""
+    if runs_users(frame.f_code):
+        inside = reversed(_variable(frame, "frames"))
+        return [inner.slots[0] for inner in inside if _is_forward(inner.code)]
+    if _is_forward(frame.f_code):
+        return [_variable(frame, frame.f_code.co_varnames[0])]
+    return []
+
+
+def variables_of(frame: FrameType, is_meant: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+    """Variables of a frame and of its module whose values are meant, but for `self`."""
+    inside = frame.f_locals
+    items = [*inside.items(), *frame.f_globals.items()]
+    if type(inside) is dict and frame.f_code.co_flags & CO_OPTIMIZED:
+        inside.clear()  # (see `_variable`; other frames have no other place for them)
+    return [(name, value) for name, value in items if name != "self" and is_meant(value)]
 
 
 def _is_forward(code: CodeType) -> bool:

@@ -16,6 +16,7 @@ from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.backends.contract.fallback import brought
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device as Device
+from lucerne._src.base.process.error_notes import hide_frames
 from lucerne._src.base.process.source_location import place_of_error
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized_ints import GivenInt
@@ -321,7 +322,13 @@ def _break(compiled: Any, error: Exception) -> None:
 def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
     """If the function itself raises, that is what its caller sees (with what it had written until
     then); else the fault is ours."""
-    result = compiled.fn(*args, **kwargs)
+    try:
+        result = compiled.fn(*args, **kwargs)
+    except Exception as raised:
+        if raised.__context__ is error:  # the same, from the program: it says nothing more
+            raised.__context__ = error.__context__
+        hide_frames(raised)
+        raise
     why = f"capturing or compiling it raised {faults.in_words(error)}"
     if compiled.options.fullgraph:
         raise CaptureError(why) from error
@@ -332,7 +339,11 @@ def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
 
 def in_parts(compiled: Any, args: Any, kwargs: Any) -> Any:
     """A call that no version fits."""
-    return compiled.segmented.payoff(args, kwargs)
+    try:
+        return compiled.segmented.payoff(args, kwargs)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 def watch(compiled: Any, entry: CacheEntry, *, part: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import hide_frames
 from lucerne._src.base.process.profiler_hook import FUNCTION, Watch, watched
 from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.tensor.autograd import records
@@ -189,6 +190,16 @@ def backward(
     """Accumulate gradients of `tensors` into the leaves they came from (or only into `inputs`)."""
     if grad_variables is not None:
         grad_tensors = _renamed(grad_tensors, grad_variables)
+    try:
+        _backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
+    except Exception as error:
+        hide_frames(error)
+        raise
+
+
+def _backward(
+    tensors: Any, grad_tensors: Any, retain_graph: bool | None, create_graph: bool, inputs: Any
+) -> None:
     keep = create_graph if retain_graph is None else retain_graph
     plain = isinstance(tensors, TensorBase) and grad_tensors is None and inputs is None
     if plain and not create_graph and _is_real_number(tensors) and records.backward(tensors, keep):

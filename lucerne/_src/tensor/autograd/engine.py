@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lucerne._src.base.process.error_notes import backward_failed
 from lucerne._src.base.process.profiler_hook import BACKWARD, Watch
 from lucerne._src.base.process.source_location import describe
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.tensor.autograd.node import AccumulateGrad, Edge, GradientNode, anomaly, plus
+from lucerne._src.tensor.autograd.ranges import WithRange
 
 Link = Callable[[GradientNode, Sequence[Any], Sequence[Any]], Sequence[Any]]
 """(node, what it gives, what it was given) -> what it gives: whoever records a pass makes sure here
@@ -177,7 +179,9 @@ def _guarded(
     watcher = Watch.current
     span = None if watcher is None else watcher.begin(node.name(), BACKWARD, node)
     try:
-        if dispatch_state.kernel_level:
+        if anomaly.looks is not None:
+            results = anomaly.looks(node, grads, lambda: _watched(node, grads))
+        elif dispatch_state.kernel_level:
             results = _watched(node, grads)
         else:
             results = node.apply(grads) if asked is None else node.apply_for(grads, asked)
@@ -188,7 +192,7 @@ def _guarded(
         if watcher is not None and span is not None:
             watcher.end(span)
     if anomaly.enabled and anomaly.check_nan:
-        _refuse_nan(node, results)
+        _refuse_nan(node, grads, results)
     return results
 
 
@@ -209,14 +213,17 @@ def note_place(error: Exception, node: Any) -> None:
         error.add_note(f"in the backward pass of {node.name()}, recorded at {describe(node.place)}")
 
 
-def _refuse_nan(node: GradientNode, results: Sequence[Any]) -> None:
+def _refuse_nan(node: GradientNode, grads: Sequence[Any], results: Sequence[Any]) -> None:
     for i, g in enumerate(results):
         if g is not None and g.isnan().any().item():
             trace = f"\nThe forward call was:\n{node.trace}" if node.trace else ""
-            raise RuntimeError(
+            error = RuntimeError(
                 f"Function '{node.name()}' returned nan values in its {i}th output. It was "
                 f"recorded at {describe(node.place)}.{trace}"
             )
+            given = [(f"gradient {k + 1}", WithRange(x)) for k, x in enumerate(grads)]
+            backward_failed(error, node.module, node.place, given)
+            raise error
 
 
 def _tensor_hooks(node: GradientNode, grads: list[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.config import config
+from lucerne._src.base.process.error_notes import running_module
 from lucerne._src.base.process.source_location import Place, user_place
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import call_back
@@ -47,6 +48,8 @@ class _Anomaly:
 
     enabled = False
     check_nan = True
+    looks: Callable[[Any, Sequence[Any], Callable[[], Sequence[Any]]], Sequence[Any]] | None = None
+    """Makes each node of a backward pass run: given it, its gradients, and what runs it."""
 
 
 anomaly = _Anomaly()
@@ -61,6 +64,8 @@ class GradientNode:
     )  # fmt: skip
     is_unknown = False
     """Whether it stands for history that can't be seen from here."""
+    module = ""
+    """In anomaly mode: which module made the forward call."""
 
     def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
         self.start(next_edges, out_metas, user_place() if config.user_lines else None)
@@ -76,7 +81,10 @@ class GradientNode:
         self.out_metas = out_metas
         self.sequence = next_in_order()
         self.place = place
-        self.trace = "".join(traceback.format_stack()[:-4]) if anomaly.enabled else ""
+        self.trace = ""
+        if anomaly.enabled:
+            self.trace = "".join(traceback.format_stack()[:-4])
+            self.module = running_module()
         self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None
         self.pre_hooks: dict[int, Callable[..., Any]] | None = None
         self.post_hooks: dict[int, Callable[..., Any]] | None = None

@@ -7,6 +7,7 @@ this module is used.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -17,8 +18,9 @@ from lucerne._src.base import shape as sh
 from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST, device, watchers
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import call_failed
 from lucerne._src.base.process.source_location import user_place
-from lucerne._src.ir import dispatch, namespaces
+from lucerne._src.ir import argument_errors, dispatch, namespaces
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.autograd import pending
@@ -178,23 +180,28 @@ def observe(public: Any, given: tuple[Any, ...], names: tuple[str, ...] | None) 
     """Run a public function and, if one kernel was all it took, tell the engine."""
     count = len(given) - len(names or ())
     kwargs = dict(zip(names or (), given[count:], strict=True))
-    if Observation.current is not None or _is_ambiguous(given) or _floats_vary(public, given):
-        return public.__wrapped__(*given[:count], **kwargs)
-    seen = Observation.current = Observation()
-    state = dispatch.state
-    state.add_special(1)
-    warned = notices.count
     try:
-        result = public.__wrapped__(*given[:count], **kwargs)
-    finally:
-        Observation.current = None
-        state.add_special(-1)
-    good = not seen.spoiled and bool(seen.steps) and warned == notices.count
-    if not public.by_value and (not good or _floats_decide(seen, given)):
-        public.by_value = 1
-    call = _call(seen, given, result) if good else None
-    FAST.remember_call(public, given, names, *(call or (None,)))
-    return result
+        if Observation.current is not None or _is_ambiguous(given) or _floats_vary(public, given):
+            return public.__wrapped__(*given[:count], **kwargs)
+        seen = Observation.current = Observation()
+        state = dispatch.state
+        state.add_special(1)
+        warned = notices.count
+        try:
+            result = public.__wrapped__(*given[:count], **kwargs)
+        finally:
+            Observation.current = None
+            state.add_special(-1)
+        good = not seen.spoiled and bool(seen.steps) and warned == notices.count
+        if not public.by_value and (not good or _floats_decide(seen, given)):
+            public.by_value = 1
+        call = _call(seen, given, result) if good else None
+        FAST.remember_call(public, given, names, *(call or (None,)))
+        return result
+    except Exception as error:
+        named = argument_errors.given_names(public, given[:count], kwargs)
+        call_failed(error, namespaces.public_name(inspect.unwrap(public)), named)
+        raise
 
 
 _MOST_FLOATS = 16

@@ -16,6 +16,7 @@ from lucerne._src.backends.contract.fallback import CHANGED, Bringing, executabl
 from lucerne._src.base import shape as sh
 from lucerne._src.base.config import config
 from lucerne._src.base.exact import ITSELF, exact
+from lucerne._src.base.process.error_notes import call_failed
 from lucerne._src.base.unspecialized import GivenFloat, Guarding
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir import op as op_
@@ -45,50 +46,54 @@ _state = dispatch.state
 
 def run(op: Op, args: tuple[Any, ...], out: Any = None) -> Any:
     """Run one call now. `args` holds every parameter in signature order, statics normalised."""
-    if out is not None or _state.active:
-        return _run_watched(op, args, out)
-    if _state.cast is not None and op in _state.cast.ops:
-        result = _state.cast.run(op, args)
-        if result is not NotImplemented:
-            return result
-    if op.kinds == "tt" and op.kind != op_.COMPOSITE:
-        return _run_pair(op, args)
-    if op.kind == op_.COMPOSITE:
-        return _run_composite(op, args)
-    key: list[Any] = [op]
-    grad = False
-    for kind, a in zip(op.kinds, args):  # noqa: B905 - hot path, lengths agree by construction
-        if kind == "t":
-            cls = type(a)
-            if cls in plain_types:
-                key.append(a._meta)
-                grad = grad or a._needs_grad
-            elif cls in _NUMBERS:
-                key.append(cls)
-            else:
-                return _run_unusual(op, args, None)
-        elif kind == "s":
-            key.append(a if type(a) in ITSELF else exact(a))
-        elif kind == "n":
-            key.append(type(a))
-        elif kind == "l":
-            if type(a) is not tuple:
-                return _run_unusual(op, args, None)
-            for x in a:
-                if type(x) not in plain_types and x is not None:
+    try:
+        if out is not None or _state.active:
+            return _run_watched(op, args, out)
+        if _state.cast is not None and op in _state.cast.ops:
+            result = _state.cast.run(op, args)
+            if result is not NotImplemented:
+                return result
+        if op.kinds == "tt" and op.kind != op_.COMPOSITE:
+            return _run_pair(op, args)
+        if op.kind == op_.COMPOSITE:
+            return _run_composite(op, args)
+        key: list[Any] = [op]
+        grad = False
+        for kind, a in zip(op.kinds, args):  # noqa: B905 - hot path, lengths agree by construction
+            if kind == "t":
+                cls = type(a)
+                if cls in plain_types:
+                    key.append(a._meta)
+                    grad = grad or a._needs_grad
+                elif cls in _NUMBERS:
+                    key.append(cls)
+                else:
                     return _run_unusual(op, args, None)
-                grad = grad or (x is not None and x._needs_grad)
-            key.append(tuple([None if x is None else x._meta for x in a]))
-    found = tuple(key)
-    plan = _plans.get(found) or _make_plan(found, op, args)
-    result = plan.run(args)
-    if FAST is not None:
-        native_bridge.remember(op, args, plan)
-        if Observation.current is not None:
-            Observation.current.saw(op, args, plan, result)
-    if grad and _state.grad_enabled:
-        record.record(op, args, result)
-    return result
+            elif kind == "s":
+                key.append(a if type(a) in ITSELF else exact(a))
+            elif kind == "n":
+                key.append(type(a))
+            elif kind == "l":
+                if type(a) is not tuple:
+                    return _run_unusual(op, args, None)
+                for x in a:
+                    if type(x) not in plain_types and x is not None:
+                        return _run_unusual(op, args, None)
+                    grad = grad or (x is not None and x._needs_grad)
+                key.append(tuple([None if x is None else x._meta for x in a]))
+        found = tuple(key)
+        plan = _plans.get(found) or _make_plan(found, op, args)
+        result = plan.run(args)
+        if FAST is not None:
+            native_bridge.remember(op, args, plan)
+            if Observation.current is not None:
+                Observation.current.saw(op, args, plan, result)
+        if grad and _state.grad_enabled:
+            record.record(op, args, result)
+        return result
+    except Exception as error:
+        call_failed(error, op.name, zip(op.args, args, strict=False), passes_on=False)
+        raise
 
 
 def _run_pair(op: Op, args: tuple[Any, ...]) -> Any:

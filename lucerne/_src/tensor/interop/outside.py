@@ -14,6 +14,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.memory import array_over
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import told
 from lucerne._src.base.process.profiler_hook import FUNCTION, Watch, watched
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.convert import as_dtype
@@ -97,7 +98,8 @@ def _few_dims(t: Any) -> Array:
 
 def item(t: Any) -> Any:
     if t._meta.numel != 1:
-        raise RuntimeError(f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar")
+        text = f"a Tensor with {t._meta.numel} elements cannot be converted to Scalar"
+        raise told(RuntimeError(text), "item", t)
     found = _told(t)
     if found is not None:
         return found
@@ -130,9 +132,10 @@ def _nested(flat: Iterator[Any], shape: tuple[int, ...]) -> Any:
 
 def truth(t: Any) -> bool:
     if t._meta.numel == 0:
-        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        raise told(RuntimeError("Boolean value of Tensor with no values is ambiguous"), "bool", t)
     if t._meta.numel > 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        text = "Boolean value of Tensor with more than one value is ambiguous"
+        raise told(RuntimeError(text), "bool", t)
     if dispatch.state.kernel_level:
         dispatch.state.kernel_level[-1].decides(t)
     return bool(_few_dims(t).item() if Watch.current is None else _shown(t, "aten::is_nonzero"))
@@ -141,7 +144,8 @@ def truth(t: Any) -> bool:
 def number(t: Any, kind: type) -> Any:
     """What `int(t)`, `float(t)` and `complex(t)` give."""
     if t._meta.numel != 1:
-        raise ValueError("only one element tensors can be converted to Python scalars")
+        text = "only one element tensors can be converted to Python scalars"
+        raise told(ValueError(text), kind.__name__, t)
     if kind is int:
         found = _told(t)
         if found is not None:

@@ -55,8 +55,9 @@ from lucerne._src.backends.cpu.program.launch import write_launch
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.memory import refuse_room
+from lucerne._src.base.process.error_notes import call_failed
 
-NATIVE_ABI = 1
+NATIVE_ABI = 2
 
 
 def _write(m: Module) -> None:
@@ -333,11 +334,15 @@ class Native:
         forward, backward = f"__{name}__", f"__r{name}__"
 
         def operate(a: Any, b: Any) -> Any:
-            if isinstance(a, cls):
-                result = getattr(type(a), forward)(a, b)
-                if result is not NotImplemented or type(a) is type(b):
-                    return result
-            return getattr(type(b), backward)(b, a) if isinstance(b, cls) else NotImplemented
+            try:
+                if isinstance(a, cls):
+                    result = getattr(type(a), forward)(a, b)
+                    if result is not NotImplemented or type(a) is type(b):
+                        return result
+                return getattr(type(b), backward)(b, a) if isinstance(b, cls) else NotImplemented
+            except Exception as error:
+                call_failed(error, name, (("left", a), ("right", b)))
+                raise
 
         kept = self.infos.setdefault(("operate", name), operate)
         self._set_word(f"old_{name}", id(kept))

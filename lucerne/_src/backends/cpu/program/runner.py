@@ -25,6 +25,7 @@ from lucerne._src.backends.cpu.runtime import memory
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
 from lucerne._src.base.process import forks
+from lucerne._src.base.process.error_notes import step_failed
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import Place, Program, Step, places
@@ -386,9 +387,19 @@ class NativeRunner(Runner):
             blocks.restore()
         self._forget_places()
         fail = self._fail_of(step)
-        if fail is not None:
-            fail(status, detail)
-        raise RuntimeError(f"step {step} ({self._name_of(step)}) failed with status {status}")
+        try:
+            if fail is not None:
+                fail(status, detail)
+            raise RuntimeError(f"step {step} ({self._name_of(step)}) failed with status {status}")
+        except Exception as error:
+            self._note(error, step)
+            raise
+
+    def _note(self, error: Exception, step: int) -> None:
+        """Add to an error which lines of the user's a step comes from, and what it is given."""
+        failed = self._with_constants.steps[step]
+        metas = [v.meta for v in failed.graph.inputs if isinstance(v.meta, TensorMeta)]
+        step_failed(error, failed.name, metas, failed.origins)
 
     def _name_of(self, step: int) -> str:
         return self.program.steps[step].name

@@ -1,0 +1,190 @@
+"""`summary`: a model at a glance: layers, what they give, parameters, operations, bytes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lucerne._src.capture.report import dump, page
+from lucerne._src.explain.memory import size
+from lucerne._src.tensor import api as lu
+from lucerne.nn.modules.module import Module
+from lucerne.utils.flop_counter import GLOBAL, FlopCounterMode
+
+_HEADS = ("layer", "kind", "output", "parameters", "FLOP", "bytes")
+_NONE = "-"
+
+
+@dataclass
+class Layer:
+    """One module of a model, as one call ran it."""
+
+    path: str
+    kind: str
+    depth: int
+    shapes: list[tuple[int, ...]]
+    """Of the tensors it gave, in its last call."""
+    calls: int
+    parameters: int
+    """Its own and those of the layers in it, each once."""
+    flops: int
+    nbytes: int
+    """Of its own parameters and buffers, and of what it gave."""
+
+
+class Summary:
+    """The layers of a model, the model itself first.
+
+    >>> import lucerne as torch
+    >>> found = torch.summary(torch.nn.Linear(3, 4), torch.ones(2, 3))
+    >>> found.parameters, found.flops
+    (16, 48)
+    """
+
+    def __init__(self, layers: list[Layer], flops: int, trained: int, nbytes: int) -> None:
+        self.layers, self.flops = layers, flops
+        self.parameters, self.trained = layers[0].parameters, trained
+        self.nbytes = nbytes
+        """Of all parameters and buffers."""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table's cells, as text."""
+        return [
+            (
+                "  " * layer.depth + (layer.path.rpartition(".")[2] or "(model)"),
+                layer.kind if layer.calls < 2 else f"{layer.kind} ({layer.calls} calls)",
+                " ".join(str(list(shape)) for shape in layer.shapes) or _NONE,
+                _count(layer.parameters),
+                _count(layer.flops),
+                size(layer.nbytes) if layer.nbytes else _NONE,
+            )
+            for layer in self.layers
+        ]
+
+    def totals(self) -> str:
+        """One line."""
+        kept = self.parameters - self.trained
+        return (
+            f"{self.parameters:,} parameters ({kept:,} of them frozen), {size(self.nbytes)} with "
+            f"buffers; {self.flops:,} FLOP in one forward pass"
+        )
+
+    def __str__(self) -> str:
+        rows = [_HEADS, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for row in rows:
+            cells = [
+                cell.ljust(width) if k < 3 else cell.rjust(width)
+                for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule, self.totals()])
+
+    __repr__ = __str__
+
+    def _body(self) -> str:
+        rows = [[page.escape(c).replace("  ", "&emsp;") for c in row] for row in self.rows()]
+        return page.table(_HEADS, rows) + f"<p>{page.escape(self.totals())}</p>"
+
+    def html(self) -> str:
+        """One page that needs no network and no other file."""
+        return page.page(f"{self.layers[0].kind}: summary", self._body())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file, which appears at once or not at all."""
+        dump.write(Path(path), self.html())
+
+    def _repr_html_(self) -> str:
+        return self._body()
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else _NONE
+
+
+def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
+    """What a model consists of and what one call of it does, as a table (printed, or in a notebook
+    or on a page: `html()`, `save(path)`).
+
+    `batch`: the model's argument, or a tuple of them, or a dict of named ones; `named`: more of
+    those. The model is called once, without gradients and as in `eval()`: it stays as it was.
+
+    >>> import lucerne as torch
+    >>> print(torch.summary(torch.nn.Linear(3, 4), torch.ones(2, 3)))
+    layer    kind    output  parameters  FLOP  bytes
+    ------------------------------------------------
+    (model)  Linear  [2, 4]          16    48   96 B
+    ------------------------------------------------
+    16 parameters (0 of them frozen), 64 B with buffers; 48 FLOP in one forward pass
+    """
+    args = batch if isinstance(batch, tuple) else () if isinstance(batch, dict) else (batch,)
+    if isinstance(batch, dict):
+        named = {**batch, **named}
+    given: dict[int, list[Any]] = {}
+    calls: dict[int, int] = {}
+
+    def note(module: Any, _: Any, output: Any) -> None:
+        given[id(module)] = list(_tensors(output))
+        calls[id(module)] = calls.get(id(module), 0) + 1
+
+    modes = [(m, m.training) for m in model.modules()]
+    handles = [m.register_forward_hook(note) for m in model.modules()]
+    counter = FlopCounterMode(display=False)
+    try:
+        model.eval()
+        with lu.no_grad(), counter:
+            model(*args, **named)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, training in modes:
+            module.training = training
+    flops = _by_path(model, counter)
+    layers = [
+        _layer(path, m, given.get(id(m), []), calls.get(id(m), 0), flops.get(path, 0))
+        for path, m in model.named_modules()
+    ]
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    held = sum(_nbytes(t) for t in (*model.parameters(), *model.buffers()))
+    return Summary(layers, counter.get_total_flops(), trained, held)
+
+
+def _layer(path: str, module: Module, outputs: list[Any], calls: int, flops: int) -> Layer:
+    own = (*module.parameters(recurse=False), *module.buffers(recurse=False), *outputs)
+    return Layer(
+        path,
+        type(module).__name__,
+        path.count(".") + 1 if path else 0,
+        [tuple(t.shape) for t in outputs],
+        calls,
+        sum(p.numel() for p in module.parameters()),
+        flops,
+        sum(map(_nbytes, own)),
+    )
+
+
+def _by_path(model: Module, counter: FlopCounterMode) -> dict[str, int]:
+    """The counter's numbers, by paths: it begins them with the class of the model."""
+    start = type(model).__name__
+    return {
+        name.removeprefix(start).removeprefix("."): sum(found.values())
+        for name, found in counter.get_flop_counts().items()
+        if name != GLOBAL
+    }
+
+
+def _nbytes(t: Any) -> int:
+    return int(t.numel() * t.element_size())
+
+
+def _tensors(found: Any) -> list[Any]:
+    """The tensors in a result, as far as lists, tuples and dicts go."""
+    if isinstance(found, lu.Tensor):
+        return [found]
+    if isinstance(found, dict):
+        found = list(found.values())
+    return [t for x in found for t in _tensors(x)] if isinstance(found, (list, tuple)) else []

@@ -1,0 +1,135 @@
+"""What a person meets first: versions, the environment, a model at a glance, a slow first call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucerne as torch
+from lucerne import nn
+from lucerne._src import cli, environment
+from lucerne._src.base.config import config
+from lucerne._src.capture import ledger
+from tests.explain.test_page import assert_well_formed
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out.strip()
+    assert out == environment.version_line()
+    assert torch.version.lucerne in out
+    assert torch.version.follows in out
+
+
+def test_collect_env_is_one_command() -> None:
+    command = [sys.executable, "-m", "lucerne.utils.collect_env"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    heads = [line.partition(":")[0] for line in ran.stdout.splitlines()]
+    assert heads[:6] == ["Lucerne", "Python", "System", "Processor", "Threads", "Packages"]
+    assert "Device" in heads
+    assert heads[-1] == "Settings"
+
+
+def test_config_shows_versions_and_threads() -> None:
+    assert "llvmlite" in torch.__config__.show()
+    assert f"get_num_threads() : {torch.get_num_threads()}" in torch.__config__.parallel_info()
+
+
+def test_changed_settings_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "most_captures", 3)
+    assert environment.changed_settings()["LUCERNE_MOST_CAPTURES"] == 3
+
+
+# ---- summary -------------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Dropout())
+        self.twice = nn.Linear(6, 6)
+        self.unused = nn.Linear(2, 2)
+        self.twice.weight.requires_grad_(False)
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        found = self.twice(self.twice(self.body(x))) * scale
+        return {"found": found, "first": (found[0],)}
+
+
+def test_summary_has_layers_shapes_parameters_and_work() -> None:
+    net = Net()
+    found = torch.summary(net, torch.ones(2, 3, 8, 8), scale=2.0)
+    by_path = {layer.path: layer for layer in found.layers}
+    assert list(by_path) == [name for name, _ in net.named_modules()]
+    assert by_path["body.0"].shapes == [(2, 8, 6, 6)]
+    assert by_path[""].shapes == [(2, 8, 6, 6), (8, 6, 6)]
+    assert by_path["body.0"].flops == 2 * (2 * 8 * 6 * 6) * (3 * 3 * 3)
+    assert by_path["twice"].flops == 2 * (2 * (2 * 8 * 6) * 6 * 6)
+    assert by_path["twice"].calls == 2
+    assert (by_path["unused"].calls, by_path["unused"].shapes) == (0, [])
+    assert found.flops == by_path[""].flops
+    assert found.parameters == sum(p.numel() for p in net.parameters())
+    assert found.parameters - found.trained == 36
+    kept = [*net.parameters(), *net.buffers()]
+    assert found.nbytes == sum(t.numel() * t.element_size() for t in kept)
+
+
+def test_summary_leaves_the_model_as_it_was() -> None:
+    net = Net()
+    net.body[2].eval()
+    before = {name: t.clone() for name, t in net.state_dict().items()}
+    torch.summary(net, {"x": torch.ones(2, 3, 8, 8)})
+    assert all(torch.equal(before[name], t) for name, t in net.state_dict().items())
+    assert net.training
+    assert net.body[1].training
+    assert not net.body[2].training
+    assert not any(m._forward_hooks for m in net.modules())
+    with pytest.raises(RuntimeError, match="channels"):
+        torch.summary(net, torch.ones(2, 4, 8, 8))
+    assert net.training
+    assert not any(m._forward_hooks for m in net.modules())
+
+
+def test_summary_is_a_table_and_a_page(tmp_path: Path) -> None:
+    found = torch.summary(Net(), torch.ones(2, 3, 8, 8))
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["layer", "kind", "output", "parameters", "FLOP", "bytes"]
+    assert len(lines) == len(found.layers) + 4
+    assert "Linear (2 calls)" in str(found)
+    assert_well_formed(found.html())
+    assert found._repr_html_() in found.html()
+    found.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == found.html()
+
+
+# ---- a slow first call ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    before, config.progress_seconds = config.progress_seconds, 0.02
+    yield
+    config.progress_seconds = before
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("kind", "seconds", "says"),
+    [(ledger.FIRST, 0.3, True), (ledger.FIRST, 0.0, False), (ledger.RECOMPILE, 0.3, False)],
+)
+def test_slow_first_call_says_so(
+    kind: str, seconds: float, says: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ledger.compiling(test_version, kind, "first call"):
+        time.sleep(seconds)
+    time.sleep(0.1)
+    told = capfd.readouterr().err
+    assert (f"still compiling test_version ({__file__}:" in told) == says
