@@ -9,6 +9,7 @@ import pytest
 
 import lucerne as torch
 from lucerne import backends
+from lucerne._src.base.config import config
 from tests.xla.models import MODELS, Training
 
 jax = pytest.importorskip("jax", reason="pip install 'lucerne[xla]': the device 'xla' runs on jax")
@@ -160,7 +161,7 @@ def test_narrow_products_stay_narrow() -> None:
     want = a.cpu().float() @ a.cpu().float()
     torch.testing.assert_close(found.cpu(), want, rtol=1e-2, atol=1e-2)
     (entry,) = f.entries
-    (made,) = entry.runner.inner._programs.values()
+    (made,) = entry.runner.inner.inner._programs.values()
     text = made.lowered_text()
     assert "dot_general" in text
     products = [line for line in text.splitlines() if "dot_general" in line]
@@ -177,3 +178,21 @@ def test_explain_and_the_profiler_see_one_step() -> None:
     with torch.profiler.profile() as seen:
         f(x)
     assert "relu" in seen.key_averages().table()
+
+
+def test_a_call_goes_the_short_way_and_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "payoff_calls", 0)
+    f = torch.compile(lambda x, y: x.add_(y) * 2, fullgraph=True)
+    x, y = torch.ones(4).to("xla"), torch.ones(4).to("xla")
+    for k in range(3):
+        assert f(x, y).tolist() == [2.0 * (k + 2)] * 4
+    (entry,) = f.entries
+    assert entry.flat == 2, "a call takes the long way"
+    assert entry.quick((x, y)).tolist() == [10.0] * 4
+    base = torch.arange(8.0).to("xla")  # views of one cell, with other offsets
+    assert f(base[4:], base[:4]).tolist() == [8.0, 12.0, 16.0, 20.0]
+    assert f(base[:4], base[4:]).tolist() == [8.0, 14.0, 20.0, 26.0]
+    assert base.tolist() == [4.0, 7.0, 10.0, 13.0, 4.0, 6.0, 8.0, 10.0]
+    assert f(x, x).tolist() == [20.0] * 4
+    with torch.no_grad():
+        assert f(x, y.requires_grad_()).tolist() == [22.0] * 4

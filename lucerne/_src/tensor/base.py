@@ -7,6 +7,7 @@ path beside it stays complete, and is what runs where no machine code may.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lucerne._src import backends
@@ -79,16 +80,42 @@ class Plans:
 make_tensor: Any = Maker.make if FAST is None else FAST.make_tensor
 
 
-def new_tensor(meta: TensorMeta) -> Any:
-    """A tensor on fresh bytes, contents undefined."""
+def _room(meta: TensorMeta) -> tuple[TensorMeta, int]:
+    """A meta as a tensor on bytes of its own has it, and how many those are."""
     if meta.flipped:
         meta = with_flip(meta, False)
     nbytes = meta.span * meta.dtype.itemsize
     if type(nbytes) is not int:
         nbytes, meta = plain(nbytes), starting_at(meta, 0)
+    return meta, nbytes
+
+
+def new_tensor(meta: TensorMeta) -> Any:
+    """A tensor on fresh bytes, contents undefined."""
+    meta, nbytes = _room(meta)
     if FAST is not None and meta.device.type == backends.HOST:
         return FAST.fresh_tensor(meta, nbytes)
     return make_tensor(Storage.allocate(nbytes, meta.device), 0, meta)
+
+
+def tensor_maker(meta: TensorMeta) -> Callable[[], Any]:
+    """`new_tensor` for who makes many of one kind: who serves the device is asked once."""
+    meta, nbytes = _room(meta)
+    device = meta.device
+    if device.type == backends.META or (FAST is not None and device.type == backends.HOST):
+        return lambda: new_tensor(meta)
+    backend = backends.get(device.type)
+    allocate, address, new = backend.allocate, backend.address, Storage.__new__
+
+    def made() -> Any:
+        storage = new(Storage)
+        storage.buffer = buffer = allocate(nbytes)
+        storage.nbytes = nbytes
+        storage.device = device
+        storage.address = address(buffer)
+        return make_tensor(storage, 0, meta)
+
+    return made
 
 
 def offset_of(t: Any) -> Any:

@@ -78,8 +78,9 @@ class Runner(ABC):
 
     launch: Any = None
     """`launch(first, second, numbers)`: fresh tensors with the results, writes counted, and no
-    Python between; None if an argument is not as expected (nothing was done then). The arguments
-    are both tuples; those of the first stay from call to call. Without it: there is no such way."""
+    Python between; it gives None if an argument is not as expected (nothing was done then). The
+    arguments are both tuples; those of the first stay from call to call. Without it a compiled
+    function asks the same in Python (`capture.cache.launch`)."""
 
     def expect(  # noqa: B027 (a default, not a hole)
         self,

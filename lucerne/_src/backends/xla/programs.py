@@ -72,27 +72,71 @@ class CallProgram:
 
     def __init__(self, graph: Graph, pending: PendingChecks) -> None:
         self.graph, self.pending = graph, pending
-        self._tensors = [isinstance(v.meta, TensorMeta) for v in graph.inputs]
+        self._metas = [v.meta if _is_tensor(v.meta) else None for v in graph.inputs]
+        """Of the inputs; None: it is a number."""
+        self._results = [
+            (m, m.numel * m.dtype.itemsize if m.is_dense else -1)
+            for m in (v.meta for v in graph.outputs)
+        ]
+        """Of the results, and how large a cell is that one of them fills (-1: none is)."""
         self._programs: dict[tuple[Any, ...], MadeCall] = {}
         self._whole: dict[tuple[TensorMeta, int, int], bool] = {}
         """`is_whole` of what was written so far: working it out takes as long as the call."""
+        self._plain: MadeCall | None = None
+        """The program for inputs that fill their cells and results that replace all of theirs."""
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> None:
         if self.pending.refused:
             self.pending.check()
         fed: list[Any] = []
-        key: list[Any] = []
-        for x, is_tensor in zip(inputs, self._tensors, strict=True):
-            if not is_tensor:
+        is_plain = self._plain is not None
+        for x, meta in zip(inputs, self._metas):  # noqa: B905 - hot path, as many by construction
+            if meta is None:
                 fed.append(number(x))
-                key.append(type(x))
                 continue
             cell = x._storage.buffer
-            if cell.array is None:
-                cell.settle(x._meta, x._offset)
+            # (A tensor that lies as its cell does fills it: its offset need not be asked for.)
+            if cell.meta is not meta or x._meta is not meta:
+                is_plain = False
+                if cell.array is None:
+                    cell.settle(x._meta, x._offset)
             fed.append(cell.array)
-            key += (cell.meta, x._meta, x._offset)
+        for o, (meta, room) in zip(outputs, self._results):  # noqa: B905
+            cell = o._storage.buffer
+            replaces = cell.meta is meta or (cell.meta is None and cell.nbytes == room)
+            if not replaces or o._meta is not meta:
+                is_plain = False
         old: list[Any] = []
+        program = self._plain
+        if program is None or not is_plain:
+            program = self._program(inputs, outputs, old, fed)
+        found = program.run(old, *fed)
+        for o, array, all_of_it in zip(outputs, found, program.whole):  # noqa: B905 - see above
+            if all_of_it:
+                o._storage.buffer.hold(array, o._meta)
+            else:
+                o._storage.buffer.array = array
+        if program.checks:
+            self.pending.add(found[-1], program.checks, describe(user_place()))
+
+    def _program(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[TensorState],
+        old: list[Any],
+        fed: list[Any],
+    ) -> MadeCall:
+        """What runs it for tensors that lie in their cells in any way; `old` gets the arrays that
+        are written in part."""
+        key: list[Any] = []
+        plain = [o._meta for o in outputs] == [m for m, _ in self._results]
+        for x, wanted in zip(inputs, self._metas, strict=True):
+            if wanted is None:
+                key.append(type(x))
+                continue
+            have = x._storage.buffer.meta
+            plain = plain and have is x._meta is wanted
+            key += (have, x._meta, x._offset)
         for o in outputs:
             cell, meta, offset = o._storage.buffer, o._meta, o._offset
             place = meta, offset, cell.used
@@ -106,18 +150,12 @@ class CallProgram:
                 cell.settle(meta, offset)
             old.append(cell.array)
             key += (cell.meta, meta, offset, any(cell.array is x for x in fed))
-        program = self._programs.get(tuple(key))
-        if program is None:
-            program = self._programs[tuple(key)] = self._made(inputs, outputs, old, fed)
-        run, replaced, checks = program
-        found = run(old, *fed)
-        for o, array, all_of_it in zip(outputs, found, replaced, strict=False):
-            if all_of_it:
-                o._storage.buffer.hold(array, o._meta)
-            else:
-                o._storage.buffer.array = array
-        if checks:
-            self.pending.add(found[-1], checks, describe(user_place()))
+        found = self._programs.get(tuple(key))
+        if found is None:
+            found = self._programs[tuple(key)] = self._made(inputs, outputs, old, fed)
+        if plain and not old:
+            self._plain = found
+        return found
 
     def _made(
         self,
@@ -127,8 +165,8 @@ class CallProgram:
         fed: Sequence[Any],
     ) -> MadeCall:
         ins = [
-            Reading(0, x._storage.buffer.meta, x._meta, x._offset) if t else None
-            for x, t in zip(inputs, self._tensors, strict=True)
+            None if m is None else Reading(0, x._storage.buffer.meta, x._meta, x._offset)
+            for x, m in zip(inputs, self._metas, strict=True)
         ]
         outs = [(o._storage.buffer, o._meta, o._offset) for o in outputs]
         targets = [
@@ -179,6 +217,10 @@ class StepProgram(Runner):
         self._constants = [t for _, t in self._inputs if t is not None]
         self._numbers = [_kind(v.meta) for v in graph.inputs if not _is_tensor(v.meta)]
         self._programs: dict[tuple[Any, ...], MadeStep] = {}
+        self._plain: MadeStep | None = None
+        """The program for arguments that fill their cells and share none."""
+        self._lies: list[TensorMeta] = []
+        """How the cells lie then, those of the constants as well."""
 
     def __call__(
         self,
@@ -190,13 +232,32 @@ class StepProgram(Runner):
             self.pending.check()
         tensors = [*arguments, *self._constants]
         cells = [t._storage.buffer for t in tensors]
+        made = self._plain
+        # (A tensor that lies as its cell does fills it: its offset need not be asked for.)
         lies = [c.meta for c in cells]
-        if None in lies:
-            for t, cell in zip(tensors, cells, strict=True):
-                if cell.array is None:
-                    cell.settle(t._meta, t._offset)
-            lies = [c.meta for c in cells]
-        key: tuple[Any, ...] = *lies, *[t._offset for t in tensors]
+        if made is None or lies != self._lies or len(set(cells)) < len(cells):
+            made = self._program(tensors, cells, numbers)
+            arrays = [cells[k].array for k in made.first]
+        else:
+            arrays = [c.array for c in cells]
+        if numbers:
+            arrays += [kind(x) for kind, x in zip(self._numbers, numbers, strict=True)]
+        found = made.run(*arrays)
+        for t, array, meta in zip(results, found, made.held, strict=False):
+            t._storage.buffer.hold(array, meta)
+        for k, array in zip(made.written, found[len(results) :], strict=False):
+            cells[k].array = array
+        if made.checks:
+            self.pending.add(found[-1], made.checks)
+
+    def _program(
+        self, tensors: list[TensorState], cells: list[ArrayCell], numbers: Sequence[float]
+    ) -> MadeStep:
+        """What runs it for tensors that lie in their cells in any way."""
+        for t, cell in zip(tensors, cells, strict=True):
+            if cell.array is None:
+                cell.settle(t._meta, t._offset)
+        key: tuple[Any, ...] = *[c.meta for c in cells], *[t._offset for t in tensors]
         if len(set(cells)) < len(cells):  # some share memory
             key = *key, *_slots(cells)
         made = self._programs.get(key)
@@ -204,14 +265,7 @@ class StepProgram(Runner):
             readings = self._readings(tensors, cells)
             made = self._made(readings, [c.array for c in cells], numbers)
             self._programs[key] = made
-        fed = [kind(x) for kind, x in zip(self._numbers, numbers, strict=True)]
-        found = made.run(*[cells[k].array for k in made.first], *fed)
-        for t, array, meta in zip(results, found, made.held, strict=False):
-            t._storage.buffer.hold(array, meta)
-        for k, array in zip(made.written, found[len(results) :], strict=False):
-            cells[k].array = array
-        if made.checks:
-            self.pending.add(found[-1], made.checks)
+        return made
 
     def prepare(self) -> None:
         """Make the program for tensors that fill their cells, as most do: what can't be compiled
@@ -232,7 +286,9 @@ class StepProgram(Runner):
             readings.append(Reading(len(readings), cell.meta, t._meta, t._offset))
         fed = [jax.ShapeDtypeStruct(tuple(m.shape), jtype(m.dtype)) for m in metas]
         fed += [cell.array for cell in held]
-        self._programs[_key(readings)] = self._made(readings, fed, [0] * len(self._numbers))
+        made = self._made(readings, fed, [0] * len(self._numbers))
+        self._programs[_key(readings)] = self._plain = made
+        self._lies = [r.have for r in readings]
 
     def _arguments(self) -> list[Any]:
         pairs = zip(self.graph.inputs, self._inputs, strict=True)

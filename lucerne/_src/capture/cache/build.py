@@ -30,6 +30,7 @@ from lucerne._src.capture.breaks.resume import ResumableFunction
 from lucerne._src.capture.cache.disk import graph_programs
 from lucerne._src.capture.cache.disk.lookup import Lookup
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
+from lucerne._src.capture.cache.launch import PythonLaunch
 from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.guards.prune import narrow
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -481,6 +482,8 @@ def compiled_half(
     program: Any = stages.program
     if far:
         runner = Bridge(runner, far, program.written, Device(name))
+    elif runner.launch is None:
+        runner = PythonLaunch(runner, program)
     return runner, program
 
 

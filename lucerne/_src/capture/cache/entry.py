@@ -16,6 +16,7 @@ from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
+from lucerne._src.capture.cache.launch import are_apart
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -260,24 +261,6 @@ def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
 _GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT, INNER)
 
 
-def _are_apart(tensors: Sequence[Any], written: Sequence[int]) -> bool:
-    """Whether no tensor that is written shares bytes with another one."""
-    regions: dict[int, list[tuple[int, int, int]]] = {}
-    for k, t in enumerate(tensors):
-        size = t._meta.dtype.itemsize
-        start = t._offset * size
-        region = (start, start + t._meta.span * size, k)
-        regions.setdefault(id(t._storage.buffer), []).append(region)
-    marked = frozenset(written)
-    return not any(
-        start < other_stop and other < stop and (k in marked or j in marked)
-        for found in regions.values()
-        if len(found) > 1
-        for at, (start, stop, k) in enumerate(found)
-        for other, other_stop, j in found[:at]
-    )
-
-
 _WORTH_KEEPING, _NODES_WRITTEN = 8, 16
 """Calls after which a version that was made by evaluating numbers is written to disk, and for how
 many nodes there is one more: writing takes longer than making it."""
@@ -440,7 +423,7 @@ class CacheEntry:
         for t, meta, grad in zip(given, self.metas, self.flags[:count], strict=True):
             if t._meta is not meta or (grad is not None and t._needs_grad != grad):
                 return False
-        return not self.written or _are_apart(given, self.written)
+        return not self.written or are_apart(given, self.written)
 
     def quick(self, leaves: tuple[Any, ...]) -> Any:
         """A call whose arguments are as many tensors as expected: most checks in machine code."""

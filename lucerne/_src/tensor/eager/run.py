@@ -30,7 +30,14 @@ from lucerne._src.ops.scalars import check_int, check_scalars, has_scalars_to_ch
 from lucerne._src.tensor.autograd import record
 from lucerne._src.tensor.autograd.names import is_named
 from lucerne._src.tensor.autograd.state import AutogradState, ViewState
-from lucerne._src.tensor.base import Plans, TensorBase, make_tensor, new_tensor, plain_types
+from lucerne._src.tensor.base import (
+    Plans,
+    TensorBase,
+    make_tensor,
+    new_tensor,
+    plain_types,
+    tensor_maker,
+)
 from lucerne._src.tensor.eager import native_bridge
 from lucerne._src.tensor.eager.composite_graph import traced
 from lucerne._src.tensor.eager.inplace import InPlace, run_into
@@ -165,19 +172,15 @@ class Plan:
         raise NotImplementedError
 
 
-def _no_bytes(nbytes: int) -> None:
-    """Meta tensors have no memory."""
-
-
 class KernelPlan(Plan):
     """Allocate the results and run an executable that writes them."""
 
     __slots__ = (
-        "allocate",
         "checks",
         "device",
         "execute",
         "flat",
+        "makers",
         "metas",
         "on_host",
         "op",
@@ -208,10 +211,9 @@ class KernelPlan(Plan):
         self.on_host = FAST is not None and self.device.type == backends.HOST
         self.sizes = [(starting_at(m, 0), plain(m.span * m.dtype.itemsize)) for m in metas]
         self.execute: Any = execute
-        self.allocate: Any = _no_bytes
+        self.makers = [] if self.on_host else [tensor_maker(m) for m in metas]
         if self.device.type != backends.META:
             backend = backends.get(self.device.type)
-            self.allocate = backend.allocate
             _check_room(self.sizes)
             given = metas_of(op, args)
             _check_memory(given)
@@ -232,11 +234,7 @@ class KernelPlan(Plan):
         if self.on_host:
             outs = [FAST.fresh_tensor(meta, nbytes) for meta, nbytes in self.sizes]
         else:
-            allocate, device = self.allocate, self.device
-            outs = [
-                make_tensor(Storage(allocate(nbytes), nbytes, device), 0, meta)
-                for meta, nbytes in self.sizes
-            ]
+            outs = [make() for make in self.makers]
         if self.execute is not None:
             try:
                 self.execute(args if self.whole else self.inputs(args), outs)
