@@ -161,6 +161,8 @@ def modules() -> list[str]:
 def test_doctests(name: str) -> None:
     if name.startswith("lucerne.utils.tensorboard"):
         pytest.importorskip("tensorboard", reason="its examples write with that package")
+    if name.startswith("lucerne._src.backends.xla"):
+        pytest.importorskip("jax", reason="the device 'xla' runs on jax")
     module: ModuleType = importlib.import_module(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
