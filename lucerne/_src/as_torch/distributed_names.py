@@ -13,7 +13,7 @@ from lucerne._src.as_torch.kinds import (
     values,
 )
 
-PLACEMENTS = "_src.distributed.placements"
+PLACEMENTS = "_src.base.placement"
 
 WHY = (
     "Process groups, DistributedDataParallel and `lucerne run` are here; this is not part of "

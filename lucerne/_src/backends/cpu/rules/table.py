@@ -41,7 +41,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "linalg.triangles": ("tril", "triu", "diag_embed"),
     "linalg.matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
-    "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
+    "move": (
+        "copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded", "placed",
+        "placed_like",
+    ),
     "nn.norm": ("layer_norm_backward", "channel_norm", "channel_norm_backward"),
     "nn.optimizers": ("adam_update", "sgd_update", "adagrad_update", "counted_up"),
     "pointwise": ("pointwise",),
