@@ -144,4 +144,3 @@ def tensor_part(t: Any, k: int) -> tuple[ArrayCell, TensorMeta]:
     made = ArrayCell(found.nbytes)
     made.hold(jnp.asarray(np.array(found)), meta)
     return made, meta
-

@@ -112,6 +112,14 @@ def _cuts(layout: MeshLayout, ndim: int, kept: Sequence[Sequence[str]]) -> list[
     return found if layout.is_partial else [names[::-1] for names in found]
 
 
+def _sharding(mesh: Mesh, entries: Sequence[Any]) -> NamedSharding:
+    """Written in one way: those that mean the same are equal."""
+    count = len(entries)
+    while count and entries[count - 1] is None:
+        count -= 1
+    return NamedSharding(mesh, PartitionSpec(*entries[:count]))
+
+
 def _entry(names: Sequence[str]) -> Any:
     return None if not names else names[0] if len(names) == 1 else tuple(names)
 
@@ -124,10 +132,11 @@ def sharding_of(x: Any) -> NamedSharding | None:
     """Of an array or a `Spread`; None: it lies on no mesh."""
     found = getattr(x.array if type(x) is Spread else x, "sharding", None)
     if isinstance(found, NamedSharding):
-        return found
+        short = not found.spec or found.spec[-1] is not None
+        return found if short else _sharding(found.mesh, found.spec)
     if found is None or len(found.device_set) == 1:
         return None
-    return NamedSharding(next(iter(_SHAPES)), PartitionSpec())  # (XLA's own: read as whole)
+    return _sharding(next(iter(_SHAPES)), ())  # (one that has no name: read as whole)
 
 
 def place_of(x: Any) -> Any:
@@ -165,8 +174,8 @@ def spread(x: Any, layout: MeshLayout, held: Any = None) -> Any:
     x = _padded(x, large)
     for name, op in reversed(terms):
         x = _as_terms(x, op, mesh.shape[name])
-    lead = [name for name, _ in terms]
-    array = jax.device_put(x, NamedSharding(mesh, PartitionSpec(*lead, *entries)))
+    entries = [*[name for name, _ in terms], *entries]
+    array = jax.device_put(x, _sharding(mesh, entries))
     return array if array.shape == shape else Spread(array, shape, tuple(op for _, op in terms))
 
 
@@ -177,7 +186,7 @@ def spread_terms(stacked: Any, layout: MeshLayout) -> Spread:
     cuts = _cuts(layout, len(shape), [])
     stacked = _padded(stacked, (*stacked.shape[: len(terms)], *even(shape, cuts, mesh)))
     names = [*[name for name, _ in terms], *[_entry(cut) for cut in cuts]]
-    array = jax.device_put(stacked, NamedSharding(mesh, PartitionSpec(*names)))
+    array = jax.device_put(stacked, _sharding(mesh, names))
     return Spread(array, shape, tuple(op for _, op in terms))
 
 
@@ -205,7 +214,7 @@ def as_it_was(shape: Shape, was: Any) -> tuple[NamedSharding, Shape]:
     missing = len(shape) + lead - len(sharding.spec)
     spec = (*sharding.spec, *[None] * missing)[lead:]
     large = even(shape, [_names(e) for e in spec], sharding.mesh)
-    return NamedSharding(sharding.mesh, PartitionSpec(*spec)), large
+    return _sharding(sharding.mesh, spec), large
 
 
 def as_before(x: Any, was: Any) -> Any:
@@ -268,7 +277,7 @@ def constraint(layout: MeshLayout, ndim: int) -> NamedSharding | None:
     mesh = jax_mesh(layout.mesh)
     cuts = _cuts(layout, ndim, [])
     if None not in layout.placements:
-        return NamedSharding(mesh, PartitionSpec(*[_entry(names) for names in cuts]))
+        return _sharding(mesh, [_entry(names) for names in cuts])
     if not any(cuts):
         return None
     free = PartitionSpec.UNCONSTRAINED

@@ -274,7 +274,9 @@ class StepProgram(Runner):
             ]
             found, new = walk(values)
             made = [
-                stored_as(own(_laid(x, v.meta)), walk.places.get(v.index) if v.meta.is_dense else None)
+                stored_as(
+                    own(_laid(x, v.meta)), walk.places.get(v.index) if v.meta.is_dense else None
+                )
                 for x, v in zip(found, graph.outputs, strict=True)
             ]
             for value, r in zip(new, targets, strict=True):

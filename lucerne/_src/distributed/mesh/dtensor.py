@@ -246,8 +246,8 @@ def bind() -> None:
     """Tensors learn what those on a mesh can do: called by the window."""
     for function in (_redistribute, _full_tensor, _to_local):
         setattr(Tensor, function.__name__[1:], _method(function))
-    Tensor.placements = property(_placements)
-    Tensor.device_mesh = property(_device_mesh)
+    for getter in (_placements, _device_mesh):
+        setattr(Tensor, getter.__name__[1:], property(getter, doc=getter.__doc__))
 
 
 # ---- making them ---------------------------------------------------------------------------------

@@ -105,7 +105,10 @@ def fully_shard(
     if isinstance(module, (list, tuple)):
         for part in module:
             fully_shard(
-                part, mesh=mesh, shard_placement_fn=shard_placement_fn, ignored_params=ignored_params
+                part,
+                mesh=mesh,
+                shard_placement_fn=shard_placement_fn,
+                ignored_params=ignored_params,
             )
         return module
     skipped = {id(p) for p in ignored_params or ()}

@@ -63,7 +63,9 @@ class ColwiseParallel(_OneInOneOut):
         output_layouts: Placement | None = None,
         use_local_output: bool = True,
     ) -> None:
-        super().__init__(input_layouts or Replicate(), output_layouts or Shard(-1), use_local_output)
+        super().__init__(
+            input_layouts or Replicate(), output_layouts or Shard(-1), use_local_output
+        )
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
         placement = _by_kind("ColwiseParallel", module, Shard(0), Shard(1))
@@ -163,8 +165,9 @@ class PrepareModuleInput(ParallelStyle):
             ):
                 if layouts is not None:
                     args = each(args, device_mesh, layouts)
-                changed = {k: at_border(kwargs[k], device_mesh, p) for k, p in named.items()
-                           if k in kwargs}
+                changed = {
+                    k: at_border(kwargs[k], device_mesh, p) for k, p in named.items() if k in kwargs
+                }
                 kwargs = {**kwargs, **changed}
             return args, kwargs
 
@@ -247,7 +250,7 @@ def parallelize_module(
     if mesh.ndim != 1:
         raise ValueError(
             f"Tensor Parallel only accepts a 1D DeviceMesh, but found {mesh.ndim}D! If you have a "
-            "2-D or N-D device_mesh, consider passing in device_mesh[\"model\"]"
+            '2-D or N-D device_mesh, consider passing in device_mesh["model"]'
         )
     if parallelize_plan is None:
         notices.warn("No parallelize_plan is provided, so the module is left as it is.")
