@@ -6,7 +6,11 @@ On 8 virtual devices of one process (`conftest.py`).
 from __future__ import annotations
 
 import itertools
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -249,20 +253,20 @@ def test_captured_redistribute() -> None:
 # ---- modules -------------------------------------------------------------------------------------
 
 COUNTS = {
-    ("two layers", "DDP"): {},
-    ("two layers", "FSDP"): {},
-    ("two layers", "HSDP"): {},
-    ("two layers", "TP"): {},
-    ("two layers", "FSDP x TP"): {},
-    ("uneven", "FSDP"): {},
-    ("uneven", "FSDP x TP"): {},
-    ("GPT", "DDP"): {},
-    ("GPT", "FSDP"): {},
-    ("GPT", "HSDP"): {},
-    ("GPT", "TP"): {},
-    ("GPT", "SP"): {},
-    ("GPT", "FSDP x TP"): {},
-    ("GPT, fused heads", "TP"): {},
+    ("two layers", "DDP"): {"all-gather": 2, "all-reduce": 5},
+    ("two layers", "FSDP"): {"all-gather": 2, "all-reduce": 3},
+    ("two layers", "HSDP"): {"all-gather": 2, "all-reduce": 3},
+    ("two layers", "TP"): {"all-reduce": 1},
+    ("two layers", "FSDP x TP"): {"all-gather": 2, "all-reduce": 4},
+    ("uneven", "FSDP"): {"all-gather": 2, "all-reduce": 3},
+    ("uneven", "FSDP x TP"): {"all-gather": 2, "all-reduce": 4},
+    ("GPT", "DDP"): {"all-gather": 2, "all-reduce": 5},
+    ("GPT", "FSDP"): {"all-gather": 57, "all-reduce": 5},
+    ("GPT", "HSDP"): {"all-gather": 57, "all-reduce": 7},
+    ("GPT", "TP"): {"all-reduce": 8},
+    ("GPT", "SP"): {"all-gather": 11, "all-reduce": 9},
+    ("GPT", "FSDP x TP"): {"all-gather": 56, "all-reduce": 14, "collective-permute": 7},
+    ("GPT, fused heads", "TP"): {"all-reduce": 8, "all-to-all": 8, "collective-permute": 14},
 }
 """How often each collective stands in a step's program (XLA for CPUs, which has no reduce-scatter:
 an all-reduce and a slice stand for one). In the last row heads are cut across a weight that holds
@@ -397,3 +401,20 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_what_is_refused(run: Callable[[], Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text.replace("(", r"\(")):
         run()
+
+
+@pytest.mark.nightly
+def test_the_guide_goes_from_one_device_to_a_mesh_by_a_flag(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/guide/mesh.md").read_text()
+    (code,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    script = tmp_path / "train.py"
+    script.write_text(code)
+    found = []
+    for flags in ([], ["--mesh", "data=2,model=4"], ["--mesh", "data=8"]):
+        ran = subprocess.run(
+            [sys.executable, str(script), *flags], capture_output=True, text=True, check=True
+        )
+        found.append([float(x) for x in ran.stdout.split()])
+    assert len(found[0]) == 5
+    assert found[1] == pytest.approx(found[0], abs=1.1e-5)  # (five digits are printed)
+    assert found[2] == pytest.approx(found[0], abs=1.1e-5)

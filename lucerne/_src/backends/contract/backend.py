@@ -39,7 +39,7 @@ CHANGES = {
     "`folds_into_loads`, `does_itself` is `recomputed_in_readers`. A runner derives from `Runner`",
     6: "new and optional: `take(graph, constants)` (a whole graph as one program, before fusion), "
     "`takes(dtype)`, `about`",
-    7: "new and optional: `mesh_size`, `place`, `layout_of`, `part` (tensors over a mesh of devices)",
+    7: "new and optional: `mesh_size`, `place`, `layout_of`, `part` (tensors over a mesh)",
 }
 """What each version brought."""
 

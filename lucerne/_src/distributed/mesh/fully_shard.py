@@ -1,6 +1,6 @@
 """Data parallelism in torch's spelling: `fully_shard` cuts parameters over the mesh, `replicate`
-leaves them whole; both cut the batch. The engine gathers parameters where they are read, and reduces
-gradients to where they are kept."""
+leaves them whole; both cut the batch. The engine gathers parameters where they are read, and
+reduces gradients to where they are kept."""
 
 from __future__ import annotations
 
