@@ -18,7 +18,7 @@ import pytest
 import lucerne as torch
 from lucerne import nn
 from lucerne._src import capture
-from lucerne._src.base.placement import chunk
+from lucerne._src.backends.contract.placement import chunk
 from lucerne._src.ops.copy.place import Meshes
 from lucerne.nn import functional as F
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lucerne._src.base.placement import Partial as Partial
-from lucerne._src.base.placement import Placement as Placement
-from lucerne._src.base.placement import Replicate as Replicate
-from lucerne._src.base.placement import Shard as Shard
+from lucerne._src.backends.contract.placement import Partial as Partial
+from lucerne._src.backends.contract.placement import Placement as Placement
+from lucerne._src.backends.contract.placement import Replicate as Replicate
+from lucerne._src.backends.contract.placement import Shard as Shard
 from lucerne._src.distributed.mesh import dtensor as _dtensor
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh as DeviceMesh
 from lucerne._src.distributed.mesh.device_mesh import init_device_mesh as init_device_mesh

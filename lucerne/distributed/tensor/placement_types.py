@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucerne._src.base.placement import Partial as Partial
-from lucerne._src.base.placement import Placement as Placement
-from lucerne._src.base.placement import Replicate as Replicate
-from lucerne._src.base.placement import Shard as Shard
+from lucerne._src.backends.contract.placement import Partial as Partial
+from lucerne._src.backends.contract.placement import Placement as Placement
+from lucerne._src.backends.contract.placement import Replicate as Replicate
+from lucerne._src.backends.contract.placement import Shard as Shard

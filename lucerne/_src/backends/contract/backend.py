@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.base.device import device
 from lucerne._src.base.dtype import dtype as DType
-from lucerne._src.base.placement import MeshLayout
 from lucerne._src.base.process.sealed_folder import Cache
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.meta import TensorMeta
@@ -39,7 +39,7 @@ CHANGES = {
     "`folds_into_loads`, `does_itself` is `recomputed_in_readers`. A runner derives from `Runner`",
     6: "new and optional: `take(graph, constants)` (a whole graph as one program, before fusion), "
     "`takes(dtype)`, `about`",
-    7: "new and optional: `mesh_size`, `place`, `layout_of`, `part` (tensors over a mesh)",
+    7: "new and optional: `mesh_size`, `lay_out`, `layout_of`, `part` (tensors over a mesh)",
 }
 """What each version brought."""
 
@@ -191,7 +191,7 @@ class Backend(ABC):
         """How many devices there are to lay tensors out over; 0: it can't."""
         return 0
 
-    def place(
+    def lay_out(
         self, t: TensorState, layout: MeshLayout | None, terms: TensorState | None = None
     ) -> None:
         """Lay the memory of a tensor that fills it out over a mesh; None: on no mesh. `terms`:

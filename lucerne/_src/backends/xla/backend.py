@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
+from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import PendingChecks
 from lucerne._src.backends.xla.mesh_calls import (
@@ -26,7 +27,6 @@ from lucerne._src.backends.xla.walk import has_rule, is_walkable
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device
-from lucerne._src.base.placement import MeshLayout
 from lucerne._src.base.process import forks
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph
@@ -97,7 +97,7 @@ class XlaBackend(Backend):
     def mesh_size(self) -> int:
         return len(jax.devices())
 
-    def place(self, t: TensorState, layout: MeshLayout | None, terms: Any = None) -> None:
+    def lay_out(self, t: TensorState, layout: MeshLayout | None, terms: Any = None) -> None:
         self.pending.check()
         place(t, layout, terms)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.layout import read
 from lucerne._src.backends.xla.meshes import (
@@ -23,7 +24,6 @@ from lucerne._src.backends.xla.meshes import (
     spread,
     spread_terms,
 )
-from lucerne._src.base.placement import MeshLayout
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 

@@ -18,7 +18,14 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from lucerne._src.base.placement import MeshLayout, MeshShape, Partial, Placement, Replicate, Shard
+from lucerne._src.backends.contract.placement import (
+    MeshLayout,
+    MeshShape,
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+)
 
 Shape = tuple[int, ...]
 _SHAPES: dict[Mesh, MeshShape] = {}

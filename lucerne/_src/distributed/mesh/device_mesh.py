@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from lucerne._src import backends, capture
-from lucerne._src.base.placement import MeshLayout, MeshShape, Placement, Shard
+from lucerne._src.backends.contract.placement import MeshLayout, MeshShape, Placement, Shard
 from lucerne._src.base.refusals import only
 from lucerne._src.ops.copy.place import Meshes
 from lucerne._src.tensor import api as lu

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from lucerne._src import backends
-from lucerne._src.base.placement import (
+from lucerne._src.backends.contract.placement import (
     MeshLayout,
     Partial,
     Placement,
@@ -101,7 +101,7 @@ def _joined(parts: Any, mesh: DeviceMesh, placements: Any, check: bool) -> Any:
     for op in terms:
         reduced = _REDUCED[op](reduced)
     made = placed(reduced, layout)
-    backends.get(mesh.device_type).place(made, layout, stacked.detach())
+    backends.get(mesh.device_type).lay_out(made, layout, stacked.detach())
     return made
 
 
@@ -286,7 +286,7 @@ def place_in_memory(t: Any, mesh: DeviceMesh, placements: Sequence[Placement]) -
     with lu.no_grad():
         if t.device.type != mesh.device_type:
             t.data = t.data.to(mesh.device_type)
-        backends.get(mesh.device_type).place(t, layout)
+        backends.get(mesh.device_type).lay_out(t, layout)
 
 
 def _factory(make: Callable[..., Any], name: str) -> Callable[..., Any]:

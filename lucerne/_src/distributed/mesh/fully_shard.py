@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lucerne._src.base.placement import Placement, Replicate, Shard
+from lucerne._src.backends.contract.placement import Placement, Replicate, Shard
 from lucerne._src.base.refusals import only
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh, current_mesh
 from lucerne._src.distributed.mesh.dtensor import place_in_memory

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lucerne._src.base.placement import Placement, Replicate
+from lucerne._src.backends.contract.placement import Placement, Replicate
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh, current_mesh
 from lucerne._src.distributed.mesh.dtensor import layout_of, place_in_memory
 from lucerne._src.ops.copy.place import placed

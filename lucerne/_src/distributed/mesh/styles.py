@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Any
 
-from lucerne._src.base.placement import Placement, Replicate, Shard
+from lucerne._src.backends.contract.placement import Placement, Replicate, Shard
 from lucerne._src.base.process import notices
 from lucerne._src.base.refusals import only
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh, current_mesh

@@ -1,7 +1,7 @@
 """How a tensor lies on the devices of a mesh: whole, in slices, or as terms of a sum.
 
 A placement says it for one dimension of the mesh, a `MeshLayout` for all of them. These are data:
-what they mean for memory is a backend's (`Backend.place`), what they are called is torch's.
+what they mean for memory is a backend's (`Backend.lay_out`), what they are called is torch's.
 """
 
 from __future__ import annotations
