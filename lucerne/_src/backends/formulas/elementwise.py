@@ -122,16 +122,6 @@ def clone_as(f: Frame, input: FormulaTensor, memory_format: Any) -> None:
     _moved(f, input)
 
 
-@formula("placed")
-def placed(f: Frame, input: FormulaTensor, layout: Any) -> None:
-    _moved(f, input)
-
-
-@formula("placed_like")
-def placed_like(f: Frame, other: FormulaTensor, input: FormulaTensor) -> None:
-    _moved(f, input)
-
-
 @formula("filled")
 def filled(f: Frame, size: Any, value: Any, *_: Any) -> None:
     _moved(f, value)

@@ -108,6 +108,13 @@ class XlaBackend(Backend):
         self.pending.look()
         return tensor_part(t, k)
 
+    def fuses(self, op: Op) -> bool:
+        return op.qualified in PLACING
+
+    def fuse(self, graph: Graph) -> Executable | None:
+        alone = len(graph.nodes) == 1 and graph.nodes[0].op.qualified in PLACING
+        return PlacingCall(graph) if alone else None
+
     # ---- programs ------------------------------------------------------------------------------
 
     def takes(self, dtype: dt.dtype) -> bool:
@@ -120,8 +127,6 @@ class XlaBackend(Backend):
         self._check(graph)
         if graph.nodes[0].op.qualified == _NONZERO:
             return self._nonzero
-        if graph.nodes[0].op.qualified in PLACING:
-            return PlacingCall(graph)
         return CallProgram(graph, self.pending)
 
     def take(self, graph: Graph, constants: Mapping[int, Any]) -> Runner | None:

@@ -1,6 +1,6 @@
 """Values that lie elsewhere on a mesh: the same numbers, another placement.
 
-On a device without meshes both are copies: nothing but placements makes them necessary.
+Both are composites: on a device without meshes they are copies, one with meshes takes them whole.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base import layout as lo
-from lucerne._src.ir.define import structural
+from lucerne._src.ir.define import composite
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
-from lucerne._src.ops.copy.cast import preserved_strides
+from lucerne._src.ops.copy.cast import clone_as, preserved_strides
 
 
 class Meshes:
@@ -29,15 +29,15 @@ def _placed_meta(input: TensorMeta, layout: Any) -> TensorMeta:
     return _own_memory(input)
 
 
-@structural(
+@composite(
     internal=True,
     meta=_placed_meta,
     vjp={"input": lambda g, layout: _gradient(g, layout)},
     out=False,
-    linear=True,
 )
 def placed(input: Tensor, layout: Any) -> Tensor:
     """The values of `input`, laid out over a mesh (`MeshLayout`); None: on no mesh."""
+    return clone_as(input, lo.preserve_format)
 
 
 def _gradient(g: Tensor, layout: Any) -> Tensor:
@@ -49,9 +49,10 @@ def _like_meta(other: TensorMeta, input: TensorMeta) -> TensorMeta:
     return _own_memory(input)
 
 
-@structural(internal=True, meta=_like_meta, vjp={"input": lambda g: g}, out=False)
+@composite(internal=True, meta=_like_meta, vjp={"input": lambda g: g}, out=False)
 def placed_like(other: Tensor, input: Tensor) -> Tensor:
     """The values of `input`, laid out as `other` is, which has the same shape."""
+    return clone_as(input, lo.preserve_format)
 
 
 def inherit(made: Any, source: Any) -> Any:

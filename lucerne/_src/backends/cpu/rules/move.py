@@ -39,7 +39,7 @@ def copy(node: Node) -> Any:
         return None
 
 
-@rule("cast", "clone_as", "placed")
+@rule("cast", "clone_as")
 def cast(node: Node) -> Any:
     """The same elements in another dtype or another order."""
     out, src = node.outputs[0].meta, node.args[0].meta
@@ -49,13 +49,6 @@ def cast(node: Node) -> Any:
         return _converted(out, src)
     except NotTaken:
         return None
-
-
-@rule("placed_like")
-def placed_like(node: Node) -> Any:
-    """The same elements: there is no mesh."""
-    out, src = node.outputs[0].meta, node.args[1].meta
-    return no_work if not out.numel else _converted(out, src, unused=1)
 
 
 def _converted(out: TensorMeta, src: TensorMeta, unused: int = 0) -> Any:

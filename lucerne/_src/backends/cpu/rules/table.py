@@ -41,10 +41,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "linalg.triangles": ("tril", "triu", "diag_embed"),
     "linalg.matmul": ("batch_matmul", "nn.functional.linear", "add_product"),
-    "move": (
-        "copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded", "placed",
-        "placed_like",
-    ),
+    "move": ("copy", "cast", "clone_as", "filled", "uninitialized", "counted", "padded"),
     "nn.norm": ("layer_norm_backward", "channel_norm", "channel_norm_backward"),
     "nn.optimizers": ("adam_update", "sgd_update", "adagrad_update", "counted_up"),
     "pointwise": ("pointwise",),

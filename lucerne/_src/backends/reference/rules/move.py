@@ -27,16 +27,6 @@ def clone_as(input: Array, memory_format: Any) -> Array:
     return input
 
 
-@rule("placed", raw=True)
-def placed(input: Array, layout: Any) -> Array:
-    return input
-
-
-@rule("placed_like", raw=True)
-def placed_like(other: Array, input: Array) -> Array:
-    return input
-
-
 @rule("filled")
 def filled(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> Array:
     return np.broadcast_to(codec.cast(np.asarray(value), dtype.compute.storage), size)
