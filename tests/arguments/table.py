@@ -97,6 +97,9 @@ FORMS: Rows = [
 ]  # fmt: skip
 
 KEPT: Rows = [
+    ("of a tensor on a mesh no process has a local one (docs/guide/mesh.md): torch's attribute", (
+        "_OneInOneOut:use_local_output", "PrepareModule*put:use_local_output",
+    )),
     ("for users to read", (
         "PHWithMeta:ph_key", "SelectiveCheckpointContext:is_recompute",
         "SelectiveCheckpointContext:op_output", "BlockMask:*",

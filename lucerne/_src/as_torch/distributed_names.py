@@ -13,7 +13,7 @@ from lucerne._src.as_torch.kinds import (
     values,
 )
 
-PLACEMENTS = "_src.distributed.placements"
+SHARDED = "_src.distributed.mesh.fully_shard"
 
 WHY = (
     "Process groups, DistributedDataParallel and `lucerne run` are here; this is not part of "
@@ -26,13 +26,12 @@ _SHARDED_CHOICES = "BackwardPrefetch OptimStateKeyType ShardingStrategy StateDic
 SPACES: dict[str, NameTable] = {
     "distributed": space(
         WHY,
-        refusals("init_device_mesh gather_into_tensor gather_single get_backend_impl set_timeout"),
-        same(SHARED, "DeviceMesh"),
+        refusals("gather_into_tensor gather_single get_backend_impl set_timeout"),
+        same("distributed.device_mesh", "DeviceMesh init_device_mesh"),
     ),
     "distributed.device_mesh": space(
         WHY,
-        same(SHARED, "DeviceMesh"),
-        refusals("init_device_mesh _get_device_handle"),
+        refusals("_get_device_handle"),
     ),
     "distributed.distributed_c10d": space(
         WHY,
@@ -50,17 +49,24 @@ SPACES: dict[str, NameTable] = {
     ),
     "distributed._tensor": space(
         WHY,
-        same(SHARED, "DTensor DeviceMesh"),
-        same(PLACEMENTS, "Partial Placement Replicate Shard"),
-        refusals("distribute_tensor distribute_module"),
+        same(
+            "distributed.tensor",
+            "DTensor DeviceMesh Partial Placement Replicate Shard distribute_tensor "
+            "distribute_module",
+        ),
     ),
     "distributed._tensor.experimental": space(WHY, refusals("implicit_replication")),
-    "distributed._composable": space(WHY, refusals("replicate fully_shard checkpoint")),
+    "distributed._composable": space(
+        WHY, same(SHARDED, "fully_shard replicate"), refusals("checkpoint")
+    ),
     "distributed._composable.fsdp": space(
         WHY,
-        same(SHARED, "FSDPModule CPUOffloadPolicy MixedPrecisionPolicy"),
-        classes("OffloadPolicy FSDP"),
-        refusals("fully_shard register_fsdp_forward_method"),
+        same(
+            "distributed.fsdp",
+            "FSDPModule CPUOffloadPolicy MixedPrecisionPolicy OffloadPolicy fully_shard",
+        ),
+        classes("FSDP"),
+        refusals("register_fsdp_forward_method"),
     ),
     "distributed.algorithms.join": space(WHY, classes("Join JoinHook Joinable")),
     "distributed.algorithms._checkpoint": space(WHY),
@@ -135,16 +141,15 @@ SPACES: dict[str, NameTable] = {
         WHY,
         same(
             SHARED,
-            "CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig "
-            "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy "
-            "ShardedOptimStateDictConfig ShardedStateDictConfig",
+            "CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
+            "MixedPrecision ShardedOptimStateDictConfig ShardedStateDictConfig",
         ),
         same(CHOICES, _SHARDED_CHOICES),
         classes(
-            "GradientReductionHandle LocalOptimStateDictConfig LocalStateDictConfig OffloadPolicy "
+            "GradientReductionHandle LocalOptimStateDictConfig LocalStateDictConfig "
             "OptimStateDictConfig StateDictConfig StateDictSettings UnshardHandle FlatParameter"
         ),
-        refusals("fully_shard register_fsdp_forward_method"),
+        refusals("register_fsdp_forward_method"),
     ),
     "distributed.fsdp.api": space(
         WHY,
@@ -164,9 +169,7 @@ SPACES: dict[str, NameTable] = {
         ),
         same(CHOICES, _SHARDED_CHOICES),
     ),
-    "distributed.fsdp._fully_shard": space(
-        WHY, same(SHARED, "FSDPModule"), refusals("fully_shard")
-    ),
+    "distributed.fsdp._fully_shard": space(WHY, same("distributed.fsdp", "FSDPModule fully_shard")),
     "distributed.fsdp._common_utils": space(
         WHY, classes("_FSDPState TrainingState HandleTrainingState")
     ),
@@ -205,12 +208,7 @@ SPACES: dict[str, NameTable] = {
     "distributed.run": space(WHY, refusals("config_from_args")),
     "distributed.tensor": space(
         WHY,
-        same(SHARED, "DTensor DeviceMesh"),
-        same(PLACEMENTS, "Partial Placement Replicate Shard"),
-        refusals(
-            "distribute_module distribute_tensor empty full init_device_mesh linspace logspace "
-            "ones rand randn zeros"
-        ),
+        refusals("linspace logspace"),
     ),
     "distributed.tensor._utils": space(
         WHY, refusals("compute_local_shape_and_global_offset compute_global_tensor_info")
@@ -221,18 +219,8 @@ SPACES: dict[str, NameTable] = {
     "distributed.tensor.experimental._attention": space(
         WHY, refusals("context_parallel_unshard set_rotate_method")
     ),
-    "distributed.tensor.parallel": space(
-        WHY,
-        classes(
-            "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput "
-            "PrepareModuleOutput RowwiseParallel SequenceParallel"
-        ),
-        refusals("loss_parallel parallelize_module"),
-    ),
-    "distributed.tensor.parallel.style": space(WHY, classes("ParallelStyle")),
     "distributed.tensor.placement_types": space(
         WHY,
-        same(PLACEMENTS, "Partial Placement Replicate Shard"),
         classes("_StridedShard"),
     ),
     "distributed.utils": space(WHY, refusals("_sync_module_states _sync_params_and_buffers")),

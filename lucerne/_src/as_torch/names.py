@@ -15,7 +15,9 @@ _OWN = """
     cpu.amp cuda cuda.amp distributed distributed.algorithms
     distributed.algorithms.ddp_comm_hooks distributed.algorithms.ddp_comm_hooks.default_hooks
     distributed.checkpoint distributed.checkpoint.filesystem distributed.constants
-    distributed.distributed_c10d distributed.optim distributed.run
+    distributed.device_mesh distributed.distributed_c10d distributed.fsdp distributed.optim
+    distributed.run distributed.tensor distributed.tensor.parallel distributed.tensor.parallel.style
+    distributed.tensor.placement_types
     distributions distributions.bernoulli distributions.beta
     distributions.binomial distributions.categorical distributions.cauchy distributions.chi2
     distributions.constraint_registry distributions.constraints distributions.continuous_bernoulli

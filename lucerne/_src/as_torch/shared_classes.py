@@ -11,12 +11,9 @@ WHY = (
     "class is here for annotations and `isinstance`."
 )
 _HOMES = {
-    "distributed.device_mesh": "DeviceMesh",
-    "distributed.tensor": "DTensor",
     "distributed.fsdp": (
-        "CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig "
-        "FullyShardedDataParallel MixedPrecision MixedPrecisionPolicy ShardedOptimStateDictConfig "
-        "ShardedStateDictConfig"
+        "CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel "
+        "MixedPrecision ShardedOptimStateDictConfig ShardedStateDictConfig"
     ),
 }
 _MADE: dict[str, Any] = {

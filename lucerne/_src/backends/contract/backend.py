@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.base.device import device
 from lucerne._src.base.dtype import dtype as DType
 from lucerne._src.base.process.sealed_folder import Cache
@@ -21,7 +22,7 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
 
-CONTRACT_VERSION = 6
+CONTRACT_VERSION = 7
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -38,6 +39,7 @@ CHANGES = {
     "`folds_into_loads`, `does_itself` is `recomputed_in_readers`. A runner derives from `Runner`",
     6: "new and optional: `take(graph, constants)` (a whole graph as one program, before fusion), "
     "`takes(dtype)`, `about`",
+    7: "new and optional: `mesh_size`, `lay_out`, `layout_of`, `part` (tensors over a mesh)",
 }
 """What each version brought."""
 
@@ -179,6 +181,32 @@ class Backend(ABC):
     memory: Any = None
     """Statistics of the memory (`stats`, `reset_peak`, `empty_cache`, `allocated_now`); None: it is
     left to the system."""
+
+    # ---- tensors over a mesh -------------------------------------------------------------------
+    #
+    # One device to the layers above may be many: its engine lays a tensor out over them, and
+    # partitions what is computed with it. Every op then means what it means without a mesh. The
+    # ops `placed` and `placed_like` ask for a layout where a value is made.
+
+    def mesh_size(self) -> int:
+        """How many devices there are to lay tensors out over; 0: it can't."""
+        return 0
+
+    def lay_out(
+        self, t: TensorState, layout: MeshLayout | None, terms: TensorState | None = None
+    ) -> None:
+        """Lay the memory of a tensor that fills it out over a mesh; None: on no mesh. `terms`:
+        where placements are `Partial`, what each device has of it, stacked along leading
+        dimensions (one for each such placement, in their order)."""
+        raise NotImplementedError(f"{type(self).__name__} has no meshes")
+
+    def layout_of(self, t: TensorState) -> MeshLayout | None:
+        """How a tensor lies; None: on no mesh."""
+        return None
+
+    def part(self, t: TensorState, k: int) -> tuple[Buffer, TensorMeta]:
+        """What the k-th device of the mesh has of a tensor, as memory on no mesh."""
+        raise NotImplementedError(f"{type(self).__name__} has no meshes")
 
     # ---- composites as one kernel --------------------------------------------------------------
     #

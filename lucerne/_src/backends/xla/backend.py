@@ -8,10 +8,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner
+from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
+from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import PendingChecks
-from lucerne._src.backends.xla.layout import read
+from lucerne._src.backends.xla.mesh_calls import (
+    PLACING,
+    PlacingCall,
+    place,
+    refill,
+    tensor_layout,
+    tensor_part,
+    value_of_tensor,
+)
 from lucerne._src.backends.xla.programs import CallProgram, StepProgram
 from lucerne._src.backends.xla.types import is_known
 from lucerne._src.backends.xla.walk import has_rule, is_walkable
@@ -33,7 +42,7 @@ _WORTH_KEEPING = 0.2
 class XlaBackend(Backend):
     """XLA, on the device that JAX takes by default."""
 
-    contract_version = 6
+    contract_version = 7
     own_memory = True
 
     def __init__(self) -> None:
@@ -75,12 +84,35 @@ class XlaBackend(Backend):
         whole = buffer.bytes() if start or flat.nbytes < buffer.nbytes else np.empty(0, np.uint8)
         if whole.nbytes:
             whole[start : start + flat.nbytes] = flat
-        buffer.fill(whole if whole.nbytes else flat[: buffer.nbytes].copy())
+        refill(buffer, whole if whole.nbytes else flat[: buffer.nbytes].copy())
 
     def synchronize(self) -> None:
         for array in jax.live_arrays():
             array.block_until_ready()
         self.pending.look()
+
+    # ---- meshes --------------------------------------------------------------------------------
+
+    def mesh_size(self) -> int:
+        return len(jax.devices())
+
+    def lay_out(self, t: TensorState, layout: MeshLayout | None, terms: Any = None) -> None:
+        self.pending.check()
+        place(t, layout, terms)
+
+    def layout_of(self, t: TensorState) -> MeshLayout | None:
+        return tensor_layout(t)
+
+    def part(self, t: TensorState, k: int) -> tuple[Buffer, TensorMeta]:
+        self.pending.look()
+        return tensor_part(t, k)
+
+    def fuses(self, op: Op) -> bool:
+        return op.qualified in PLACING
+
+    def fuse(self, graph: Graph) -> Executable | None:
+        alone = len(graph.nodes) == 1 and graph.nodes[0].op.qualified in PLACING
+        return PlacingCall(graph) if alone else None
 
     # ---- programs ------------------------------------------------------------------------------
 
@@ -119,12 +151,7 @@ class XlaBackend(Backend):
 
     def _nonzero(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """How many there are is known to the host alone: so it looks for them."""
-        (t,) = inputs
-        cell: ArrayCell = t._storage.buffer
-        if cell.array is None:
-            cell.settle(t._meta, t._offset)
-        assert cell.meta is not None
-        found = np.argwhere(np.asarray(read(cell.array, cell.meta, t._meta, t._offset)))
+        found = np.argwhere(np.asarray(value_of_tensor(inputs[0])))
         return found.astype(np.int64), dt.int64
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lucerne._src.backends.xla.layout import memory_order
+from lucerne._src.backends.xla.meshes import whole
 from lucerne._src.backends.xla.types import jtype
 from lucerne._src.ir.meta import TensorMeta, make_meta
 
@@ -66,7 +67,7 @@ class ArrayCell:
         if self.meta is None:
             return np.zeros(self.nbytes, np.uint8) if self.host is None else self.host.copy()
         found = np.zeros(max(self.nbytes, self.used), np.uint8)
-        seen = np.asarray(self.array).transpose(memory_order(self.meta))
+        seen = np.asarray(whole(self.array)).transpose(memory_order(self.meta))
         row = found[: self.used].view(seen.dtype)
         row[...] = seen.reshape(-1)
         return found[: self.nbytes]

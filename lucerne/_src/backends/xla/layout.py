@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lucerne._src.backends.xla.meshes import whole
 from lucerne._src.backends.xla.types import jtype, retyped
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.meta import TensorMeta
@@ -96,6 +97,7 @@ def _sliced(flat: Any, size: list[int], stride: list[int], offset: int) -> Any:
 
 def read(array: Any, have: TensorMeta, meta: TensorMeta, offset: int) -> Any:
     """The elements of a tensor, out of an array that lies in memory as `have` says."""
+    array = whole(array)
     if have is meta and not offset:
         return array
     if not meta.numel:
@@ -105,6 +107,7 @@ def read(array: Any, have: TensorMeta, meta: TensorMeta, offset: int) -> Any:
 
 def write(array: Any, have: TensorMeta, meta: TensorMeta, offset: int, value: Any) -> Any:
     """The array with a tensor's elements written into it; it stays laid out as it was."""
+    array = whole(array)
     if have.dtype is meta.dtype:
         return put(array, have, value, tuple(meta.shape), meta.strides, offset)
     row = row_of(array, have, meta.dtype)

@@ -13,6 +13,8 @@ from lucerne._src.backends.contract.backend import Runner, TensorState
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import Check, PendingChecks, told
 from lucerne._src.backends.xla.layout import read, write
+from lucerne._src.backends.xla.mesh_calls import gathered, join
+from lucerne._src.backends.xla.meshes import MeshUse, as_before, place_of, stored_as
 from lucerne._src.backends.xla.types import jtype, stored
 from lucerne._src.backends.xla.walk import Walk
 from lucerne._src.base.process.source_location import describe, user_place
@@ -110,7 +112,10 @@ class CallProgram:
         program = self._plain
         if program is None or not is_plain:
             program = self._program(inputs, outputs, old, fed)
+        places = gathered(outputs) if MeshUse.begun else None
         found = program.run(old, *fed)
+        if places is not None:
+            found = [*map(as_before, found, places), *found[len(places) :]]
         for o, array, all_of_it in zip(outputs, found, program.whole):  # noqa: B905 - see above
             if all_of_it:
                 o._storage.buffer.hold(array, o._meta)
@@ -235,7 +240,8 @@ class StepProgram(Runner):
         made = self._plain
         # (A tensor that lies as its cell does fills it: its offset need not be asked for.)
         lies = [c.meta for c in cells]
-        if made is None or lies != self._lies or len(set(cells)) < len(cells):
+        apart = lies == self._lies and len(set(cells)) == len(cells)
+        if made is None or not apart or MeshUse.begun:
             made = self._program(tensors, cells, numbers)
             arrays = [cells[k].array for k in made.first]
         else:
@@ -260,6 +266,8 @@ class StepProgram(Runner):
         key: tuple[Any, ...] = *[c.meta for c in cells], *[t._offset for t in tensors]
         if len(set(cells)) < len(cells):  # some share memory
             key = *key, *_slots(cells)
+        if MeshUse.begun:
+            key = *key, *join(cells)
         made = self._programs.get(key)
         if made is None:
             readings = self._readings(tensors, cells)
@@ -271,8 +279,8 @@ class StepProgram(Runner):
         """Make the program for tensors that fill their cells, as most do: what can't be compiled
         is known before it is called, and compiling counts as such."""
         metas: list[TensorMeta] = [v.meta for v in self._arguments()]
-        if not all(m.is_dense for m in metas):
-            return
+        if MeshUse.begun or not all(m.is_dense for m in metas):
+            return  # (how arguments lie on a mesh is seen when they come)
         held = []
         for t in self._constants:
             cell = t._storage.buffer
@@ -311,20 +319,27 @@ class StepProgram(Runner):
         targets = [place[v.index] for v, _ in graph.writes]
         touched = list(dict.fromkeys(r.cell for r in targets if r is not None))
         checks: list[Check] = []
+        lies = [place_of(arrays[k]) for k in first] if MeshUse.begun else [None] * len(first)
+        places = {k: lies[r.cell] for k, r in place.items() if r is not None}
 
         def run(*given: Any) -> list[Any]:
             arrays, rest = list(given[: len(first)]), iter(given[len(first) :])
-            walk, own = Walk(graph), Distinct(given)
+            walk, own = Walk(graph, places), Distinct(given)
             values = [
                 next(rest) if r is None else read(arrays[r.cell], r.have, r.meta, r.offset)
                 for r in order
             ]
             found, new = walk(values)
-            made = [own(_laid(x, v.meta)) for x, v in zip(found, graph.outputs, strict=True)]
+            made = [
+                stored_as(
+                    own(_laid(x, v.meta)), walk.places.get(v.index) if v.meta.is_dense else None
+                )
+                for x, v in zip(found, graph.outputs, strict=True)
+            ]
             for value, r in zip(new, targets, strict=True):
                 assert r is not None
                 arrays[r.cell] = _written(arrays[r.cell], r, value_of(value, r.meta))
-            made += [own(arrays[slot]) for slot in touched]
+            made += [stored_as(own(arrays[slot]), lies[slot]) for slot in touched]
             checks[:] = [c._replace(bad=None) for c in walk.checks]
             return [*made, told(walk.checks)] if walk.checks else made
 

@@ -6,7 +6,7 @@ that name memory (`as_strided`) and to writes into regions of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from lucerne._src.backends.contract.control_flow import is_control
 from lucerne._src.backends.xla import rules as rules
 from lucerne._src.backends.xla.checks import Check, checks_of
 from lucerne._src.backends.xla.layout import memory_of, put, strided
+from lucerne._src.backends.xla.meshes import as_it_was, constrained, constraint
 from lucerne._src.backends.xla.nodes import pointwise, reduction
 from lucerne._src.backends.xla.rules.table import RULES
 from lucerne._src.backends.xla.types import jtype, stored
@@ -27,6 +28,7 @@ from lucerne._src.ir.op import Op
 
 _NARROW = (dt.bfloat16, dt.float16)
 _PUT, _PRODUCT, _CAST = "put_region", "batch_matmul", "cast"
+_PLACED, _PLACED_LIKE = "placed", "placed_like"
 Results = Sequence[Any]
 
 
@@ -34,7 +36,7 @@ def has_rule(op: Op) -> bool:
     """Whether a graph with this op can be walked."""
     if op.kind in (op_.POINTWISE, op_.REDUCTION, op_.VIEW):
         return True
-    return op.qualified in RULES or op.qualified == _PUT
+    return op.qualified in RULES or op.qualified in (_PUT, _PLACED, _PLACED_LIKE)
 
 
 def is_walkable(graph: Graph) -> bool:
@@ -52,8 +54,10 @@ def is_walkable(graph: Graph) -> bool:
 class Walk:
     """One graph, run on arrays once: while it is traced."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, places: Mapping[int, Any] | None = None) -> None:
         self.graph = graph
+        self.places: dict[int, Any] = {} if places is None else dict(places)
+        """How inputs lie on a mesh, and results that are to (`meshes.place_of`), by number."""
         self.checks: list[Check] = []
         """What can be wrong with the data, as values of the program."""
         self._narrow: dict[int, Any] = {}
@@ -83,6 +87,10 @@ class Walk:
             return _CONTROL[op.name](*args)
         if op.qualified == _PUT:
             return _put(node, *args)
+        if op.qualified == _PLACED:
+            return self._placed(node, *args)
+        if op.qualified == _PLACED_LIKE:
+            return self._placed_like(node, *args)
         if op.qualified == _PRODUCT:
             args = self._narrowed(node, args)
         elif op.qualified == _CAST and _widens(node):
@@ -91,6 +99,19 @@ class Walk:
         if op.qualified in RULES:
             return RULES[op.qualified](node, *args)
         return (pointwise if op.kind == op_.POINTWISE else reduction)(node, args)
+
+    def _placed(self, node: Node, x: Any, layout: Any) -> Any:
+        target = None if layout is None else constraint(layout, x.ndim)
+        if target is not None and None not in layout.placements:
+            self.places[node.outputs[0].index] = target
+        return constrained(x, target)
+
+    def _placed_like(self, node: Node, other: Any, x: Any) -> Any:
+        place = self.places.get(node.args[0].index)
+        if place is None:
+            return x
+        self.places[node.outputs[0].index] = place
+        return constrained(x, as_it_was(x.shape, place)[0])
 
     def _narrowed(self, node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
         found = [self._narrow.get(a.index) for a in node.args]

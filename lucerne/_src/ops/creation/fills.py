@@ -15,6 +15,7 @@ from lucerne._src.ir.define import front
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.signature import refuse_unknown, takes
 from lucerne._src.ops.copy.cast import filled, preserved_strides, uninitialized
+from lucerne._src.ops.copy.place import inherit
 from lucerne._src.ops.scalars import number_for
 from lucerne._src.ops.view.reshape import sizes
 
@@ -252,28 +253,38 @@ def like_options(
     return dtype, device, requires_grad, strides
 
 
+def _filled_like(
+    input: Tensor, value: Any, dtype: Any, device: Any, requires_grad: bool, strides: Any
+) -> Tensor:
+    """One value, laid out in memory and on a mesh as `input` is."""
+    made = inherit(make_filled(tuple(input.shape), value, dtype, device, False, strides), input)
+    return made.requires_grad_() if requires_grad else made
+
+
 @front(options=like_options)
 def zeros_like(input: Tensor, **options: Any) -> Tensor:
     """Zeros in the shape, dtype and memory order of `input`."""
-    return make_filled(tuple(input.shape), 0, *like_options("zeros_like", input, **options))
+    return _filled_like(input, 0, *like_options("zeros_like", input, **options))
 
 
 @front(options=like_options)
 def ones_like(input: Tensor, **options: Any) -> Tensor:
     """Ones in the shape, dtype and memory order of `input`."""
-    return make_filled(tuple(input.shape), 1, *like_options("ones_like", input, **options))
+    return _filled_like(input, 1, *like_options("ones_like", input, **options))
 
 
 @front(options=like_options)
 def full_like(input: Tensor, fill_value: Any, **options: Any) -> Tensor:
     """One value in the shape, dtype and memory order of `input`."""
-    return make_filled(tuple(input.shape), fill_value, *like_options("full_like", input, **options))
+    return _filled_like(input, fill_value, *like_options("full_like", input, **options))
 
 
 @front(options=like_options)
 def empty_like(input: Tensor, **options: Any) -> Tensor:
     """Undefined contents in the shape, dtype and memory order of `input`."""
-    return make_empty(tuple(input.shape), *like_options("empty_like", input, **options))
+    dtype, device, requires_grad, strides = like_options("empty_like", input, **options)
+    made = inherit(make_empty(tuple(input.shape), dtype, device, False, strides), input)
+    return made.requires_grad_() if requires_grad else made
 
 
 @front(namespace="Tensor", method=True, options=new_options)

@@ -20,6 +20,7 @@ from lucerne._src.ir.dispatch import every_value
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Scalar, Tensor
 from lucerne._src.ir.symbolic.numbers import to_int
+from lucerne._src.ops.copy.place import inherit
 from lucerne._src.ops.creation import fills
 from lucerne._src.ops.random.implicit import dirichlet_grad, standard_gamma_grad
 
@@ -307,7 +308,8 @@ def randperm(
 def _blank_like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, bool]:
     """Where a factory draws that takes after a tensor, and whether that gets a gradient."""
     dtype, device, requires_grad, strides = fills.like_options(name, input, **options)
-    return fills.make_empty(tuple(input.shape), dtype, device, False, strides), requires_grad
+    blank = fills.make_empty(tuple(input.shape), dtype, device, False, strides)
+    return inherit(blank, input), requires_grad
 
 
 @front(options=fills.like_options)

@@ -20,6 +20,7 @@ from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import RESULTS, GradientPart, Op
 from lucerne._src.ops.copy.cast import filled
+from lucerne._src.ops.copy.place import Meshes, inherit
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.names import grad_name as grad_name
 from lucerne._src.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
@@ -376,6 +377,8 @@ class AccumulateGrad(GradientNode):
 
 def accumulate(leaf: Any, g: Any) -> None:
     """Add `g` to `leaf.grad`; the first one is kept as it is unless somebody else may write it."""
+    if Meshes.devices:
+        g = inherit(g, leaf)
     state = state_of(leaf)
     if not state.post_hooks:
         with ADDING:

@@ -23,6 +23,7 @@ from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import RESULTS, GradientPart, Op
 from lucerne._src.ops.copy.cast import filled
+from lucerne._src.ops.copy.place import Meshes
 from lucerne._src.tensor.autograd.engine import SHOWN_AS, note_place, reachable, run_backward
 from lucerne._src.tensor.autograd.names import grad_name
 from lucerne._src.tensor.autograd.node import (
@@ -366,6 +367,7 @@ class Flow:
             if (
                 auto.grad is None
                 and not auto.post_hooks
+                and not Meshes.devices
                 and g._meta is meta  # a sum may be laid out differently from the leaf
                 and owns_memory(g)
                 and sys.getrefcount(g) <= HELD_ONCE

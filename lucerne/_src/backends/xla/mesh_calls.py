@@ -1,0 +1,146 @@
+"""Cells on a mesh: what calls and the ops that place values do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from lucerne._src.backends.contract.placement import MeshLayout
+from lucerne._src.backends.xla.cells import ArrayCell
+from lucerne._src.backends.xla.layout import read
+from lucerne._src.backends.xla.meshes import (
+    MeshUse,
+    Spread,
+    as_before,
+    layout_of,
+    part,
+    place_of,
+    sharding_of,
+    spread,
+    spread_terms,
+)
+from lucerne._src.ir.graph import Graph
+from lucerne._src.ir.meta import TensorMeta
+
+PLACING = ("placed", "placed_like")
+
+
+def gathered(outputs: Sequence[Any]) -> list[Any]:
+    """How the memory lies that a call writes to: it stays so."""
+    arrays = [o._storage.buffer.array for o in outputs]
+    return [None if x is None else place_of(x) for x in arrays]
+
+
+def refill(cell: ArrayCell, data: Any) -> None:
+    """Bytes from the host in place of all that a cell is; on a mesh they are laid out as before."""
+    was = place_of(cell.array) if MeshUse.begun and cell.array is not None else None
+    meta = cell.meta
+    cell.fill(data)
+    if was is not None and meta is not None:
+        cell.settle(meta, 0)
+        cell.array = as_before(cell.array, was)
+
+
+def join(cells: Sequence[ArrayCell]) -> list[Any]:
+    """How cells lie that one program takes. If one is on a mesh all are: those that were on none
+    are whole on each device from now on, or each call would bring them there."""
+    found = [place_of(c.array) for c in cells]
+    on = next((p for p in found if p is not None), None)
+    if on is None:
+        return found
+    mesh = (on if isinstance(on, NamedSharding) else on[0]).mesh
+    target = NamedSharding(mesh, PartitionSpec())
+    for k, cell in enumerate(cells):
+        if found[k] is None:
+            cell.array = jax.device_put(cell.array, target)
+            found[k] = place_of(cell.array)
+    return found
+
+
+def value_of_tensor(t: Any) -> Any:
+    """A tensor's elements as one whole array."""
+    cell: ArrayCell = t._storage.buffer
+    if cell.array is None:
+        cell.settle(t._meta, t._offset)
+    assert cell.meta is not None
+    return read(cell.array, cell.meta, t._meta, t._offset)
+
+
+def _alone(x: Any) -> Any:
+    """An array on no mesh. (By way of the host: JAX would refuse to compute with one that it was
+    told to keep on one device and another on a mesh.)"""
+    return x if sharding_of(x) is None else jnp.asarray(np.array(x))
+
+
+def _fills(t: Any) -> bool:
+    cell = t._storage.buffer
+    return cell.meta is t._meta and not t._offset
+
+
+def _held(t: Any, value: Any) -> Any:
+    """What tells how a tensor lies: what its cell holds, or of a view its elements."""
+    return t._storage.buffer.array if _fills(t) else value
+
+
+class PlacingCall:
+    """An eager call of `placed` or `placed_like`."""
+
+    def __init__(self, graph: Graph) -> None:
+        [node] = graph.nodes
+        self._like = node.op.qualified == PLACING[1]
+        self._layout: MeshLayout | None = None if self._like else node.args[1]
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        [out], t = outputs, inputs[-1 if self._like else 0]
+        x = jnp.copy(value_of_tensor(t))  # an array belongs to one cell
+        if self._like:
+            other = inputs[0]
+            value = value_of_tensor(other)
+            found = as_before(x, place_of(_held(other, value)))
+        elif self._layout is None:
+            found = _alone(x)
+        else:
+            found = self._again(t) or spread(x, self._layout, _held(t, x))
+        out._storage.buffer.hold(found, out._meta)
+
+    def _again(self, t: Any) -> Any:
+        """Terms that are to stay the same terms."""
+        held = t._storage.buffer.array
+        if type(held) is Spread and held.terms and layout_of(held) == self._layout:
+            return Spread(jnp.copy(held.array), held.shape, held.terms)
+        return None
+
+
+def place(t: Any, layout: MeshLayout | None, terms: Any = None) -> None:
+    """Lay the memory of a tensor out."""
+    x, cell = value_of_tensor(t), t._storage.buffer
+    if not _fills(t):
+        raise NotImplementedError(
+            "this tensor is a part of another one's memory (a view), which can't be placed alone: "
+            "place the whole, or a copy (`clone()`)"
+        )
+    if terms is not None and layout is not None:
+        cell.array = spread_terms(value_of_tensor(terms), layout)
+    else:
+        cell.array = _alone(x) if layout is None else spread(x, layout, cell.array)
+
+
+def tensor_layout(t: Any) -> MeshLayout | None:
+    cell = t._storage.buffer
+    if cell.array is None:
+        return None
+    return layout_of(cell.array if _fills(t) else value_of_tensor(t))
+
+
+def tensor_part(t: Any, k: int) -> tuple[ArrayCell, TensorMeta]:
+    cell = t._storage.buffer
+    found = part(cell.array if _fills(t) else value_of_tensor(t), k)
+    meta: TensorMeta = t._meta.like(shape=found.shape)
+    made = ArrayCell(found.nbytes)
+    made.hold(jnp.asarray(np.array(found)), meta)
+    return made, meta
