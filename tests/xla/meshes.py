@@ -202,5 +202,5 @@ class MeshTraining:
 
 def collectives(fn: Any) -> dict[str, int]:
     (entry,) = fn.entries
-    (made,) = entry.runner.inner._programs.values()
+    (made,) = entry.runner.inner.inner._programs.values()
     return dict(Counter(_COLLECTIVE.findall(made.run.as_text())))
