@@ -22,9 +22,7 @@ class DeviceMesh:
     """Devices, by number, as an array. `mesh["name"]` is the mesh of some of its dimensions: what
     is placed on that stays as it is along the others.
 
-    >>> from lucerne.distributed.device_mesh import DeviceMesh
-    >>> mesh = DeviceMesh("xla", [[0, 1], [2, 3]], mesh_dim_names=("data", "model"))
-    ... # doctest: +SKIP (it needs four devices: docs/guide/mesh.md)
+    `DeviceMesh("xla", [[0, 1], [2, 3]], mesh_dim_names=("data", "model"))`: docs/guide/mesh.md.
     """
 
     device_type: str
