@@ -44,7 +44,7 @@ RAISES = [
     ("import torch.tiles", "ModuleNotFoundError", "No module named 'torch.tiles'"),
     ("import torch._src", "ModuleNotFoundError", "No module named 'torch._src'"),
     ("from torch.cuda import nonsense", "ImportError", "cannot import name 'nonsense'"),
-    ("torch.distributed.device_mesh.DeviceMesh()", "NotImplementedError", "not part of"),
+    ("torch.distributed.device_mesh.DeviceMesh()", "TypeError", "'device_type' and 'mesh'"),
     ("torch.distributed.new_group()", "ValueError", "has not been initialized"),
     ("torch.onnx.dynamo_export(None)", "NotImplementedError", "by torch.onnx.export alone"),
     ("torch.ops.load_library('x.so')", "OSError", "loads no C++ extension"),

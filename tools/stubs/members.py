@@ -45,11 +45,23 @@ def stub(known: dict[str, str]) -> str:
 def _member(name: str, value: Any, tensor: str) -> list[str]:
     """The lines of one member; none for what the class itself defines."""
     if isinstance(value, property):
-        return [] if _module_of(value.fget) == tensor else _property(name, value)
+        own = _module_of(value.fget) == tensor
+        return [] if own or _is_of_few(name) else _property(name, value)
     if not callable(value) or _module_of(value) in (tensor, None):
         return []
     mark = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
     return layout.function(name, forms(name, value), "    ", mark)
+
+
+def _is_of_few(name: str) -> bool:
+    """Whether a plain tensor does not have it: what tensors on a mesh learn when it is loaded."""
+    try:
+        getattr(lucerne.ones(2, 2), name)
+    except AttributeError:
+        return True
+    except Exception:  # it is there, and refuses a matrix
+        return False
+    return False
 
 
 def _module_of(function: Any) -> str | None:

@@ -8,12 +8,12 @@ request has the same bits whoever runs beside it, and in whichever slot.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucerne._src.base.process import forks
 from lucerne._src.generate.cache import KVCache
 from lucerne._src.generate.decoding import SMALL_PIECE, Decoding, piece_of
 from lucerne._src.generate.sampling import GREEDY, Sampler, Sampling
@@ -73,7 +73,7 @@ class Batcher:
         self.decoding = Decoding(model, batch=slots, capacity=capacity, compile=compile)
         self.slots = [_Slot(self.decoding.cache.row(i)) for i in range(slots)]
         self.waiting: deque[GenerationRequest] = deque()
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.steps = 0
         """Calls of the program of all slots."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.base.process import forks
 from lucerne._src.serve.http import HTTPError
 from lucerne._src.serve.tensors import KIND_OF, Array
 from lucerne._src.tensor import api as lu
@@ -46,7 +46,7 @@ class ServedProgram:
     def __init__(self, path: Path) -> None:
         program = load(path)
         plan = program.plan
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self.run_module = program.compiled()
         arguments = [(n, i) for n, i in enumerate(plan.inputs) if i.kind == bp.ARGUMENT]
         if plan.in_shape[1][1][1] or len(arguments) != len(plan.in_leaves):
