@@ -21,6 +21,8 @@ from typing import Any
 
 BUDGET_US = {"a + b": 10.0, "chain of 10": 60.0}
 TORCH_US = {"a + b": 1.6, "chain of 10": 17.0}  # what torch takes on the machine of the budget
+SLOTS_LIMIT = 0.8
+"""An attribute or a call of a module, as a share of what the Python functions for it take."""
 IMPORT_BUDGET_S = 0.3
 NUMPY_IMPORT_S = 0.055  # what NumPy takes of it on the machine of the budget
 
@@ -77,6 +79,26 @@ def measure(number: int) -> dict[str, dict[str, float]]:
     }
 
 
+def slot_shares(number: int) -> dict[str, tuple[float, float]]:
+    """Attributes and calls of a module: microseconds, and those as a share of the same by the
+    Python functions that they stand for (called by hand, rounds interleaved)."""
+    nn = importlib.import_module("lucerne").nn
+    m, parameter = nn.Identity(), nn.Linear(1, 1).weight
+    m.register_parameter("weight", parameter)
+    get, call = nn.Module.__getattr__, nn.Module._call_impl
+    pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+        "m.weight": (lambda: m.weight, lambda: get(m, "weight")),
+        "m(x)": (lambda: m(1), lambda: call(m, 1)),
+    }
+    found = {}
+    for name, sides in pairs.items():
+        best = [float("inf")] * 2
+        for _ in range(5):
+            best = [min(b, best_us(side, number)) for b, side in zip(best, sides, strict=True)]
+        found[name] = best[0], best[0] / best[1]
+    return found
+
+
 def import_seconds() -> dict[str, tuple[float, float]]:
     """Of Lucerne and of NumPy: the import alone, and what it adds to a process that ends after it.
 
@@ -122,6 +144,10 @@ def check_budget(found: dict[str, dict[str, float]]) -> None:
         took, limit = found[case]["lucerne"], nominal * factor
         if took > limit:
             sys.exit(f"FAIL overhead budget broken: {case} took {took:.1f} us > {limit:.1f} us")
+    for case, (took, share) in slot_shares(2000).items():
+        print(f"{case:<16}{took:>12.2f}   {share:.2f} of Python's, limit {SLOTS_LIMIT}")
+        if share > SLOTS_LIMIT:
+            sys.exit(f"FAIL {case} of a module is not machine code: {share:.2f} > {SLOTS_LIMIT}")
     imports = import_seconds()
     (seconds, whole), (numpy, _) = imports["lucerne"], imports["numpy"]
     limit = IMPORT_BUDGET_S * max(factor, numpy / NUMPY_IMPORT_S)

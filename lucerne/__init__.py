@@ -78,6 +78,7 @@ _LAZY_NAMES = {
     "lazy_sync": "_src.capture.lazy.mode",
     "cond": "control_flow",
     "detect_nonfinite": "_src.tensor.autograd.nonfinite",
+    "estimate_memory": "_src.explain.estimate",
     "explain": "_src.explain",
     "load": "serialization",
     "save": "serialization",
@@ -103,6 +104,9 @@ def __getattr__(name: str) -> Any:
 _Doors.compile = lambda *args, **kwargs: __getattr__("compile")(*args, **kwargs)
 _Doors.nested_ops = lambda: _forks.import_module("lucerne.nested")
 _Doors.sparse_ops = lambda: _forks.import_module("lucerne._src.tensor.sparse.ops")
+_Doors.out_of_memory = lambda nbytes: _forks.import_module(
+    "lucerne._src.explain.out_of_memory"
+).note(nbytes)
 _Doors.graph_module = lambda *args: __getattr__("fx").from_ir(*args)
 
 

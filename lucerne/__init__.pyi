@@ -83,6 +83,7 @@ from lucerne._src.capture.lazy.mode import lazy_sync as lazy_sync
 from lucerne._src.compiler import compile as compile
 from lucerne._src.control_flow import cond as cond
 from lucerne._src.control_flow import while_loop as while_loop
+from lucerne._src.explain.estimate import estimate_memory as estimate_memory
 from lucerne._src.explain.explanation import explain as explain
 from lucerne._src.explain.summary import summary as summary
 from lucerne._src.io.files import load as load

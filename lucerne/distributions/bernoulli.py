@@ -9,11 +9,9 @@ from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
-    lazy_property,
-    logits_to_probs,
     one_of,
-    probs_to_logits,
     reads,
 )
 from lucerne.nn import functional as F
@@ -21,7 +19,7 @@ from lucerne.nn import functional as F
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(ExponentialFamily):
+class Bernoulli(ProbsOrLogits, ExponentialFamily):
     """One with probability `probs` (or log-odds `logits`), else zero.
 
     >>> import lucerne
@@ -45,9 +43,6 @@ class Bernoulli(ExponentialFamily):
             (self.logits,) = (self._param,) = broadcast_all(logits)
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
     mean = reads("probs")
 
     @property
@@ -58,18 +53,6 @@ class Bernoulli(ExponentialFamily):
     @property
     def variance(self) -> Any:
         return self.probs * (1 - self.probs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         with lu.no_grad():

@@ -9,11 +9,9 @@ from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
-    lazy_property,
-    logits_to_probs,
     one_of,
-    probs_to_logits,
 )
 
 __all__ = ["Binomial"]
@@ -24,7 +22,7 @@ def _half_clamped(x: Any) -> Any:
     return (x.clamp(min=0) + x - x.clamp(max=0)) / 2
 
 
-class Binomial(Distribution):
+class Binomial(ProbsOrLogits, Distribution):
     """Successes among `total_count` independent trials.
 
     >>> import lucerne
@@ -57,9 +55,6 @@ class Binomial(Distribution):
             self.logits = self._param
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
@@ -75,18 +70,6 @@ class Binomial(Distribution):
     @property
     def variance(self) -> Any:
         return self.total_count * self.probs * (1 - self.probs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         shape = self._extended_shape(sample_shape)

@@ -9,17 +9,15 @@ from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import (
     EMPTY,
-    lazy_property,
-    logits_to_probs,
+    ProbsOrLogits,
     one_of,
-    probs_to_logits,
     reads,
 )
 
 __all__ = ["Categorical"]
 
 
-class Categorical(Distribution):
+class Categorical(ProbsOrLogits, Distribution):
     """Category numbers, by probabilities (or unnormalised log-probabilities) in the last dimension.
 
     >>> import lucerne
@@ -30,6 +28,7 @@ class Categorical(Distribution):
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
+    _is_binary = False
     _batched = {"probs": 1, "logits": 1, "_param": 1}
 
     def __init__(
@@ -50,24 +49,9 @@ class Categorical(Distribution):
     def _num_events(self) -> int:
         return int(self._param.size()[-1])
 
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self._num_events - 1)
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits)
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     @property
     def mean(self) -> Any:

@@ -10,19 +10,19 @@ from lucerne.distributions import constraints
 from lucerne.distributions.exp_family import ExponentialFamily
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
     clamp_probs,
     lazy_property,
     logits_to_probs,
     one_of,
-    probs_to_logits,
 )
 from lucerne.nn import functional as F
 
 __all__ = ["ContinuousBernoulli"]
 
 
-class ContinuousBernoulli(ExponentialFamily):
+class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     """Numbers in [0, 1] with density proportional to `probs^x (1 - probs)^(1 - x)`.
 
     Close to `probs = 0.5` (between `lims`) the formulas are replaced by Taylor series.
@@ -60,9 +60,6 @@ class ContinuousBernoulli(ExponentialFamily):
         new = super().expand(batch_shape, _instance)
         new._lims = self._lims
         return new
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
 
     def _outside_unstable_region(self) -> Any:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
@@ -104,16 +101,8 @@ class ContinuousBernoulli(ExponentialFamily):
         return lu.where(self._outside_unstable_region(), exact, series)
 
     @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
     def probs(self) -> Any:
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     def rsample(self, sample_shape: Any = EMPTY) -> Any:
         shape = self._extended_shape(sample_shape)

@@ -9,18 +9,16 @@ from lucerne.distributions import constraints
 from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
-    lazy_property,
-    logits_to_probs,
     one_of,
-    probs_to_logits,
 )
 from lucerne.nn import functional as F
 
 __all__ = ["Geometric"]
 
 
-class Geometric(Distribution):
+class Geometric(ProbsOrLogits, Distribution):
     """Failures before the first success.
 
     >>> import lucerne
@@ -61,14 +59,6 @@ class Geometric(Distribution):
     @property
     def variance(self) -> Any:
         return (1.0 / self.probs - 1.0) / self.probs
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits, is_binary=True)
 
     def sample(self, sample_shape: Any = EMPTY) -> Any:
         with lu.no_grad():

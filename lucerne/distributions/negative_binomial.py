@@ -10,18 +10,17 @@ from lucerne.distributions.distribution import Distribution
 from lucerne.distributions.gamma import Gamma
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
     lazy_property,
-    logits_to_probs,
     one_of,
-    probs_to_logits,
 )
 from lucerne.nn import functional as F
 
 __all__ = ["NegativeBinomial"]
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(ProbsOrLogits, Distribution):
     """Successes before `total_count` failures.
 
     >>> import lucerne
@@ -54,9 +53,6 @@ class NegativeBinomial(Distribution):
             self.logits = self._param
         super().__init__(self._param.size(), validate_args=validate_args)
 
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
     @property
     def mean(self) -> Any:
         return self.total_count * lu.exp(self.logits)
@@ -68,18 +64,6 @@ class NegativeBinomial(Distribution):
     @property
     def variance(self) -> Any:
         return self.mean / lu.sigmoid(-self.logits)
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     @lazy_property
     def _gamma(self) -> Any:

@@ -11,18 +11,16 @@ from lucerne.distributions.transformed_distribution import TransformedDistributi
 from lucerne.distributions.transforms import SigmoidTransform
 from lucerne.distributions.utils import (
     EMPTY,
+    ProbsOrLogits,
     broadcast_all,
     clamp_probs,
-    lazy_property,
-    logits_to_probs,
     one_of,
-    probs_to_logits,
 )
 
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 
 
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
     """The log-odds of a relaxed Bernoulli sample, at a given `temperature`."""
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -49,21 +47,6 @@ class LogitRelaxedBernoulli(Distribution):
         new = super().expand(batch_shape, _instance)
         new.temperature = self.temperature
         return new
-
-    def _new(self, *args: Any, **kwargs: Any) -> Any:
-        return self._param.new(*args, **kwargs)
-
-    @lazy_property
-    def logits(self) -> Any:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Any:
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Any:
-        return self._param.size()
 
     def rsample(self, sample_shape: Any = EMPTY) -> Any:
         shape = self._extended_shape(sample_shape)

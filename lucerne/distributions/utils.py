@@ -111,6 +111,29 @@ class _lazy_property_and_property(lazy_property, property):
         property.__init__(self, wrapped)
 
 
+class ProbsOrLogits:
+    """Of a distribution that is told by probabilities or by log-odds: the other of the two."""
+
+    _is_binary = True
+    """Log-odds; otherwise the logarithms of probabilities that add up to one."""
+    _param: Any
+
+    def _new(self, *args: Any, **kwargs: Any) -> Any:
+        return self._param.new(*args, **kwargs)
+
+    @lazy_property
+    def logits(self) -> Any:
+        return probs_to_logits(self.probs, self._is_binary)
+
+    @lazy_property
+    def probs(self) -> Any:
+        return logits_to_probs(self.logits, self._is_binary)
+
+    @property
+    def param_shape(self) -> Any:
+        return self._param.size()
+
+
 def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     """The lower triangles of (batched) square matrices, row by row, as vectors."""
     n = mat.shape[-1]

@@ -19,8 +19,9 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.control import NAMES as CONTROL
 from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.composite_graph import traced
-from lucerne._src.tensor.eager.run import body_of, metas_of
+from lucerne._src.tensor.eager.keys import metas_of
 from lucerne._src.transforms.rewrite import Bodies
 
 

@@ -25,8 +25,8 @@ from lucerne._src.ops.pointwise.complexes import (
     view_as_real,
 )
 from lucerne._src.tensor.base import TensorBase, offset_of
+from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.inplace import check_fits
-from lucerne._src.tensor.eager.run import body_of
 from lucerne.func.arguments import map_tensors
 
 _state = dispatch.state

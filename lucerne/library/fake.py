@@ -14,7 +14,7 @@ from lucerne._src.ir.dispatch import InPlace, Interpreter
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.eager.keys import metas_of
 
 
 class Shapes(Interpreter):

@@ -27,7 +27,6 @@ _CONVOLUTIONS = frozenset(
 _TRANSPOSED = frozenset({"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"})
 _ATTENTION = frozenset({"scaled_dot_product_attention", "attend", "flash_attention"})
 _ATTENTION_BACKWARD = "flash_attention_backward"
-_FREE = frozenset({op_.VIEW, op_.STRUCTURAL, op_.RANDOM})
 
 
 def flops(op: Op, inputs: Sequence[Any], outputs: Sequence[TensorMeta]) -> int:

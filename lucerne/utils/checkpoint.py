@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -180,6 +181,12 @@ def checkpoint(
     )
 
 
+class _Found(list[Any]):
+    """What a recomputation has saved."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _Frame:
     """One checkpointed call: what is needed to run it again, and what running it again gave."""
 
@@ -215,19 +222,28 @@ class _Frame:
         return f"\nops of the forward pass: {first}\nops of the recomputation: {again}"
 
     def recompute(self) -> None:
-        found: list[Any] = []
+        found = _Found()
+        # (what is computed has a history, which holds these hooks: they must not hold the tensors)
+        seen = weakref.ref(found)
 
         def keep(t: Any) -> int:
+            found = seen()
+            assert found is not None
             found.append(t.detach())
             if self.early_stop and _EarlyStop.enabled and len(found) == len(self.metas):
                 raise _StopRecomputation
             return len(found) - 1
 
-        with enable_grad(), saved_tensors_hooks(keep, lambda i: found[i]), self.watch(1):
+        def give(index: int) -> Any:
+            found = seen()
+            assert found is not None
+            return found[index]
+
+        with enable_grad(), saved_tensors_hooks(keep, give), self.watch(1):
             try:
                 self.rerun()
             except _StopRecomputation:
-                found = found[: len(self.metas)]
+                del found[len(self.metas) :]
         self._compare(found)
         self.recomputed = dict(enumerate(found))
 

@@ -61,7 +61,11 @@ UNMEANT: Rows = [
         "*.save:pickle_protocol", "lucerne.save:_disable_byteorder_record",
     )),
     ("what is registered stays as long as the operator does", (
-        "lucerne.library.*:lib", "lucerne.library.*:_stacklevel",
+        "*.register_autograd:lib", "lucerne.library.*:lib", "lucerne.library.*:_stacklevel",
+    )),
+    ("no repository is fetched, so there is none to trust, to check or to fetch again", (
+        "lucerne._src.hub.*:trust_repo", "lucerne._src.hub.*:force_reload",
+        "lucerne._src.hub.*:skip_validation", "lucerne._src.hub.*:verbose",
     )),
     ("ignored by PyTorch too", (
         "lucerne.nn.modules.linear.Identity.__init__:*", "*.split_module:root_m",
@@ -77,9 +81,12 @@ UNMEANT: Rows = [
 FORMS: Rows = [
     ("libraries call these of torch's own, behind `import torch`, with arguments of theirs", (
         "lucerne._src.as_torch.finder.TorchFinder.find_spec:target",
-        "lucerne._src.as_torch.itself.tqdm.__init__:*",
         "lucerne._src.as_torch.small.default_to_fused_or_foreach:*",
         "lucerne._src.as_torch.small.nothing:*",
+    )),
+    ("torchvision's schemas: an operator gets all that another kernel of it would need", (
+        "*.ps_roi_*_backward:channel_mapping", "*.roi_pool_backward:spatial_scale",
+        "*.roi_pool_backward:pooled_*",
     )),
     ("methods that subclasses override, and what they get", (
         "lucerne._src.ir.dispatch.Interpreter.*",

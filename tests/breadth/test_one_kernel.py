@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lucerne
 from lucerne._src.ir import op as op_
 from lucerne._src.ops.linalg.einsum import _pair, einsum_list
-from lucerne._src.tensor.eager.run import Plans
+from lucerne._src.tensor.base import Plans
 from lucerne.nn import functional as F
 from tests.cpu.calls import guest, run
 

@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -193,7 +194,17 @@ def _run_classes(runs: list[str], chosen: Arguments) -> int:
 def _run(tasks: list[Task], chosen: Arguments, limits: Limits) -> list[Tally]:
     options = runner.Options(chosen.jobs, chosen.timeout, limits)
     began = time.monotonic()
-    tallies = runner.run(tasks, options, _progress if sys.stderr.isatty() else None)
+    done: list[Tally] = []
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        tallies = runner.run(tasks, options, _progress, done)
+    except KeyboardInterrupt:  # hours of work are not lost: what was found is shown
+        _show(done, chosen)
+        took = time.monotonic() - began
+        print(f"STOPPED after {took:.0f} s: {len(done)} results of {len(tasks)} tasks")
+        raise SystemExit(1) from None
+    finally:
+        signal.signal(signal.SIGTERM, usual)
     print(f"{len(tasks)} tasks in {time.monotonic() - began:.0f} s, {chosen.jobs} workers")
     return tallies
 
@@ -271,7 +282,11 @@ def _about() -> dict[str, Any]:
 
 
 def _progress(done: int, total: int) -> None:
-    sys.stderr.write(f"\r{done}/{total}" + ("\n" if done == total else ""))
+    """On a terminal at every task; in a file a line at each twentieth of them."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done}/{total}" + ("\n" if done == total else ""))
+    elif done * 20 // total > (done - 1) * 20 // total:
+        sys.stderr.write(f"{done}/{total}\n")
     sys.stderr.flush()
 
 

@@ -12,7 +12,7 @@ import torch
 from tests.conformance.bridge import Bridge, Carried
 from tests.conformance.catalog import Entry
 from tests.conformance.compare import NARROW, Truth, widen
-from tests.conformance.rebind import Function
+from tests.conformance.rebind import Function, MissingError
 from tests.conformance.result import Tally
 
 
@@ -38,6 +38,17 @@ class Context:
     def function(self) -> Function:
         """The other framework's op; raises `MissingError`."""
         return self.bridge.resolve(self.entry)
+
+    def is_there(self, *tallies: Tally | None) -> bool:
+        """Whether the other framework has the op; the tallies lose the entry if not."""
+        try:
+            self.function  # noqa: B018
+        except MissingError as error:
+            for tally in tallies:
+                if tally is not None:
+                    tally.lost("missing", str(error))
+            return False
+        return True
 
     def tally(self, metric: str, dtype: torch.dtype) -> Tally:
         name = str(dtype).removeprefix("torch.")

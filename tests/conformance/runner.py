@@ -127,12 +127,17 @@ class Pool:
         return metrics.lost(task, check, message)
 
 
-def run(tasks: list[Task], options: Options, tick: Tick | None = None) -> list[Tally]:
-    """All tasks, in workers; results in the order of the tasks' names."""
+def run(
+    tasks: list[Task],
+    options: Options,
+    tick: Tick | None = None,
+    done: list[Tally] | None = None,
+) -> list[Tally]:
+    """All tasks, in workers; results in the order of the tasks' names. `done` has those so far."""
     if metrics.needs_op_database(tasks):
         catalog.load()
     metrics.load_classes(tasks)
-    done: list[Tally] = []
+    done = [] if done is None else done
     pool = Pool(options, list(reversed(tasks)))
     for count, tallies in enumerate(pool.run(), 1):
         done += tallies

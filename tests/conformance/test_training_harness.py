@@ -1,6 +1,9 @@
 """The tables of modules, optimizers and schedulers: torch passes, and planted faults do not."""
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.conformance import catalog, cli, metrics, names, report, training
+from tests.conformance import catalog, cli, metrics, names, report, runner, training
 from tests.conformance.bridge import Bridge, torch_bridge
 from tests.conformance.context import Limits
 from tests.conformance.modules import own, samples
@@ -285,3 +288,22 @@ def test_command_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "StepLR" in page.read_text()
     with pytest.raises(SystemExit, match="no such class"):
         cli.main(["modules", "Nothing"])
+
+
+def test_a_run_that_is_stopped_shows_what_it_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(tasks: list[Any], options: Any, tick: Any, done: list[Any]) -> None:
+        done += metrics.lost(tasks[0], "crash", "the worker died")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    usual = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(runner, "run", stopped)
+    with pytest.raises(SystemExit) as left:
+        cli.main(["modules"])
+    assert left.value.code == 1
+    said = capsys.readouterr().out
+    assert "the worker died" in said
+    assert "results of 114 tasks" in said
+    assert signal.getsignal(signal.SIGTERM) is usual

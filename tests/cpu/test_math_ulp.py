@@ -28,13 +28,15 @@ def test_errors_are_within_the_bound(row: ulp.Row, dtype: dt.dtype) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8])
-@pytest.mark.parametrize("name", ["exp", "log", "log1p", "sin", "tan", "tanh", "gelu", "silu"])
+@pytest.mark.parametrize(
+    "name", ["exp", "log", "log1p", "sin", "tan", "tanh", "gelu", "silu", "logit"]
+)
 def test_other_lane_counts_are_as_exact(name: str, lanes: int) -> None:
     row = next(r for r in ulp.ROWS if r.name == name)
     check(ulp.sweep(row, dt.float32, 1 << 16, lanes), row.bound)
 
 
-@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "sin", "cos"])
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "sin", "cos", "logit"])
 def test_a_lane_does_not_depend_on_its_neighbours(name: str) -> None:
     """Vectors with a lane beyond the tables take another way: the other lanes stay the same."""
     row = next(r for r in ulp.ROWS if r.name == name)

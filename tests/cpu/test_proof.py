@@ -16,7 +16,7 @@ from lucerne._src.backends.cpu.gemm.plan import GemmProduct
 from lucerne._src.backends.cpu.rules import table
 from lucerne._src.base.config import config
 from lucerne._src.conformance import frozen_cases, run
-from lucerne._src.tensor.eager import run as eager
+from lucerne._src.tensor.eager import plans
 from tests.cpu.proof import budget, cases, compiled, determinism, tiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fences are made of Linux pages")
@@ -124,7 +124,7 @@ def test_first_tier_agrees_and_needs_no_reference_backend() -> None:
     """torch's answers to what nearly every model calls, from the engine's own kernels."""
     if config.host_backend != "cpu":
         pytest.skip("the device cpu is served by another backend")
-    eager.clear_plans()
+    plans.clear_plans()
     found = run([c for c in frozen_cases(lucerne) if c.tier == "T0"], "cpu")
     assert not [f"{o.op} {o.dtype}: {o.first_failure}" for o in found if not o.ok]
     assert not {name for o in found for name in o.fallbacks} - LIBRARY

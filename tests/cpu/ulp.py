@@ -90,6 +90,7 @@ ROWS = (
     Row("expm1", s.expm1, np.expm1, 1.0),
     Row("log", s.log, np.log, 1.0),
     Row("log1p", s.log1p, np.log1p, 1.5),
+    Row("logit", s.logit, lambda x: np.log(x) - np.log1p(-x), 1.8),
     Row("log2", s.log2, np.log2, 1.5),
     Row("log10", s.log10, np.log10, 1.5),
     Row("sin", s.sin, np.sin, 1.0),

@@ -5,7 +5,7 @@
     python -m tests.ecosystem --ring core        the ten core libraries (or: next)
     python -m tests.ecosystem --models           Hugging Face models compiled, beside eager
     python -m tests.ecosystem --record           on a real torch: its numbers become the reference
-    python -m tests.ecosystem --markdown         the table as docs/results/ecosystem.md has it
+    python -m tests.ecosystem --markdown FILE    also write docs/results/ecosystem.md's page
 
 Each scenario runs in a process of its own, with nothing but the import hook. Numbers are compared
 with those of torch, which stand in reference.json.
@@ -41,6 +41,7 @@ def main() -> int:
     made.add_argument("--record", action="store_true", help="take the numbers of a real torch")
     made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
     made.add_argument("--markdown", type=Path, help="also write the table as a page")
+    made.add_argument("--when", default="on a machine of two cores", help="the page says it")
     options = made.parse_args()
     if options.models:
         return _models(options.names or list(models.MODELS), options.seconds)
@@ -61,7 +62,7 @@ def main() -> int:
     absent = sum(row.state == "absent" for row in rows)
     print(f"{passed} of {len(rows) - absent} pass; {absent} not installed")
     if options.markdown:
-        options.markdown.write_text(sweep.as_markdown(rows), encoding="utf-8")
+        options.markdown.write_text(sweep.as_markdown(rows, options.when), encoding="utf-8")
     return 0 if passed + absent == len(rows) else 1
 
 

@@ -155,13 +155,28 @@ def as_line(row: Row) -> str:
     return f"{head} {row.wall:6.1f}s  {_gap(row):>8}  {row.why}".rstrip()
 
 
-def as_markdown(rows: list[Row]) -> str:
-    """The table of the page."""
-    lines = ["| library | version | scenario | result | difference from torch | seconds |"]
+PAGE = """# Libraries that say `import torch`
+
+Written by `python -m tests.ecosystem --markdown docs/results/ecosystem.md`, in an environment
+without PyTorch: each scenario in a process of its own, with nothing but the import hook. The
+difference is the largest of a scenario's numbers from those of PyTorch {torch}, relative to
+them; - where none are recorded. Seconds are of the whole process, {when}.
+
+{passed} of {ran} scenarios pass.
+"""
+
+
+def as_markdown(rows: list[Row], when: str) -> str:
+    """The page: what was run, and what came out; libraries that are not installed are left out."""
+    ran = [row for row in rows if row.state != "absent"]
+    passed = sum(row.state == "ok" for row in ran)
+    recorded = {known["torch"].partition("+")[0] for known in reference().values()}
+    head = PAGE.format(torch=" and ".join(sorted(recorded)), when=when, passed=passed, ran=len(ran))
+    lines = [head, "| library | version | scenario | result | difference from torch | seconds |"]
     lines.append("|---|---|---|---|---|---|")
-    for row in rows:
+    for row in ran:
         version = row.told["version"] if row.told else "-"
-        result = row.state if row.state == "ok" else f"{row.state}: {row.why}"
+        result = row.state if row.state == "ok" else f"{row.state}: {row.why}".replace("|", "/")
         cells = (row.library or "torch alone", version, row.name, result, _gap(row))
         lines.append(f"| {' | '.join(cells)} | {row.wall:.1f} |")
     return "\n".join(lines) + "\n"

@@ -30,7 +30,11 @@ def folder(at: Path, *, torch: bool = False) -> Path:
 
 def run(packages: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
     """Python in that environment, with the working tree's Lucerne."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), str(packages)]))
+    environment = dict(
+        os.environ,
+        PYTHONPATH=os.pathsep.join([str(ROOT), str(packages)]),
+        LUCERNE_PROGRESS_SECONDS="0",  # (a busy machine says nothing more than a quiet one)
+    )
     return subprocess.run(
         [sys.executable, "-S", *arguments],
         capture_output=True, text=True, timeout=timeout, env=environment, cwd=packages,

@@ -3,8 +3,9 @@
 `python -m tests.export.forging --files 20000`
 
 Files are loaded and run by a child process, one after another: a child that dies is a crash, one
-that takes more than 20 s for a file a hang, and any exception but those of `fuzz.CLEAN` is ours to
-mend. The numbers in the graph are what a kernel may take for granted: strides, groups, offsets.
+that takes more than 20 s for a file a hang (of its own: see `Watch`), and any exception but those
+of `fuzz.CLEAN` is ours to mend. The numbers in the graph are what a kernel may take for granted:
+strides, groups, offsets.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import select
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +29,7 @@ from lucerne import nn
 from lucerne._src.io import safetensors
 from lucerne.export import export, save
 from tests.export import fuzz
+from tests.support.pace import Watch
 
 F = nn.functional
 PATIENCE = 20.0
@@ -181,29 +182,19 @@ class Child:
         self.held = b""
 
     def line(self, patience: float) -> str | None:
-        end, last = time.monotonic() + patience, time.monotonic() + 30 * patience
-        began = self.seconds()
+        watch = Watch(self.process.pid)
         while b"\n" not in self.held:
-            ready, _, _ = select.select([self.out], [], [], max(end - time.monotonic(), 0))
-            if not ready and self.seconds() - began < patience and time.monotonic() < last:
-                end = time.monotonic() + 1  # the machine is busy: it did not have its time yet
-                continue
-            if not ready:
+            rest = patience - watch.seconds()
+            if rest <= 0:
                 return None
+            if not select.select([self.out], [], [], max(rest, 0.1))[0]:
+                continue  # the machine may be busy: then the child did not have its time yet
             got = os.read(self.out.fileno(), 4096)
             if not got:
                 return ""
             self.held += got
         line, _, self.held = self.held.partition(b"\n")
         return line.decode()
-
-    def seconds(self) -> float:
-        """Of the processor, that the child has used."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return float("inf")
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> int:
         self.process.kill()
@@ -228,6 +219,8 @@ def _go_on(child: Child, number: int, last: int, patience: float, found: Counter
         begun = child.line(max(patience, PATIENCE))
         told = None if begun is None else child.line(patience)
         number += 1
+        if number % 1000 == 0:
+            print(f"{number} files, {last - number} to go", file=sys.stderr, flush=True)
         if told and told.startswith("end "):
             kind = told[4:]
             found["BAD " + kind if kind.startswith("foreign") else kind] += 1

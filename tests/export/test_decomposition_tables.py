@@ -84,6 +84,16 @@ def test_exported_program(table: dict[Any, Any], want: list[str]) -> None:
     assert lu.allclose(made.module()(x), program.module()(x), atol=1e-6)
 
 
+def test_the_first_result_of_an_op_in_an_exported_program() -> None:
+    program = export(nn.LayerNorm(3), (lu.ones(2, 3),))
+    made = program.run_decompositions({aten.native_layer_norm.default: norm})
+    names = [n.op.name for n in made.plan.graph.nodes]
+    assert "tanh" in names
+    assert "layer_norm_rows" not in names
+    x = lu.randn(2, 3)
+    assert lu.allclose(made.module()(x), program.module()(x).tanh(), atol=1e-6)
+
+
 def test_default_table_is_what_none_means() -> None:
     program = export(Net(), (lu.ones(2, 3),))
     plain, told = program.run_decompositions(), program.run_decompositions(default_decompositions())
@@ -97,9 +107,22 @@ def test_every_whole_composite_has_an_entry() -> None:
             assert all(table[o].op is op for o in calls.overloads_of(op))  # type: ignore[attr-defined]
 
 
+def norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    mean = x.mean(-1, True)
+    away = x - mean
+    scale = (away.square().mean(-1, True) + eps).rsqrt()
+    assert list(shape) == [3]
+    found = lu.tanh(away * scale) * weight
+    return found if bias is None else found + bias, mean, scale
+
+
 MADE: list[tuple[str, Callable[..., Any], dict[Any, Any], str]] = [
     ("silu", nn.functional.silu, {aten.silu.default: silu}, "sigmoid"),
     ("a composite", lu.diag_embed, {aten.diag_embed.default: lambda x, *rest: lu.tanh(x)}, "tanh"),
+    ("the first result", lambda x: nn.functional.layer_norm(x, (3,), lu.ones(3), lu.zeros(3)),
+     {aten.native_layer_norm.default: norm}, "tanh"),
+    ("the first result without a weight", lambda x: nn.functional.layer_norm(x, (3,)),
+     {aten.native_layer_norm: norm}, "tanh"),
     ("in a backward pass", lambda x: lu.autograd.grad(x.exp().sum(), x)[0] if x.requires_grad
      else lu.exp(x), {aten.exp.default: lambda x: lu.pow(2.718281828, x)}, "pow"),
 ]  # fmt: skip

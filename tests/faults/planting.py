@@ -40,7 +40,7 @@ is a program, not the compiler."""
 PUTS_BACK = {
     "capture/faults.py": "",
     "capture/process_state.py": "restore _switches",
-    "capture/trace/capture.py": "restore",
+    "capture/trace/stand_ins.py": "restore",
     "capture/effects/stores.py": "put_back",
     "capture/trace/fake.py": "expose is_fake",
     "capture/trace/partial_graph.py": "end",

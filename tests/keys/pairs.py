@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import lucerne as torch
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 
 F = torch.nn.functional
 _MIN, _MAX = -(2**63), 2**63 - 1
@@ -168,11 +168,11 @@ def confused(name: str, dtype: str, values: Iterable[Any] = VALUES) -> Iterator[
     listed, call = list(values), CALLS[name]
     alone = []
     for v in listed:
-        run.clear_plans()
+        plans.clear_plans()
         alone.append(outcome(call, dtype, v))
     pairs = list(zip(listed, alone, strict=True))
     for order in (pairs, pairs[::-1]):
-        run.clear_plans()
+        plans.clear_plans()
         for (v, expected), _ in itertools.product(order, range(2)):
             found = outcome(call, dtype, v)
             if found != expected:

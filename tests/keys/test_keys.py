@@ -31,7 +31,7 @@ def test_a_confused_cache_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[Any, Any] = {}
     full = torch.full
     monkeypatch.setitem(pairs.CALLS, "cached", lambda x, m, v: known.setdefault(v, full((2,), v)))
-    monkeypatch.setattr(pairs.run, "clear_plans", known.clear)
+    monkeypatch.setattr(pairs.plans, "clear_plans", known.clear)
     assert len(list(pairs.confused("cached", "float32", (0.0, -0.0)))) == 4
     assert len(list(pairs.confused("cached", "int64", (1, True, 1.0)))) > 0
 

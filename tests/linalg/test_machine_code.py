@@ -15,7 +15,7 @@ from lucerne._src.backends.reference.rules import linalg as rules
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as ops
 from lucerne._src.ir.graph import one_op_graph
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 from tests.cpu.guarded import Guest, guest
 
 DTYPES = [
@@ -224,7 +224,7 @@ def test_without_lapack_the_reference_does_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lapack, "_numpy_library", lambda: None)
     monkeypatch.setattr(lapack, "_scipy_routine", lambda name: None)
     lapack.routine.cache_clear()
-    run.clear_plans()
+    plans.clear_plans()
     engine = backends.get("cpu")
     engine._fused.clear()
     before = dict(engine.fallbacks)
@@ -237,7 +237,7 @@ def test_without_lapack_the_reference_does_it(monkeypatch: pytest.MonkeyPatch) -
         assert engine.fallbacks != before
     finally:
         lapack.routine.cache_clear()
-        run.clear_plans()
+        plans.clear_plans()
         engine._fused.clear()
 
 

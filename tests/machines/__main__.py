@@ -25,6 +25,7 @@ MACHINES: dict[str, dict[str, str]] = {
     "this": {},
     "no tiles": {"LUCERNE_CPU_FEATURES": "-amx"},
     "avx2": {"LUCERNE_CPU_FEATURES": "-amx,-avx512"},
+    "no fma": {"LUCERNE_CPU_FEATURES": "-amx,-avx,-fma"},
     "1 thread": {"LUCERNE_THREADS": "1"},
     "4 threads": {"LUCERNE_THREADS": "4"},
     "2 known calls": {"LUCERNE_KNOWN_CALLS": "2"},

@@ -73,7 +73,7 @@ def test_frames_are_shown_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fault_of_ours_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_make_plan", int)  # (fails in a line of ours)
+    monkeypatch.setattr(run, "plan_of", int)  # (fails in a line of ours)
     error = _caught(lambda: torch.ones(3, 2) - torch.ones(3, 2, 1, 5))
     assert _frames_of_ours(error) > 1
 

@@ -20,7 +20,7 @@ from lucerne._src.capture.shadow.shadowing import ShadowError
 from lucerne._src.ir import op
 from lucerne._src.ir.graph import Node
 from lucerne._src.pipeline import passes
-from lucerne._src.tensor.eager import run as eager
+from lucerne._src.tensor.eager import composite, plans
 from lucerne._src.transforms.rewrite import GraphBuilder
 from tests.compiler.mutants import changed
 from tests.shadow.more import MORE
@@ -352,18 +352,18 @@ def test_planted_bugs_are_graded_strictly() -> None:
 
 def test_a_wrong_kernel_of_a_whole_composite_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph has the composite's ops, which are right: it is not the capture that is wrong."""
-    real = eager.traced
+    real = composite.traced
 
     def doubling(op: Any, args: Any, target: Any, body: Any) -> Any:
         wrong = op.qualified == "nn.functional.glu"
         return real(op, args, target, (lambda *a: body(*a) * 2) if wrong else body)
 
-    monkeypatch.setattr(eager, "traced", doubling)
-    eager.clear_plans()
+    monkeypatch.setattr(composite, "traced", doubling)
+    plans.clear_plans()
     try:
         found = _finding(lambda x: torch.nn.functional.glu(x * 2), torch.randn(3, 8))
     finally:
-        eager.clear_plans()
+        plans.clear_plans()
     assert (found.stage, found.op) == ("eager kernel", "nn.functional.glu")
 
 

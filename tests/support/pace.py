@@ -6,9 +6,11 @@ now, so a bound holds where a machine is slow, and still fails where the work is
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _QUIET = 0.0042
@@ -35,6 +37,36 @@ def fastest(work: Callable[[], Any], repeats: int = 3) -> float:
 def slowness() -> float:
     """How many times longer Python takes than on a quiet machine; at least 1."""
     return max(1.0, fastest(_chore, 7) / _QUIET)
+
+
+class Watch:
+    """Seconds in which another process could have gone on: it ran, or waited for something.
+
+    Where other work has the processors, a process is ready and gets no turn: that is not counted,
+    so one that hangs is told apart from one that starves. (Linux says how long each thread was
+    ready in vain; elsewhere the seconds are those of the clock.)
+    """
+
+    MOST = 30
+    """Times longer by the clock: of several busy threads each waits for a turn at the same time."""
+
+    def __init__(self, pid: int) -> None:
+        self._threads = Path(f"/proc/{pid}/task")
+        self._waits: dict[str, float] = {}
+        self._began, self._before = time.monotonic(), self._waited()
+
+    def seconds(self) -> float:
+        """Since the watch was made."""
+        passed = time.monotonic() - self._began
+        return max(passed - (self._waited() - self._before), passed / self.MOST)
+
+    def _waited(self) -> float:
+        """For how long threads, those that have ended among them, were ready without a turn."""
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it ended, or nobody counts
+            for thread in self._threads.iterdir():
+                told = (thread / "schedstat").read_text().split()
+                self._waits[thread.name] = int(told[1]) / 1e9
+        return sum(self._waits.values())
 
 
 def _chore() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,12 @@ def _compiled_step(w: Any) -> Callable[[], Any]:
     return lucerne.compile(lambda: (w * w - w).sum().backward())
 
 
+def _every_other(w: Any) -> Callable[[], Any]:
+    """Compiled and eager passes, by turns in each thread."""
+    ways = itertools.cycle([_compiled_step(w), _eager(w)])
+    return lambda: next(ways)()
+
+
 def _used_up(w: Any) -> Callable[[], Any]:
     """A hook that moves the gradient elsewhere as soon as it is there."""
     total = lucerne.zeros(SIZE)
@@ -63,6 +70,7 @@ WAYS: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "eager, used up by a hook": _used_up,
     "compiled": _compiled,
     "compiled step": _compiled_step,
+    "compiled and eager": _every_other,
 }
 
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import lucerne
 from lucerne._src.backends.cpu.runtime.llvm import llvm
+from tests.support.pace import Watch
 
 PATIENCE = 20.0
-"""Seconds after which a child hangs."""
+"""Seconds of its own after which a child hangs: one that gets no processor only starves."""
 
 
 def _compiling() -> Callable[[], Any]:
@@ -129,8 +130,8 @@ def hangs(mix: tuple[str, ...], forks: int) -> tuple[int, int]:
 
 def _waited(pid: int) -> int | None:
     """The status of a child; None: it hung, and was ended."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
+    watch = Watch(pid)
+    while watch.seconds() < PATIENCE:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)

@@ -3,6 +3,7 @@
 import ast
 import os
 import pathlib
+import sys
 import threading
 import time
 
@@ -10,6 +11,9 @@ import pytest
 
 import lucerne
 from lucerne._src.base.process import forks
+from lucerne._src.base.process.source_location import naming_modules
+from lucerne._src.tensor.autograd.node import accumulate
+from lucerne._src.tensor.autograd.state import ADDING, state_of
 from tests.threads import adding, forking
 
 ROOT = pathlib.Path(lucerne.__file__).parent
@@ -24,6 +28,35 @@ ELSEWHERE = {
 @pytest.mark.parametrize("way", adding.WAYS)
 def test_no_addition_is_lost(way: str) -> None:
     assert adding.lost(way, 100) == 0
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled", "compiled step", "compiled and eager"])
+def test_no_first_addition_is_lost(way: str) -> None:
+    """The first gradient of a leaf is kept, all others are added: threads that look at the same
+    time both find none. They change turns as often as they can here."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert [adding.lost(way, 5) for _ in range(12)] == [0] * 12
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_a_trace_does_not_wait_for_hooks_of_another_thread() -> None:
+    """It holds the lock of additions, for which that thread may wait in its hook."""
+    w = lucerne.ones(3, requires_grad=True)
+    w.register_post_accumulate_grad_hook(lambda leaf: None)
+
+    def trace() -> None:
+        with naming_modules({}, trace.__code__), ADDING:
+            accumulate(w, lucerne.ones(3))
+
+    with state_of(w).post_hooks.lock:  # type: ignore[union-attr]
+        traced = threading.Thread(target=trace, daemon=True)
+        traced.start()
+        traced.join(20)
+        assert not traced.is_alive()
+    assert w.grad.tolist() == [1, 1, 1]
 
 
 def test_a_lost_addition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from lucerne import tiles
 from lucerne._src.backends.cpu.rules import tile as rules
 from lucerne._src.base.process.sealed_folder import Cache
 from lucerne._src.ir.tile import TileSizes
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 from lucerne._src.tiles import tuning
 from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
 
@@ -22,7 +22,7 @@ from tests.tile.kernels import BLOCK, BY_NAME, WIDE, matmul, prepared, rms_norm
 @pytest.fixture
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Keys of the machine code that calls ask for, in order."""
-    run.clear_plans()  # of other tests: who has a plan asks for no code
+    plans.clear_plans()  # of other tests: who has a plan asks for no code
     found: list[Any] = []
     made = rules.compiled
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lucerne._src.as_torch import audio_ops, vision_ops
+from lucerne._src.as_torch.extension_ops import audio, vision
 
 _KNOWN = {
-    ("torchvision", "_C"): vision_ops.register,
-    ("torchvision", "_C_stable"): vision_ops.register,
-    ("lib", "_torchaudio"): audio_ops.register,
-    ("lib", "libtorchaudio"): audio_ops.register,
+    ("torchvision", "_C"): vision.register,
+    ("torchvision", "_C_stable"): vision.register,
+    ("lib", "_torchaudio"): audio.register,
+    ("lib", "libtorchaudio"): audio.register,
 }
 """By folder and name of the file: who enters the operators that it would."""
 

@@ -49,23 +49,3 @@ class DeviceContext(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         return func(*args, **(kwargs or {}))
-
-
-class tqdm:
-    """A bar that shows nothing: downloads are not made here."""
-
-    def __init__(self, *args: Any, total: Any = None, **kwargs: Any) -> None:
-        self.total, self.n = total, 0
-
-    def update(self, n: int = 1) -> None:
-        """Count on."""
-        self.n += n
-
-    def __enter__(self) -> tqdm:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing is open."""
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -282,7 +282,7 @@ SPACES: dict[str, NameTable] = {
              "guard_int=as_int"),
     ),
     "hub": space(
-        PLAIN, same(SMALL, "HASH_REGEX"), values("the standard library's", urlparse=urllib.parse.urlparse)
+        PLAIN, values("the standard library's", urlparse=urllib.parse.urlparse)
     ),
     "jit": space(
         SCRIPT,
@@ -369,7 +369,6 @@ SPACES: dict[str, NameTable] = {
         PLAIN, same(SMALL, "apply_shuffle_settings=graph_settings_apply_shuffle")
     ),
     "utils.mobile_optimizer": space(SCRIPT, refusals("optimize_for_mobile")),
-    "utils.model_zoo": space(PLAIN, same("_src.as_torch.itself", "tqdm")),
     "xpu": space(
         NO_XPU,
         classes("Event Stream StreamContext device"),

@@ -109,8 +109,6 @@ def nothing(*args: Any, **kwargs: Any) -> Any:
 
 NUMPY_TEXT = re.compile(r"[SaUO]")
 """Kinds of NumPy arrays that no tensor can hold."""
-HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
-"""The first digits of a file's digest, at the end of its name."""
 
 
 def default_to_fused_or_foreach(

@@ -96,6 +96,8 @@ class Config:
     """Of each compiled version, how many calls are made uncompiled as well and compared."""
     shadow_action: str = "warn"
     """What a difference does: "warn" and go on uncompiled, or "raise"."""
+    memory_megabytes: int = 0
+    """How much memory tensors on the host may take from the system; 0: as much as it gives."""
     lazy_nodes: int = 20000
     """How many ops lazy mode writes down before it runs them."""
     lazy_programs: int = 64

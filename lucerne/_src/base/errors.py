@@ -14,6 +14,9 @@ class AcceleratorError(RuntimeError):
 class OutOfMemoryError(RuntimeError):
     """A device has no memory left for a tensor."""
 
+    is_for_caller = True
+    """Also from inside of a compiled function: it is no fault of the compiler's."""
+
 
 class IndexBoundsError(IndexError, RuntimeError):
     """Torch raises either for a position out of bounds, depending on the op: this is both."""

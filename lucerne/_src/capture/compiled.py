@@ -17,6 +17,7 @@ from typing import Any
 
 from lucerne._src import backends
 from lucerne._src.backends.contract.step_runner import StepError
+from lucerne._src.base.changed import changed
 from lucerne._src.base.config import config
 from lucerne._src.base.process import forks, notices
 from lucerne._src.base.raw import is_a
@@ -34,6 +35,7 @@ from lucerne._src.ir import dispatch
 from lucerne._src.tensor.autograd.graph import sees_each_op
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.base import TensorBase
+from lucerne._src.tensor.eager.dry_run import suspended
 
 _state = dispatch.state
 _ATTEMPTS = 3
@@ -128,7 +130,7 @@ class Compiled:
         seen = _state.seen
         if latest is not None and latest.flat == len(args) and not kwargs and not seen:
             try:
-                found = latest.quick(args)
+                found = latest.quick_adding(args) if latest.adds else latest.quick(args)
             except Exception as error:
                 return self._raised(latest, args, kwargs, error)
             if found is MISSED and self.given_up is None:
@@ -158,13 +160,17 @@ class Compiled:
         if entry.keep_at and entry.calls >= entry.keep_at:
             self._keep(entry, leaves, (args, kwargs))
         try:
-            if entry.shadow is not None:
-                return entry.shadow(args, kwargs, leaves)
-            if entry.untried:
-                return self._untried(entry, leaves, (args, kwargs))
-            return entry.run(leaves, (args, kwargs))
+            found = entry.run_guarded(leaves, lambda: self._run(entry, args, kwargs, leaves))
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
+        return self(*args, **kwargs) if found is MISSED else found
+
+    def _run(self, entry: CacheEntry, args: Any, kwargs: Any, leaves: list[Any]) -> Any:
+        if entry.shadow is not None:
+            return entry.shadow(args, kwargs, leaves)
+        if entry.untried:
+            return self._untried(entry, leaves, (args, kwargs))
+        return entry.run(leaves, (args, kwargs))
 
     def _keep(self, entry: CacheEntry, leaves: list[Any], given: Any) -> None:
         """Write a version to disk that is used often."""
@@ -198,7 +204,7 @@ class Compiled:
         for entry in self.versions.alike(args):
             if entry.flat == len(args) and entry is not latest:
                 try:
-                    found = entry.quick(args)
+                    found = entry.quick_adding(args) if entry.adds else entry.quick(args)
                 except Exception as error:
                     return self._raised(entry, args, {}, error)
                 if found is not MISSED:
@@ -268,7 +274,7 @@ class Compiled:
         return self if owner is None else types.MethodType(self, owner)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        return Compiled(copy.deepcopy(self.fn, memo), self.options)
+        return Compiled(copy.deepcopy(self.fn, memo), changed(self.options))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is compiled anew when it is first called."""
@@ -327,7 +333,7 @@ class Compiled:
         before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST
-            with ledger.compiling(self.fn, kind, why) as row:
+            with suspended(), ledger.compiling(self.fn, kind, why) as row:
                 entry = self._make(args, kwargs, leaves, shape)
                 with faults.costs(self, faults.NO_NOTE):
                     dumps = self.options.dump or config.dump

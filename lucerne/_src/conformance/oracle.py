@@ -28,9 +28,6 @@ from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.interop.construct import tensor
 
 DTYPES = (dt.float32, dt.float64, dt.int64, dt.bool_)
-UP_TO_SIGN = frozenset(
-    ("qr_factors", "svd_factors", "linalg.qr", "linalg.svd", "linalg.eigh", "linalg.eig")
-)
 Array = np.ndarray[Any, Any]
 Call = tuple[Any, ...]
 
@@ -140,7 +137,7 @@ def _case(op: Op, call: Call, dtype: dt.dtype, seed: int) -> Iterator[Case]:
         return
     yield Case(
         op.qualified, "entry", dtype.name,
-        lambda device: _apply(op, args, device), expected, up_to_sign=op.qualified in UP_TO_SIGN,
+        lambda device: _apply(op, args, device), expected, up_to_sign=op.up_to_sign,
     )  # fmt: skip
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from lucerne._src.capture.report import dump, page
 from lucerne._src.explain.memory import size
+from lucerne._src.explain.sheet import Sheet, call_of
 from lucerne._src.tensor import api as lu
 from lucerne.nn.modules.module import Module
 from lucerne.utils.flop_counter import GLOBAL, FlopCounterMode
 
-_HEADS = ("layer", "kind", "output", "parameters", "FLOP", "bytes")
 _NONE = "-"
 
 
@@ -34,7 +31,7 @@ class Layer:
     """Of its own parameters and buffers, and of what it gave."""
 
 
-class Summary:
+class Summary(Sheet):
     """The layers of a model, the model itself first.
 
     >>> import lucerne as torch
@@ -43,11 +40,16 @@ class Summary:
     (16, 48)
     """
 
+    heads = ("layer", "kind", "output", "parameters", "FLOP", "bytes")
+
     def __init__(self, layers: list[Layer], flops: int, trained: int, nbytes: int) -> None:
         self.layers, self.flops = layers, flops
         self.parameters, self.trained = layers[0].parameters, trained
         self.nbytes = nbytes
         """Of all parameters and buffers."""
+
+    def title(self) -> str:
+        return f"{self.layers[0].kind}: summary"
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table's cells, as text."""
@@ -71,36 +73,6 @@ class Summary:
             f"buffers; {self.flops:,} FLOP in one forward pass"
         )
 
-    def __str__(self) -> str:
-        rows = [_HEADS, *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for row in rows:
-            cells = [
-                cell.ljust(width) if k < 3 else cell.rjust(width)
-                for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
-        rule = "-" * max(map(len, lines))
-        return "\n".join([lines[0], rule, *lines[1:], rule, self.totals()])
-
-    __repr__ = __str__
-
-    def _body(self) -> str:
-        rows = [[page.escape(c).replace("  ", "&emsp;") for c in row] for row in self.rows()]
-        return page.table(_HEADS, rows) + f"<p>{page.escape(self.totals())}</p>"
-
-    def html(self) -> str:
-        """One page that needs no network and no other file."""
-        return page.page(f"{self.layers[0].kind}: summary", self._body())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page to a file, which appears at once or not at all."""
-        dump.write(Path(path), self.html())
-
-    def _repr_html_(self) -> str:
-        return self._body()
-
 
 def _count(number: int) -> str:
     return f"{number:,}" if number else _NONE
@@ -121,9 +93,7 @@ def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
     ------------------------------------------------
     16 parameters (0 of them frozen), 64 B with buffers; 48 FLOP in one forward pass
     """
-    args = batch if isinstance(batch, tuple) else () if isinstance(batch, dict) else (batch,)
-    if isinstance(batch, dict):
-        named = {**batch, **named}
+    args, named = call_of(batch, named)
     given: dict[int, list[Any]] = {}
     calls: dict[int, int] = {}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lucerne._src import backends
 from lucerne._src.base.device import device as Device
+from lucerne._src.base.errors import OutOfMemoryError
 from lucerne._src.io import archive, archive_writer, atomic, legacy, options, safetensors
 from lucerne._src.io.errors import (
     CorruptFileError,
@@ -110,7 +111,7 @@ def only_load_errors() -> Iterator[None]:
     """Whatever goes wrong while a file is interpreted is the file's fault, and is said so."""
     try:
         yield
-    except (LoadError, OSError, MemoryError):
+    except (LoadError, OSError, MemoryError, OutOfMemoryError):
         raise
     except UsersError as error:
         raise error.error from None

@@ -106,6 +106,13 @@ def geometries(node: Node, source: TensorMeta | None = None) -> list[Geometry]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
+def parts_of(node: Node, source: Any) -> list[tuple[TensorMeta, int]]:
+    """Of each result of a view of this tensor: its meta, and the element where it begins."""
+    start = source._offset * source._meta.dtype.itemsize
+    pairs = zip(node.outputs, geometries(node), strict=True)
+    return [(v.meta, start // v.meta.dtype.itemsize + g.offset) for v, g in pairs]
+
+
 def bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
     """Of every value the one in whose memory it lies, and where in it, in bytes."""
     found = {v: (v, 0) for v in graph.inputs}

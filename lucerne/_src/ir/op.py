@@ -39,7 +39,7 @@ POINTWISE, REDUCTION, VIEW, STRUCTURAL, RANDOM, COMPOSITE = (
     "pointwise", "reduction", "view", "structural", "random", "composite",
 )  # fmt: skip
 
-VALUES, DIVISION = "values", "division"
+VALUES, POSITIONS, DIVISION = "values", "positions", "division"
 """What a kernel looks at before it goes on, and raises for: values of its operands (an index out of
 range, a matrix without an inverse), integers that are divided by nought."""
 
@@ -57,9 +57,12 @@ class Param:
         self.keyword_only = p.keyword_only
 
 
-CHEAP, LIGHT, HEAVY = "cheap", "light", "heavy"
+CHEAP, LIGHT, HEAVY, MEMORY = "cheap", "light", "heavy", "memory"
 """What a pointwise op costs: less than storing a value and reading it again; a few instructions per
-vector, so that memory decides; so long that one copy of its body has to do."""
+vector, so that memory decides; so long that one copy of its body has to do. What others cost that
+only read and write memory."""
+CHOICE = "choice"
+"""An exact result that rounds nothing: a choice among elements, or what their bits say."""
 AUTOCAST = ("", "lower", "full", "promote", "promote state", "as given")
 """Under autocast: as it comes; in the low precision, where it pays; in float32, where the low one
 loses too much; in the widest precision of the inputs; of the first two; as given, inside too."""
@@ -70,10 +73,11 @@ class Op:
 
     __slots__ = (
         "__weakref__", "aliases", "args", "autocast", "body", "checks", "cost", "data_dependent",
-        "derivatives", "doc", "exact", "explicit", "fuse", "holomorphic", "host", "inplace",
-        "internal", "kind", "kinds", "linear", "meta", "method", "name", "namespace", "native",
-        "needs_opmath", "numbers", "onnx", "oracle", "out", "params", "promote", "public", "reduce",
-        "samples", "save_names", "whole",
+        "derivatives", "doc", "elementwise", "exact", "expanded", "explicit", "folds", "fuse",
+        "holomorphic", "host", "images", "inplace", "internal", "keeps_order", "kind", "kinds",
+        "linear", "meta", "method", "name", "namespace", "native", "needs_opmath", "numbers",
+        "onnx", "oracle", "out", "params", "promote", "public", "reduce", "samples", "save_names",
+        "up_to_sign", "updates", "whole",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -104,16 +108,33 @@ class Op:
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.data_dependent: bool = fields.get("data_dependent", False)
         self.checks: str = fields.get("checks", "")
-        """VALUES, DIVISION, or empty: it never raises when it runs."""
+        """What may be wrong with what it is given, when it runs: VALUES, POSITIONS (in its first
+        operand, told by those behind it), DIVISION, or empty: it never raises."""
         self.linear: bool = fields.get("linear", False)
         """Whether it maps the tangent of its first argument as it maps the argument."""
         self.holomorphic: bool = fields.get("holomorphic", False)
         """Whether it has a complex derivative: its formula multiplies by the conjugate of that."""
-        self.exact: bool = fields.get("exact", False)
+        self.exact: bool | str = fields.get("exact", False)
         """Whether its result on real numbers is the one correctly rounded one, or a choice among
-        the operands: every backend gives the same bits. (Not so `exp`, `sin`, ...)"""
+        the operands (CHOICE): every backend gives the same bits. (Not so `exp`, `sin`, ...)"""
         self.cost: str = fields.get("cost", "")
-        """CHEAP, LIGHT, HEAVY, or empty: of a pointwise op, for one element."""
+        """CHEAP, LIGHT, HEAVY, or empty: of a pointwise op, for one element. MEMORY: of others."""
+        self.elementwise: bool = fields.get("elementwise", False)
+        """Of an op that is not pointwise: whether an element of the result depends on those at its
+        place alone, so that it joins loops."""
+        self.folds: bool = fields.get("folds", False)
+        """Of an op that is neither pointwise, view nor reduction: whether a small result of it is
+        computed while compiling, where its operands are known."""
+        self.keeps_order: bool = fields.get("keeps_order", False)
+        """Of a view: whether it reads elements in their order, whatever it is a view of."""
+        self.images: tuple[int, ...] = fields.get("images", ())
+        """Which arguments of an op that is not pointwise are images, in either order of memory."""
+        self.updates: bool = fields.get("updates", False)
+        """Whether its results may be written over the inputs they come from, one by one."""
+        self.expanded: str = fields.get("expanded", "")
+        """What it does in place with elements that share memory: "fill", "add", empty: refuse."""
+        self.up_to_sign: bool = fields.get("up_to_sign", False)
+        """Whether vectors among its results have either sign."""
         self.fuse: bool = fields.get("fuse", False)
         """Whether a composite is worth one kernel."""
         self.autocast: str | tuple[str, Callable[..., bool]] = fields.get("autocast", "")

@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from math import prod
 
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.checks.fused_reads import SAME_ORDER, dims_read
+from lucerne._src.ir.checks.fused_reads import dims_read
 from lucerne._src.ir.checks.may_raise import may_raise
 from lucerne._src.ir.define import reduced_dims
 from lucerne._src.ir.graph import Graph, Node, Value, geometries
 from lucerne._src.loops.updates import COUNTS, LISTS, gradient_of, overwritten
 
-_MOVES = frozenset(("cast", "copy", "clone_as", "filled", "counted_draw"))
 _LARGE = 1 << 16
 _MOST_BITS = 20_000
 """Nodes of a graph for which each has a bit for every other: 50 megabytes at most."""
@@ -61,7 +60,7 @@ def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_elementwise(node: Node) -> bool:
-    return node.op.kind == op_.POINTWISE or node.op.qualified in _MOVES
+    return node.op.kind == op_.POINTWISE or node.op.elementwise
 
 
 Space = tuple[tuple[int, ...], tuple[int, ...] | None, frozenset[int] | None]
@@ -199,7 +198,7 @@ class Grouping:
 
     def _enter_views(self, node: Node) -> None:
         source = node.args[0]
-        keeps = node.op.name in SAME_ORDER and (source not in self.source or source in self.same)
+        keeps = node.op.keeps_order and (source not in self.source or source in self.same)
         for v, part in zip(node.outputs, geometries(node), strict=True):
             self.source[v] = self.source.get(source, source)
             self.starts[v] = self.starts.get(source, 0) + part.offset * v.meta.dtype.itemsize

@@ -60,8 +60,6 @@ def no_body(node: Node) -> None:
     """All nodes are ops of their own."""
 
 
-UPDATES = frozenset(("adagrad_update", "adam_update", "counted_up", "sgd_update"))
-"""Ops on lists whose results may be written over the inputs they come from, element by element."""
 OVER_OPERAND: dict[str, int] = {}
 """Which operand's memory the result of a heavy op may take: none, unless the backend says so."""
 SCATTERS = frozenset(("scatter", "index_put"))
@@ -345,7 +343,7 @@ class _Placing:
         self._finish(updated, saved)
         if config.verify_fusion:
             with checking():
-                check_overlaps(self.steps, {*low.over_operand, *UPDATES, *SCATTERS})
+                check_overlaps(self.steps, {*low.over_operand, *SCATTERS})
         return Program(
             arguments=tuple(v.meta for v in self.arguments),
             results=tuple(v.meta for v in self.graph.outputs),
@@ -393,7 +391,7 @@ class _Placing:
         if len(unit.nodes) == 1 and unit.nodes[0].op.qualified in SCATTERS:
             args = unit.nodes[0].args
             return alike and args[0] is old and old not in values_in(args[1:])
-        if unit.nodes[-1].op.qualified in UPDATES:  # behind a heavy op, which reads none of it
+        if unit.nodes[-1].op.updates:  # behind a heavy op, which reads none of it
             before = (v for node in unit.nodes[:-1] for v in values_in(node.args))
             return alike and old not in (low._base(v) for v in before)
         return alike and _stays_at_its_index(low, unit)

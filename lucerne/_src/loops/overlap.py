@@ -32,7 +32,8 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 def check_overlaps(steps: Iterable[Step], whole: Collection[str]) -> None:
     """Follow some steps; ProgramError if one writes over what it has yet to read.
 
-    `whole`: heavy ops that may write over an operand if it lies exactly where the result does.
+    `whole`: heavy ops that may write over an operand if it lies exactly where the result does, as
+    updates of lists may.
     """
     for step in steps:
         _check_outputs(step)
@@ -42,7 +43,10 @@ def check_overlaps(steps: Iterable[Step], whole: Collection[str]) -> None:
         heavy = [n for n in step.graph.nodes if n.op.kind != op_.VIEW and not is_elementwise(n)]
         if not heavy:
             _follow(step)
-        elif heavy[-1].op.qualified not in whole or not all(_is_same(a, b) for a, b in pairs):
+            continue
+        op = heavy[-1].op
+        may = op.updates or op.qualified in whole
+        if not may or not all(_is_same(a, b) for a, b in pairs):
             raise _error(step, "a result of an op that reads any element lies over an operand")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ops.linalg.quantized import FLOAT8, INT4, INT8
@@ -13,20 +13,15 @@ from lucerne._src.ops.linalg.quantized import FLOAT8, INT4, INT8
 class QuantizationConfig:
     """How a weight is stored. Use one of its kinds."""
 
-    @property
-    def stored(self) -> str:
-        """The kind of codes."""
-        raise NotImplementedError
+    stored: ClassVar[str]
+    """The kind of codes."""
+    dynamic: ClassVar[bool] = False
+    """Whether rows of the input are rounded to 8 bits."""
 
     @property
     def groups_of(self) -> int | None:
         """Columns that share a scale; None: all of a row."""
         return None
-
-    @property
-    def dynamic(self) -> bool:
-        """Whether rows of the input are rounded to 8 bits."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -39,10 +34,7 @@ class Int8WeightOnlyConfig(QuantizationConfig):
     """
 
     group_size: int | None = None
-
-    @property
-    def stored(self) -> str:
-        return INT8
+    stored: ClassVar[str] = INT8
 
     @property
     def groups_of(self) -> int | None:
@@ -54,10 +46,7 @@ class Int4WeightOnlyConfig(QuantizationConfig):
     """Weights in 4 bits, a scale and a least number for each `group_size` columns."""
 
     group_size: int = 128
-
-    @property
-    def stored(self) -> str:
-        return INT4
+    stored: ClassVar[str] = INT4
 
     @property
     def groups_of(self) -> int | None:
@@ -68,13 +57,8 @@ class Int4WeightOnlyConfig(QuantizationConfig):
 class Int8DynamicActivationInt8WeightConfig(QuantizationConfig):
     """Weights in 8 bits and rows of the input too, each with a scale found at the call."""
 
-    @property
-    def stored(self) -> str:
-        return INT8
-
-    @property
-    def dynamic(self) -> bool:
-        return True
+    stored: ClassVar[str] = INT8
+    dynamic: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -82,18 +66,12 @@ class Int8DynamicActivationInt4WeightConfig(QuantizationConfig):
     """Weights in 4 bits by groups, rows of the input in 8."""
 
     group_size: int = 32
-
-    @property
-    def stored(self) -> str:
-        return INT4
+    stored: ClassVar[str] = INT4
+    dynamic: ClassVar[bool] = True
 
     @property
     def groups_of(self) -> int | None:
         return self.group_size
-
-    @property
-    def dynamic(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -101,13 +79,10 @@ class Float8WeightOnlyConfig(QuantizationConfig):
     """Weights as float8 with a scale for each row."""
 
     weight_dtype: Any = dt.float8_e4m3fn
+    stored: ClassVar[str] = FLOAT8
 
     def __post_init__(self) -> None:
         if self.weight_dtype is not dt.float8_e4m3fn:
             raise ValueError(
                 f"Float8WeightOnlyConfig: weights are float8_e4m3fn here, not {self.weight_dtype}"
             )
-
-    @property
-    def stored(self) -> str:
-        return FLOAT8

@@ -17,6 +17,7 @@ from lucerne._src.ir.op import Op
 from lucerne._src.ops.nn.optimizers import adagrad_update, adam_update, counted_up, sgd_update
 from lucerne._src.tensor.autograd.modes import no_grad
 from lucerne._src.tensor.base import Plans
+from lucerne._src.tensor.eager.dry_run import DryExecution
 from lucerne._src.tensor.eager.inplace import bump, refuse_internal_overlap, write
 from lucerne._src.tensor.storage import FAST
 
@@ -241,8 +242,10 @@ class ReadyStep:
         plan = None if FAST is None else Plans.fused(op, args)
         if plan is None or type(plan.execute) is not FAST.kernel_type:
             return None
-        usual = not plan.execute.workspace and len(args[0]) > 0
-        return ReadyStep(plan.execute, op, args, written) if usual else None
+        if plan.execute.workspace or not args[0]:
+            return None
+        kind = ReadyStep if DryExecution.current is None else _DryStep
+        return kind(plan.execute, op, args, written)
 
     def run(self, lists: Sequence[tuple[Any, ...] | None], numbers: Sequence[float]) -> bool:
         """Count the steps, if there are any, and update; a list that is None is the gradients."""
@@ -268,6 +271,21 @@ class ReadyStep:
         line = user_place() if config.user_lines else None
         for k in self.written:
             FAST.note_writes(lists[k], line)
+        return True
+
+
+class _DryStep(ReadyStep):
+    """The same in a dry run, where there are no addresses: steps are counted, nothing else."""
+
+    __slots__ = ()
+
+    def __init__(self, kernel: Any, op: Op, args: tuple[Any, ...], written: Sequence[int]) -> None:
+        self.counted = "steps" in op.args
+
+    def run(self, lists: Sequence[tuple[Any, ...] | None], numbers: Sequence[float]) -> bool:
+        steps = lists[-1]
+        if self.counted and steps is not None:
+            count_steps(steps)
         return True
 
 

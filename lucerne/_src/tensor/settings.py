@@ -11,7 +11,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.process import notices
 from lucerne._src.tensor.autograd.graph import set_detect_anomaly
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 from lucerne._src.tensor.interop.construct import DefaultDevice
 
 
@@ -25,7 +25,7 @@ def set_default_dtype(d: Any) -> None:
     >>> lucerne.set_default_dtype(lucerne.float32)
     """
     defaults.set_default_dtype(d)
-    run.clear_plans()
+    plans.clear_plans()
 
 
 _LEGACY = {
@@ -49,7 +49,7 @@ def set_default_tensor_type(t: Any) -> None:
 def set_default_device(device: Any) -> None:
     """New tensors go to `device` unless told otherwise; None restores the host."""
     DefaultDevice.value = None if device is None else Device(device)
-    run.clear_plans()
+    plans.clear_plans()
 
 
 def get_default_device() -> Device:
@@ -127,7 +127,7 @@ def set_num_threads(n: int) -> None:
         raise RuntimeError("set_num_threads expects a positive integer")
     _Flags.threads = int(n)
     backends.get(backends.HOST).set_threads(_Flags.threads)
-    run.clear_plans()
+    plans.clear_plans()
 
 
 def get_num_threads() -> int:

@@ -24,7 +24,7 @@ FILLED: op_.Op = filled.op  # type: ignore[attr-defined]
 
 def same_bits(node: Node) -> bool:
     """Whether all backends give the same bits for an element-wise node."""
-    return node.op.exact and all(
+    return bool(node.op.exact) and all(
         a.meta.dtype.category < dt.COMPLEX
         for a in (*node.args, *node.outputs)
         if type(a) is Value and isinstance(a.meta, TensorMeta)

@@ -38,8 +38,6 @@ SMALL = 64
 """Elements up to which a tensor with different values is computed here."""
 
 _COUNTED: op_.Op = counted.op  # type: ignore[attr-defined]
-_MOVES = frozenset(("cast", "clone_as", "cat", "flip", "padded"))
-_ANY_ORDER = frozenset(("amax", "amin", "any_dims", "all_dims", "argmax", "argmin"))
 _Known = dict[int, Array]
 """Elements by value number, in the storage type; 0-dim: the same everywhere."""
 
@@ -109,12 +107,12 @@ def _attempt(node: Node, known: _Known, bitwise: bool) -> Array | None:
 def _computed(node: Node, known: _Known, bitwise: bool) -> Array | None:
     """The elements of the node's result, if they are to be known."""
     op, out = node.op, node.outputs[0]
-    if op.kind == op_.REDUCTION and op.qualified not in _ANY_ORDER:
+    if op.kind == op_.REDUCTION and not op.exact:
         return _summed(node, known, bitwise)
     if op.kind == op_.POINTWISE:
         if bitwise and not same_bits(node):
             return None
-    elif op.kind not in (op_.VIEW, op_.REDUCTION) and op.qualified not in _MOVES:
+    elif op.kind not in (op_.VIEW, op_.REDUCTION) and not op.folds:
         return None
     uniform = all(not known[v.index].ndim for v in operands(node.args))
     if uniform and _keeps_uniform(node):

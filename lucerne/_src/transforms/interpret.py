@@ -16,8 +16,8 @@ from lucerne._src.ir.graph import (
     Value,
     alone,
     flat_inputs,
-    given_metas,
     map_values,
+    parts_of,
     run_graph,
 )
 from lucerne._src.ir.meta import TensorMeta
@@ -66,7 +66,7 @@ def run_node(node: Node, values: dict[int, Any]) -> list[Any]:
 def compute(node: Node, args: tuple[Any, ...], expand: Expand | None = None) -> list[Any]:
     """The results of one node."""
     if node.op.kind == op_.VIEW:
-        return _view(node, args[0])
+        return [Spot(m, args[0]._storage, at) for m, at in parts_of(node, args[0])]
     if node.op.kind == op_.COMPOSITE:
         body = None if expand is None else expand(node)
         if body is None:
@@ -84,14 +84,4 @@ def values_in(node: Node, args: tuple[Any, ...]) -> list[Any]:
         for had, has in zip(node.args, args, strict=True)
         for v, x in (zip(had, has, strict=True) if type(had) is tuple else ((had, has),))
         if type(v) is Value
-    ]
-
-
-def _view(node: Node, source: Spot) -> list[Any]:
-    found = node.op.body(*given_metas(node.op, node.args))
-    parts = found if isinstance(found, (list, tuple)) else (found,)
-    start = source._offset * source._meta.dtype.itemsize
-    return [
-        Spot(v.meta, source._storage, start // v.meta.dtype.itemsize + g.offset)
-        for v, g in zip(node.outputs, parts, strict=True)
     ]

@@ -29,12 +29,6 @@ Prefers = Callable[[Node], bool]
 
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
 _CONVOLUTIONS = ("conv", "conv_input", "conv_weight")
-_IMAGES: dict[str, tuple[int, ...]] = {
-    "conv": (0,), "conv_input": (0,), "conv_weight": (0, 1), "channel_norm": (0,),
-    "channel_norm_backward": (0, 1), "max_pool": (0,), "avg_pool": (0,),
-    "adaptive_avg_pool": (0,), "cast": (0,),
-}  # fmt: skip
-"""Which arguments are images, besides those of element-wise ops."""
 
 
 def run(graph: Graph, prefers: Prefers | None) -> Graph:
@@ -47,8 +41,8 @@ def run(graph: Graph, prefers: Prefers | None) -> Graph:
 
 def image_arguments(node: Node) -> tuple[int, ...]:
     """The positions of the arguments that are images in the usual order; none: leave it alone."""
-    positions = _IMAGES.get(node.op.qualified)
-    if positions is None:
+    positions = node.op.images
+    if not positions:
         if node.op.kind != op_.POINTWISE or not _is_image(node.outputs[0]):
             return ()
         shape = node.outputs[0].meta.shape

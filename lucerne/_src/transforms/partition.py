@@ -35,10 +35,6 @@ from lucerne._src.transforms.rewrite import nbytes, operands, producers, renamed
 INPUT, OUTPUT = "input", "output"
 
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
-_CHEAP = frozenset((
-    "cast", "clone_as", "copy", "filled", "counted", "counted_draw", "padded", "put_region",
-))  # fmt: skip
-"""Besides element-wise ops and views: what costs no more than reading and writing memory."""
 _LONGEST = 16
 """The longest chain of nodes computed again under a full budget; after half of it a chain ends at
 the next value that lies in memory anyway, because a heavy node reads it."""
@@ -289,7 +285,7 @@ class _Cut:
 def _is_cheap(node: Node, budget: float) -> bool:
     """Whether a node may be computed a second time at all."""
     kind = node.op.kind
-    if kind in (op_.POINTWISE, op_.VIEW) or node.op.qualified in _CHEAP:
+    if kind in (op_.POINTWISE, op_.VIEW) or node.op.cost == op_.MEMORY:
         return True
     return kind == op_.REDUCTION and budget < _FOLDS_BELOW
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lucerne._src.base import shape as sh
+from lucerne._src.ir import infer
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, given_metas
-from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 
 PLAIN = frozenset((bool, int, float, complex))
@@ -67,20 +68,12 @@ class Bodies:
 def result_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
     """The metas of the results of a call."""
     metas = given_metas(op, args)
-    if op.kind == op_.VIEW:
-        found = op.body(*metas)
-        parts = found if isinstance(found, (list, tuple)) else (found,)
-        source: TensorMeta = metas[0]
-        return tuple(
-            make_meta(g.dtype or source.dtype, tuple(g.shape), tuple(g.strides), source.device)
-            for g in parts
-        )
-    made = None if op.meta is None else op.meta(*metas)
+    made = infer.results(op, metas)
     if made is None and Bodies.metas is not None and op.kind == op_.COMPOSITE:
         made = Bodies.metas(op, metas)
     if made is None:
         raise ValueError(f"{op.qualified} has no meta for these arguments: decompose it first")
-    return (made,) if isinstance(made, TensorMeta) else tuple(made)
+    return made
 
 
 # ---- builder ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from lucerne._src.ir.meta import NumberMeta, TensorMeta
 from lucerne._src.ops.copy.cast import cast, clone_as, copy
 from lucerne._src.ops.copy.join import cat_same
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.eager.keys import metas_of
 from lucerne._src.tensor.layers.layer import cell_of
 from lucerne.func.batching.level import KINDS, Call, padded_rank, rule
 

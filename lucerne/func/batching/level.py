@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lucerne._src.ir import argument_errors, dispatch
+from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Op
@@ -19,7 +19,7 @@ from lucerne._src.ops.creation.fills import empty_strided
 from lucerne._src.ops.pointwise.complexes import flip_view
 from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.eager.keys import metas_of, results_of
 from lucerne._src.tensor.layers.layer import Cell, Level, cell_of
 
 _COPY: Op = copy.op  # type: ignore[attr-defined]
@@ -256,7 +256,7 @@ class BatchLevel(Level):
         if op.data_dependent:
             raise RefusedError(DYNAMIC.format(name=op.name))
         if op.meta is not None and op.kind != op_.COMPOSITE:
-            call.results = result_metas(op, call.metas, args)
+            call.results = results_of(op, call.metas, args)
         found = RULES.get(op.qualified) or KINDS[op.kind]
         made = found(call)
         self.learn(call, found, made)
@@ -412,20 +412,3 @@ def as_planned(r: Any, call: Call, i: int) -> Any:
         r = cast(r, want.dtype)
     shape = (call.size, *want.shape)
     return r if tuple(r._meta.shape) == shape else r.expand(shape)
-
-
-_results: dict[Any, tuple[TensorMeta, ...]] = {}
-
-
-def result_metas(op: Op, metas: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
-    """What a call gives without the batch; a wrong call says so, in shapes the user knows."""
-    try:
-        key = (op, *(type(m) if k == "n" else m for m, k in zip(metas, op.kinds, strict=True)))
-        found = _results.get(key)
-    except TypeError:  # a static that can't be a key
-        return argument_errors.asked_metas(op, metas, args)
-    if found is None:
-        if len(_results) > 4096:
-            _results.clear()
-        found = _results[key] = argument_errors.asked_metas(op, metas, args)
-    return found

@@ -25,7 +25,7 @@ from typing import Any
 
 from lucerne._src.base.process import notices
 from lucerne._src.ops.nn.attention_choice import choice
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 
 _REGISTERED: dict[str, Callable[..., Any]] = {}
 
@@ -82,4 +82,4 @@ def _remove() -> None:
 def _use(name: str | None, handle: Any) -> None:
     _Active.name, _Active.handle = name, handle
     choice.set(choice.enabled, handle if callable(handle) else None, choice.warn)
-    run.clear_plans()  # remembered calls of attention know nothing of the new one
+    plans.clear_plans()  # remembered calls of attention know nothing of the new one

@@ -452,6 +452,14 @@ class Module(Convert, State, Tree):
         return replica
 
 
+def _failed(
+    error: BaseException, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> None:
+    """What `_call_impl` does with an error, for calls in machine code (which have no frame)."""
+    if isinstance(error, Exception) and not is_capturing():
+        module_failed(error, module, args, kwargs or {}, framed=False)
+
+
 class _Slots:
     """Attribute lookup and calls in machine code, where the host's engine has them."""
 
@@ -466,6 +474,8 @@ _Slots.patch = native_bridge.quicken(
         _global_backward_hooks,
         _global_backward_pre_hooks,
     ],
+    [Members, HookTable],
+    _failed,
 )
 if _Slots.patch is not None:
     _Slots.patch(Module)

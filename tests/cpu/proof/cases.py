@@ -21,7 +21,7 @@ from lucerne._src.conformance.cases import leaves
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.autograd.api import grad
-from lucerne._src.tensor.eager import run as eager
+from lucerne._src.tensor.eager import plans
 from tests.cpu.proof import compiled, large, sized, tiles
 from tests.cpu.proof.layouts import LAYOUTS, PLAIN, laid
 
@@ -191,7 +191,7 @@ def _tile_cases(full: bool) -> Iterator[Case]:
 
 def _forget_kernels() -> None:
     """Kernels that were chosen under other limits."""
-    eager.clear_plans()
+    plans.clear_plans()
     backends.get("cpu")._fused.clear()
 
 

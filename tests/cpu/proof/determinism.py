@@ -20,7 +20,7 @@ from typing import Any
 
 import lucerne
 from lucerne._src.conformance.cases import leaves
-from lucerne._src.tensor.eager import run
+from lucerne._src.tensor.eager import plans
 from tests.cpu.proof.cases import run_row
 from tests.cpu.proof.large import WORK, runs_backward
 
@@ -31,7 +31,7 @@ PROCESSES = 20
 def hashes(threads: int, *, quick: bool) -> dict[str, str]:
     """Every result of `WORK` with so many threads; the first dtype of each if `quick`."""
     lucerne.set_num_threads(threads)
-    run.clear_plans()
+    plans.clear_plans()
     found = {}
     for row, dtypes in WORK.items():
         for dtype in dtypes[:1] if quick else dtypes:

@@ -94,6 +94,9 @@ class Runner(ABC):
         share memory though one of them is written have the same number, not 0. `kinds`: their
         classes."""
 
+    scratch_bytes: int = 0
+    """Memory that it takes while it runs, besides arguments and results."""
+
     is_told: bool = False
     """Whether it expects what the runner of the same program for other sizes was told."""
 

@@ -79,15 +79,22 @@ def takes_graphs(name: str) -> bool:
 
 
 def _load_host() -> Backend:
-    """The engine of the host; where it can't run, the complete but slow reference."""
+    """The engine of the host; where it can't run, for whatever reason, the complete but slow
+    reference. What it puts in front of the Python path is machine code already: it is the proof."""
     try:
-        return _load(config.host_backend)
-    except (ImportError, OSError, NotImplementedError) as error:
+        found = _load(config.host_backend)
+        if config.fast_path:
+            found.fast_path()
+        return found
+    except NoBackendError:  # there is none of that name
+        raise
+    except Exception as error:
         if config.host_backend == _FALLBACK:
             raise
         notices.warn(
-            f"the host backend {config.host_backend!r} can't run here ({error}); using the slow "
-            f"{_FALLBACK!r} backend. LUCERNE_HOST_BACKEND={_FALLBACK} chooses it without asking."
+            f"the host backend {config.host_backend!r} can't run here "
+            f"({type(error).__name__}: {error}); using the slow {_FALLBACK!r} backend. "
+            f"LUCERNE_HOST_BACKEND={_FALLBACK} chooses it without asking."
         )
         return _load(_FALLBACK)
 

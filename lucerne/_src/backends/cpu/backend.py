@@ -16,9 +16,10 @@ from lucerne._src.backends.cpu.rules import fused
 from lucerne._src.backends.cpu.rules.casts import READ_NARROW, is_rounding, is_widening
 from lucerne._src.backends.cpu.rules.table import RULES, load
 from lucerne._src.backends.cpu.runtime import disk, memory, pool
-from lucerne._src.backends.cpu.runtime.code import listed, log, on_all_cores
+from lucerne._src.backends.cpu.runtime.code import NoCodeError, listed, log, on_all_cores
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device
+from lucerne._src.base.process import notices
 from lucerne._src.base.process.sealed_folder import Cache
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.index_maps import holds
@@ -112,7 +113,10 @@ class CpuBackend(Backend):
         if len(graph.nodes) == 1:
             node = graph.nodes[0]
             rule = RULES.get(node.op.qualified) or RULES.get(node.op.kind)
-            found = None if rule is None else made_for_all(graph, lambda g: rule(g.nodes[0]))
+            try:
+                found = None if rule is None else made_for_all(graph, lambda g: rule(g.nodes[0]))
+            except NoCodeError as error:
+                _tell_of_reference(node.op.qualified, error)
         if found is not None:
             return found
         for node in graph.nodes:
@@ -129,7 +133,10 @@ class CpuBackend(Backend):
             if len(self._fused) >= _MOST_FUSED:
                 self._fused.clear()
                 self._verified.clear()
-            self._fused[key] = made_for_all(graph, fused.fuse)
+            try:
+                self._fused[key] = made_for_all(graph, fused.fuse)
+            except NoCodeError:  # its ops one by one, each as it can
+                self._fused[key] = None
         if config.verify_fusion and key not in self._verified:
             self._verified.add(key)
             with checking():
@@ -192,3 +199,10 @@ class CpuBackend(Backend):
         """A program for all sizes (see `program/sized.py`)."""
         made: SizedProgram = load("programs").sized(program, self, names)
         return made
+
+
+def _tell_of_reference(op: str, error: NoCodeError) -> None:
+    notices.once(
+        f"{op} runs on the slow reference backend: {error}. Results are the same. Please report "
+        "the message with the output of `python -m lucerne.utils.collect_env`."
+    )

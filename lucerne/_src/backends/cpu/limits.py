@@ -158,7 +158,7 @@ def _write_fma(type: Type) -> Callable[[Module], None]:
             factor = f.load(wide, space)
             start = [f.load(wide, f.at(space, 64 * (i + 1))) for i in range(_CHAINS)]
             with f.loop(0, _ROUNDS, 1, start, at_least_once=True) as loop:
-                loop.next(*[f.fma(factor, factor, c) for c in loop.carried])
+                loop.next(*[f.mul_add(factor, factor, c) for c in loop.carried])
             f.store(_total(loop.results), space)
             f.ret(0)
 

@@ -446,7 +446,7 @@ class LlvmScalar(Lanes, Scalar):
         return self._real("hypot", a, b)
 
     sin_pi, logaddexp, logaddexp2 = map(_fused, ("sin_pi", "logaddexp", "logaddexp2"))
-    sigmoid, silu = map(_fused, ("sigmoid", "silu"))
+    sigmoid, silu, logit = map(_fused, ("sigmoid", "silu", "logit"))
     gelu, gelu_tanh = map(_fused, ("gelu", "gelu_tanh"))
 
     def _formula(self, name: str, *operands: Any) -> Num:

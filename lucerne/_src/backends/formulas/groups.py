@@ -15,7 +15,6 @@ from lucerne._src.backends.formulas.frame import (
     kind_of,
 )
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.checks.fused_reads import SAME_ORDER
 from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import TensorMeta
@@ -52,7 +51,7 @@ def fused(graph: Graph, backend: Any) -> ExecutableState | None:
 def _fits(node: Node, graph: Graph) -> bool:
     if node.op.kind == op_.VIEW:  # of a value made here
         given = any(node.args[0] is v for v in graph.inputs)
-        return node.op.qualified in SAME_ORDER and not given
+        return node.op.keeps_order and not given
     return node.op.kind == op_.POINTWISE or node.op.qualified in _MOVES
 
 

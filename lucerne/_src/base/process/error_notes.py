@@ -88,15 +88,23 @@ def told(error: Exception, name: str, tensor: Any) -> Exception:
     return error
 
 
-def module_failed(error: Exception, module: Any, args: Any, kwargs: Any) -> None:
-    """A module's call has raised, and no function is captured."""
+def asked_here(error: Exception) -> None:
+    """An error that is about to be raised, wherever the user's code is now."""
+    if not is_capturing():
+        _put(error, Note.of(running_module(), _line(user_place()), ""))
+
+
+def module_failed(
+    error: Exception, module: Any, args: Any, kwargs: Any, *, framed: bool = True
+) -> None:
+    """A module's call has raised, and no function is captured. `framed`: see `_end`."""
     if _note(error) is None:
         frame = sys._getframe(2)
         place = place_of_error(error) or user_place()
         given = [*((f"argument {k + 1}", x) for k, x in enumerate(args)), *kwargs.items()]
         called = _call(type(module).__name__, given)
         _put(error, Note.of(_module_running(error, frame, module), _line(place), called))
-    _end(error, True)
+    _end(error, True, framed)
 
 
 def step_failed(
@@ -109,12 +117,15 @@ def step_failed(
     _put(error, Note.of(" or ".join(modules), " or ".join(lines), f"{name}({given})"))
 
 
-def _end(error: Exception, passes_on: bool) -> None:
+def _end(error: Exception, passes_on: bool, framed: bool = True) -> None:
     """In the handler of a place, when the error has its note. If the handler's own function, which
     passes on what it is given, is all there is of the traceback, that does not fit what it calls.
+    `framed`: whether the handler's function has a frame (machine code has none).
     """
     trace, note = error.__traceback__, _note(error)
-    if passes_on and note is not None and trace is not None and trace.tb_next is None:
+    if framed and trace is not None:
+        trace = trace.tb_next
+    if passes_on and note is not None and trace is None:
         note.meant = True
     hide_frames(error)
 

@@ -22,6 +22,8 @@ class LateBindings:
     """One value of each rank, on all of them; for those that `process_place` says are there."""
     sync_norm: Callable[..., Any] | None = None
     """Batch norm over the ranks of a group, set by `lucerne.distributed`."""
+    out_of_memory: Callable[[int], str]
+    """What the error of an allocator says: who has the memory, and what to do."""
     nested_ops: Callable[[], Any]
     """The same for nested tensors."""
     sparse_ops: Callable[[], Any]

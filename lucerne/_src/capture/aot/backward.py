@@ -22,6 +22,7 @@ from lucerne._src.tensor.autograd.saved import USED_UP
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import make_tensor, new_tensor
+from lucerne._src.tensor.eager.dry_run import DryExecution
 
 _SELDOM = 3
 """Times that a part of the gradients is asked for before a pass is compiled that gives only it."""
@@ -96,7 +97,11 @@ class Joint:
         """The gradients; those that are not asked for may be None."""
         joint, grads = self.lean_for(grads, asked)
         given = [_laid_out(g, meta) for g, meta in zip(grads, joint.tangents, strict=True)]
-        results = None if joint.launch is None else joint.launch((), (*saved, *given), numbers)
+        results: Any = None
+        if DryExecution.current is not None:
+            results = DryExecution.current.program(joint.runner, joint.result_metas)
+        elif joint.launch is not None:
+            results = joint.launch((), (*saved, *given), numbers)
         if results is None:
             results = [new_tensor(meta) for meta in joint.result_metas]
             joint.runner([*saved, *given], numbers, results)

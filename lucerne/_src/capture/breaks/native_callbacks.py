@@ -100,15 +100,16 @@ _INS = frozenset(
         "irshift", "isub", "itruediv", "ixor",
     )
 )  # fmt: skip
-_QUIET = frozenset(
-    (
-        "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "RESUME", "POP_TOP", "COPY", "SWAP", "NOP",
-        "RETURN_VALUE", "RETURN_CONST", "PUSH_NULL", "JUMP_FORWARD", "JUMP_BACKWARD", "CACHE",
-        "LOAD_GLOBAL", "LOAD_DEREF", "STORE_DEREF", "LOAD_CLOSURE", "MAKE_CELL", "COPY_FREE_VARS",
-        "BUILD_TUPLE", "BUILD_LIST", "IS_OP", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
-        "MAKE_FUNCTION", "KW_NAMES", "PRECALL", "LIST_APPEND", "STORE_GLOBAL", "YIELD_VALUE",
-    )
-)  # fmt: skip
+PLAIN_STEPS = frozenset((
+    "STORE_FAST", "RESUME", "POP_TOP", "COPY", "SWAP", "NOP", "RETURN_VALUE", "PUSH_NULL",
+    "JUMP_FORWARD", "JUMP_BACKWARD", "MAKE_CELL", "COPY_FREE_VARS", "BUILD_TUPLE", "BUILD_LIST",
+    "IS_OP", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "MAKE_FUNCTION", "KW_NAMES", "PRECALL",
+))  # fmt: skip
+"""Instructions that move values about: they call nothing, and look into nothing."""
+_QUIET = PLAIN_STEPS | frozenset((
+    "LOAD_FAST", "LOAD_CONST", "RETURN_CONST", "CACHE", "LOAD_GLOBAL", "LOAD_DEREF", "STORE_DEREF",
+    "LOAD_CLOSURE", "LIST_APPEND", "STORE_GLOBAL", "YIELD_VALUE",
+))  # fmt: skip
 """Instructions that call nothing."""
 
 

@@ -31,7 +31,7 @@ from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine
 from lucerne._src.capture.bytecode.targets import python_function, target_of
-from lucerne._src.capture.cache.entry import CacheEntry, Guards
+from lucerne._src.capture.cache.entry import MISSED, CacheEntry, Guards
 from lucerne._src.capture.cache.lookup import Versions
 from lucerne._src.capture.effects.journal import Written, replay, written
 from lucerne._src.capture.effects.objects import Roots
@@ -364,9 +364,11 @@ class ResumableFunction:
             return None
         part, entry, leaves, objects = found
         structure = part.structure
-        watched, replayed = entry.shadow is not None, False
+        replayed = False
         try:
-            out = entry.shadow(tuple(leaves), {}, leaves) if watched else entry.run(leaves)
+            out = entry.run_guarded(leaves, lambda: self._call(entry, leaves))
+            if out is MISSED:
+                return self._part(frames, machine)
             builder = ObjectBuilder(out, objects, frames, machine)
             replayed = bool(structure.effects)
             for effect in structure.effects:
@@ -378,6 +380,12 @@ class ResumableFunction:
             self._fault(point, frames, error, None)
             point.parts.remove(part)
             return None
+
+    @staticmethod
+    def _call(entry: CacheEntry, leaves: list[Any]) -> Any:
+        return (
+            entry.run(leaves) if entry.shadow is None else entry.shadow(tuple(leaves), {}, leaves)
+        )
 
     @staticmethod
     def _after(structure: CodeStructure, builder: ObjectBuilder, frames: list[PythonFrame]) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -39,8 +40,9 @@ from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ops.pointwise.complexes import flip_view, view_as_complex, view_as_real
 from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.autograd.modes import set_grad_enabled
-from lucerne._src.tensor.autograd.state import AutogradState, state_of
+from lucerne._src.tensor.autograd.state import ADDING, AutogradState, state_of
 from lucerne._src.tensor.base import TensorBase, make_tensor, new_tensor, plain_types
+from lucerne._src.tensor.eager.dry_run import DryExecution
 from lucerne._src.tensor.eager.inplace import bump
 from lucerne._src.tensor.random.api import mark, take_back
 
@@ -298,6 +300,8 @@ class CacheEntry:
         self.numbers = [s.thing for s in captured.sources if s.kind == NUMBER]
         self.result_metas = metas
         self.cleared = [e.owner for e in captured.effects]
+        self.adds = bool(self.cleared or guards.read_grads)
+        """Whether it reads gradients or leaves some behind: then no other thread may add to one."""
         self.calls = 0
         self.untried = 0
         """Calls left before it is judged whether it pays."""
@@ -460,6 +464,22 @@ class CacheEntry:
             return results[0]
         return self._finish(leaves, (*self.held, *second), results, undo)
 
+    def quick_adding(self, leaves: tuple[Any, ...]) -> Any:
+        """`quick` of a version that `adds`: what its guards say of gradients stays true."""
+        with ADDING:
+            return self.quick(leaves)
+
+    def run_guarded(self, leaves: Sequence[Any], run: Callable[[], Any]) -> Any:
+        """`run()`, which runs this version; if it `adds`, while no other thread does. MISSED if one
+        has since the guards were asked (the first gradient is kept, the next added)."""
+        if not self.adds:
+            return run()
+        with ADDING:
+            alone = threading.active_count() == 1
+            if not (alone or self.guards.hold(leaves, self.guards.shape)):
+                return MISSED
+            return run()
+
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""
         self.calls += 1
@@ -479,8 +499,10 @@ class CacheEntry:
 
     def _run(self, arguments: Sequence[Any]) -> Any:
         numbers = tuple([x.now() for x in self.numbers])
-        results = None
-        if self.launch is not None:
+        results: Any = None
+        if DryExecution.current is not None:
+            results = DryExecution.current.program(self.runner, self.result_metas)
+        elif self.launch is not None:
             count = len(self.held)
             results = self.launch(self.held, tuple(arguments[count:]), numbers)
         if results is None:

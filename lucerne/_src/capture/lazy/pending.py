@@ -23,10 +23,10 @@ from lucerne._src.capture.lazy import cuts
 from lucerne._src.capture.lazy.programs import LazyRef, Programs, static_key, tensor_inputs
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.recorder import cover_of, fills_memory
-from lucerne._src.ir import argument_errors, dispatch
+from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace, Interpreter, unseen
-from lucerne._src.ir.graph import Graph, Node, Value, run_graph
+from lucerne._src.ir.graph import Graph, Node, Value, parts_of, run_graph
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.random.draws import draw
@@ -34,15 +34,12 @@ from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.autograd.modes import set_grad_enabled
 from lucerne._src.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne._src.tensor.eager.inplace import plan_copy
-from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.eager.keys import metas_of, results_of
 from lucerne._src.tensor.interop.outside import bits
 from lucerne._src.tensor.storage import Storage
 
 _DRAW: Op = draw.op  # type: ignore[attr-defined]
 _AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
-_INDEXED = frozenset(("index", "index_put", "gather", "scatter"))
-_metas: dict[Any, tuple[TensorMeta, ...]] = {}
-_MOST_METAS = 65536
 
 
 class _Foreign(Exception):  # noqa: N818 - a way out, not a mistake
@@ -187,7 +184,7 @@ class Pending(Interpreter):
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Any) -> Any:
         why: str | None = None
-        if op.data_dependent or op.kind == op_.RANDOM or op.qualified in _INDEXED:
+        if op.data_dependent or op.kind == op_.RANDOM or op.checks == op_.POSITIONS:
             why = self._refused(op, args)
         if why is None:
             try:
@@ -272,19 +269,7 @@ class Pending(Interpreter):
             if body is None:
                 raise CaptureError(f"{op.name} has no graph")
             return body.metas, body.kind if hasattr(body.kind, "_fields") else None
-        given = metas_of(op, args)
-        key = op, *(type(m) if k == "n" else m for m, k in zip(given, op.kinds, strict=True))
-        try:
-            return _metas[key], None
-        except (KeyError, TypeError):
-            found = argument_errors.asked_metas(op, given, args)
-        if len(_metas) >= _MOST_METAS:
-            _metas.clear()
-        try:
-            _metas[key] = found
-        except TypeError:  # a static that can't be a key
-            return found, None
-        return found, None
+        return results_of(op, metas_of(op, args), args), None
 
     def _not_too_long(self) -> None:
         """A loop that never looks at anything is cut at one line of it, again and again: the
@@ -365,14 +350,7 @@ def _again(node: Node, args: tuple[Any, ...]) -> Any:
 def _viewed(node: Node, args: tuple[Any, ...]) -> Any:
     """A view by its geometry: public functions would ask other questions."""
     source = args[0]
-    found = node.op.body(*metas_of(node.op, args))
-    parts = found if isinstance(found, (list, tuple)) else (found,)
-    start = source._offset * source._meta.dtype.itemsize
-    made = tuple(
-        make_tensor(source._storage, start // v.meta.dtype.itemsize + g.offset, v.meta)
-        for v, g in zip(node.outputs, parts, strict=True)
-    )
-    return made
+    return tuple([make_tensor(source._storage, at, m) for m, at in parts_of(node, source)])
 
 
 def _over(buffer: Any, meta: TensorMeta, nbytes: int) -> Any:

@@ -17,7 +17,8 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import COMPOSITE, Op
 from lucerne._src.ops.random.draws import draw, draw_each
 from lucerne._src.tensor.base import Plans, TensorBase, make_tensor
-from lucerne._src.tensor.eager.run import metas_of, plan_for
+from lucerne._src.tensor.eager.keys import metas_of
+from lucerne._src.tensor.eager.plans import plan_for
 from lucerne._src.tensor.interop.outside import bits
 from lucerne._src.tensor.random.api import default_generator
 from lucerne._src.transforms.random import count_draws

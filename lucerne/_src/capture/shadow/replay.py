@@ -24,8 +24,8 @@ from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import cast, copy, uninitialized
 from lucerne._src.tensor.autograd.record import call_body
 from lucerne._src.tensor.base import TensorBase, new_tensor
+from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.composite_graph import traced
-from lucerne._src.tensor.eager.run import body_of
 from lucerne._src.tensor.interop.outside import assign
 from lucerne._src.tensor.interop.outside import bits as bits_of
 from lucerne._src.transforms import interpret
@@ -34,12 +34,6 @@ from lucerne._src.transforms.interpret import held
 _COPY: Op = copy.op  # type: ignore[attr-defined]
 _CAST: Op = cast.op  # type: ignore[attr-defined]
 _EMPTY: Op = uninitialized.op  # type: ignore[attr-defined]
-_EXACT = frozenset((
-    "abs", "neg", "relu", "maximum", "minimum", "cast", "copy", "clone_as", "put_region",
-    "gather", "index_select", "index", "cat", "flip", "amax", "amin",
-    "sign", "floor", "ceil", "trunc",
-))  # fmt: skip
-"""Ops that move or choose: they round nothing."""
 RUNS = 5
 
 
@@ -96,7 +90,7 @@ class Replay:
         for v, x in zip(node.outputs, found, strict=True):
             if node.op is _EMPTY and x._meta.numel:
                 x._storage.buffer[:] = self.junk
-            elif node.op.kind != op_.VIEW and node.op.qualified not in _EXACT:
+            elif node.op.kind != op_.VIEW and node.op.exact != op_.CHOICE:
                 self._shaken(x)
             if self.keep:
                 seen[v.index] = np.array(x.array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.capture.cache.entry import MISSED
 from lucerne._src.capture.staged.entry import StagedEntry
 from lucerne._src.capture.trace.fake import OtherSizesError
 from lucerne._src.capture.trace.pytree import flatten
@@ -28,14 +29,20 @@ def other_sizes(compiled: Any, args: Any, kwargs: Any, error: OtherSizesError) -
             break
         tried.append(entry)
         try:
-            result = entry.run(leaves, (args, kwargs))
+            result = _ran(entry, leaves, (args, kwargs))
         except OtherSizesError as another:
             error = another
             continue
+        if result is MISSED:
+            return compiled(*args, **kwargs)
         compiled.versions.prefer(leaves, entry)
         compiled.latest = entry
         return result
     return _uncaptured(compiled, args, kwargs)
+
+
+def _ran(entry: StagedEntry, leaves: list[Any], given: Any) -> Any:
+    return entry.run_guarded(leaves, lambda: entry.run(leaves, given))
 
 
 def _known(

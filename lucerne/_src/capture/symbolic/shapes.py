@@ -19,11 +19,12 @@ from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import IS
-from lucerne._src.capture.trace.capture import Capture, Tracing, Whole
+from lucerne._src.capture.trace.capture import Capture, Whole
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.fake import CaptureError, fake_tensor
 from lucerne._src.capture.trace.input_sources import ARGUMENT, GRADIENT, HELD, TANGENT, InputSource
 from lucerne._src.capture.trace.recorder import Recorder
+from lucerne._src.capture.trace.stand_ins import Tracing
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
 from lucerne._src.ir.symbolic.expressions import symbol

@@ -20,7 +20,7 @@ from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.staged.program import StagedProgram
 from lucerne._src.capture.symbolic.shapes import SizedCapture, SizedRecorder, SizedTracing, Symbols
-from lucerne._src.capture.trace.capture import Tracing, Whole
+from lucerne._src.capture.trace.capture import Whole
 from lucerne._src.capture.trace.captured import Captured
 from lucerne._src.capture.trace.fake import (
     CaptureError,
@@ -29,6 +29,7 @@ from lucerne._src.capture.trace.fake import (
     fake_tensor,
 )
 from lucerne._src.capture.trace.input_sources import tensor_of
+from lucerne._src.capture.trace.stand_ins import Tracing
 from lucerne._src.ir.graph import Value
 from lucerne._src.ir.meta import make_meta
 from lucerne._src.ir.op import Op

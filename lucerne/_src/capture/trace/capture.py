@@ -8,7 +8,7 @@ gradients, its backward pass is recorded too (the joint graph).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -22,23 +22,15 @@ from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import (
     IS,
     Fact,
-    GradientOwner,
-    TensorReads,
-    gradient_of,
-    has_history,
-    place_of,
 )
 from lucerne._src.capture.process_state import quiet
 from lucerne._src.capture.trace import subclasses
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.fake import (
     CaptureError,
-    NoBytes,
     StandIn,
     expose,
-    fake_storage,
     fake_tensor,
-    fit_storage,
     is_fake,
 )
 from lucerne._src.capture.trace.input_sources import (
@@ -55,226 +47,17 @@ from lucerne._src.capture.trace.input_sources import (
 )
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.capture.trace.recorder import AS_STRIDED, Recorder
+from lucerne._src.capture.trace.stand_ins import Tracing, geometry_of
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ir.symbolic.numbers import generic
 from lucerne._src.tensor.autograd.engine import gradient_parts, run_backward, without_hooks
 from lucerne._src.tensor.autograd.node import Edge, gradient_edge
-from lucerne._src.tensor.autograd.state import AutogradState
-from lucerne._src.tensor.base import TensorBase, make_tensor, offset_of, plain_types
+from lucerne._src.tensor.autograd.state import ADDING
+from lucerne._src.tensor.base import TensorBase, offset_of
 from lucerne._src.tensor.eager.specialize import PlaceQuestions
 
 Whole = Callable[[Any, tuple[Any, ...]], bool]
-
-
-class Tracing:
-    """One attempt at a capture."""
-
-    def __init__(self, reach: ReachableState, recorder: Recorder) -> None:
-        self.reach, self.recorder = reach, recorder
-        self.owners: list[GradientOwner] = []
-        """Leaves from outside, with the gradients they have."""
-        self.looked = TensorReads(self.is_outside)
-        self.sources: dict[int, InputSource] = {}
-        """By id of a tensor of the trace."""
-        self.edges: dict[int, Edge] = {}
-        self.stand_ins: list[Any] = []
-        self.memories: dict[int, NoBytes] = {}
-        """What stands for the memories of the arguments."""
-        self.storages: dict[int, Any] = {}
-        """What stands for their storages, which count how often they are written to."""
-        self.homes: dict[int, tuple[Any, Any]] = {}
-        """By id of a storage of an argument: what stands for a tensor in it, and its place."""
-        self.geometry = [(t, *_geometry(t)) for t in reach.tensors.values()]
-        """Where tensors lay that are no matter of a call: it may write to them, but not make them
-        others (`t_`, `set_`, `.data = `)."""
-        self.flags: list[tuple[Any, bool]] = []
-        """What stands for arguments, and whether those need gradients."""
-        held = list(subclasses.plain_tensors(_with_gradients(reach.tensors.values())))
-        recorder.is_outside = self.looked.is_outside
-        for t in held:
-            recorder.homes.setdefault(id(t._storage), []).append(t)
-        self.reached = {id(t._storage.buffer) for t in held}
-        """Memories that the function gets at without its arguments."""
-        self.inside = subclasses.Inside()
-        self.wrapping: list[Any] = []
-        """Wrappers from outside that need gradients."""
-        self._inner: dict[int, Any] = {}
-        """By id of a tensor inside of an argument: what stands for it."""
-        self.stood_for: dict[int, tuple[Any, Any, InputSource]] = {}
-        """By id of an argument: itself, what stands for it, its source. One object is one, however
-        often it is given."""
-
-    def is_outside(self, t: Any) -> bool:
-        """Whether a tensor of the trace was there before, or stands for one that was."""
-        return id(t) in self.sources or id(t) in self.reach.tensors
-
-    def asked_place(self, t: Any) -> None:
-        """It was asked where a tensor lies. What was made since lies where it would in eager, and a
-        view of something from outside where that does."""
-        at = id(t._storage)
-        found = self.homes.get(at)
-        if found is None and at in self.recorder.homes:
-            held = self.recorder.homes[at][0]
-            found = held, place_of(held)
-        if found is not None:
-            self.looked.placed.setdefault(id(found[0]), found)
-
-    # ---- before --------------------------------------------------------------------------------
-
-    def stand_in_for(self, leaf: Any, k: int, memories: list[int]) -> Any:
-        """What the function is given in place of a leaf of its arguments.
-
-        `memories`: those of all arguments. One that the function reaches in another way too stays
-        what it is, so that both are seen to be one.
-        """
-        if not is_a(leaf, TensorBase):
-            return leaf
-        if id(leaf) in self.reach.tensors:
-            self.sources[id(leaf)] = InputSource(HELD, thing=leaf)
-            return leaf
-        if id(leaf) not in self.stood_for:
-            source = InputSource(ARGUMENT, index=k)
-            self.stood_for[id(leaf)] = leaf, self._stand_in(leaf, source, memories), source
-        return self.stood_for[id(leaf)][1]
-
-    def _inner_stand_in(self, part: Any, source: InputSource, memories: list[int]) -> Any:
-        """What stands for a tensor inside of an argument; one object is one stand-in."""
-        if id(part) in self.reach.tensors:
-            raise CaptureError("the inside of an argument is seen by the function as well")
-        if id(part) not in self._inner:
-            self._inner[id(part)] = self._stand_in(part, source, memories)
-        return self._inner[id(part)]
-
-    def _stand_in(self, leaf: Any, source: InputSource, memories: list[int]) -> Any:
-        if type(leaf) not in plain_types:
-            subclasses.check_argument(leaf)
-            if subclasses.opens(type(leaf)):
-                return self._wrapper(leaf, source, memories)
-        at = id(leaf._storage.buffer)
-        storage, shared = leaf._storage, True
-        if at not in self.reached:
-            shared = memories.count(at) > 1
-            memory = self.memories.setdefault(at, NoBytes())
-            made_for = self.storages.get(id(storage))
-            if made_for is None:
-                made_for = fake_storage(memory, storage.nbytes, leaf._meta.device)
-                fit_storage(leaf, self.meta_for(leaf, source), memory)
-                self.storages[id(storage)] = made_for
-            storage = made_for
-        made = make_tensor(storage, leaf._offset, self.meta_for(leaf, source))
-        made.__class__ = type(leaf)
-        if type(leaf) not in plain_types:
-            made.__dict__.update(subclasses.own_attributes(leaf))
-        elif leaf.__dict__:
-            made.__dict__.update(leaf.__dict__)
-        self.geometry.append((made, *_geometry(made)))
-        self.flags.append((made, leaf._needs_grad))
-        if leaf._needs_grad:
-            made._auto = AutogradState(requires_grad=True)
-            if leaf.grad_fn is not None:
-                made._auto.grad_fn = StandIn([], (made._meta,))
-        self.sources[id(made)] = source
-        self.homes.setdefault(id(made._storage), (made, place_of(leaf)))
-        self.recorder.meet(made, shared)
-        if made._needs_grad:
-            self.edges[id(made)] = gradient_edge(made)
-        if not has_history(leaf) or leaf.retains_grad:
-            self.own(made, source, gradient_of(leaf))
-        return made
-
-    def _wrapper(self, leaf: Any, source: InputSource, memories: list[int]) -> Any:
-        """What stands for a wrapper among the arguments: one around stand-ins."""
-        made = subclasses.stand_in(
-            leaf,
-            lambda name, part: self._inner_stand_in(
-                part, InputSource(INNER, thing=source, name=name), memories
-            ),
-        )
-        self.sources[id(made)] = source
-        self.inside.note(made)
-        self.flags.append((made, leaf._needs_grad))
-        if made._needs_grad:
-            self.wrapping.append(made)
-            if leaf.grad_fn is None:
-                self.own(made, source, leaf.grad)
-            else:
-                made._auto.grad_fn = StandIn([], (leaf._meta,))
-            self.edges[id(made)] = gradient_edge(made)
-        return made
-
-    def open_reached(self, t: Any, source: InputSource) -> None:
-        """A wrapper that the function sees without its arguments: its inside is read anew for each
-        call."""
-        self.inside.note(t)
-        if t._needs_grad:
-            self.wrapping.append(t)
-        for name, part in subclasses.parts_of(t):
-            if id(part) in self.reach.tensors:
-                continue
-            inner = InputSource(INNER, thing=source, name=name)
-            self.sources.setdefault(id(part), inner)
-            if subclasses.is_wrapper(part):
-                self.open_reached(part, inner)
-            elif part._needs_grad and part._auto.grad_fn is None:
-                self.own(part, inner, part.grad)
-
-    def meta_for(self, t: Any, source: InputSource) -> TensorMeta:
-        """The meta of what stands for a tensor."""
-        meta: TensorMeta = t._meta
-        return meta
-
-    def gradient_for(self, t: Any, source: InputSource, grad: Any) -> Any:
-        """What stands for a gradient."""
-        return grad
-
-    def own(self, t: Any, source: InputSource, grad: Any) -> None:
-        """Watch what becomes of the gradient of a leaf."""
-        now = grad
-        if grad is not None:
-            now = self.gradient_for(t, source, grad)
-            found = self.sources[id(now)] = InputSource(GRADIENT, thing=source)
-            if subclasses.is_wrapper(grad):
-                self.open_reached(grad, found)
-            elif now is not grad:
-                self.recorder.meet(now, shared=False)
-        self.owners.append(GradientOwner(t, source, grad, now))
-
-    def own_reached(self) -> None:
-        for t in self.reach.tensors.values():
-            if type(t) not in plain_types:
-                subclasses.check(t)
-            if subclasses.is_wrapper(t):
-                self.open_reached(t, InputSource(HELD, thing=t))
-            if not has_history(t):
-                self.own(t, InputSource(HELD, thing=t), gradient_of(t))
-
-    # ---- after ---------------------------------------------------------------------------------
-
-    def restore(self) -> None:
-        for t, history in self.recorder.changed_histories():
-            t._auto = history
-        for owner in reversed(self.owners):
-            owner.release()
-        self.inside.restore()
-        for t, storage, offset, meta in self.geometry:
-            if _geometry(t) != (storage, offset, meta):
-                t._storage, t._offset, t._meta, t._array = storage, offset, meta, None
-
-    def check_flags(self) -> None:
-        """A program does not set `requires_grad` of what it is given."""
-        for t, needed in self.flags:
-            if t._needs_grad != needed and (t._auto is None or t._auto.grad_fn is None):
-                raise CaptureError(
-                    "requires_grad of a tensor that was made before is set (requires_grad_): do "
-                    "that outside of the compiled function"
-                )
-
-    def source_of(self, t: Any) -> InputSource:
-        found = self.sources.get(id(t))
-        if found is None:
-            found = self.sources[id(t)] = InputSource(HELD, thing=t)
-        return found
 
 
 class Capture:
@@ -305,6 +88,11 @@ class Capture:
         self.gradient_roots: list[Value] = []
         self.outcomes: dict[int, CapturedResult] = {}
         """By id of a tensor of the trace."""
+        with ADDING:  # another thread would add to stand-ins of gradients
+            return self._traced()
+
+    def _traced(self) -> Captured:
+        tracing = self.tracing
         states, done = OptimizerStates(self.reach.optimizers.values()), False
         try:
             with quiet(), watching() as uses:
@@ -316,7 +104,7 @@ class Capture:
                 tracing.stand_ins = given
                 args, kwargs = rebuild(self.given, iter(given))
                 with self.recorder:
-                    with naming_modules(self.reach.module_names, Capture.run.__code__):
+                    with naming_modules(self.reach.module_names, Capture._traced.__code__):
                         result = self._called(args, kwargs)
                     found = self._read_off(result, uses)
             done = self.keeps_states
@@ -694,7 +482,7 @@ class Capture:
     def _check_written(self) -> None:
         """An input whose history or place changed inside would have to change outside as well."""
         for t, *before in self.tracing.geometry:
-            if [*_geometry(t)] != before:
+            if [*geometry_of(t)] != before:
                 raise CaptureError(
                     "a tensor from outside gets another shape or other memory (t_, set_, resize_, "
                     ".data = ...). Write to it (copy_), or do that outside of the compiled function"
@@ -709,10 +497,6 @@ class Capture:
             same = known and edge is not None and t._auto.grad_fn is edge[0]
             if t._auto.grad_fn is not None and not same and is_fake(t):
                 raise CaptureError("an argument that takes part in autograd is written to")
-
-
-def _geometry(t: Any) -> tuple[Any, int, TensorMeta]:
-    return t._storage, t._offset, t._meta
 
 
 def _held_first(captured: Captured) -> None:
@@ -763,13 +547,6 @@ def _note_views(leaves: list[Any], outcomes: list[Any]) -> bool:
 def _overlaps(meta: TensorMeta) -> bool:
     """Whether elements share memory, as an expanded tensor's do."""
     return any(step == 0 and n > 1 for n, step in zip(meta.shape, meta.strides, strict=True))
-
-
-def _with_gradients(tensors: Iterable[Any]) -> Iterator[Any]:
-    for t in tensors:
-        yield t
-        if t._auto is not None and t._auto.grad is not None:
-            yield t._auto.grad
 
 
 def _has_hooks(t: Any) -> bool:

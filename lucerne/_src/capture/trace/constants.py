@@ -13,7 +13,7 @@ from typing import Any
 from lucerne._src.base.raw import is_a
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, run_node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.transforms.functionalize import MutationError, functionalize
 
@@ -39,7 +39,7 @@ def known_values(
     if nodes is None or not _only(nodes, pure.outputs[0], allowed):
         return None
     with dispatch.unseen():
-        return _computed(nodes, pure.outputs[0], dict(allowed))
+        return _computed(nodes, pure.outputs[0], allowed)
 
 
 def _is_small(meta: Any) -> bool:
@@ -81,13 +81,7 @@ def _only(nodes: list[Node], wanted: Value, allowed: dict[Value, Any]) -> bool:
 
 
 def _computed(nodes: list[Node], wanted: Value, known: dict[Value, Any]) -> Any:
-    def real(a: Any) -> Any:
-        if type(a) is Value:
-            return known[a]
-        return tuple(map(real, a)) if is_a(a, tuple) else a
-
+    values = {v.index: t for v, t in known.items()}
     for node in nodes:
-        found = dispatch.entry.run(node.op, tuple(map(real, node.args)))
-        outs = found if is_a(found, tuple) else (found,)
-        known.update(zip(node.outputs, outs, strict=True))
-    return known[wanted]
+        run_node(node, values, lambda n, args: dispatch.entry.run(n.op, args))
+    return values[wanted.index]

@@ -15,9 +15,26 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.overload import OpOverload, OpOverloadPacket
 from lucerne._src.ops import aten
-from lucerne._src.tensor.eager.run import body_of
+from lucerne._src.tensor.eager.composite import body_of
 
 Function = Callable[..., Any]
+
+
+def _of_rows(input: Any, weight: Any, bias: Any, dims: Any, eps: float) -> tuple[Any, ...]:
+    return input, [input.shape[d] for d in dims], weight, bias, eps
+
+
+_FIRST_RESULTS: dict[str, tuple[str, Callable[..., tuple[Any, ...]]]] = {
+    "layer_norm_rows": ("native_layer_norm", _of_rows),
+}
+"""Ops that torch has as the first result of another one, whose decomposition serves for them too:
+its name, and its arguments from those of ours."""
+
+
+def _whole(name: str) -> OpOverload:
+    """The op of several results."""
+    found: OpOverload = getattr(aten.SPACE, _FIRST_RESULTS[name][0]).default
+    return found
 
 
 class OwnBody:
@@ -60,6 +77,7 @@ def warn_of_strangers(table: Mapping[Any, Any], *, exported: bool) -> None:
     if exported:
         ops = [op for op in ops if op.kind != op_.COMPOSITE or op.explicit]
     seen = {overload for op in ops for overload in aten.overloads_of(op)}
+    seen |= set(map(_whole, _FIRST_RESULTS))
     strangers = sorted(str(key) for key in table if seen.isdisjoint(checked({key: table[key]})))
     if strangers:
         where = "an exported program" if exported else "what make_fx records"
@@ -97,12 +115,16 @@ class Decompositions:
             return NotImplemented
         self._open.append(overload)
         try:
-            return function(*given, **named)
+            found = function(*given, **named)
         finally:
             self._open.pop()
+        is_first = op.name in _FIRST_RESULTS and overload is _whole(op.name)
+        return found[0] if is_first and found is not NotImplemented else found
 
     def _entry(self, op: Op, args: tuple[Any, ...]) -> tuple[Function | None, Any, Any, Any]:
         overload, given, named = aten.call_of(op, args, None)
+        if op.name in _FIRST_RESULTS and overload not in self.table:
+            overload, given, named = _whole(op.name), _FIRST_RESULTS[op.name][1](*args), {}
         function = None if overload in self._open else self.table.get(overload)
         return function, overload, given, named
 

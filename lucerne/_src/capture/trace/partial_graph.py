@@ -38,7 +38,7 @@ from lucerne._src.capture.breaks.call_policy import (
     writes_array,
 )
 from lucerne._src.capture.breaks.liveness import slots_of
-from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
+from lucerne._src.capture.breaks.native_callbacks import PLAIN_STEPS, NativeCallbacks
 from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.bytecode.frame import Link, PythonFrame, iterator_on
 from lucerne._src.capture.bytecode.hooks import (
@@ -102,14 +102,7 @@ _LOOKS_INSIDE = frozenset(
     )
 )  # fmt: skip
 """Instructions after which everything in their operands counts as read."""
-_LOOKS_AT_NOTHING = frozenset(
-    (
-        "STORE_FAST", "RESUME", "POP_TOP", "COPY", "SWAP", "NOP", "RETURN_VALUE", "PUSH_NULL",
-        "JUMP_FORWARD", "JUMP_BACKWARD", "PRECALL", "KW_NAMES", "BUILD_TUPLE", "BUILD_LIST",
-        "IS_OP", "CALL", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE",
-        "POP_JUMP_IF_NOT_NONE", "STORE_ATTR", "MAKE_FUNCTION", "MAKE_CELL", "COPY_FREE_VARS",
-    )
-)  # fmt: skip
+_LOOKS_AT_NOTHING = PLAIN_STEPS | {"CALL", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "STORE_ATTR"}
 """The frequent ones that need no look before: what calls and branches read is told by the machine.
 """
 _OPERANDS = {"BINARY_OP": 2, "COMPARE_OP": 2, "CONTAINS_OP": 2}

@@ -15,14 +15,12 @@ from typing import Any, NoReturn
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
-from lucerne._src.base.exact import exact
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.executed_code import ExecutedCode, note_stack
 from lucerne._src.base.process.source_location import Origin, Place, owner_of, user_place
-from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, Guarding, NumberUse, note
+from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, NumberUse, note
 from lucerne._src.capture.trace.constants import known_values
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError, fake_tensor, is_fake
-from lucerne._src.ir import argument_errors
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
@@ -34,7 +32,7 @@ from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.ops.scalars import check_scalars, has_scalars_to_check
 from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.base import TensorBase, make_tensor, offset_of
-from lucerne._src.tensor.eager.run import metas_of
+from lucerne._src.tensor.eager.keys import metas_of, results_of
 from lucerne._src.tensor.sparse.kinds import SparseTensor
 from lucerne._src.tensor.storage import bytes_of
 from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
@@ -88,7 +86,6 @@ class Recorder(Interpreter):
         """For each memory: the value that stands for it, and a tensor with that geometry."""
         self.constants: set[Value] = set()
         """Inputs whose values Python gave inside the function: the same at every call."""
-        self._metas: dict[Any, tuple[TensorMeta, ...]] = {}
         self._numbers: dict[int, Value] = {}
         self._kept: list[Any] = []
         self.histories: dict[int, tuple[Any, Any]] = {}
@@ -475,17 +472,7 @@ class Recorder(Interpreter):
         return self._own_results(op, args), None
 
     def _own_results(self, op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
-        metas = metas_of(op, args)
-        if Guarding.count:  # expressions are no keys
-            return argument_errors.asked_metas(op, metas, args)
-        kinds = zip(metas, op.kinds, strict=True)
-        key = (op, *[type(m) if k == "n" else exact(m) if k == "s" else m for m, k in kinds])
-        try:
-            results = self._metas.get(key)
-        except TypeError:  # a static that can't be a key
-            return argument_errors.asked_metas(op, metas, args)
-        if results is None:
-            results = self._metas[key] = argument_errors.asked_metas(op, metas, args)
+        results = results_of(op, metas_of(op, args), args)
         if has_scalars_to_check(op, results[0].dtype):
             check_scalars(op, args, results[0].dtype)
         return results

@@ -16,7 +16,7 @@ from lucerne._src.base.process import forks
 from lucerne._src.distributed.meeting.errors import DistNetworkError
 from lucerne._src.distributed.meeting.secret import introduced, job_secret, meet
 from lucerne._src.distributed.meeting.stores import KeyStore
-from lucerne._src.distributed.meeting.tcp_store import is_loopback
+from lucerne._src.distributed.meeting.tcp_store import accept_all, is_loopback
 
 BUFFER = 4 << 20
 Key = tuple[str, str, int]
@@ -38,23 +38,16 @@ class Listener:
         self._sock.listen(1024)
         self.address: tuple[str, int] = (host, self._sock.getsockname()[1])
         self.refused = 0
-        self._closed = False
         forks.tell(self)
         threading.Thread(target=self._accept, name="lucerne listener", daemon=True).start()
 
     def forget(self) -> None:
-        self._closed = True
         self._sock.close()
 
     close = forget
 
     def _accept(self) -> None:
-        while not self._closed:
-            try:
-                sock, _ = self._sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._admit, args=(sock,), daemon=True).start()
+        accept_all(self._sock, self._admit)
 
     def _admit(self, sock: socket.socket) -> None:
         hello = meet(sock, self._secret)

@@ -52,12 +52,7 @@ class StoreServer:
             sock.close()
 
     def _accept(self) -> None:
-        while not self._closed:
-            try:
-                sock, _ = self._sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+        accept_all(self._sock, self._serve)
 
     def _serve(self, sock: socket.socket) -> None:
         self._open.add(sock)
@@ -161,6 +156,16 @@ def _all(sock: Any, count: int) -> bytes:
             raise ConnectionError("the store's other side is gone")
         found += piece
     return bytes(found)
+
+
+def accept_all(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """Give each connection a thread of its own, until the socket is closed."""
+    while True:
+        try:
+            sock, _ = listening.accept()
+        except OSError:
+            return
+        threading.Thread(target=serve, args=(sock,), daemon=True).start()
 
 
 def is_loopback(host: str) -> bool:

@@ -228,6 +228,20 @@ def all_gather_into_tensor(
     return _start(pg, name, body, async_op, output_tensor)
 
 
+def _check_list_at(
+    pg: ProcessGroup, root: int, place: str, what: str, tensors: Any, like: Any
+) -> None:
+    """One rank has a list of tensors, one for each rank; the others have none."""
+    name = f"{what}_list"
+    if pg.rank() == root:
+        if tensors is None:
+            raise ValueError(f"Argument ``{name}`` must be specified on {place} rank.")
+        _check_list(name, tensors, pg.size())
+        _check_alike(what, tensors, like)
+    elif tensors:
+        raise ValueError(f"Argument ``{name}`` must NOT be specified on non-{place} ranks.")
+
+
 def gather(
     tensor: Any,
     gather_list: Sequence[Any] | None = None,
@@ -242,13 +256,7 @@ def gather(
     if pg is None:
         return None
     root = number_in(pg, "dst", dst, group_dst, 0)
-    if pg.rank() == root:
-        if gather_list is None:
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        _check_list("gather_list", gather_list, pg.size())
-        _check_alike("gather", gather_list, tensor)
-    elif gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    _check_list_at(pg, root, "destination", "gather", gather_list, tensor)
 
     def body(run: Algorithms) -> None:
         into = [Flat(t) for t in gather_list or ()]
@@ -273,13 +281,7 @@ def scatter(
     if pg is None:
         return None
     root = number_in(pg, "src", src, group_src, 0)
-    if pg.rank() == root:
-        if scatter_list is None:
-            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        _check_list("scatter_list", scatter_list, pg.size())
-        _check_alike("scatter", scatter_list, tensor)
-    elif scatter_list:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    _check_list_at(pg, root, "source", "scatter", scatter_list, tensor)
 
     def body(run: Algorithms) -> None:
         flat = Flat(tensor)

@@ -19,9 +19,6 @@ from collections.abc import Sequence
 from lucerne._src.base.exact import exact
 from lucerne._src.ir.meta import TensorMeta
 
-SAME_ORDER = frozenset(("view", "unsqueeze", "squeeze", "alias", "expand"))
-"""Views that keep the order of the elements they read, whatever they are views of."""
-
 REPEATED = -1
 """A dimension of a view along which the elements stay the same."""
 

@@ -13,7 +13,7 @@ _INTEGERS = (dt.BOOL, dt.INTEGER)
 def may_raise(node: Node) -> bool:
     """Whether running a node may raise, for the values of its operands."""
     op = node.op
-    if op.checks == op_.VALUES or op.host is not None:
+    if op.checks in (op_.VALUES, op_.POSITIONS) or op.host is not None:
         return True
     if op.checks == op_.DIVISION and _divides(node):
         return True

@@ -168,6 +168,8 @@ def _flip_meta(input: TensorMeta, dims: Any) -> TensorMeta:
     out=False,
     oracle=lambda input, dims: np.flip(input, dims),
     linear=True,
+    exact="choice",
+    folds=True,
 )
 def flip_dims(input: Tensor, dims: IntList) -> Tensor:
     """The order of elements reversed along dimensions."""
@@ -286,6 +288,7 @@ def _in_triangle(name: str, input: Tensor, diagonal: int, lower: bool) -> Tensor
     out="exact",
     oracle=lambda input, diagonal: np.tril(input, diagonal),
     linear=True,
+    expanded="fill",
 )
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere.
@@ -306,6 +309,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     out="exact",
     oracle=lambda input, diagonal: np.triu(input, diagonal),
     linear=True,
+    expanded="fill",
 )
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""

@@ -29,6 +29,9 @@ def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
     # What is overwritten has no part in the result: its gradient is nought, and not missing.
     vjp={"input": lambda g: g.new_zeros(g.shape), "src": lambda g: g},
     name="copy",
+    exact="choice",
+    cost="memory",
+    elementwise=True,
 )
 def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
@@ -38,7 +41,7 @@ def _region_meta(input: TensorMeta, src: Any, size: Any, stride: Any, offset: in
     return input
 
 
-@structural(internal=True, meta=_region_meta, out=False)
+@structural(internal=True, meta=_region_meta, out=False, exact="choice", cost="memory")
 def put_region(input: Tensor, src: Tensor, size: IntList, stride: IntList, offset: int) -> Tensor:
     """`input` with the elements that a view of it reads (as in `as_strided`) replaced by `src`."""
 
@@ -52,7 +55,18 @@ def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
     return make_meta(dtype, tuple(input.shape), strides, input.device)
 
 
-@structural(internal=True, meta=_cast_meta, vjp={"input": lambda g: g}, out=False, linear=True)
+@structural(
+    internal=True,
+    meta=_cast_meta,
+    vjp={"input": lambda g: g},
+    out=False,
+    linear=True,
+    exact="choice",
+    cost="memory",
+    elementwise=True,
+    images=(0,),
+    folds=True,
+)
 def cast(input: Tensor, dtype: Dtype) -> Tensor:
     """The values converted to another dtype."""
 
@@ -77,6 +91,10 @@ def _clone_meta(input: TensorMeta, memory_format: Any) -> TensorMeta:
     name="clone_as",
     out=False,
     linear=True,
+    exact="choice",
+    cost="memory",
+    elementwise=True,
+    folds=True,
 )
 def clone_as(input: Tensor, memory_format: Any) -> Tensor:
     """A copy in a memory format."""
@@ -107,7 +125,7 @@ def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> 
     return make_meta(dtype, tuple(size), strides, device)
 
 
-@structural(internal=True, meta=_full_meta, out=False)
+@structural(internal=True, meta=_full_meta, out=False, cost="memory", elementwise=True)
 def filled(
     size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None
 ) -> Tensor:
@@ -127,6 +145,6 @@ def _counted_meta(start: Any, step: Any, length: int, dtype: Any, device: Any) -
     return make_meta(dtype, (length,), None, device)
 
 
-@structural(internal=True, meta=_counted_meta, out=False)
+@structural(internal=True, meta=_counted_meta, out=False, cost="memory")
 def counted(start: Scalar, step: Scalar, length: int, dtype: Dtype, device: Device) -> Tensor:
     """`start`, `start + step`, ...: `length` numbers."""

@@ -59,6 +59,8 @@ def _cat_vjp(g: Tensor, tensors_meta: Any, dim: int) -> tuple[Tensor, ...]:
     oracle=lambda tensors, dim: np.concatenate(tensors, axis=dim),
     samples=[([(2, 3), (1, 3)], 0), ([(2, 3), (2, 2)], 1)],
     autocast="promote",
+    exact="choice",
+    folds=True,
 )
 def cat_same(tensors: TensorList, dim: int) -> Tensor:
     """Tensors of one dtype and number of dimensions, one after the other along `dim`."""

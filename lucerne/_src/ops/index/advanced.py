@@ -83,7 +83,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
 
 
 @structural(
-    checks=op_.VALUES,
+    checks=op_.POSITIONS,
     internal=True,
     meta=_index_meta,
     name="index",
@@ -97,6 +97,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
     ],
     samples=[((3, 3), [None, [2, 0, 0]]), ((3, 3), [[1, 0], [2, 2]])],
     linear=True,
+    exact="choice",
 )
 def index_nd(input: Tensor, indices: TensorList, wrap: bool = True) -> Tensor:
     """`input[indices]`, one integer tensor or None (take all) for each leading dimension.
@@ -135,7 +136,7 @@ def expandable(shape: sh.Shape, target: sh.Shape) -> bool:
 
 
 @structural(
-    checks=op_.VALUES,
+    checks=op_.POSITIONS,
     meta=_index_put_meta,
     name="index_put",
     vjp={

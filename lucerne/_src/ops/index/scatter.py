@@ -58,7 +58,7 @@ def _gather_vjp(
 
 
 @structural(
-    checks=op_.VALUES,
+    checks=op_.POSITIONS,
     meta=_gather_meta,
     vjp={
         "input": lambda g, dim, index, sparse_grad, input_meta: _gather_vjp(
@@ -70,6 +70,7 @@ def _gather_vjp(
     oracle=lambda input, dim, index, sparse_grad: np.take_along_axis(input, index, dim),
     samples=[((2, 3), 1, [[0, 2], [1, 1]])],
     linear=True,
+    exact="choice",
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """The elements at `index` along `dim`: `out[i][j] = input[index[i][j]][j]` for `dim` 0.
@@ -124,7 +125,7 @@ def _scatter_input_vjp(g: Tensor, dim: int, index: Tensor, mode: str) -> Tensor:
 
 
 @structural(
-    checks=op_.VALUES,
+    checks=op_.POSITIONS,
     meta=_scatter_meta,
     name="scatter",
     out="exact",

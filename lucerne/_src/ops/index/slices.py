@@ -39,6 +39,7 @@ def _check_vector(name: str, index: Tensor) -> None:
     out="apart",
     oracle=lambda input, dim, index: np.take(input, index, axis=dim),
     samples=[((3, 3), 1, [2, 0, 0])],
+    exact="choice",
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at the positions `index` along `dim`.
@@ -158,7 +159,7 @@ def _check_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         )
 
 
-@composite(method=True, inplace=True)
+@composite(method=True, inplace=True, expanded="fill")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """The slices at `index` filled with one value (a number or a 0-dim tensor)."""
     d = sh.wrap_dim(dim, input.ndim)

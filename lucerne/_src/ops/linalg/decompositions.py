@@ -233,6 +233,7 @@ def _qr_tall_backward(gQ: Tensor, gR: Tensor, Q: Tensor, R: Tensor) -> Tensor:
     vjp={"input": _qr_backward},
     out=False,
     oracle=lambda input, complete: np.linalg.qr(input, "complete" if complete else "reduced"),
+    up_to_sign=True,
 )
 def qr_factors(input: Tensor, complete: bool) -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
@@ -364,6 +365,7 @@ def _svd_backward(g: Any, y: Any, input: Tensor, full: bool, vectors: bool) -> T
     vjp={"input": _svd_backward},
     out=False,
     oracle=lambda input, full, vectors: np.linalg.svd(input, full),
+    up_to_sign=True,
 )
 def svd_factors(input: Tensor, full: bool, vectors: bool = True) -> Any:
     """U, descending singular values and the adjoint of V, with `input = U diag(S) Vh`; U and V are

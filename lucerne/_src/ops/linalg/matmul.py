@@ -316,6 +316,7 @@ def addmm(
     oracle=lambda input, batch1, batch2, beta, alpha: beta * input + alpha * (batch1 @ batch2),
     samples=[((2, 3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
     autocast="lower",
+    expanded="add",
 )
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -372,6 +373,7 @@ def addbmm(
     oracle=lambda input, mat, vec, beta, alpha: beta * input + alpha * (mat @ vec),
     samples=[((2,), (2, 3), (3,), 1, 2)],
     autocast="as given",
+    expanded="add",
 )
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1

@@ -9,7 +9,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.convert import Dtype
-from lucerne._src.ir.define import composite
+from lucerne._src.ir.define import Decorator, composite
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.results import named
@@ -28,6 +28,12 @@ from lucerne._src.ops.linalg.checks import (
 )
 from lucerne._src.ops.linalg.decompositions import adjoint, tri_solve
 from lucerne._src.ops.pointwise import complexes
+
+
+def _linalg(**fields: Any) -> Decorator:
+    """A function of `linalg`, in full precision under autocast."""
+    return composite(namespace="linalg", out="exact", autocast="full", **fields)
+
 
 _CHOLESKY_EX = named("linalg_cholesky_ex", "L info")
 _LU = named("linalg_lu", "P L U")
@@ -52,7 +58,7 @@ def identity(n: int, m: int, like: Tensor) -> Tensor:
 # ---- factorisations ---------------------------------------------------------------------------
 
 
-@composite(namespace="linalg", out="exact", autocast="full")
+@_linalg()
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """Cholesky factor and an info number instead of an error."""
     check_square(input, "linalg.cholesky")
@@ -63,12 +69,9 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return _CHOLESKY_EX(factor, info)
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
+@_linalg(
     oracle=lambda input, upper: np.linalg.cholesky(input, upper=upper),
     samples=[([[4.0, 1.0], [1.0, 3.0]],)],
-    autocast="full",
 )
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """Triangular L with `L @ L.mH` equal to the positive-definite input.
@@ -97,7 +100,7 @@ def cholesky_checked(input: Tensor, upper: bool) -> Tensor:
     return factor
 
 
-@composite(namespace="linalg", out="exact", autocast="full")
+@_linalg()
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """LU factors in one matrix, pivots, and an info number instead of an error."""
     _check_lu(A, pivot)
@@ -107,7 +110,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return _LU_FACTOR_EX(packed, pivots, info)
 
 
-@composite(namespace="linalg", out="exact", autocast="full")
+@_linalg()
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """LU factors in one matrix, and pivots; `lu_solve` takes them."""
     _check_lu(A, pivot)
@@ -172,9 +175,7 @@ def qr_triangle(A: Tensor) -> Tensor:
     return dc.qr_factors(A, False)[1]
 
 
-@composite(
-    namespace="linalg", out="exact", oracle=lambda A, mode: np.linalg.qr(A, mode), autocast="full"
-)
+@_linalg(oracle=lambda A, mode: np.linalg.qr(A, mode), up_to_sign=True)
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Orthonormal Q and upper triangular R with `A = Q @ R`."""
     check_matrix(A, "linalg.qr")
@@ -189,9 +190,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     return _QR(*dc.qr_factors(A, mode == "complete"))
 
 
-@composite(
-    namespace="linalg", out="exact", oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO), autocast="full"
-)
+@_linalg(oracle=lambda A, UPLO: np.linalg.eigh(A, UPLO), up_to_sign=True)
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Real eigenvalues in ascending order and eigenvectors of a symmetric or Hermitian matrix.
 
@@ -210,18 +209,13 @@ def _reads_upper(A: Tensor, UPLO: str) -> bool:
     return UPLO.upper() == "U"
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
-    oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO),
-    autocast="full",
-)
+@_linalg(oracle=lambda A, UPLO: np.linalg.eigvalsh(A, UPLO))
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of a symmetric or Hermitian matrix, ascending."""
     return dc.eigh_factors(A, _reads_upper(A, UPLO), False)[0]
 
 
-@composite(namespace="linalg", oracle=np.linalg.eig, autocast="full")
+@composite(namespace="linalg", oracle=np.linalg.eig, autocast="full", up_to_sign=True)
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of a square matrix; complex even where they could be real."""
     check_square(input, "linalg.eig")
@@ -237,12 +231,7 @@ def eigvals(input: Tensor) -> Tensor:
     return dc.eig_factors(input, False)[0]
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
-    oracle=lambda A, full_matrices, driver: np.linalg.svd(A, full_matrices),
-    autocast="full",
-)
+@_linalg(oracle=lambda A, full_matrices, driver: np.linalg.svd(A, full_matrices), up_to_sign=True)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:
     """Singular value decomposition `A = U @ diag(S) @ Vh`."""
     check_matrix(A, "linalg.svd")
@@ -259,12 +248,7 @@ def _refuse_driver(name: str, driver: Any) -> None:
         )
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
-    oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False),
-    autocast="full",
-)
+@_linalg(oracle=lambda A, driver: np.linalg.svd(A, compute_uv=False))
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """Singular values, descending."""
     check_matrix(A, "linalg.svdvals")
@@ -467,12 +451,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return _SOLVE_EX(found, info)
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
-    oracle=lambda A, B, left: np.linalg.solve(A, B),
-    samples=[([[4.0, 1.0], [1.0, 3.0]], (2, 2))],
-    autocast="full",
+@_linalg(
+    oracle=lambda A, B, left: np.linalg.solve(A, B), samples=[([[4.0, 1.0], [1.0, 3.0]], (2, 2))]
 )
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with `A X = B` (or `X A = B` when `left` is False); B may be a vector.
@@ -517,7 +497,7 @@ def inverse_checked(A: Tensor) -> Tensor:
     return found
 
 
-@composite(namespace="linalg", out="exact", autocast="full")
+@_linalg()
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """Inverse and an info number instead of an error."""
     found, info = inverse_unchecked(A)
@@ -526,13 +506,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     return _INV_EX(found, info)
 
 
-@composite(
-    namespace="linalg",
-    out="exact",
-    oracle=np.linalg.inv,
-    samples=[([[4.0, 1.0], [1.0, 3.0]],)],
-    autocast="full",
-)
+@_linalg(oracle=np.linalg.inv, samples=[([[4.0, 1.0], [1.0, 3.0]],)])
 def inv(A: Tensor) -> Tensor:
     """The matrix whose product with A is the identity."""
     check_square(A, "linalg.inv")

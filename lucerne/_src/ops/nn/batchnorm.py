@@ -82,7 +82,7 @@ def _channel_back_meta(
     return input, by_parameter, by_parameter
 
 
-@composite(internal=True, out=False, meta=_channel_back_meta)
+@composite(internal=True, out=False, meta=_channel_back_meta, images=(0, 1))
 def channel_norm_backward(
     g: Tensor, input: Tensor, weight: Tensor, mean: Tensor, var: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,6 +118,7 @@ def _channel_back(
     out=False,
     meta=_channel_meta,
     vjp={("input", "weight", "bias"): _channel_back},
+    images=(0,),
 )
 def channel_norm(
     input: Tensor, weight: Tensor, bias: Tensor, eps: float

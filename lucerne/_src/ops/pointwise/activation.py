@@ -35,7 +35,7 @@ def over(input: Tensor, inplace: bool) -> InPlace | None:
     method=True,
     inplace=True,
     oracle=lambda input: np.maximum(input, 0),
-    exact=True,
+    exact="choice",
     cost="cheap",
     onnx="Relu",
 )
@@ -189,6 +189,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     },
     oracle=lambda input, threshold, value: np.where(input <= threshold, value, input),
     cost="light",
+    expanded="fill",
 )
 def threshold_op(input: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     """`value` where elements are not above the threshold."""

@@ -8,11 +8,16 @@ import numpy as np
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.define import front, pointwise
+from lucerne._src.ir.define import Decorator, front, pointwise
 from lucerne._src.ir.op import Scalar, Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import conj_of, flat, is_integral, is_tensor, need_tensors, refuse
 from lucerne._src.ops.scalars import check_fits
+
+
+def _arithmetic(**fields: Any) -> Decorator:
+    """Rounded once."""
+    return pointwise(method=True, inplace=True, exact=True, **fields)
 
 
 @pointwise(
@@ -127,19 +132,16 @@ def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
-@pointwise(
+@_arithmetic(
     numbers="all",
     whole="second",
     vjp={
         "input": lambda g, other: g * conj_of(other),
         "other": lambda g, input: g * conj_of(input),
     },
-    method=True,
-    inplace=True,
     aliases=("multiply",),
     oracle=np.multiply,
     holomorphic=True,
-    exact=True,
     cost="cheap",
 )
 def mul(input: Tensor, other: Tensor) -> Tensor:
@@ -152,7 +154,7 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
     return input & other if input.dtype is dt.bool_ else input * other
 
 
-@pointwise(
+@_arithmetic(
     numbers="all",
     whole="second",
     name="true_divide",
@@ -161,11 +163,8 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
         "input": lambda g, other: g / conj_of(other),
         "other": lambda g, input, other: -g * conj_of((input / other) / other),
     },
-    method=True,
-    inplace=True,
     oracle=np.true_divide,
     holomorphic=True,
-    exact=True,
     cost="cheap",
 )
 def true_divide(input: Tensor, other: Tensor) -> Tensor:
@@ -242,30 +241,19 @@ def div(
     )
 
 
-@pointwise(
-    checks=op_.DIVISION,
-    numbers="all",
-    whole="second",
-    method=True,
-    inplace=True,
-    oracle=np.floor_divide,
-    exact=True,
-)
+@_arithmetic(checks=op_.DIVISION, numbers="all", whole="second", oracle=np.floor_divide)
 def floor_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down; not differentiable, as in torch."""
     return _floor_quotient(input, other)
 
 
-@pointwise(
+@_arithmetic(
     checks=op_.DIVISION,
     vjp={
         "input": lambda g: g,
         "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
     },
-    method=True,
-    inplace=True,
     oracle=np.remainder,
-    exact=True,
 )
 def remainder(input: Tensor, other: Tensor) -> Tensor:
     """What is left after floor division: it has the sign of `other`, as Python's `%`.
@@ -279,17 +267,14 @@ def remainder(input: Tensor, other: Tensor) -> Tensor:
     return s.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
 
 
-@pointwise(
+@_arithmetic(
     checks=op_.DIVISION,
     numbers="rest",
     vjp={
         "input": lambda g: g,
         "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
     },
-    method=True,
-    inplace=True,
     oracle=np.fmod,
-    exact=True,
 )
 def fmod(input: Tensor, other: Tensor) -> Tensor:
     """What is left after division towards zero: it has the sign of `input`, as C's fmod."""
@@ -305,7 +290,7 @@ def fmod(input: Tensor, other: Tensor) -> Tensor:
     aliases=("negative",),
     oracle=np.negative,
     linear=True,
-    exact=True,
+    exact="choice",
     cost="cheap",
 )
 def neg(input: Tensor) -> Tensor:

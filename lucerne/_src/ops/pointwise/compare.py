@@ -8,22 +8,18 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.define import front, pointwise
+from lucerne._src.ir.define import Decorator, front, pointwise
 from lucerne._src.ir.op import Scalar, Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import need_tensors, refuse
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    oracle=np.equal,
-    exact=True,
-    cost="cheap",
-)
+def _question(**fields: Any) -> Decorator:
+    """A bool for each pair of elements."""
+    return pointwise(promote="bool", vjp={}, method=True, exact=True, cost="cheap", **fields)
+
+
+@_question(numbers="rest", inplace=True, oracle=np.equal)
 def eq(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements are equal.
 
@@ -34,84 +30,34 @@ def eq(input: Tensor, other: Tensor) -> Tensor:
     return input == other
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    aliases=("not_equal",),
-    oracle=np.not_equal,
-    exact=True,
-    cost="cheap",
-)
+@_question(numbers="rest", inplace=True, aliases=("not_equal",), oracle=np.not_equal)
 def ne(input: Tensor, other: Tensor) -> Tensor:
     """Whether elements differ."""
     return input != other
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    aliases=("less",),
-    oracle=np.less,
-    exact=True,
-    cost="cheap",
-)
+@_question(numbers="rest", inplace=True, aliases=("less",), oracle=np.less)
 def lt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller."""
     refuse(input, "lt_cpu", dt.COMPLEX)
     return input < other
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    aliases=("less_equal",),
-    oracle=np.less_equal,
-    exact=True,
-    cost="cheap",
-)
+@_question(numbers="rest", inplace=True, aliases=("less_equal",), oracle=np.less_equal)
 def le(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is smaller or equal."""
     refuse(input, "le_cpu", dt.COMPLEX)
     return input <= other
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    aliases=("greater",),
-    oracle=np.greater,
-    exact=True,
-    cost="cheap",
-)
+@_question(numbers="rest", inplace=True, aliases=("greater",), oracle=np.greater)
 def gt(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is larger."""
     refuse(input, "gt_cpu", dt.COMPLEX)
     return input > other
 
 
-@pointwise(
-    numbers="rest",
-    promote="bool",
-    vjp={},
-    method=True,
-    inplace=True,
-    aliases=("greater_equal",),
-    oracle=np.greater_equal,
-    exact=True,
-    cost="cheap",
-)
+@_question(numbers="rest", inplace=True, aliases=("greater_equal",), oracle=np.greater_equal)
 def ge(input: Tensor, other: Tensor) -> Tensor:
     """Whether `input` is larger or equal."""
     refuse(input, "ge_cpu", dt.COMPLEX)
@@ -121,9 +67,7 @@ def ge(input: Tensor, other: Tensor) -> Tensor:
 # ---- questions about one value ------------------------------------------------------------------
 
 
-@pointwise(
-    promote="bool", vjp={}, method=True, out=False, oracle=np.isnan, exact=True, cost="cheap"
-)
+@_question(out=False, oracle=np.isnan)
 def isnan(input: Tensor) -> Tensor:
     """Whether elements are nan."""
     if input.dtype.category < dt.FLOAT:

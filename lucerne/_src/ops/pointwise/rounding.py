@@ -11,7 +11,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.numeric import finfo
 from lucerne._src.ir import promote
-from lucerne._src.ir.define import composite, front, pointwise
+from lucerne._src.ir.define import Decorator, composite, front, pointwise
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.results import named
 from lucerne._src.ir.scalar.protocol import s
@@ -27,60 +27,33 @@ from lucerne._src.ops.checks import (
 from lucerne._src.ops.pointwise.select import choose
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": flat},
-    method=True,
-    inplace=True,
-    oracle=np.floor,
-    exact=True,
-    cost="light",
-)
+def _stepped(**fields: Any) -> Decorator:
+    """A few instructions for each element."""
+    return pointwise(method=True, inplace=True, cost="light", **fields)
+
+
+@_stepped(out="exact", vjp={"input": flat}, oracle=np.floor, exact="choice")
 def floor(input: Tensor) -> Tensor:
     """The largest integer not above each element."""
     refuse(input, "floor_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.floor(input)
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": flat},
-    method=True,
-    inplace=True,
-    oracle=np.ceil,
-    exact=True,
-    cost="light",
-)
+@_stepped(out="exact", vjp={"input": flat}, oracle=np.ceil, exact="choice")
 def ceil(input: Tensor) -> Tensor:
     """The smallest integer not below each element."""
     refuse(input, "ceil_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.ceil(input)
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": flat},
-    method=True,
-    inplace=True,
-    aliases=("fix",),
-    oracle=np.trunc,
-    exact=True,
-    cost="light",
-)
+@_stepped(out="exact", vjp={"input": flat}, aliases=("fix",), oracle=np.trunc, exact="choice")
 def trunc(input: Tensor) -> Tensor:
     """Each element without its fraction."""
     refuse(input, "trunc_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.trunc(input)
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": lambda g: g},
-    method=True,
-    inplace=True,
-    oracle=lambda input: input - np.trunc(input),
-    cost="light",
-)
+@_stepped(out="exact", vjp={"input": lambda g: g}, oracle=lambda input: input - np.trunc(input))
 def frac(input: Tensor) -> Tensor:
     """The fraction of each element, with its sign."""
     refuse(input, "frac_cpu", dt.COMPLEX, dt.BOOL, dt.INTEGER)
@@ -131,7 +104,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     inplace=True,
     aliases=("absolute",),
     oracle=np.abs,
-    exact=True,
+    exact="choice",
     cost="cheap",
 )
 def abs(input: Tensor) -> Tensor:
@@ -147,16 +120,7 @@ def _sign(x: Any) -> Any:
     return up - s.cast(x < 0, x.dtype) if x.dtype.is_signed else up
 
 
-@pointwise(
-    out="exact",
-    vjp={"input": flat},
-    method=True,
-    inplace=True,
-    oracle=np.sign,
-    exact=True,
-    cost="light",
-    onnx="Sign",
-)
+@_stepped(out="exact", vjp={"input": flat}, oracle=np.sign, exact="choice", onnx="Sign")
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""
     if input.dtype.category == dt.COMPLEX:
@@ -185,18 +149,15 @@ def sgn(input: Tensor) -> Tensor:
     return s.where(size == 0, 0.0, input / size)
 
 
-@pointwise(
+@_stepped(
     numbers="rest",
     promote="float",
     vjp={
         "input": lambda g, input, y: choose(input == 0, 0.0, g * (y / input)),
         "other": flat,
     },
-    method=True,
-    inplace=True,
     oracle=np.copysign,
     exact=True,
-    cost="light",
 )
 def copysign(input: Tensor, other: Tensor) -> Tensor:
     """The size of `input` with the sign of `other`."""

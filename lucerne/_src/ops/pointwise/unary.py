@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.ir.define import composite, front, pointwise
+from lucerne._src.ir.define import Decorator, composite, front, pointwise
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import conj_of, refuse
@@ -16,14 +16,12 @@ from lucerne._src.ops.pointwise.powers import rsqrt
 from lucerne._src.ops.pointwise.select import choose
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: g * conj_of(y)},
-    method=True,
-    inplace=True,
-    oracle=np.exp,
-    holomorphic=True,
-)
+def _smooth(**fields: Any) -> Decorator:
+    """A function of one number with a complex derivative, computed in floats."""
+    return pointwise(promote="float", method=True, inplace=True, holomorphic=True, **fields)
+
+
+@_smooth(vjp={"input": lambda g, y: g * conj_of(y)}, oracle=np.exp)
 def exp(input: Tensor) -> Tensor:
     """`e` to the power of each element.
 
@@ -34,79 +32,37 @@ def exp(input: Tensor) -> Tensor:
     return s.exp(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: g * conj_of(y) * math.log(2.0)},
-    method=True,
-    inplace=True,
-    oracle=np.exp2,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, y: g * conj_of(y) * math.log(2.0)}, oracle=np.exp2)
 def exp2(input: Tensor) -> Tensor:
     """Two to the power of each element."""
     return s.exp2(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: g * conj_of(y + 1)},
-    method=True,
-    inplace=True,
-    oracle=np.expm1,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, y: g * conj_of(y + 1)}, oracle=np.expm1)
 def expm1(input: Tensor) -> Tensor:
     """`exp(x) - 1`, exact for small x."""
     return s.expm1(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g / conj_of(input)},
-    method=True,
-    inplace=True,
-    oracle=np.log,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g / conj_of(input)}, oracle=np.log)
 def log(input: Tensor) -> Tensor:
     """Natural logarithm; nan for negative numbers."""
     return s.log(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g / conj_of(input * math.log(2.0))},
-    method=True,
-    inplace=True,
-    oracle=np.log2,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g / conj_of(input * math.log(2.0))}, oracle=np.log2)
 def log2(input: Tensor) -> Tensor:
     """Logarithm to base two."""
     return s.log2(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g / conj_of(input * math.log(10.0))},
-    method=True,
-    inplace=True,
-    oracle=np.log10,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g / conj_of(input * math.log(10.0))}, oracle=np.log10)
 def log10(input: Tensor) -> Tensor:
     """Logarithm to base ten."""
     return s.log10(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g / conj_of(input + 1)},
-    method=True,
-    inplace=True,
-    oracle=np.log1p,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g / conj_of(input + 1)}, oracle=np.log1p)
 def log1p(input: Tensor) -> Tensor:
     """`log(1 + x)`, exact for small x."""
     return s.log1p(input)
@@ -115,81 +71,48 @@ def log1p(input: Tensor) -> Tensor:
 # ---- trigonometric ------------------------------------------------------------------------------
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * conj_of(cos(input))},
-    method=True,
-    inplace=True,
-    oracle=np.sin,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g * conj_of(cos(input))}, oracle=np.sin)
 def sin(input: Tensor) -> Tensor:
     """Sine of each element, in radians."""
     return s.sin(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * -conj_of(sin(input))},
-    method=True,
-    inplace=True,
-    oracle=np.cos,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g * -conj_of(sin(input))}, oracle=np.cos)
 def cos(input: Tensor) -> Tensor:
     """Cosine of each element, in radians."""
     return s.cos(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: g * conj_of(1 + y * y)},
-    method=True,
-    inplace=True,
-    oracle=np.tan,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, y: g * conj_of(1 + y * y)}, oracle=np.tan)
 def tan(input: Tensor) -> Tensor:
     """Tangent of each element, in radians."""
     return s.tan(input)
 
 
-@pointwise(
-    promote="float",
+@_smooth(
     vjp={"input": lambda g, input: g * conj_of(rsqrt(1 - input * input))},
-    method=True,
-    inplace=True,
     aliases=("arcsin",),
     oracle=np.arcsin,
-    holomorphic=True,
 )
 def asin(input: Tensor) -> Tensor:
     """The angle whose sine is given."""
     return s.asin(input)
 
 
-@pointwise(
-    promote="float",
+@_smooth(
     vjp={"input": lambda g, input: g * -conj_of(rsqrt(1 - input * input))},
-    method=True,
-    inplace=True,
     aliases=("arccos",),
     oracle=np.arccos,
-    holomorphic=True,
 )
 def acos(input: Tensor) -> Tensor:
     """The angle whose cosine is given."""
     return s.acos(input)
 
 
-@pointwise(
-    promote="float",
+@_smooth(
     vjp={"input": lambda g, input: g / conj_of(input * input + 1)},
-    method=True,
-    inplace=True,
     aliases=("arctan",),
     oracle=np.arctan,
-    holomorphic=True,
 )
 def atan(input: Tensor) -> Tensor:
     """The angle whose tangent is given."""
@@ -239,53 +162,28 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 # ---- hyperbolic ---------------------------------------------------------------------------------
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * conj_of(cosh(input))},
-    method=True,
-    inplace=True,
-    oracle=np.sinh,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g * conj_of(cosh(input))}, oracle=np.sinh)
 def sinh(input: Tensor) -> Tensor:
     """Hyperbolic sine."""
     return s.sinh(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * conj_of(sinh(input))},
-    method=True,
-    inplace=True,
-    oracle=np.cosh,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, input: g * conj_of(sinh(input))}, oracle=np.cosh)
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine."""
     return s.cosh(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: tanh_gradient(g, y)},
-    method=True,
-    inplace=True,
-    oracle=np.tanh,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": lambda g, y: tanh_gradient(g, y)}, oracle=np.tanh)
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
     return s.tanh(input)
 
 
-@pointwise(
-    promote="float",
+@_smooth(
     vjp={"input": lambda g, input: g * conj_of(rsqrt(input * input + 1))},
-    method=True,
-    inplace=True,
     aliases=("arcsinh",),
     oracle=np.arcsinh,
-    holomorphic=True,
 )
 def asinh(input: Tensor) -> Tensor:
     """The number whose hyperbolic sine is given."""
@@ -299,42 +197,23 @@ def _acosh_gradient(g: Tensor, input: Tensor) -> Tensor:
     return g * conj_of(slope)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": _acosh_gradient},
-    method=True,
-    inplace=True,
-    aliases=("arccosh",),
-    oracle=np.arccosh,
-    holomorphic=True,
-)
+@_smooth(vjp={"input": _acosh_gradient}, aliases=("arccosh",), oracle=np.arccosh)
 def acosh(input: Tensor) -> Tensor:
     """The positive number whose hyperbolic cosine is given."""
     return s.acosh(input)
 
 
-@pointwise(
-    promote="float",
+@_smooth(
     vjp={"input": lambda g, input: g / conj_of(1 - input * input)},
-    method=True,
-    inplace=True,
     aliases=("arctanh",),
     oracle=np.arctanh,
-    holomorphic=True,
 )
 def atanh(input: Tensor) -> Tensor:
     """The number whose hyperbolic tangent is given."""
     return s.atanh(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: sigmoid_gradient(g, y)},
-    method=True,
-    inplace=True,
-    holomorphic=True,
-    onnx="Sigmoid",
-)
+@_smooth(vjp={"input": lambda g, y: sigmoid_gradient(g, y)}, onnx="Sigmoid")
 def sigmoid(input: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`: any number to (0, 1).
 

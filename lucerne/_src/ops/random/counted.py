@@ -158,7 +158,7 @@ def _draw_meta(key: TensorMeta, size: Any, strides: Any, *rest: Any) -> TensorMe
     return make_meta(dtype, size, strides, device)
 
 
-@structural(internal=True, meta=_draw_meta, out=False)
+@structural(internal=True, meta=_draw_meta, out=False, cost="memory", elementwise=True)
 def counted_draw(
     key: Tensor,
     size: IntList,

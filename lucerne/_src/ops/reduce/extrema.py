@@ -43,6 +43,7 @@ def even_grad(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
     reduce="max",
     vjp={"input": lambda g, y, input, dim, keepdim: shared_grad(g, y, input, dim, keepdim)},
     oracle=lambda input, dim, keepdim: np.max(input, axis=dim or None, keepdims=keepdim),
+    exact="choice",
 )
 def amax_dims(input: Tensor, dim: IntList = (), keepdim: bool = False) -> Tensor:
     """Largest value over dimensions."""
@@ -53,6 +54,7 @@ def amax_dims(input: Tensor, dim: IntList = (), keepdim: bool = False) -> Tensor
     reduce="min",
     vjp={"input": lambda g, y, input, dim, keepdim: shared_grad(g, y, input, dim, keepdim)},
     oracle=lambda input, dim, keepdim: np.min(input, axis=dim or None, keepdims=keepdim),
+    exact="choice",
 )
 def amin_dims(input: Tensor, dim: IntList = (), keepdim: bool = False) -> Tensor:
     """Smallest value over dimensions."""
@@ -103,6 +105,7 @@ def _oracle_arg(fold: Any) -> Any:
     vjp={},
     out="exact",
     oracle=_oracle_arg(np.argmax),
+    exact="choice",
 )
 def argmax_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first largest element along a dimension, or in the flattened input."""
@@ -115,6 +118,7 @@ def argmax_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> 
     vjp={},
     out="exact",
     oracle=_oracle_arg(np.argmin),
+    exact="choice",
 )
 def argmin_dim(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Index of the first smallest element along a dimension, or in the flattened input."""

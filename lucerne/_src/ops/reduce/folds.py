@@ -137,6 +137,7 @@ def prod(
     promote="bool",
     vjp={},
     oracle=lambda input, dim, keepdim: np.any(input, axis=dim, keepdims=keepdim),
+    exact="choice",
 )
 def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
     """Whether some element is not zero."""
@@ -149,6 +150,7 @@ def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -
     promote="bool",
     vjp={},
     oracle=lambda input, dim, keepdim: np.all(input, axis=dim, keepdims=keepdim),
+    exact="choice",
 )
 def all_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
     """Whether no element is zero."""

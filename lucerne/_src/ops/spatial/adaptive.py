@@ -48,6 +48,7 @@ def _spread_means(g: Tensor, size: sh.Shape, input_meta: TensorMeta) -> Tensor:
     meta=pooled_meta,
     vjp={"input": lambda g, size, input_meta: _spread_means(g, size, input_meta)},
     linear=True,
+    images=(0,),
 )
 def adaptive_avg_pool(input: Tensor, size: IntList) -> Tensor:
     """(N, C, n...) to (N, C, size...), each the mean of its window."""

@@ -143,6 +143,7 @@ def crop(x: Tensor, shape: sh.Shape) -> Tensor:
         "bias": lambda g: _summed_channels(g),
     },
     autocast="lower",
+    images=(0,),
 )
 def conv(
     input: Tensor,
@@ -188,6 +189,7 @@ def _conv_input_meta(
         "bias": lambda g: _summed_channels(g),
     },
     autocast="lower",
+    images=(0,),
 )
 def conv_input(
     input: Tensor,
@@ -230,6 +232,7 @@ def _conv_weight_meta(
             conj_of(g_out), g, None, input_meta.shape[2:], stride, padding, dilation, groups
         ),
     },
+    images=(0, 1),
 )
 def conv_weight(
     g_out: Tensor,

@@ -41,7 +41,9 @@ def _pad_vjp(g: Tensor, input_meta: TensorMeta, low: Any, interior: Any) -> Tens
     return g
 
 
-@structural(internal=True, meta=_pad_meta, vjp={"input": _pad_vjp}, out=False)
+@structural(
+    internal=True, meta=_pad_meta, vjp={"input": _pad_vjp}, out=False, cost="memory", folds=True
+)
 def padded(input: Tensor, value: Scalar, low: IntList, high: IntList, interior: IntList) -> Tensor:
     """`value` before, after and between the elements, per dimension (all counts non-negative)."""
 

@@ -180,6 +180,7 @@ def is_volume(args: tuple[Any, ...]) -> bool:
     name="max_pool",
     out=False,
     vjp={"input": lambda g, y1, input_meta: spread_back(g[0], y1, input_meta.shape)},
+    images=(0,),
 )
 def max_pool(
     input: Tensor,
@@ -455,6 +456,7 @@ def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
         )
     },
     linear=True,
+    images=(0,),
 )
 def avg_pool(
     input: Tensor,

@@ -8,7 +8,7 @@ from typing import Any
 import lucerne._src.ir.scalar.special  # noqa: F401 - enters the formulas that bodies call
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.numeric import finfo
-from lucerne._src.ir.define import composite, front, pointwise
+from lucerne._src.ir.define import Decorator, composite, front, pointwise
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import refuse
@@ -16,17 +16,18 @@ from lucerne._src.ops.pointwise.rounding import round, sign
 from lucerne._src.ops.pointwise.select import choose
 from lucerne._src.ops.pointwise.unary import exp2, expm1, log1p, sigmoid, sinc
 
+
+def _special(**fields: Any) -> Decorator:
+    """Computed in floats."""
+    return pointwise(promote="float", method=True, inplace=True, **fields)
+
+
 _ROOT_PI = math.sqrt(math.pi)
 
 # ---- the error function and the normal distribution ---------------------------------------------
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * (2 / _ROOT_PI) * (-(input * input)).exp()},
-    method=True,
-    inplace=True,
-)
+@_special(vjp={"input": lambda g, input: g * (2 / _ROOT_PI) * (-(input * input)).exp()})
 def erf(input: Tensor) -> Tensor:
     """The error function: how much of a bell curve lies within x.
 
@@ -38,25 +39,14 @@ def erf(input: Tensor) -> Tensor:
     return s.erf(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * (-2 / _ROOT_PI) * (-(input * input)).exp()},
-    method=True,
-    inplace=True,
-)
+@_special(vjp={"input": lambda g, input: g * (-2 / _ROOT_PI) * (-(input * input)).exp()})
 def erfc(input: Tensor) -> Tensor:
     """`1 - erf(x)`, exact for large x."""
     refuse(input, "erfc_vml_cpu", dt.COMPLEX)
     return s.erfc(input)
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, y: g * (_ROOT_PI / 2) * (y * y).exp()},
-    method=True,
-    inplace=True,
-    cost="heavy",
-)
+@_special(vjp={"input": lambda g, y: g * (_ROOT_PI / 2) * (y * y).exp()}, cost="heavy")
 def erfinv(input: Tensor) -> Tensor:
     """The number whose error function is given."""
     refuse(input, "erfinv_vml_cpu", dt.COMPLEX)
@@ -117,14 +107,11 @@ def entr(input: Tensor) -> Tensor:
     return s.where(input < 0, -math.inf, found)
 
 
-@pointwise(
-    promote="float",
+@_special(
     vjp={
         "input": lambda g, input, other: choose((input == 0) & (other <= 0), 0.0, xlogy(g, other)),
         "other": lambda g, input, other: g * input / other,
-    },
-    method=True,
-    inplace=True,
+    }
 )
 def xlogy(input: Tensor, other: Tensor) -> Tensor:
     """`input * log(other)`, 0 where `input` is 0."""
@@ -157,43 +144,26 @@ def _logit_gradient(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
     return choose(input != input, math.nan, found)
 
 
-@pointwise(promote="float", vjp={"input": _logit_gradient}, method=True, inplace=True)
+@_special(vjp={"input": _logit_gradient})
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """`log(x / (1 - x))`: the inverse of sigmoid; `eps` keeps x away from 0 and 1."""
     refuse(input, "logit_cpu", dt.COMPLEX)
     if eps is not None:
         input = s.where(input < eps, eps, s.where(input > 1 - eps, 1 - eps, input))
-    odds = input / (1 - input)
-    # Near 1 the logarithm is as small as what the quotient lost: that is added, over `input`, which
-    # counts around 1/2 alone and is taken for that. The difference is exact up to odds of 1.6.
-    lost = s.mul_add(odds, input, input - odds)
-    found = s.log(odds)
-    return s.where(odds < 1.5, s.mul_add(lost, 2.0, found), found)
+    return s.logit(input)
 
 
 # ---- gamma --------------------------------------------------------------------------------------
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * digamma(input)},
-    method=True,
-    inplace=True,
-    cost="heavy",
-)
+@_special(vjp={"input": lambda g, input: g * digamma(input)}, cost="heavy")
 def lgamma(input: Tensor) -> Tensor:
     """The logarithm of the absolute value of the gamma function."""
     refuse(input, "lgamma_vml_cpu", dt.COMPLEX)
     return s.where(s.is_inf(input), math.inf, s.lgamma(input))
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * polygamma(1, input)},
-    method=True,
-    inplace=True,
-    cost="heavy",
-)
+@_special(vjp={"input": lambda g, input: g * polygamma(1, input)}, cost="heavy")
 def digamma(input: Tensor) -> Tensor:
     """The derivative of lgamma."""
     refuse(input, "digamma", dt.COMPLEX)
@@ -303,13 +273,7 @@ def zeta(input: Tensor, other: Tensor) -> Tensor:
 # ---- Bessel and Airy ----------------------------------------------------------------------------
 
 
-@pointwise(
-    promote="float",
-    vjp={"input": lambda g, input: g * i1(input)},
-    method=True,
-    inplace=True,
-    cost="heavy",
-)
+@_special(vjp={"input": lambda g, input: g * i1(input)}, cost="heavy")
 def i0(input: Tensor) -> Tensor:
     """The modified Bessel function of order zero."""
     return s.i0(input)

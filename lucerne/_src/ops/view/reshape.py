@@ -42,7 +42,10 @@ def _strides_in_order(meta: TensorMeta, target: sh.Shape) -> sh.Shape | None:
 
 
 @view_op(
-    internal=True, name="view", vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)}
+    internal=True,
+    name="view",
+    vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)},
+    keeps_order=True,
 )
 def view_shape(input: Tensor, size: IntList) -> Any:
     """The same elements under another shape; strides must allow it."""
@@ -304,6 +307,7 @@ def adjoint(input: Tensor) -> Tensor:
     internal=True,
     name="expand",
     vjp={"input": lambda g, input_meta: sum_dims_to(g, input_meta.shape)},
+    keeps_order=True,
 )
 def expand_shape(input: Tensor, size: IntList) -> Any:
     """Dimensions of size one read again and again (stride zero)."""
@@ -410,6 +414,7 @@ def broadcast_shapes(*shapes: Any) -> sh.Size:
     vjp={"input": lambda g, dim: g.squeeze(dim)},
     method=True,
     oracle=lambda input, dim: np.expand_dims(input, dim),
+    keeps_order=True,
 )
 def unsqueeze(input: Tensor, dim: int) -> Any:
     """A new dimension of size one."""
@@ -422,7 +427,11 @@ def unsqueeze(input: Tensor, dim: int) -> Any:
     return Geometry(tuple(shape), tuple(strides))
 
 
-@view_op(name="squeeze", vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)})
+@view_op(
+    name="squeeze",
+    vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)},
+    keeps_order=True,
+)
 def squeeze_dims(input: Tensor, dim: IntList | None) -> Any:
     """Dimensions of size one gone (all of them when `dim` is None)."""
     meta: TensorMeta = input
@@ -457,7 +466,7 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     return sum_dims_to(input, shape)
 
 
-@view_op(internal=True, vjp={"input": lambda g: g}, name="alias")
+@view_op(internal=True, vjp={"input": lambda g: g}, name="alias", keeps_order=True)
 def alias(input: Tensor) -> Any:
     """The tensor again, as a view of itself."""
     return Geometry(tuple(input.shape), input.strides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
@@ -14,7 +15,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.config import config
 from lucerne._src.base.process.error_notes import running_module
-from lucerne._src.base.process.source_location import Place, user_place
+from lucerne._src.base.process.source_location import Place, is_capturing, user_place
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.meta import TensorMeta
@@ -384,7 +385,8 @@ def accumulate(leaf: Any, g: Any) -> None:
         with ADDING:
             _add(state, leaf._meta, g)
         return
-    with state.post_hooks.lock:
+    # A trace holds `ADDING` from its beginning to its end: whoever has this lock may wait for that.
+    with contextlib.nullcontext() if is_capturing() else state.post_hooks.lock:
         with ADDING:
             _add(state, leaf._meta, g)
         for hook in list(state.post_hooks.values()):

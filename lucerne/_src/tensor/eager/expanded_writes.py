@@ -17,8 +17,6 @@ from lucerne._src.ops.index.advanced import index_put_nd
 from lucerne._src.ops.pointwise.select import choose
 
 _FILL, _ADD = "fill", "add"
-_FILLING = ("masked_fill", "tril", "triu", "threshold_op", "index_fill")
-_ADDING = ("baddbmm", "addmv")
 _DEPRECATED = ("masked_fill", "index_fill", "index_put")
 
 
@@ -34,9 +32,9 @@ def way_of(op: Op, args: tuple[Any, ...]) -> str | None:
     """What an op does with elements that are one; None: it refuses them."""
     if op.name == "index_put":
         return _ADD if args[3] else _FILL
-    if op.name in _ADDING:
+    if op.expanded == _ADD:
         return _ADD if type(args[3]) in (int, float) and args[3] == 1 else None
-    return _FILL if op.name in _FILLING else None
+    return op.expanded or None
 
 
 def met(way: str, op: Op, args: tuple[Any, ...], result: Any) -> tuple[Any, Any]:

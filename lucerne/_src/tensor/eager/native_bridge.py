@@ -351,10 +351,12 @@ def add_plain_type(cls: type) -> None:
         FAST.patch_dealloc(cls)
 
 
-def quicken(base: type, hooks: list[Any]) -> Any:
+def quicken(base: type, hooks: list[Any], tables: list[type], failed: Any) -> Any:
     """Machine code for attributes and calls of modules: gives a function to be called with `base`
-    and each finished subclass, or None. `hooks` are the dictionaries of global hooks."""
-    slots = None if FAST is None else FAST.module_slots(base, hooks)
+    and each finished subclass, or None. `hooks` are the dictionaries of global hooks, `tables` the
+    classes of a module's tables (members, hooks); `failed(error, module, args, kwargs or None)` is
+    called with what a call raises."""
+    slots = None if FAST is None else FAST.module_slots(base, hooks, tables, failed)
     return None if slots is None else slots.patch
 
 

@@ -31,8 +31,9 @@ from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.autograd import record
 from lucerne._src.tensor.autograd.node import zeros_for
 from lucerne._src.tensor.base import TensorBase, make_tensor, plain_types
+from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.inplace import check_fits
-from lucerne._src.tensor.eager.run import body_of, is_plain_call
+from lucerne._src.tensor.eager.keys import is_plain_call
 from lucerne._src.tensor.forward.rules import Tangents, is_smooth, tangents_of
 from lucerne._src.tensor.layers.layer import lift, open_levels
 from lucerne._src.tensor.subclasses import torch_function

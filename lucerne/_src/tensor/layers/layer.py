@@ -30,7 +30,7 @@ from lucerne._src.ir.dispatch import InPlace, Interpreter, Proceed, state
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.base import make_tensor, offset_of
-from lucerne._src.tensor.eager.run import plan_for
+from lucerne._src.tensor.eager.plans import plan_for
 from lucerne._src.tensor.storage import Storage
 from lucerne._src.tensor.tensor import Tensor
 

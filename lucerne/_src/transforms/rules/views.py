@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.define import Geometry
-from lucerne._src.ir.graph import Node, Value, given_metas
+from lucerne._src.ir.graph import Node, Value, geometries
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.view.reshape import expand_shape, permute_dims, view_shape
 from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule
@@ -21,9 +20,7 @@ def _view_same(look: Look, node: Node) -> Answer:
     source: Value = node.args[0]
     if len(node.outputs) != 1 or node.outputs[0].meta is not source.meta:
         return None
-    found = node.op.body(*given_metas(node.op, node.args))
-    only: Geometry = found[0] if isinstance(found, (list, tuple)) else found
-    return None if only.offset else source
+    return None if geometries(node)[0].offset else source
 
 
 def _view_view(look: Look, node: Node) -> Answer:

@@ -234,7 +234,7 @@ class BackwardTask:
         with f.loop(0, a.value_width, 1, [f.zero(VECTOR)] * VECTORS) as loop:
             at = loop.index * LINE
             x, y = (load_tile(f, f.at(p, at), LINE, 1)[0] for p in (grad, out))
-            loop.next(*[f.fma(*each) for each in zip(x, y, loop.carried, strict=True)])
+            loop.next(*[f.mul_add(*each) for each in zip(x, y, loop.carried, strict=True)])
         stats = self.tile_part("stats", tile, 3 * LINE)
         for v in range(VECTORS):
             mask = f.low_mask(valid - v * LANES, LANES)
@@ -344,7 +344,7 @@ class _VectorTask(BackwardTask):
             number = f.splat(f.convert("trunc", k0 + row + loop.index, I32), LANES)
             for v in range(VECTORS):
                 place = f.at(f.at(weights, at), v * VECTOR.nbytes)
-                score = f.fma(f.load(VECTOR, place), factor, -top[v])
+                score = f.mul_add(f.load(VECTOR, place), factor, -top[v])
                 if s.mask is not None:
                     mask = f.at(self.part("mask"), (row + loop.index) * LINE + v * VECTOR.nbytes)
                     score = score + f.load(VECTOR, mask)

@@ -87,7 +87,7 @@ def product(
         made = []
         for r in range(len(start)):
             factor = f.splat(f.load(F32, f.at(a, r * step.row)), LANES)
-            made += [f.fma(factor, line[v], sums[r * VECTORS + v]) for v in range(VECTORS)]
+            made += [f.mul_add(factor, line[v], sums[r * VECTORS + v]) for v in range(VECTORS)]
         loop.next(f.at(a, step.inner), f.at(b, step.right), *made)
     found = loop.results[2:]
     return [found[i : i + VECTORS] for i in range(0, len(found), VECTORS)]
@@ -99,7 +99,7 @@ def exp2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     rest = x - (shifted - _ROUNDER)
     power = f.constant(_EXP2[0], x.type)
     for c in _EXP2[1:]:
-        power = f.fma(power, rest, c)
+        power = f.mul_add(power, rest, c)
     whole = I32.vector(x.type.lanes)
     exponent = f.bitcast(shifted, whole) << 23
     made = f.bitcast(f.bitcast(power, whole) + exponent, x.type)

@@ -134,7 +134,7 @@ class _Task:
                 made = []
                 for row, total in zip(rows, along.carried, strict=True):
                     for x, y in zip(self._row(row, along.index, a.width), query, strict=True):
-                        total = f.fma(x, y, total)
+                        total = f.mul_add(x, y, total)
                     made.append(total)
                 along.next(*made)
             for n, total in zip(numbers, along.results, strict=True):
@@ -178,7 +178,7 @@ class _Task:
             weight = f.splat(f.load(F32, f.at(self.scores, loop.index, F32)), LANES)
             row = self._row(f.at(self.values, loop.index * a.v_t), column, a.value_width)
             made = zip(row, loop.carried, strict=True)
-            loop.next(*[f.fma(weight, x, total) for x, total in made])
+            loop.next(*[f.mul_add(weight, x, total) for x, total in made])
         many = f.splat(inverse, LANES)
         for v, total in enumerate(loop.results):
             mask = f.low_mask(a.value_width - column - v * LANES, LANES)

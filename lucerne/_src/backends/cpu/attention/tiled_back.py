@@ -274,7 +274,7 @@ class _TileTask(backward.BackwardTask):
         f = self.f
         top, inverse, delta = stats
         at = here * LINE + v * VECTOR.nbytes
-        score = f.fma(f.load(VECTOR, f.at(self.part("scores"), at)), factor, -top[v])
+        score = f.mul_add(f.load(VECTOR, f.at(self.part("scores"), at)), factor, -top[v])
         if self.s.mask is not None:
             place = f.at(self.part("mask"), hide * LINE + v * VECTOR.nbytes)
             score = score + f.load(VECTOR, place)

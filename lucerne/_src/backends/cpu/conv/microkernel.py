@@ -221,5 +221,5 @@ class _Writer:
             place = f.at(self._row(rows, i), self.k_step * u)
             left = f.splat(f.load(form.compute, place), self.n)
             for j, column in enumerate(columns):
-                made.append(f.fma(left, column, sums[i * form.vectors + j]))
+                made.append(f.mul_add(left, column, sums[i * form.vectors + j]))
         return made

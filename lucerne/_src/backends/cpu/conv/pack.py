@@ -97,7 +97,7 @@ class PackWriter:
                 row, *sums = q.carried
                 places = [f.at(row, j * self.n, self.compute) for j in range(VECTORS)]
                 seen = [
-                    f.fma(f.masked_load(vector, place, mask), f.zero(vector), total)
+                    f.mul_add(f.masked_load(vector, place, mask), f.zero(vector), total)
                     for place, mask, total in zip(places, masks, sums, strict=True)
                 ]
                 q.next(f.at(row, self.width, self.compute), *seen)

@@ -170,11 +170,11 @@ def adam_values(
     if decoupled:
         p = p * keep
     else:
-        g = f.fma(decay, p, g)
-    m = f.fma(new1, g - m, m)
-    v = f.fma(old2, v, new2 * g * g)
+        g = f.mul_add(decay, p, g)
+    m = f.mul_add(new1, g - m, m)
+    v = f.mul_add(old2, v, new2 * g * g)
     top = v if larger is None else larger(loaded[4], v)
-    below = f.fma(quick_root(f, top), inverse_root, small)
+    below = f.mul_add(quick_root(f, top), inverse_root, small)
     p = p - size * quick_quotient(f, m, below)
     return [p, m, v] if larger is None else [p, m, v, top]
 
@@ -200,11 +200,11 @@ def _sgd(s: OptimizerStep, nesterov: bool, maximize: bool, is_first_step: bool) 
 
     def update(f: LLVMFunction, loaded: list[LLVMValue]) -> list[LLVMValue]:
         p, g = loaded[:2]
-        g = f.fma(decay, p, -g if maximize else g)
+        g = f.mul_add(decay, p, -g if maximize else g)
         if len(loaded) == 2:
             return [p - rate * g]
-        b = g if is_first_step else f.fma(fast, loaded[2], part * g)
-        g = f.fma(fast, b, g) if nesterov else b
+        b = g if is_first_step else f.mul_add(fast, loaded[2], part * g)
+        g = f.mul_add(fast, b, g) if nesterov else b
         return [p - rate * g, b]
 
     return update
@@ -218,8 +218,8 @@ def _adagrad(s: OptimizerStep, maximize: bool) -> Update:
 
     def update(f: LLVMFunction, loaded: list[LLVMValue]) -> list[LLVMValue]:
         p, g, total = loaded
-        g = f.fma(decay, p, -g if maximize else g)
-        total = f.fma(g, g, total)
+        g = f.mul_add(decay, p, -g if maximize else g)
+        total = f.mul_add(g, g, total)
         root = f.intrinsic("llvm.sqrt", total.type, [total])
         return [p - rate * (g / (root + small)), total]
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.emit.flow import Branch, Loop, While
+from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.emit.types import (
     BF16,
     F16,
@@ -71,9 +72,7 @@ class Module:
             raise ValueError(f"function {name!r} is defined twice in one module")
         self._defined.add(name)
         self._declared.pop(name, None)
-        if name in self._outside:
-            self._outside.remove(name)
-            del self._globals[name]
+        self._is_inside(name)
         if not internal:
             self.exports.append(name)
         return LLVMFunction(self, name, params, returns, internal, attributes)
@@ -107,6 +106,7 @@ class Module:
     ) -> str:
         """A module variable; `type` and `value` as LLVM text. Returns its name with the @."""
         link = "" if shown else "internal "
+        self._is_inside(name)
         self._globals[name] = f"@{name} = {link}global {type} {value}, align {align}"
         if shown:
             self.exports.append(name)
@@ -114,8 +114,15 @@ class Module:
 
     def constant(self, name: str, type: str, value: str, align: int = 64) -> str:
         """Read-only data."""
+        self._is_inside(name)
         self._globals[name] = f"@{name} = internal constant {type} {value}, align {align}"
         return f"@{name}"
+
+    def _is_inside(self, name: str) -> None:
+        """What named it before it was defined took it for external."""
+        if name in self._outside:
+            self._outside.remove(name)
+            del self._globals[name]
 
     def imports(self) -> list[str]:
         """Names of the external functions and variables, which the loader binds."""
@@ -290,9 +297,28 @@ class LLVMFunction:
         return 0 - a
 
     def fma(self, a: Any, b: Any, c: Any) -> LLVMValue:
-        """`a * b + c` rounded once."""
-        type = next(x.type for x in (a, b, c) if isinstance(x, LLVMValue))
-        return self.intrinsic("llvm.fma", type, [self.constant(x, type) for x in (a, b, c)])
+        """`a * b + c` rounded once.
+
+        Where no instruction does it, float32 takes a detour by float64, in which the product is
+        exact: what is exact in float32 stays so, and a last bit may differ where the sum in float64
+        lay half-way between two float32. (LLVM calls the C library once for each lane.)
+        """
+        a, b, c = self._alike(a, b, c)
+        if HOST.has_fma or a.type.element is not F32:
+            return self.intrinsic("llvm.fma", a.type, [a, b, c])
+        wide = F64.vector(a.type.lanes)
+        x, y, z = (self.convert("fpext", v, wide) for v in (a, b, c))
+        return self.convert("fptrunc", x * y + z, a.type)
+
+    def mul_add(self, a: Any, b: Any, c: Any) -> LLVMValue:
+        """`a * b + c` for sums that may round twice: `fma` where that is one instruction."""
+        a, b, c = self._alike(a, b, c)
+        return self.fma(a, b, c) if HOST.has_fma else a * b + c
+
+    def _alike(self, *values: Any) -> list[LLVMValue]:
+        """Numbers as constants of the type that the others have."""
+        type = next(x.type for x in values if isinstance(x, LLVMValue))
+        return [self.constant(x, type) for x in values]
 
     def compare(self, how: str, a: Any, b: Any) -> LLVMValue:
         """lt le gt ge eq ne, signed or ordered (ne: unordered, as in C); or an LLVM predicate."""

@@ -45,17 +45,22 @@ class Target:
         return self.features.issuperset(features)
 
     @property
+    def has_fma(self) -> bool:
+        """Whether `a * b + c` is one instruction: everywhere but on old x86."""
+        return not self.is_x86 or self.has("fma")
+
+    @property
     def has_avx2(self) -> bool:
-        return self.has("avx2", "fma")
+        return self.is_x86 and self.has("avx2", "fma")
 
     @property
     def has_avx512(self) -> bool:
-        return self.features >= _AVX512
+        return self.is_x86 and self.features >= _AVX512
 
     @property
     def has_amx(self) -> bool:
         """bfloat16 tiles (a process must also ask the system for permission)."""
-        return self.has("amx_tile", "amx_bf16")
+        return self.is_x86 and self.has("amx_tile", "amx_bf16")
 
     @property
     def vector_bytes(self) -> int:

@@ -50,8 +50,8 @@ class FFTLanes:
 
 
 def times(f: LLVMFunction, a: Pair, w: Pair) -> Pair:
-    re = f.fma(a[0], w[0], f.neg(a[1] * w[1]))
-    return re, f.fma(a[0], w[1], a[1] * w[0])
+    re = f.mul_add(a[0], w[0], f.neg(a[1] * w[1]))
+    return re, f.mul_add(a[0], w[1], a[1] * w[0])
 
 
 def _plus(a: Pair, b: Pair) -> Pair:
@@ -101,9 +101,9 @@ def _odd(f: LLVMFunction, a: list[Pair]) -> list[Pair]:
         for k in range(1, half + 1):
             angle = 2 * math.pi * (j * k % r) / r
             t, u = sums[k - 1], differences[k - 1]
-            re, im = f.fma(t[0], math.cos(angle), re), f.fma(t[1], math.cos(angle), im)
-            back_re = f.fma(u[0], math.sin(angle), back_re)
-            back_im = f.fma(u[1], math.sin(angle), back_im)
+            re, im = f.mul_add(t[0], math.cos(angle), re), f.mul_add(t[1], math.cos(angle), im)
+            back_re = f.mul_add(u[0], math.sin(angle), back_re)
+            back_im = f.mul_add(u[1], math.sin(angle), back_im)
         made[j] = (re + back_im, im - back_re)
         made[r - j] = (re - back_im, im + back_re)
     return made

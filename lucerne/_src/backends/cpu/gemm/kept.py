@@ -17,6 +17,7 @@ from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.prepack import PackedOperand, packed_product, prepack
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.base.unspecialized import Symbolic
+from lucerne._src.ir import dispatch
 from lucerne._src.ir.meta import TensorMeta
 
 WORTH_NS = 150_000
@@ -80,11 +81,17 @@ class Linear:
         self._refused = False
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        packed = None if self._refused else kept_copy(inputs[1])
+        trained = dispatch.state.grad_enabled and getattr(inputs[1], "_needs_grad", False)
+        packed = None if self._refused or trained else kept_copy(inputs[1])
         kernel = None if packed is None else self.packed_kernel(packed._meta)
         if kernel is None:
             return self.kernel(inputs, outputs)
         return kernel([inputs[0], packed, *inputs[2:]], outputs)
+
+    @property
+    def workspace(self) -> int:
+        """What the kernel works in."""
+        return self.kernel.workspace
 
     def at(self, kernel: NativeKernel, read: Callable[[Any], Any]) -> Linear:
         """The same for other sizes: `read` gives the metas there."""

@@ -87,7 +87,7 @@ class GemmKind:
         return f.convert("trunc", v, self.result)
 
     def multiply_add(self, f: LLVMFunction, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
-        return f.fma(a, b, c) if self.sums.is_float else a * b + c
+        return f.mul_add(a, b, c) if self.sums.is_float else a * b + c
 
     # ---- memory ------------------------------------------------------------------------------
 

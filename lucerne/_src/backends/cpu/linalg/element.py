@@ -47,16 +47,16 @@ class MatrixElement:
     def mul(self, f: LLVMFunction, a: Parts, b: Parts) -> Parts:
         if len(a) == 1:
             return (a[0] * b[0],)
-        re = f.fma(a[0], b[0], f.neg(a[1] * b[1]))
-        return re, f.fma(a[0], b[1], a[1] * b[0])
+        re = f.mul_add(a[0], b[0], f.neg(a[1] * b[1]))
+        return re, f.mul_add(a[0], b[1], a[1] * b[0])
 
     def minus_product(self, f: LLVMFunction, c: Parts, a: Parts, b: Parts) -> Parts:
         """`c - a * b`."""
         less = f.neg(a[0])
         if len(a) == 1:
-            return (f.fma(less, b[0], c[0]),)
-        re = f.fma(a[1], b[1], f.fma(less, b[0], c[0]))
-        return re, f.fma(f.neg(a[1]), b[0], f.fma(less, b[1], c[1]))
+            return (f.mul_add(less, b[0], c[0]),)
+        re = f.mul_add(a[1], b[1], f.mul_add(less, b[0], c[0]))
+        return re, f.mul_add(f.neg(a[1]), b[0], f.mul_add(less, b[1], c[1]))
 
     def div(self, f: LLVMFunction, a: Parts, b: Parts) -> Parts:
         if len(a) == 1:

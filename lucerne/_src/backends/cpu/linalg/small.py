@@ -146,7 +146,7 @@ class Small:
         with f.loop(0, j, 1, [start]) as k:
             total = k.carried[0]
             for v in e.load(f, self._cell(f, a, ld, j, k.index)):
-                total = f.fma(f.neg(v), v, total)
+                total = f.mul_add(f.neg(v), v, total)
             k.next(total)
         return k.results[0]
 

@@ -39,6 +39,7 @@ FLOAT32: dict[str, Builder] = {
     "log10": logarithm.log10,
     "logaddexp": logarithm.logaddexp,
     "logaddexp2": logarithm.logaddexp2,
+    "logit": logarithm.logit,
     "asin": arcs.asin,
     "acos": arcs.acos,
     "atan": arcs.atan,

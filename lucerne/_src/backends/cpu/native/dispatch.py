@@ -45,6 +45,8 @@ from lucerne._src.backends.cpu.native.records import ODD, write_records
 
 NOT_MINE = 1
 
+_NO_ROOM = -12
+"""A status: there was no memory to work in, and the error says so already."""
 GRAD_ON, UNUSUAL = 1, 2
 """Bits of the mode word: gradients are recorded; somebody wants to see every call."""
 
@@ -78,6 +80,9 @@ def _write_kernel(m: Module) -> None:
         entry = word(f, plan, P.ENTRY, PTR)
         with f.if_(f.compare("ne", nbytes, 0)) as b:
             space = f.call("lucerne_alloc", PTR, [nbytes])
+            with f.if_(is_null(f, space)):
+                f.call("refuse_room", PTR, [nbytes])
+                f.ret(f.constant(_NO_ROOM))
             at = word(f, plan, P.NUMBERS_AT) - 1
             f.store(space, f.at(block, at, I64), align=8)
             b.give(space)
@@ -97,6 +102,8 @@ def _write_kernel(m: Module) -> None:
     params = [("plan", PTR), ("status", I64), ("block", PTR)]
     with m.function("failed", params, VOID, internal=True) as f:
         plan, status, block = f.args
+        with f.if_(f.compare("eq", status, _NO_ROOM)):  # it has been said
+            f.ret()
         code = f.call("PyLong_FromLongLong", PTR, [status])
         detail = f.call("PyLong_FromLongLong", PTR, [word(f, block, 0)])
         done = call_python(f, word(f, plan, P.FAIL, PTR), code, detail)

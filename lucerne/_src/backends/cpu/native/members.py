@@ -4,7 +4,8 @@ A module keeps parameters, buffers and children in three dictionaries. Python fi
 `__getattr__`, after a failed lookup that builds an error only to drop it; and a call goes through
 a Python function that looks for hooks. Both are what every layer does on every forward, so they
 are slots here. What is unusual (hooks, dictionaries of other types, a missing name) goes to the
-Python functions they stand for, as does every class that overrides one of these.
+Python functions they stand for, as does every class that overrides one of these; an error that a
+call raises is shown to a Python function before it goes on.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.builder import I32, I64, PTR, LLVMFunction, LLVMValue, Module
+from lucerne._src.backends.cpu.emit.builder import (
+    I32,
+    I64,
+    PTR,
+    VOID,
+    LLVMFunction,
+    LLVMValue,
+    Module,
+)
+from lucerne._src.backends.cpu.native.keys import any_of
 from lucerne._src.backends.cpu.native.layout import (
     TUPLE_ITEMS,
     TYPE_BASICSIZE,
@@ -34,13 +45,16 @@ from lucerne._src.backends.cpu.native.objects import (
 )
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 
-ABI = 1
+ABI = 2
 LOOKUP = "_PyObject_GenericGetAttrWithDict"
 """The lookup of plain objects, which can be told not to build an error."""
 STORES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBALS = tuple(f"global{i}" for i in range(len(HOOKS)))
-WORDS = (*STORES, *HOOKS, *GLOBALS, "forward", "dict", "ordered_dict", "slow_get", "slow_call")
+TABLES = ("dict", "ordered_dict", "members", "hook_table")
+"""Types of dictionaries whose items are theirs: `members` and `hook_table` are the base class's own
+(what they add is done when they change)."""
+WORDS = (*STORES, *HOOKS, *GLOBALS, *TABLES, "forward", "none", "slow_get", "slow_call", "failed")
 """Names of the words of the table `words`, filled in after loading."""
 MAX_ARGUMENTS = 8
 METHOD = 1 << 63
@@ -52,10 +66,9 @@ def _word(f: LLVMFunction, name: str) -> LLVMValue:
 
 
 def _is_plain_dict(f: LLVMFunction, object: LLVMValue) -> LLVMValue:
-    """A dict or an OrderedDict, but no class of a library's own: those may compute their items."""
+    """One of `TABLES`, but no class of a library's own: those may compute their items."""
     cls = type_of(f, object)
-    one = f.compare("eq", cls, _word(f, "dict"))
-    return f.bits("or", one, f.compare("eq", cls, _word(f, "ordered_dict")))
+    return any_of(f, *(f.compare("eq", cls, _word(f, name)) for name in TABLES))
 
 
 def write(m: Module) -> None:
@@ -64,6 +77,7 @@ def write(m: Module) -> None:
     m.variable("words", f"[{len(WORDS)} x i64]", shown=True)
     _write_getattro(m)
     _write_is_quiet(m)
+    _write_failed(m)
     _write_call(m)
 
 
@@ -104,6 +118,35 @@ def _write_is_quiet(m: Module) -> None:
         f.ret(f.select(f.compare("eq", size, 0), f.constant(1), f.constant(0)))
 
 
+def _write_failed(m: Module) -> None:
+    """`module_failed(self, args, kwargs)`: what an `except` clause around the call does."""
+    params = [("self", PTR), ("args", PTR), ("kwargs", PTR)]
+    with m.function("module_failed", params, PTR, internal=True) as f:
+        self, args, kwargs = f.args
+        parts = f.stack(24, 8)  # class, error, traceback
+        places = [f.at(parts, 8 * i) for i in range(3)]
+        f.call("PyErr_Fetch", VOID, places)
+        f.call("PyErr_NormalizeException", VOID, places)
+        kind, error, trace = (f.load(PTR, p, align=8) for p in places)
+        with f.if_(not_null(f, trace)):
+            f.call("PyException_SetTraceback", I32, [error, trace])
+            drop(f, trace)
+        before = f.call("PyErr_GetHandledException", PTR, [])
+        f.call("PyErr_SetHandledException", VOID, [error])
+        given = f.select(is_null(f, kwargs), _word(f, "none"), kwargs)
+        told = call_python(f, _word(f, "failed"), error, self, args, given)
+        f.call("PyErr_SetHandledException", VOID, [before])
+        drop(f, before)
+        with f.if_(is_null(f, told)):  # it has raised itself
+            drop(f, kind)
+            drop(f, error)
+            f.ret(f.zero(PTR))
+        drop(f, told)
+        trace = f.call("PyException_GetTraceback", PTR, [error])
+        f.call("PyErr_Restore", VOID, [kind, error, trace])
+        f.ret(f.zero(PTR))
+
+
 def _write_call(m: Module) -> None:
     params = [("self", PTR), ("args", PTR), ("kwargs", PTR)]
     with m.function("module_slow_call", params, PTR, internal=True) as f:
@@ -133,27 +176,39 @@ def _write_call(m: Module) -> None:
             f.copy_bytes(f.at(start, 8), f.at(args, TUPLE_ITEMS), count * 8)
             flags = f.bits("or", count + 1, f.constant(METHOD - (1 << 64)))
             given = [_word(f, "forward"), start, flags, f.zero(PTR)]
-            f.ret(f.call("PyObject_VectorcallMethod", PTR, given))
+            result = f.call("PyObject_VectorcallMethod", PTR, given)
+            with f.if_(is_null(f, result)):
+                f.ret(f.call("module_failed", PTR, [self, args, kwargs]))
+            f.ret(result)
         forward = f.call("PyObject_GetAttr", PTR, [self, _word(f, "forward")])
         with f.if_(is_null(f, forward)):
-            f.ret(f.zero(PTR))
+            f.ret(f.call("module_failed", PTR, [self, args, kwargs]))
         result = f.call("PyObject_Call", PTR, [forward, args, kwargs])
         drop(f, forward)
+        with f.if_(is_null(f, result)):
+            f.ret(f.call("module_failed", PTR, [self, args, kwargs]))
         f.ret(result)
+
+
+Failed = Callable[[BaseException, Any, tuple[Any, ...], dict[str, Any] | None], None]
+"""What is shown the error of a call: the error, the module, and what the call was given."""
 
 
 class ModuleSlots:
     """The slots, for a base class and its subclasses."""
 
-    def __init__(self, code: Code, base: type, hooks: list[Any]) -> None:
+    def __init__(
+        self, code: Code, base: type, hooks: list[Any], tables: list[type], failed: Failed
+    ) -> None:
         self.code = code
         self.base = base
         self.slow_get = base.__dict__["__getattr__"]
         self.slow_call = base.__dict__["__call__"]
         things = dict(zip(GLOBALS, hooks, strict=True))
         things |= {name: sys.intern(name) for name in (*STORES, *HOOKS, "forward")}
-        things |= {"dict": dict, "ordered_dict": OrderedDict}
+        things |= dict(zip(TABLES, (dict, OrderedDict, *tables), strict=True))
         things |= {"slow_get": self.slow_get, "slow_call": self.slow_call}
+        things |= {"failed": failed, "none": None}
         self.things = things
         for i, name in enumerate(WORDS):
             ctypes.c_int64.from_address(code["words"] + i * 8).value = id(things[name])
@@ -173,10 +228,11 @@ def _set(place: int, address: int) -> None:
     ctypes.c_void_p.from_address(place).value = address
 
 
-def load(base: type, hooks: list[Any]) -> ModuleSlots | None:
-    """The slots for `base`; None where this Python has no quiet lookup."""
+def load(base: type, hooks: list[Any], tables: list[type], failed: Failed) -> ModuleSlots | None:
+    """The slots for `base`, whose tables are of the classes `tables` (that of its members, that of
+    its hooks); None where this Python has no quiet lookup."""
     if not hasattr(ctypes.pythonapi, LOOKUP):
         return None
-    made = ModuleSlots(compiled(("module slots", ABI), write), base, hooks)
+    made = ModuleSlots(compiled(("module slots", ABI), write), base, hooks, tables, failed)
     make_immortal(made)
     return made

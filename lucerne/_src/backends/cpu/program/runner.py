@@ -120,6 +120,12 @@ class NativeRunner(Runner):
             for kept in self._kept:
                 self._use_copy(kept, kept.active)
 
+    @property
+    def scratch_bytes(self) -> int:  # type: ignore[override]
+        """The arena and what kernels work in."""
+        found: int = self._buffers.scratch_bytes
+        return found
+
     def _fixed(self, place: Place) -> Any:
         return over(self.program.constants[place.index], place)
 

@@ -155,8 +155,8 @@ class _Block:
             total = self._total(i, group)
             for v in range(self.vectors):
                 k = i * self.vectors + v
-                part = f.fma(self._centred(sums[k], total), scales[v], before[k])
-                made.append(f.fma(bases[v], self._as_float(total), part) if bases else part)
+                part = f.mul_add(self._centred(sums[k], total), scales[v], before[k])
+                made.append(f.mul_add(bases[v], self._as_float(total), part) if bases else part)
         return made
 
     def _total(self, i: int, group: LLVMValue) -> LLVMValue | None:

@@ -56,7 +56,7 @@ class FloatDot(_Dot):
             sums = []
             for row, own in zip(rows, held, strict=True):
                 x = f.splat(f.load(F32, f.at(row, c * F32.size)), LANES)
-                sums.append([f.fma(w, x, s) for w, s in zip(column, own, strict=True)])
+                sums.append([f.mul_add(w, x, s) for w, s in zip(column, own, strict=True)])
         return sums
 
     def _turned(self, w: LLVMValue) -> LLVMValue:

@@ -92,4 +92,4 @@ def _most(f: LLVMFunction, frame: QuantizedFrame, source: LLVMValue) -> tuple[LL
 def _seen(f: LLVMFunction, x: LLVMValue, before: list[LLVMValue]) -> tuple[LLVMValue, LLVMValue]:
     """The largest number, and nan once a number was not finite (else zero)."""
     size = f.intrinsic("llvm.fabs", x.type, [x])
-    return f.maximum(size, before[0]), f.fma(x, f.constant(0.0, x.type), before[1])
+    return f.maximum(size, before[0]), f.mul_add(x, f.constant(0.0, x.type), before[1])

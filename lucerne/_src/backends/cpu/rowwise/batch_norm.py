@@ -255,7 +255,7 @@ class BatchNormWriter:
         def visit(
             places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
         ) -> list[LLVMValue]:
-            y = f.fma(self.load(places[0], mask) - mean, scale, shift)
+            y = f.mul_add(self.load(places[0], mask) - mean, scale, shift)
             if self.wants(0):
                 self.store(y, places[1], mask)
             self.accompany(places[first:], mask, y)
@@ -272,7 +272,7 @@ class BatchNormWriter:
             places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
         ) -> list[LLVMValue]:
             g = self.gradient(places[1:], mask)
-            return [sums[0] + g, f.fma(g, self.load(places[0], mask) - mean, sums[1])]
+            return [sums[0] + g, f.mul_add(g, self.load(places[0], mask) - mean, sums[1])]
 
         return [x, *self.gradient_tensors()], visit
 
@@ -381,7 +381,7 @@ class Planes(BatchNormWriter):
             places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
         ) -> list[LLVMValue]:
             c = self.only(mask, self.load(places[0], mask) - centre)
-            return [f.fma(c, c, sums[0])]
+            return [f.mul_add(c, c, sums[0])]
 
         [squares] = self._walk(channel, [rows], square, 1)
         var = squares / count
@@ -505,7 +505,7 @@ class Columns(BatchNormWriter):
                 places: list[LLVMValue], mask: LLVMValue | None, sums: list[LLVMValue]
             ) -> list[LLVMValue]:
                 c = self.load(places[0], mask) - mean
-                return [f.fma(c, c, sums[0])]
+                return [f.mul_add(c, c, sums[0])]
 
             [squares] = self._rows(chunk, at, [x], square, 1)
             f.store(mean, self._sums(chunk, 0, at))
@@ -523,7 +523,7 @@ class Columns(BatchNormWriter):
             part = f.splat(added / total, self.lanes)
             across = f.splat(before * added / total, self.lanes)
             here = f.load(type, self._sums(all.index, 1, column))
-            all.next(f.fma(away, part, mean), squares + here + away * away * across, total)
+            all.next(f.mul_add(away, part, mean), squares + here + away * away * across, total)
         mean, squares, _ = all.results
         self._put(mean, self.outputs[1], column, mask, self.compute)
         var = squares / f.splat(self.count(), self.lanes)

@@ -150,7 +150,7 @@ class _Writer:
             if mask is not None:
                 c = f.select(mask, c, 0.0)
             wg = self._weighted(g, index, mask)
-            return [f.fma(c, c, sums[0]), sums[1] + wg, f.fma(wg, c, sums[2]), sums[3] + c]
+            return [f.mul_add(c, c, sums[0]), sums[1] + wg, f.mul_add(wg, c, sums[2]), sums[3] + c]
 
         # The mean is rounded: the sum of what is left, which should be zero, tells by how much.
         squares, level, slope, left = self._each(second, 4)

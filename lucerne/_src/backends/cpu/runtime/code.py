@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ from lucerne._src.backends.cpu.emit.builder import Module
 from lucerne._src.backends.cpu.emit.target import HOST
 from lucerne._src.backends.cpu.runtime import disk, link, orc
 from lucerne._src.backends.cpu.runtime.image import ImageError
-from lucerne._src.backends.cpu.runtime.llvm import llvm
+from lucerne._src.backends.cpu.runtime.llvm import CompileError, llvm
 from lucerne._src.base.process import forks
 from lucerne._src.ir.symbolic.numbers import guarding, guards_now
 
@@ -39,6 +40,11 @@ _making: dict[Any, Any] = {}
 whoever wants the same one waits for it."""
 
 forks.in_child(_making.clear)
+
+
+class NoCodeError(CompileError):
+    """A kernel was written, and this machine made nothing of it: LLVM is missing or refuses it, the
+    linker does not know a symbol, the system gives no memory for code."""
 
 
 class Listed(NamedTuple):
@@ -138,17 +144,19 @@ def _kept(key: Any) -> Code | None:
     payload = None if digest is None else kept.read(digest)
     if payload is None or digest is None:
         return None
-    try:
-        found = _codes[key] = Code(load(payload))
-    except (ImageError, LookupError):
-        kept.drop(digest)
-        return None
+    with _or_no_code():
+        try:
+            found = _codes[key] = Code(load(payload))
+        except (ImageError, LookupError):
+            kept.drop(digest)
+            return None
     return found
 
 
 def _made(key: Any, payload: bytes) -> Code:
     """The code of a fresh payload, which is kept on disk."""
-    made = _codes[key] = Code(load(payload))
+    with _or_no_code():
+        made = _codes[key] = Code(load(payload))
     digest = disk.digest_of(key)
     if digest is not None:
         disk.cache_of_process().write(digest, payload)
@@ -170,8 +178,23 @@ def _written(write: Write) -> Module:
 
 
 def _payload(module: Module) -> bytes:
-    made = llvm().emit_object(module.text(), optimize=module.optimize)
-    return link.prepare(made) if OWN_LOADER else orc.prepare(made, module.exports, module.imports())
+    with _or_no_code():
+        made = llvm().emit_object(module.text(), optimize=module.optimize)
+        if OWN_LOADER:
+            return link.prepare(made)
+        return orc.prepare(made, module.exports, module.imports())
+
+
+@contextmanager
+def _or_no_code() -> Iterator[None]:
+    """What fails inside is told as one kind of error; short memory is another matter."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        told = f"no machine code could be made here: {type(error).__name__}: {error}"
+        raise NoCodeError(told) from error
 
 
 def load(payload: bytes) -> dict[str, int]:
@@ -233,8 +256,3 @@ def on_all_cores(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     if errors:
         raise errors[min(errors)]
     return [results[i] for i in range(len(items))]
-
-
-def link_module(module: Module) -> Code:
-    """The code of a module that is kept nowhere (tests, measurements)."""
-    return Code(load(_payload(module)))

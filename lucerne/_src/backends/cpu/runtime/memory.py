@@ -30,6 +30,7 @@ from lucerne._src.backends.cpu.emit.builder import (
     I32,
     I64,
     PTR,
+    VOID,
     LLVMFunction,
     LLVMValue,
     Module,
@@ -37,10 +38,11 @@ from lucerne._src.backends.cpu.emit.builder import (
 from lucerne._src.backends.cpu.runtime import guards, symbols
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.base.config import config
-from lucerne._src.base.errors import OutOfMemoryError
+from lucerne._src.base.process.no_room import no_room
 
 ALIGNMENT = 64
 LARGEST = 1 << 40
+_ANY = (1 << 63) - 1
 _CHUNK = 1 << 20
 _LARGE = 1 << 16
 """Blocks above this are mapped one by one."""
@@ -49,7 +51,7 @@ _ADVISE_HUGE = 14
 _SMALLEST_STEP_BITS = 6
 
 # Words of the state.
-ALLOCATED, PEAK, RESERVED, CACHED, ALLOCATIONS, FREES, LIMIT, _NEXT, _END = range(9)
+ALLOCATED, PEAK, RESERVED, CACHED, ALLOCATIONS, FREES, LIMIT, _NEXT, _END, MOST = range(10)
 _HEADS = 16
 _CLASSES = 4 * (40 - 8) + 8
 _STATE = "lucerne_memory"
@@ -72,9 +74,9 @@ def write_memory(m: Module) -> None:
     m.variable(_STATE, f"[{_WORDS} x i64]", align=64, shown=True)
     _write_map(m)
     _write_fresh(m)
+    _write_empty(m)
     _write_alloc(m)
     _write_free(m)
-    _write_empty(m)
 
 
 def _word(f: LLVMFunction, index: Any) -> LLVMValue:
@@ -105,6 +107,8 @@ def _write_map(m: Module) -> None:
     """Fresh pages from the system, or null. Large ones at a boundary of huge pages."""
     with m.function("memory_map", [("size", I64)], PTR, internal=True) as f:
         [size] = f.args
+        with f.if_(size > f.load(I64, _word(f, MOST)) - f.load(I64, _word(f, RESERVED))):
+            f.ret(f.zero(PTR))
         is_huge = size >= _HUGE_PAGE
         asked = size + f.select(is_huge, f.constant(_HUGE_PAGE), 0)
         got = f.call("mmap", PTR, [
@@ -162,9 +166,15 @@ def _write_alloc(m: Module) -> None:
         first = f.load(PTR, head)
         with f.if_(_is_null(f, first)) as empty:
             fresh = f.call("memory_fresh", PTR, [size])
-            with f.if_(_is_null(f, fresh)):
-                f.ret(fresh)
-            empty.give(fresh)
+            with f.if_(_is_null(f, fresh)) as full:
+                f.call("lucerne_empty_cache", VOID, [])  # what lies unused is given back first
+                again = f.call("memory_fresh", PTR, [size])
+                with f.if_(_is_null(f, again)):
+                    f.ret(again)
+                full.give(again)
+            with full.else_():
+                full.give(fresh)
+            empty.give(full.results[0])
         with empty.else_():
             f.store(f.load(PTR, first), head)
             _add(f, CACHED, 0 - size)
@@ -225,11 +235,16 @@ class Allocator:
         self.free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code["lucerne_free"])
         self._empty = ctypes.PYFUNCTYPE(None)(code["lucerne_empty_cache"])
         self._set(LIMIT, limit)
+        self.set_most(config.memory_megabytes << 20)
         self._allocated = ctypes.c_int64.from_address(self.base + 8 * ALLOCATED)
 
     def allocated_now(self) -> int:
         """Bytes in use (sizes count as rounded up to their class)."""
         return self._allocated.value
+
+    def taken(self, nbytes: int) -> int:
+        """What a block of so many bytes takes: its size as rounded up to its class."""
+        return class_of(nbytes)[1]
 
     def word(self, index: int) -> int:
         return ctypes.c_int64.from_address(self.base + 8 * index).value
@@ -238,18 +253,19 @@ class Allocator:
         ctypes.c_int64.from_address(self.base + 8 * index).value = value
 
     def take(self, nbytes: int) -> int:
-        """The address of a block; what lies unused is given back before giving up."""
+        """The address of a block."""
         address = self.alloc(nbytes)
         if address is None:
-            self.empty_cache()
-            address = self.alloc(nbytes)
-        if address is None:
-            raise _no_room(nbytes, self.word(ALLOCATED))
+            raise no_room(nbytes)
         return int(address)
 
     def empty_cache(self) -> None:
         """Give unused memory back to the system (small blocks stay)."""
         self._empty()
+
+    def set_most(self, nbytes: int) -> None:
+        """Take no more from the system than this; 0: as much as it gives."""
+        self._set(MOST, nbytes or _ANY)
 
     def reset_peak(self) -> None:
         self._set(PEAK, self.word(ALLOCATED))
@@ -263,15 +279,9 @@ class Allocator:
         return {name: self.word(index) for name, index in names.items()}
 
 
-def _no_room(nbytes: int, used: int) -> OutOfMemoryError:
-    return OutOfMemoryError(
-        f"out of memory: can't allocate {nbytes} bytes on the host: {used} are in use"
-    )
-
-
 def refuse_room(nbytes: int) -> None:
     """What machine code calls when it found no room for a tensor."""
-    raise _no_room(nbytes, allocator().allocated_now())
+    raise no_room(nbytes)
 
 
 def make_allocator(alignment_of_guards: int = 0) -> Allocator:

@@ -425,7 +425,7 @@ class Walker:
 
 
 def _multiply_add(f: Any, dtype: dt.dtype, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
-    return f.fma(a, b, c) if dtype.category == dt.FLOAT else a * b + c
+    return f.mul_add(a, b, c) if dtype.category == dt.FLOAT else a * b + c
 
 
 def _has_doubles(roots: Sequence[TileExpr]) -> bool:

@@ -248,7 +248,7 @@ class _Writer:
                     made = []
                     for i, total in enumerate(sums):
                         v = element.load(f, element.at(f, row, across * i), self.n, mask)
-                        made.append(f.fma(v, tap, total))
+                        made.append(f.mul_add(v, tap, total))
                     ahead = element.at(f, row, steps["W"])
                     ws.next(ahead, f.at(w_row, c.PADDED, self.compute), *made)
                 hs.next(*ws.results[2:])

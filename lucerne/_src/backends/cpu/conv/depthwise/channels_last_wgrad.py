@@ -160,7 +160,7 @@ class _Writer:
             for j, (total, mask) in enumerate(zip(totals, masks, strict=True)):
                 a = element.load(f, element.at(f, x, j * n), n, mask)
                 b = element.load(f, element.at(f, g, j * n), n, mask)
-                made.append(f.fma(a, b, total))
+                made.append(f.mul_add(a, b, total))
             loop.next(element.at(f, x, x_step), element.at(f, g, g_step), *made)
         for v, place in zip(loop.results[2:], places, strict=True):
             f.store(v, place)

@@ -170,7 +170,7 @@ class _Writer:
                 place = f.at(x, f.load(I64, f.at(offsets, taps.index, I64)))
                 w = f.splat(f.load(self.compute, f.at(weights, taps.index, self.compute)), n)
                 made = [
-                    f.fma(f.load(vector, f.at(place, j * n * size)), w, total)
+                    f.mul_add(f.load(vector, f.at(place, j * n * size)), w, total)
                     for j, total in enumerate(taps.carried)
                 ]
                 taps.next(*made)

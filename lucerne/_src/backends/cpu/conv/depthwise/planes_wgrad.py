@@ -193,7 +193,7 @@ class _Writer:
                     grad = f.load(vector, f.at(g, at))
                     for t, row in enumerate(rows):
                         total = loop.carried[j * together + t]
-                        made.append(f.fma(f.load(vector, f.at(row, at)), grad, total))
+                        made.append(f.mul_add(f.load(vector, f.at(row, at)), grad, total))
                 loop.next(*made)
             for t in range(together):
                 self._add(f, loop.results[t::together], f.at(sums, t, self.compute))

@@ -84,7 +84,7 @@ def _row(f: LLVMFunction, i: LLVMValue, type: Any) -> None:
             for j, mask, total in zip(starts, masks, k.carried, strict=True):
                 place = f.at(columns, k.index * count + j, type)
                 away = mine - f.masked_load(vector, place, mask)
-                sums.append(f.fma(away, away, total))
+                sums.append(f.mul_add(away, away, total))
             k.next(*sums)
         for j, mask, total in zip(starts, masks, k.results, strict=True):
             root = f.call(f"llvm.sqrt.{vector.suffix}", vector, [total])

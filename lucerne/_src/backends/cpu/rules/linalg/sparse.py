@@ -167,7 +167,7 @@ class _Writer:
             with f.loop(begin, end, 1, [f.zero(self.vector)]) as entries:
                 source = f.at(self._line(f, entries.index), columns.index, self.type)
                 part = f.masked_load(self.vector, source, mask)
-                entries.next(f.fma(self._value(f, entries.index), part, entries.carried[0]))
+                entries.next(f.mul_add(self._value(f, entries.index), part, entries.carried[0]))
             f.masked_store(entries.results[0], place, mask)
 
     def _panel(
@@ -179,7 +179,7 @@ class _Writer:
             sums = []
             for i, held in enumerate(entries.carried):
                 part = f.load(self.vector, f.at(source, i * self.lanes, self.type), self.type.size)
-                sums.append(f.fma(value, part, held))
+                sums.append(f.mul_add(value, part, held))
             entries.next(*sums)
         for i, total in enumerate(entries.results):
             f.store(total, f.at(place, i * self.lanes, self.type), self.type.size)
@@ -197,6 +197,6 @@ class _Writer:
                     f.masked_load(self.vector, f.at(p, columns.index, self.type), mask)
                     for p in (line, source)
                 )
-                columns.next(f.fma(ours, theirs, columns.carried[0]))
+                columns.next(f.mul_add(ours, theirs, columns.carried[0]))
             total = f.fold("add", columns.results[0])
             f.store(total, f.at(self.out, entries.index, self.type))

@@ -47,7 +47,7 @@ def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
 def lstm(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     ours, hidden, [cell] = inputs
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
-    after = f.fma(sigmoid(f, forget), cell, sigmoid(f, i) * tanh(f, new))
+    after = f.mul_add(sigmoid(f, forget), cell, sigmoid(f, i) * tanh(f, new))
     return [[sigmoid(f, out) * tanh(f, after)], [after]]
 
 
@@ -56,7 +56,7 @@ def lstm_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[L
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
     i, forget, out = (sigmoid(f, x) for x in (i, forget, out))
     new, shown = tanh(f, new), tanh(f, after)
-    by_cell = f.fma(by_hidden * out, 1.0 - shown * shown, by_after)
+    by_cell = f.mul_add(by_hidden * out, 1.0 - shown * shown, by_after)
     gates = [
         by_cell * new * (i * (1.0 - i)),
         by_cell * cell * (forget * (1.0 - forget)),
@@ -68,14 +68,14 @@ def lstm_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[L
 
 def gru(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden] = inputs
-    new = tanh(f, f.fma(sigmoid(f, i_reset + h_reset), h_new, i_new))
-    return [[f.fma(hidden - new, sigmoid(f, i_update + h_update), new)]]
+    new = tanh(f, f.mul_add(sigmoid(f, i_reset + h_reset), h_new, i_new))
+    return [[f.mul_add(hidden - new, sigmoid(f, i_update + h_update), new)]]
 
 
 def gru_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden], [grad] = inputs
     reset, update = sigmoid(f, i_reset + h_reset), sigmoid(f, i_update + h_update)
-    new = tanh(f, f.fma(reset, h_new, i_new))
+    new = tanh(f, f.mul_add(reset, h_new, i_new))
     by_new = grad * (1.0 - update) * (1.0 - new * new)
     by_update = grad * (hidden - new) * (update * (1.0 - update))
     by_reset = by_new * h_new * (reset * (1.0 - reset))

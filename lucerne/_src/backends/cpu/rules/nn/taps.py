@@ -152,7 +152,7 @@ class _Writer:
                 plane = f.at(planes, channel.index * self.size, self.type)
                 total = f.zero(vector)
                 for at, inside, by in taps:
-                    total = f.fma(by, self._pick(f, plane, at, inside, vector), total)
+                    total = f.mul_add(by, self._pick(f, plane, at, inside, vector), total)
                 target = f.at(rows, channel.index * self.points + p, self.type)
                 f.masked_store(total, target, mask)
 
@@ -181,7 +181,7 @@ class _Writer:
                 at = f.masked_load(self.places, f.at(self.second, k, I64), mask)
                 by = f.masked_load(self.vector, f.at(self.third, k, self.type), mask)
                 v = self._fetch(f, plane, at, mask)
-                taps.next(f.fma(by, v, taps.carried[0]))
+                taps.next(f.mul_add(by, v, taps.carried[0]))
             target = f.at(self.out, unit * self.points + p, self.type)
             f.masked_store(taps.results[0], target, mask)
 
@@ -199,7 +199,7 @@ class _Writer:
                 with f.if_(f.compare("ge", at, 0)):
                     by = f.load(self.type, f.at(self.third, k, self.type))
                     place = f.at(plane, at, self.type)
-                    f.store(f.fma(by, g, f.load(self.type, place)), place)
+                    f.store(f.mul_add(by, g, f.load(self.type, place)), place)
 
     def _stretch(self, f: LLVMFunction, unit: LLVMValue) -> None:
         """Products of a stretch of points, over all channels: points, planes, indices."""
@@ -218,5 +218,5 @@ class _Writer:
                 left = f.at(rows, c * self.points + p, self.type)
                 v = self._fetch(f, f.at(planes, c * self.size, self.type), at, mask)
                 part = f.masked_load(self.vector, left, mask)
-                channel.next(f.fma(part, v, channel.carried[0]))
+                channel.next(f.mul_add(part, v, channel.carried[0]))
             f.masked_store(channel.results[0], f.at(self.out, k, self.type), mask)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.as_torch.vision_ops import refusing
+from lucerne._src.as_torch.extension_ops.vision import refusing
 from lucerne.library.registry import Library
 
 SCHEMAS = (
@@ -18,6 +18,10 @@ SCHEMAS = (
     "rnnt_loss_forward(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, "
     "int blank, float clamp, bool fused_log_softmax=True) -> (Tensor, Tensor?)",
 )
+
+
+_PIECE = 64
+"""How many values of a filter are made by one product."""
 
 
 class _Registered:
@@ -49,13 +53,34 @@ def register() -> None:
 def lfilter_core_loop(waveform: Any, coefficients: Any, padded: Any) -> None:
     """The recursive part of a filter, over time: each value takes from those before it.
 
-    `padded` begins with as many values as there are coefficients less one, and gets the rest.
+    `padded` begins with as many values as there are coefficients less one, and gets the rest. A
+    piece of time is a product of what came in and of the values before, with weights that the
+    recursion has once given to impulses: in float64, so that they are no source of error.
     """
-    given, taps, found = waveform.numpy(), coefficients.numpy(), padded.numpy()
-    order = taps.shape[1]
-    for t in range(given.shape[2]):
-        past = found[:, :, t : t + order - 1]
-        found[:, :, t + order - 1] = given[:, :, t] - np.einsum("bco,co->bc", past, taps[:, :-1])
+    given, found = waveform.numpy(), padded.numpy()
+    taps = coefficients.numpy().astype(np.float64)
+    before = taps.shape[1] - 1
+    of_past, of_input = _responses(taps[:, :-1], min(_PIECE, max(given.shape[2], 1)))
+    for t in range(0, given.shape[2], _PIECE):
+        part = given[:, :, t : t + _PIECE].astype(np.float64)
+        n = part.shape[2]
+        value = np.einsum("cts,bcs->bct", of_input[:, :n, :n], part)
+        value += np.einsum("ctj,bcj->bct", of_past[:, :n], found[:, :, t : t + before])
+        found[:, :, t + before : t + before + n] = value
+
+
+def _responses(taps: Any, length: int) -> tuple[Any, Any]:
+    """What one in each value of the past, and one in each input, adds to `length` values."""
+    channels, before = taps.shape
+    ran = np.zeros((channels, before + length, before + 1))
+    ran[:, :before, :before] = np.eye(before)
+    for t in range(length):
+        ran[:, t + before] = -np.einsum("cjk,cj->ck", ran[:, t : t + before], taps)
+        if t == 0:
+            ran[:, before, before] += 1
+    gap = np.arange(length)[:, None] - np.arange(length)
+    impulse = ran[:, before:, before]
+    return ran[:, before:, :before], np.where(gap >= 0, impulse[:, np.maximum(gap, 0)], 0.0)
 
 
 def overdrive_core_loop(waveform: Any, temp: Any, last_in: Any, last_out: Any, output: Any) -> None:

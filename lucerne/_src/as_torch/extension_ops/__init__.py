@@ -1,0 +1,1 @@
+"""Operators of torchvision and torchaudio, in Python: their own are C++ that cannot be loaded."""
