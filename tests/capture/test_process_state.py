@@ -4,6 +4,7 @@ an error of the user's, or one of ours), is afterwards as it would be uncompiled
 from __future__ import annotations
 
 import contextvars
+import functools
 import gc
 import os
 import random
@@ -73,18 +74,23 @@ COUNTERS = frozenset(("lucerne._src.base.process.structure_version.StructureVers
 
 def class_variables() -> dict[str, Any]:
     """Plain values that classes of ours hold: switches and depths that nobody thought of above."""
-    modules = [m for n, m in sys.modules.items() if n.startswith("lucerne.")]
-    classes = {
-        c for m in modules for c in vars(m).values()
-        if isinstance(c, type) and c.__module__.startswith("lucerne.")
-    }  # fmt: skip
     found = {
-        f"{c.__module__}.{c.__qualname__}.{k}": v
-        for c in classes
+        f"{name}.{k}": v
+        for name, c in classes(tuple(n for n in sys.modules if n.startswith("lucerne.")))
         for k, v in vars(c).items()
         if isinstance(v, (bool, int, float, str, type(None))) and not k.startswith("__")
     }
     return {k: v for k, v in found.items() if k not in COUNTERS}
+
+
+@functools.lru_cache(1)
+def classes(modules: tuple[str, ...]) -> list[tuple[str, type]]:
+    """The classes of these modules, found again only when one more of them has been loaded."""
+    found = {
+        c for n in modules for c in vars(sys.modules[n]).values()
+        if isinstance(c, type) and c.__module__.startswith("lucerne.")
+    }  # fmt: skip
+    return [(f"{c.__module__}.{c.__qualname__}", c) for c in found]
 
 
 def _copy(x: Any) -> Any:

@@ -65,6 +65,9 @@ class Config:
     verify_fusion: bool = False
     """Check every kernel of several ops: its loops read each value where it is made, and go through
     memory as it lies. One that does not is not used, and a warning says so. Memory plans too."""
+    compile_disable: bool = False
+    """Let `compile` give back what it is given: to see whether something is the compiler's doing.
+    PyTorch's own variables for it (`TORCH_COMPILE_DISABLE=1`) do the same."""
     most_captures: int = 8
     """How many versions of one function are compiled before it runs as it is."""
     most_breaks: int = 1000
@@ -118,12 +121,16 @@ class Config:
     call, "guarded" gives every value in it pages of its own, between inaccessible ones."""
 
 
+_DISABLES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+
+
 def _read(environment: dict[str, str]) -> Config:
     config = Config()
     for field in dataclasses.fields(Config):
         text = environment.get(f"LUCERNE_{field.name.upper()}")
         if text is not None:
             setattr(config, field.name, _parse(text, type(getattr(config, field.name))))
+    config.compile_disable |= any(environment.get(name) == "1" for name in _DISABLES)
     return config
 
 

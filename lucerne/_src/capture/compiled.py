@@ -435,7 +435,7 @@ def compile(
     once; False, never. `maker`: runs the graphs instead of the backend. `lucerne.compile` is the
     public door to it.
     """
-    if disable:
+    if disable or config.compile_disable:
         return model
     if mode not in MODES:
         known = ", ".join(repr(m) for m in MODES if m is not None)

@@ -16,6 +16,7 @@ from typing import Any
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, describe
 from lucerne._src.base.raw import is_a
+from lucerne._src.capture.breaks import debugger
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError
 
 
@@ -187,6 +188,12 @@ KINDS: dict[str, BreakKind] = {
                 "compute with the size (shapes, arithmetic, comparisons) or with all elements at "
                 "once instead of a loop over them",
             ),
+            (
+                "debugger",
+                "{what} stops in the frame of the function, which compiled code does not have: "
+                "the whole of it runs uncompiled",
+                "nothing needs to be done; it is compiled again when that line is gone",
+            ),
         ],
         start=1,
     )
@@ -304,6 +311,8 @@ def kind_of_home(home: str) -> str:
 
 def kind_of_call(fn: Any) -> str:
     """The kind of break that a call of something foreign is."""
+    if debugger.stops_here(fn) or debugger.stops_inside(fn):
+        return debugger.KIND
     if fn is print:
         return "print"
     if fn is open or fn is input:
@@ -390,6 +399,8 @@ def is_foreign(fn: Any) -> bool:
             return True
     except TypeError:  # it has no hash
         return False
+    if debugger.stops_inside(fn):
+        return True
     owner = getattr(fn, "__self__", None)
     if owner is not None and is_foreign_object(owner):
         return True

@@ -23,7 +23,7 @@ from lucerne._src.base.config import config
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults, ledger
-from lucerne._src.capture.breaks import reasons
+from lucerne._src.capture.breaks import debugger, reasons
 from lucerne._src.capture.breaks.call_policy import decision_for, is_ours, user_place
 from lucerne._src.capture.breaks.purity import apart
 from lucerne._src.capture.breaks.reasons import Break, BreakError
@@ -451,6 +451,10 @@ class ResumableFunction:
         if not any(found == b for b in self.compiled.breaks):
             self.compiled.breaks.append(found)
             ledger.broke(self.fn, found)
+            if (
+                found.kind == debugger.KIND
+            ):  # whoever is above it in the stack has a frame next time
+                self.compiled.give_up(str(found))
         if found.kind == "generator state":
             # Who seeds expects the numbers of that seed: parts draw as eager does.
             self.options.disable |= {"count_draws"}

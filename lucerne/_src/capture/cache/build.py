@@ -24,7 +24,7 @@ from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.pruned_backward import PrunedBackward
 from lucerne._src.capture.aot.split import ForwardBackward, constants_of, halves_of
-from lucerne._src.capture.breaks import reasons
+from lucerne._src.capture.breaks import debugger, reasons
 from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.breaks.resume import ResumableFunction
 from lucerne._src.capture.cache.disk import graph_programs
@@ -314,10 +314,10 @@ def _break(compiled: Any, error: Exception) -> None:
     if not handled:
         compiled.breaks.append(found)
         ledger.broke(compiled.fn, found)
-    if not made.refused:
+    if made.refused or found.kind == debugger.KIND or debugger.stops_inside(compiled.fn):
+        compiled.give_up(str(found))
+    else:
         compiled.segmented = made
-        return
-    compiled.give_up(str(found))
 
 
 def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
