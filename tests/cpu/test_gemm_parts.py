@@ -407,8 +407,8 @@ def test_a_row_does_not_depend_on_the_other_rows() -> None:
 _SWITCHED = """
 import lucerne
 from lucerne._src.backends.cpu.gemm.amx.products import parts_take
-from lucerne._src.backends.cpu.gemm.plan import Product
-print(parts_take(Product(512, 512, 512, 512, 1, 512, 1, 512)))
+from lucerne._src.backends.cpu.gemm.plan import GemmProduct
+print(parts_take(GemmProduct(512, 512, 512, 512, 1, 512, 1, 512)))
 """
 
 
