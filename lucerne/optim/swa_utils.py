@@ -31,7 +31,10 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
     @lu.no_grad()
     def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
         for average, now in zip(ema_param_list, current_param_list, strict=True):
-            _move(average, now, 1 - decay)
+            if _has_fractions(average):
+                average.lerp_(now, 1 - decay)
+            else:  # (a count of batches is cut to a whole number, as in torch)
+                average.copy_(average * decay + now * (1 - decay))
 
     return ema_update
 
@@ -44,16 +47,16 @@ def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
         averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any
     ) -> None:
         for average, now in zip(averaged_param_list, current_param_list, strict=True):
-            _move(average, now, 1 / (int(num_averaged) + 1))
+            if _has_fractions(average):
+                average.lerp_(now, 1 / (int(num_averaged) + 1))
+            else:
+                average.copy_(average + (now - average) / (num_averaged + 1))
 
     return swa_update
 
 
-def _move(average: Any, now: Any, weight: float) -> None:
-    if average.is_floating_point() or average.is_complex():
-        average.lerp_(now, weight)
-    else:
-        average.add_((now - average) * weight)
+def _has_fractions(x: Any) -> bool:
+    return bool(x.is_floating_point() or x.is_complex())
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:

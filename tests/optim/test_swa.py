@@ -20,7 +20,11 @@ AVERAGES: dict[str, Any] = {
     "ema one by one": lambda u: {"avg_fn": u.get_ema_avg_fn(0.9)},
     "swa one by one": lambda u: {"avg_fn": u.get_swa_avg_fn()},
     "with buffers": lambda u: {"avg_fn": u.get_ema_avg_fn(0.9), "use_buffers": True},
-}
+    "ema, with buffers": lambda u: {
+        "multi_avg_fn": u.get_ema_multi_avg_fn(0.9), "use_buffers": True,
+    },
+    "equal, with buffers": lambda u: {"use_buffers": True},
+}  # fmt: skip
 
 
 def _model(module: Any) -> Any:
@@ -41,8 +45,9 @@ def test_averages(name: str) -> None:
             change = torch.from_numpy(rng.standard_normal(tuple(p.shape))).float()
             p.data.add_(change)
             q.data.add_(to_lucerne(change))
-        theirs[1].running_mean.add_(1.0)
-        mine[1].running_mean.add_(1.0)
+        for model in (theirs, mine):
+            model[1].running_mean.add_(1.0)
+            model[1].num_batches_tracked.add_(3)
         both[0].update_parameters(theirs)
         both[1].update_parameters(mine)
     assert_close(dict(both[1].state_dict()), dict(both[0].state_dict()), 1e-5, 1e-6)

@@ -33,6 +33,7 @@ from lucerne._src.capture.breaks.purity import handler_that_does_more
 from lucerne._src.capture.bytecode.frame import iterator_on
 from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
+from lucerne._src.capture.effects.library_writes import LibraryWrites
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_plain
 from lucerne._src.capture.guards.implicit import CLASS_NAMES, ImplicitGuards
@@ -172,8 +173,19 @@ class NativeCallbacks:
             self._refuse_writes(fn, args)
             return by_value(fn, args, kwargs)
         args, kwargs = for_ops(fn, args, kwargs)
-        with profiling(self._told if self._comes_back(fn, args, kwargs) else None):
-            return fn(*args, **kwargs)
+        writes = LibraryWrites((fn, getattr(fn, "__self__", None), *args, *kwargs.values()))
+        try:
+            with profiling(self._told if self._comes_back(fn, args, kwargs) else None):
+                return fn(*args, **kwargs)
+        finally:
+            self._refuse_changes(fn, writes)
+
+    def _refuse_changes(self, fn: Any, writes: LibraryWrites) -> None:
+        """A function of ours that has changed a module or an optimizer which is not the call's own:
+        it has not done so, and does it when the instruction runs as Python."""
+        if not all(map(self.birth.is_new, writes.changed())):
+            writes.undo()
+            raise Stop("write", reasons.made("write", None, reasons.name_of(fn)))
 
     @staticmethod
     def _comes_back(fn: Any, args: Any, kwargs: Any) -> bool:

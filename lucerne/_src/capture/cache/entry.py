@@ -329,7 +329,7 @@ class CacheEntry:
         self.with_history = [
             (k, x)
             for k, x in enumerate(captured.leaves)
-            if type(x) is CapturedResult and (x.used_up or (x.is_leaf and not x.of_input))
+            if type(x) is CapturedResult and (x.used_up or (x.is_leaf and x.itself is None))
         ]
         self.inferred = sorted({x.index for x in outcomes if x.inference and not x.of_input})
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
@@ -537,8 +537,10 @@ class CacheEntry:
                     state.grad = made.left(effect.outcome)
         out = [made.tensor(x) if type(x) is CapturedResult else x for x in captured.leaves]
         for k, x in self.with_history:
-            if x.is_leaf and not x.of_input:
+            if x.is_leaf and x.itself is None:
                 out[k]._auto = AutogradState(requires_grad=True)
+            if x.gradient is not None:
+                state_of(out[k]).grad = made.left(x.gradient)
             if x.used_up:
                 used_up(out[k], x.used_up)
         if self.joint is not None:

@@ -256,7 +256,15 @@ class Capture:
             of_input, index, offset, t._meta, itself, requires_grad=t._needs_grad, is_leaf=is_leaf,
             inference=t._storage.inference,
             detached=of_input and itself is None and not self._is_view_of(t, first),
+            gradient=self._gradient_of(t) if is_leaf and itself is None else None,
         )  # fmt: skip
+
+    def _gradient_of(self, leaf: Any) -> Any:
+        """What becomes of the gradient of a leaf that was made inside."""
+        grad = leaf.grad
+        if grad is not None and grad._needs_grad:
+            raise CaptureError("a tensor is returned whose gradient has a history (create_graph)")
+        return None if grad is None else self._left_as(grad)
 
     def _check_inside(self) -> None:
         """A view made again is one step from its base. That has the gradient of the steps that the
@@ -410,6 +418,8 @@ class Capture:
                         reached=self._reached,
                     )  # fmt: skip
                     found = [[g] for g in whole]
+        except CaptureError:
+            raise  # eager's backward pass would not raise: it is the graph that can't hold it
         except RuntimeError as error:
             self.recorder.back_to(before)
             self._tangents = []
@@ -441,6 +451,8 @@ class Capture:
                     run_backward(
                         [(edge, tangent)], keep_graph=True, create_graph=False, wanted=edges
                     )
+            except CaptureError:
+                raise
             except RuntimeError as error:
                 outcome.used_up = str(error)
                 good.append(False)

@@ -45,6 +45,9 @@ class CapturedResult:
     """Other results that need gradients were computed from it."""
     subclass: tuple[type, dict[str, Any]] | None = None
     """The class that it gets, and the attributes, if it is no plain tensor."""
+    gradient: Any = None
+    """Of a leaf that was made inside: what its `.grad` becomes, an outcome or a
+    `subclasses.Wrapped`."""
 
 
 @dataclass

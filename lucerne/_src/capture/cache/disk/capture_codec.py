@@ -278,6 +278,8 @@ class CaptureWriter(ProgramWriter):
         """Identity counts: one tensor may be returned twice."""
         if x is None:
             return None
+        if x.gradient is not None:
+            raise UnstorableError("a tensor that is made inside is returned with a gradient")
         found = self._outcomes.get(id(x))
         if found is None:
             found = self._outcomes[id(x)] = len(self.outcomes)
