@@ -40,6 +40,9 @@ MANAGERS: dict[str, Callable[[], Any]] = {
     "mkldnn": lambda: torch.backends.mkldnn.flags(enabled=False),
 }
 SEEN: list[str] = []
+BY_DAY = {"a user's", "fork_rng", "sdpa_kernel"}
+"""Each collects garbage many times, which takes long behind ten thousand tests."""
+NAMES = [m if m in BY_DAY else pytest.param(m, marks=pytest.mark.nightly) for m in MANAGERS]
 
 
 def decides(x: Any) -> Any:
@@ -61,7 +64,7 @@ def raises_inside(x: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", NAMES)
 @pytest.mark.parametrize("inside", [decides, tells, raises_inside])
 def test_ends_run_once(manager: str, inside: Callable[[Any], Any]) -> None:
     def fn(x: Any) -> Any:
@@ -83,7 +86,7 @@ def test_ends_run_once(manager: str, inside: Callable[[Any], Any]) -> None:
             assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", NAMES)
 def test_a_sweep_puts_back_nothing_of_a_trace(
     manager: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

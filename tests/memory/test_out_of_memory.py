@@ -117,8 +117,17 @@ PLACES: dict[str, Callable[[], Callable[[], Any]]] = {
 }
 
 
+BY_DAY = {
+    "creation", "linear forward", "backward", "Adam", "loader with a worker", "load",
+    "compile, first call", "compiled backward",
+}  # fmt: skip
+"""The table looks through all objects of the process: that takes long behind many tests."""
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", [p if p in BY_DAY else pytest.param(p, marks=pytest.mark.nightly) for p in PLACES]
+)
 def test_a_table_and_the_process_goes_on(place: str) -> None:
     call = PLACES[place]()
     kept = [torch.ones(N, N)]  # something that has memory

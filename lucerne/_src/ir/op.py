@@ -77,7 +77,7 @@ class Op:
         "holomorphic", "host", "images", "inplace", "internal", "keeps_order", "kind", "kinds",
         "linear", "meta", "method", "name", "namespace", "native", "needs_opmath", "numbers",
         "onnx", "oracle", "out", "params", "promote", "public", "reduce", "samples", "save_names",
-        "up_to_sign", "updates", "whole",
+        "up_to_sign", "updates", "whole", "zero_for",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -133,6 +133,9 @@ class Op:
         """Whether its results may be written over the inputs they come from, one by one."""
         self.expanded: str = fields.get("expanded", "")
         """What it does in place with elements that share memory: "fill", "add", empty: refuse."""
+        self.zero_for: tuple[str, ...] = fields.get("zero_for", ())
+        """Which arguments it depends on in steps alone (which way relu went): where others have a
+        gradient, theirs is zero, as in torch, and not None."""
         self.up_to_sign: bool = fields.get("up_to_sign", False)
         """Whether vectors among its results have either sign."""
         self.fuse: bool = fields.get("fuse", False)

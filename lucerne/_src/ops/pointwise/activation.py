@@ -46,10 +46,17 @@ def relu_op(input: Tensor) -> Tensor:
     return s.maximum(input, 0)
 
 
-@composite(internal=True, out=False, fuse=True)
-def relu_gradient(g: Tensor, y: Tensor) -> Tensor:
+@composite(
+    internal=True,
+    out=False,
+    fuse=True,
+    vjp={"g": lambda g, output: relu_gradient(g, output)},
+    linear=True,
+    zero_for=("output",),
+)
+def relu_gradient(g: Tensor, output: Tensor) -> Tensor:
     """What relu passes back of a gradient."""
-    return choose(y <= 0, 0, g)  # also where y is nan, as torch
+    return choose(output <= 0, 0, g)  # also where it is nan, as torch
 
 
 @front(namespace="nn.functional")
@@ -63,7 +70,15 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return relu_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(
+    internal=True,
+    opmath=True,
+    out=False,
+    fuse=True,
+    vjp={"g": lambda g, input, negative_slope: leaky_relu_gradient(g, input, negative_slope)},
+    linear=True,
+    zero_for=("input",),
+)
 def leaky_relu_gradient(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     """What leaky_relu passes back of a gradient."""
     return choose(input > 0, g, g * negative_slope)
@@ -137,7 +152,14 @@ def _check_channels(input: Tensor, weight: Tensor) -> None:
 front(name="prelu", method=True)(prelu)
 
 
-@composite(internal=True, out=False, fuse=True)
+@composite(
+    internal=True,
+    out=False,
+    fuse=True,
+    vjp={"g": lambda g, input, min_val, max_val: hardtanh_gradient(g, input, min_val, max_val)},
+    linear=True,
+    zero_for=("input",),
+)
 def hardtanh_gradient(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
     """What hardtanh passes back of a gradient."""
     return choose((input > min_val) & (input < max_val), g, 0)
@@ -428,7 +450,15 @@ def tanhshrink(input: Tensor) -> Tensor:
 # ---- pieces of lines ----------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(
+    internal=True,
+    opmath=True,
+    out=False,
+    fuse=True,
+    vjp={"g": lambda g, input: hardsigmoid_gradient(g, input)},
+    linear=True,
+    zero_for=("input",),
+)
 def hardsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardsigmoid passes back of a gradient."""
     return choose((input > -3) & (input < 3), g / 6, 0)

@@ -13,7 +13,14 @@ from lucerne._src.base.process.profiler_hook import BACKWARD, Watch
 from lucerne._src.base.process.source_location import describe
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
-from lucerne._src.tensor.autograd.node import AccumulateGrad, Edge, GradientNode, anomaly, plus
+from lucerne._src.tensor.autograd.node import (
+    AccumulateGrad,
+    Edge,
+    GradientNode,
+    anomaly,
+    plus,
+    zeros_for,
+)
 from lucerne._src.tensor.autograd.ranges import WithRange
 
 Link = Callable[[GradientNode, Sequence[Any], Sequence[Any]], Sequence[Any]]
@@ -38,6 +45,8 @@ class _Run:
         self.visited: set[GradientNode] | None = None
         """Those, and what is wanted: nobody looks at a gradient that arrives elsewhere."""
         self.ready: list[tuple[int, int, GradientNode]] = []
+        self.with_zeros: list[GradientNode] = []
+        """Reachable nodes that have gradients of zero to give."""
         self.link: Link | None = None
         self.arrivals = itertools.count()
         """Leaves are served in the order in which their gradients are complete."""
@@ -55,6 +64,8 @@ class _Run:
                 continue
             seen.add(node)
             order.append(node)
+            if node.zero_edges:
+                self.with_zeros.append(node)
             for edge in node.next_edges:
                 if edge is not None:
                     self.missing[edge[0]] = self.missing.get(edge[0], 0) + 1
@@ -98,6 +109,25 @@ class _Run:
             finally:
                 if watcher is not None and span is not None:
                     watcher.end(span)
+
+    def fill_zeros(self) -> None:
+        """Give zeros where nothing has arrived, though a gradient depends on it in steps: torch
+        sends tensors of zeros all the way, here one comes out at the end."""
+        seen: set[GradientNode] = set()
+        stack = [edge[0] for node in self.with_zeros for edge in node.zero_edges]
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            stack.extend(e[0] for e in (*node.next_edges, *node.zero_edges) if e is not None)
+            ends = self.wanted is None and isinstance(node, AccumulateGrad)
+            if ends and node.variable.grad is None:
+                node.apply([zeros_for(node.out_metas[0])])
+        for (node, index), slots in (self.wanted or {}).items():
+            for slot in slots if node in seen else ():
+                if self.captured.get(slot) is None:
+                    self.captured[slot] = zeros_for(node.out_metas[index])
 
     def pass_through(self, node: GradientNode, grads: list[Any]) -> None:
         """`visit` for a node that nobody watches: the commonest case, in one function."""
@@ -330,7 +360,9 @@ def run_backward(
 def _is_last(node: GradientNode) -> bool:
     """Whether a pass from this node is the node itself, then leaves, with nobody looking on: what
     remains where a whole model is one node."""
-    if node.tensor_hooks or node.pre_hooks or node.post_hooks or anomaly.enabled:
+    if node.tensor_hooks or node.pre_hooks or node.post_hooks or node.zero_edges:
+        return False
+    if anomaly.enabled:
         return False
     if Watch.current is not None or dispatch_state.kernel_level:
         return False
@@ -395,5 +427,7 @@ def _sent(run: _Run, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> N
     dispatch_state.grad_enabled = create_graph
     try:
         run.run()
+        if run.with_zeros:
+            run.fill_zeros()
     finally:
         dispatch_state.grad_enabled = before

@@ -64,6 +64,8 @@ class GradientNode:
         "__dict__", "__weakref__", "next_edges", "out_metas", "place", "post_hooks", "pre_hooks",
         "sequence", "tensor_hooks", "trace",
     )  # fmt: skip
+    zero_edges: Sequence[Edge] = ()
+    """Where a gradient of zero goes (`Op.zero_for`)."""
     is_unknown = False
     """Whether it stands for history that can't be seen from here."""
     module = ""

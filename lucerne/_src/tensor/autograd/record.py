@@ -35,9 +35,10 @@ def record(op: Op, args: tuple[Any, ...], result: Any) -> None:
         return
     if not op.derivatives and (op.explicit or op.kind == op_.COMPOSITE):
         return
-    if op.derivatives and pending.written(op, args, outs):
+    zeros = _zero_edges(op, args) if op.zero_for else ()
+    if op.derivatives and not zeros and pending.written(op, args, outs):
         return
-    node = _node(op, args, outs)
+    node = _node(op, args, outs, zeros)
     if node is None:
         return
     for i, o in enumerate(outs):
@@ -51,11 +52,21 @@ def _differentiable(o: Any) -> bool:
     return isinstance(o, TensorBase) and o._meta.dtype.category in (dt.FLOAT, dt.COMPLEX)
 
 
-def _node(op: Op, args: tuple[Any, ...], outs: tuple[Any, ...]) -> GradientNode | None:
+def _node(
+    op: Op, args: tuple[Any, ...], outs: tuple[Any, ...], zeros: Sequence[Edge]
+) -> GradientNode | None:
     if not op.derivatives:
         return NotImplementedNode(op, args, outs)
     node = OpNode(op, args, outs)
-    return node if node.next_edges else None
+    if zeros:
+        node.zero_edges = zeros
+    return node if node.next_edges or zeros else None
+
+
+def _zero_edges(op: Op, args: tuple[Any, ...]) -> list[Edge]:
+    """Where the arguments come from on which an op depends in steps alone."""
+    given = zip(op.args, args, strict=True)
+    return [gradient_edge(a) for n, a in given if n in op.zero_for and requires_grad(a)]
 
 
 class NotImplementedNode(GradientNode):

@@ -146,6 +146,8 @@ def _recording(op: Op, args: tuple[Any, ...], metas: Sequence[Any]) -> tuple[int
         return RECORDS, 0
     if not op.derivatives:
         return (RECORDS if op.explicit else 0), 0
+    if op.zero_for:
+        return 0, 0  # a node keeps where zeros go
     reads = {r for _, needed in op.derivatives.values() for r in needed}
     derivable = 0
     for i, name in enumerate(op.args):
