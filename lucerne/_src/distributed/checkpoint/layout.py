@@ -14,14 +14,11 @@ import zlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from lucerne._src.io import atomic
 from lucerne._src.io.errors import CorruptFileError
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-Array = np.ndarray[Any, Any]
 
 
 @dataclass
