@@ -79,6 +79,7 @@ class Translation(Writer):
             self.step(node, formulas.get(k) or node.args)
 
     def step(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Write one node, or note why it can't be written."""
         if self._reads_refused(node):
             self._refused.update(v.index for v in node.outputs)
             return
@@ -95,6 +96,7 @@ class Translation(Writer):
         return any(v.index in self._refused for v in operands(node.args))
 
     def translated(self, node: Node, args: tuple[Any, ...]) -> Any:
+        """The names of what a node gives: by its rule, else by its body."""
         op = node.op
         if node.outputs and all(self._is_empty(v) for v in node.outputs):
             return [self._nothing(v) for v in node.outputs]

@@ -51,6 +51,7 @@ class Manifest:
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
+    """The last step of a save: with this file the checkpoint is there."""
     body = json.dumps(
         {
             "lucerne_checkpoint": FORMAT,
