@@ -32,7 +32,6 @@ from lucerne.distributions.independent import Independent
 from lucerne.distributions.laplace import Laplace
 from lucerne.distributions.lowrank_multivariate_normal import (
     LowRankMultivariateNormal,
-    _batch_lowrank_logdet,
     _batch_lowrank_mahalanobis,
 )
 from lucerne.distributions.multivariate_normal import MultivariateNormal, _batch_mahalanobis
@@ -307,13 +306,13 @@ def _kl_lowrank_lowrank(p: Any, q: Any) -> Any:
     )
     wanted = p._unbroadcasted_cov_diag.sqrt().diag_embed()
     trace = _lowrank_trace(q, p._unbroadcasted_cov_factor) + _lowrank_trace(q, wanted)
-    return 0.5 * (_lowrank_logdet(q) - _lowrank_logdet(p) + trace + distance - p.event_shape[0])
+    return 0.5 * (q._log_det() - p._log_det() + trace + distance - p.event_shape[0])
 
 
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)
 def _kl_multivariate_lowrank(p: Any, q: Any) -> Any:
     _same_events(p, q, "(Low Rank) Multivariate Normals")
-    log_dets = _lowrank_logdet(q) - 2 * p._half_log_det()
+    log_dets = q._log_det() - 2 * p._half_log_det()
     distance = _batch_lowrank_mahalanobis(
         q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag, q.loc - p.loc, q._capacitance_tril
     )
@@ -324,7 +323,7 @@ def _kl_multivariate_lowrank(p: Any, q: Any) -> Any:
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
 def _kl_lowrank_multivariate(p: Any, q: Any) -> Any:
     _same_events(p, q, "(Low Rank) Multivariate Normals")
-    log_dets = 2 * q._half_log_det() - _lowrank_logdet(p)
+    log_dets = 2 * q._half_log_det() - p._log_det()
     distance = _batch_mahalanobis(q._unbroadcasted_scale_tril, q.loc - p.loc)
     factor = q._unbroadcasted_scale_tril
     trace = _solved_trace(factor, p._unbroadcasted_cov_factor) + _solved_trace(
@@ -359,12 +358,6 @@ def _solved_trace(factor: Any, half: Any) -> Any:
     """`trace((F F')^-1 H H')`."""
     factor, half = _columns(factor, half)
     return linalg.solve_triangular(factor, half, upper=False).pow(2).sum([-2, -1])
-
-
-def _lowrank_logdet(d: Any) -> Any:
-    return _batch_lowrank_logdet(
-        d._unbroadcasted_cov_factor, d._unbroadcasted_cov_diag, d._capacitance_tril
-    )
 
 
 def _lowrank_trace(q: Any, half: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.ir.graph import Graph, map_values, run_graph
+from lucerne._src.ir.graph import Graph, operands, run_graph
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.control import call_op
 from lucerne._src.tensor import api as lu
@@ -19,7 +19,7 @@ class Steps:
         ends = {v.index for v in graph.outputs} | {v.index for _, v in graph.writes}
         last: dict[int, int] = {}
         for k, node in enumerate(graph.nodes):
-            map_values(lambda v, k=k: last.__setitem__(v.index, k), node.args)  # type: ignore[misc]
+            last.update((v.index, k) for v in operands(node.args))
         self.done: list[list[int]] = [[] for _ in graph.nodes]
         inputs = {v.index for v in graph.inputs}
         for index, k in last.items():

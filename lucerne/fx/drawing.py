@@ -127,8 +127,7 @@ def _ir_boxes(graph: ir.Graph) -> list[Box]:
         late = bool(found)  # parameters follow the arguments, and stand where they are read
         found.append(Box(repr(value), "input", value.typed(), [], note_of(value.meta), late))
     for node in graph.nodes:
-        reads: list[int] = []
-        ir.map_values(lambda v, reads=reads: reads.append(owner[v]), node.args)  # type: ignore[misc]
+        reads = [owner[v] for v in ir.operands(node.args)]
         note = ", ".join(note_of(v.meta) for v in node.outputs)
         for value in node.outputs:
             owner[value] = len(found)

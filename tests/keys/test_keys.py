@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lucerne as torch
-from lucerne._src.base.exact import exact, same
+from lucerne._src.base.exact import exact
 from tests.keys import pairs
 
 SAMPLE = (
@@ -42,7 +42,7 @@ def test_exact_keys_are_equal_only_for_equal_values() -> None:
         return type(v), sign + repr(v)
 
     for a, b in itertools.product(pairs.VALUES, repeat=2):
-        assert same(a, b) == (spelt(a) == spelt(b)), (a, b)
+        assert (exact(a) == exact(b)) == (spelt(a) == spelt(b)), (a, b)
     assert exact((1, (2.0, True))) == exact((1, (2.0, True)))
 
 

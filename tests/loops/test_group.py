@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import lucerne
 import lucerne.nn.functional as F
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph
-from lucerne._src.loops.group import Fusion, Group, Grouping, in_order, squeezed, values_in
+from lucerne._src.ir.graph import Graph, operands
+from lucerne._src.loops.group import Fusion, Group, Grouping, in_order, squeezed
 from tests.transforms.programs import Maker
 from tests.transforms.tracing import meta, traced
 
@@ -47,7 +47,7 @@ def assert_runs_in_order(graph: Graph, groups: list[list[int]]) -> None:
     for group in groups:
         inside = {v.index for k in group for v in graph.nodes[k].outputs}
         for k in group:
-            for v in values_in(graph.nodes[k].args):
+            for v in operands(graph.nodes[k].args):
                 assert base(v.index) in ready | inside, f"{group} reads {v} too early"
         ready |= inside
 

@@ -16,6 +16,7 @@ from lucerne.export import Dim
 onnx = pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
 pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
 
+from lucerne.control_flow import scan, while_loop  # noqa: E402
 from lucerne.export.onnx import command  # noqa: E402
 from lucerne.export.onnx.errors import OnnxExporterError, OnnxImportError  # noqa: E402
 from lucerne.export.onnx.rules import load_rules  # noqa: E402
@@ -39,6 +40,33 @@ class Bad(nn.Module):
         q, _ = torch.linalg.qr(x)
         y = torch.linalg.cholesky(x @ x.t() + torch.eye(3))
         return q + y
+
+
+class Choice(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: super(Choice, self).forward(x), torch.square, (x,))
+
+
+class Rounds(nn.Linear):
+    """As many as the data wants, five at most."""
+
+    def forward(self, x: Any) -> Any:
+        def more(n: Any, y: Any) -> Any:
+            return (n < 5) & (y.sum() < 50)
+
+        def step(n: Any, y: Any) -> Any:
+            return n + 1, y + nn.functional.softplus(super(Rounds, self).forward(y))
+
+        return while_loop(more, step, (torch.tensor(0), x))
+
+
+class Steps(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            h = torch.tanh(super(Steps, self).forward(h) + row)
+            return h, h * 2
+
+        return scan(step, torch.zeros(4), x)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +100,20 @@ def test_out_and_in_again(made: Any, tmp_path: Path) -> None:
     with torch.no_grad():
         assert torch.allclose(again(x), net(x), 1e-5, 1e-6)
         assert torch.allclose(program(x)[0], net(x), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("kind", [Choice, Rounds, Steps])
+def test_graphs_inside_of_nodes(kind: Any) -> None:
+    """Both branches, and several numbers of rounds."""
+    torch.manual_seed(0)
+    net = kind(4, 4).eval()
+    program = torch.onnx.export(net, (torch.rand(3, 4),))
+    for x in (torch.rand(3, 4), -torch.rand(3, 4), 9 * torch.rand(3, 4)):
+        with torch.no_grad():
+            wanted = net(x)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        for have, want in zip(program(x), wanted, strict=True):
+            assert torch.allclose(have, want, 1e-5, 1e-5)
 
 
 def test_all_refusals_are_told_at_once_with_their_lines() -> None:

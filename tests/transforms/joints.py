@@ -9,10 +9,10 @@ from typing import Any
 import lucerne
 from lucerne._src.base import layout as lo
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.ir.graph import Graph, Node, Value, operands, verify
 from lucerne._src.transforms import dead
 from lucerne._src.transforms.partition import _is_cheap
-from lucerne._src.transforms.rewrite import nbytes, operands, producers, result_metas
+from lucerne._src.transforms.rewrite import nbytes, producers, result_metas
 from tests.transforms.tracing import meta
 
 N = 4

@@ -8,10 +8,10 @@ from typing import Any
 import lucerne
 from lucerne._src.base import layout as lo
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.ir.graph import Graph, Node, Value, operands, verify
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.interpret import blank
-from lucerne._src.transforms.rewrite import operands, result_metas
+from lucerne._src.transforms.rewrite import result_metas
 from tests.transforms.tracing import CPU, meta
 
 SHAPES = [(), (1,), (3,), (2, 3), (1, 3), (2, 1), (2, 2), (0, 3)]

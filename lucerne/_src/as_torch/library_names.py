@@ -266,7 +266,7 @@ SPACES: dict[str, NameTable] = {
         NO_GPU, same("cuda", "get_rng_state get_rng_state_all manual_seed manual_seed_all")
     ),
     "cuda.streams": space(NO_GPU, same("cuda", "Event Stream")),
-    "distributions.transforms": space(PLAIN, same(SMALL, "_clipped_sigmoid=clipped_sigmoid")),
+    "distributions.transforms": space(PLAIN, same("distributions.transforms", "_clipped_sigmoid=clipped_sigmoid")),
     "export._trace": space(COMPILER, refusals("_export")),
     "export.decomp_utils": space(COMPILER, classes("CustomDecompTable")),
     "fx.experimental.proxy_tensor": space(

@@ -82,12 +82,6 @@ def generate_state(base_seed: int, worker_id: int) -> list[int]:
     return [int(word) for word in found]
 
 
-def clipped_sigmoid(x: Any) -> Any:
-    """`sigmoid`, kept off 0 and 1 by the smallest steps of its dtype."""
-    info = lu.finfo(x.dtype)
-    return lu.clamp(lu.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
-
-
 def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False) -> Any:
     """Put a tensor into a module under a name; what was there comes back."""
     home = next((d for d in (module._parameters, module._buffers) if name in d), module.__dict__)

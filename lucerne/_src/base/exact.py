@@ -49,8 +49,3 @@ def exact(a: Any) -> Any:
     if kind is slice:
         return kind, exact(a.start), exact(a.stop), exact(a.step)
     return kind, a
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two values that are not tensors are the same in every argument."""
-    return bool(exact(a) == exact(b))

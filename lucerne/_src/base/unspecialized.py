@@ -101,12 +101,12 @@ def look(source: Sequence[Any]) -> Any:
     return found
 
 
-def note_same(source: Sequence[Any], text: str = "") -> None:
+def note_same(source: Sequence[Any]) -> None:
     """An option was read as it is: it must be the same the next time."""
     value = look(source)
     plain = isinstance(value, (bool, int, float, str, tuple))
     told = f"{source[-1]} == {value!r}" if plain else f"the same {source[-1]}"
-    note(_same_use(text or told, source, value))
+    note(_same_use(told, source, value))
 
 
 def _same_use(text: str, source: Sequence[Any], value: Any) -> NumberUse:

@@ -148,8 +148,8 @@ def _area(
     )
 
 
-def _svg(height: int, body: str, label: str, width: int = WIDTH) -> str:
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{text(label)}">{body}</svg>'
+def _svg(height: int, body: str, label: str) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(label)}">{body}</svg>'
 
 
 # ---- the roofline -------------------------------------------------------------------------------

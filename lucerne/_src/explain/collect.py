@@ -27,7 +27,6 @@ from lucerne._src.explain.report import (
     PassReport,
     Recompile,
     Report,
-    Separate,
     StopReport,
 )
 from lucerne._src.explain.sources import sources_of
@@ -143,7 +142,7 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
     for way in found:
         part = PartReport(way.name, describe.name_of(fn), guards=guards)
         part.passes = _passes(way.stages)
-        part.separate = [Separate(a.first, a.second, a.op, a.reader, a.why) for a in way.apart]
+        part.separate = list(way.apart)
         stages = entry.stages if way.name != replay.BACKWARD else entry.joint.stages
         part.stages = dict(stages.seconds)
         if TAKING.name in stages.seconds:  # whole, by its engine: it was never fused here

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucerne._src.base.process.source_location import Origin
+from lucerne._src.loops.notes import KeptApart
 
 COMPUTE, MEMORY, OVERHEAD = "compute", "memory", "overhead"
 
@@ -63,17 +64,6 @@ class PassReport:
 
 
 @dataclass
-class Separate:
-    """Two kernels of which one reads what the other makes, and why they are two."""
-
-    first: int
-    second: int
-    op: str
-    reader: str
-    why: str
-
-
-@dataclass
 class OwnerReport:
     """Who has bytes of the arena at the worst moment."""
 
@@ -117,7 +107,7 @@ class PartReport:
     function: str
     passes: list[PassReport] = field(default_factory=list)
     kernels: list[KernelReport] = field(default_factory=list)
-    separate: list[Separate] = field(default_factory=list)
+    separate: list[KeptApart] = field(default_factory=list)
     memory: MemoryReport | None = None
     guards: list[str] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)

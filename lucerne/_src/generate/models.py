@@ -134,6 +134,7 @@ class DecoderBlock(Module):
 
 
 def norm_of(config: DecoderConfig) -> Module:
+    """The kind of norm that a decoder's layers have."""
     kind = RMSNorm if config.is_rotary else LayerNorm
     return kind(config.width, eps=config.eps)
 

@@ -12,7 +12,7 @@ Text form, one line per node, made to be read and compared:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lucerne._src.base.process.source_location import Origin
@@ -136,6 +136,32 @@ def map_values(fn: Callable[[Value], Any], args: tuple[Any, ...]) -> tuple[Any, 
         else a
         for a in args
     )
+
+
+def operands(args: tuple[Any, ...]) -> list[Value]:
+    """The values among the arguments of a node, in order."""
+    found: list[Value] = []
+    for a in args:
+        if type(a) is Value:
+            found.append(a)
+        elif type(a) is tuple:
+            found.extend([x for x in a if type(x) is Value])
+    return found
+
+
+def renamed(args: tuple[Any, ...], names: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Arguments with each value looked up in `names` by its number."""
+    return map_values(lambda v: names[v.index], args)
+
+
+def copy_nodes(graph: Graph, nodes: Iterable[Node], here: dict[int, Value]) -> None:
+    """The same ops at the end of another graph; `here`: values of it by their numbers in the old
+    one, to which results are added (those that are known already stay)."""
+    for node in nodes:
+        graph.place = node.place
+        made = graph.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
+        for old, new in zip(node.outputs, made, strict=True):
+            here.setdefault(old.index, new)
 
 
 def verify(graph: Graph, deep: bool = False) -> None:
@@ -306,6 +332,6 @@ def run_graph(
 
 def run_node(node: Node, values: dict[int, Any], call: Call) -> None:
     """Add what a node makes to the values."""
-    found = call(node, map_values(lambda v: values[v.index], node.args))
+    found = call(node, renamed(node.args, values))
     outs = found if isinstance(found, (tuple, list)) else (found,)
     values.update((v.index, x) for v, x in zip(node.outputs, outs, strict=True))

@@ -262,3 +262,12 @@ def get(name: str) -> Op:
 def table() -> Mapping[str, Op]:
     """Every op by its qualified name."""
     return _TABLE
+
+
+def positional_body(op: Op) -> Callable[..., Any]:
+    """The body of an op, taking all its parameters by position."""
+    names = [p.name for p in op.params if p.keyword_only]
+    if not names:
+        return op.body
+    count = len(op.params) - len(names)
+    return lambda *args: op.body(*args[:count], **dict(zip(names, args[count:], strict=True)))

@@ -209,10 +209,6 @@ def known_namespace(name: str) -> OpNamespace | None:
     return _NAMESPACES.get(name)
 
 
-def namespaces() -> list[str]:
-    return list(_NAMESPACES)
-
-
 def find(space: str, name: str, overload: str | None) -> Any:
     """An overload (or a packet) by its names: what a pickle holds."""
     packet = getattr(namespace(space), name)

@@ -22,7 +22,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.fused_reads import dims_read
 from lucerne._src.ir.checks.may_raise import may_raise
 from lucerne._src.ir.define import reduced_dims
-from lucerne._src.ir.graph import Graph, Node, Value, geometries
+from lucerne._src.ir.graph import Graph, Node, Value, geometries, operands
 from lucerne._src.loops.updates import COUNTS, LISTS, gradient_of, overwritten
 
 _LARGE = 1 << 16
@@ -44,15 +44,6 @@ OTHER_SHAPE = "they go through tensors of different shapes"
 OTHER_INDEX = "one reads another part of the other's result than a loop has at hand when it is made"
 ORDER = "something in between reads one of them and is read by the other"
 """Why two groups are not one."""
-
-
-def values_in(args: tuple[object, ...]) -> Iterator[Value]:
-    """The values among the arguments of a node, those in lists too."""
-    for a in args:
-        if type(a) is Value:
-            yield a
-        elif type(a) is tuple:
-            yield from (x for x in a if type(x) is Value)
 
 
 def squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,7 +173,7 @@ class Grouping:
             self._enter_views(node)
             return
         before, makers = 0, self.makers.setdefault(at, [])
-        for v in values_in(node.args):
+        for v in operands(node.args):
             base = self.source.get(v, v)
             self.readers.setdefault(base, []).append(at)
             made = self.maker.get(base)
@@ -248,8 +239,8 @@ class Grouping:
         heavy = self.of[self.maker[gradient]].found
         if heavy.head is None or len(heavy.nodes) > 1:
             return
-        operands = {self.source.get(v, v) for v in values_in(heavy.head.args)}
-        apart = operands.isdisjoint(overwritten(node))
+        read = {self.source.get(v, v) for v in operands(heavy.head.args)}
+        apart = read.isdisjoint(overwritten(node))
         willing = self.fusion.updates(heavy.head, node.op.qualified)
         if apart and willing and self._may_join(heavy, group):
             self._join(group, heavy)
@@ -263,7 +254,7 @@ class Grouping:
 
     def _catch(self, head: Group, node: Node) -> None:
         """Take the element-wise group that makes the first operand into a heavy op's own."""
-        first, *others = (self.source.get(v, v) for v in values_in(node.args))
+        first, *others = (self.source.get(v, v) for v in operands(node.args))
         if first is not node.args[0] or first not in self.maker:
             return
         group = self.of[self.maker[first]].found
@@ -278,7 +269,7 @@ class Grouping:
         """(full shape, shape left by folds, folded dims) of a node that loops can take."""
         if len(node.outputs) != 1:
             return None
-        if any(not hasattr(v.meta, "shape") for v in values_in(node.args)):
+        if any(not hasattr(v.meta, "shape") for v in operands(node.args)):
             return None  # a number that is given at run time
         if may_raise(node):
             return None  # it runs though nobody may read its result
@@ -303,7 +294,7 @@ class Grouping:
     def _makers(self, node: Node) -> list[Group]:
         """Groups whose results it reads element by element, those of heavy ops first."""
         found: dict[Group, int] = {}
-        for v in values_in(node.args):
+        for v in operands(node.args):
             base = self.same.get(v, v if v not in self.source else None)
             if base is not None and base in self.maker:
                 group = self.of[self.maker[base]].found
@@ -357,7 +348,7 @@ class Grouping:
         else reads: else the group would write more than the op alone."""
         inside = head.nodes.keys() | rest.nodes.keys()
         made = [v for node in head.nodes.values() for v in node.outputs]
-        read = {self.source.get(v, v) for n in rest.nodes.values() for v in values_in(n.args)}
+        read = {self.source.get(v, v) for n in rest.nodes.values() for v in operands(n.args)}
         return any(
             v in read and v not in self.leaving and inside.issuperset(self.readers.get(v, ()))
             for v in made
@@ -368,7 +359,7 @@ class Grouping:
         assert head.head is not None
         return not any(
             self.of[self.maker[base]].found is rest
-            for v in values_in(head.head.args)
+            for v in operands(head.head.args)
             if (base := self.source.get(v, v)) in self.maker
         )
 
@@ -441,7 +432,7 @@ def in_order(groups: list[Group], grouping: Grouping) -> list[list[int]]:
     waits: dict[int, set[int]] = {id(g): set() for g in groups}
     for g in groups:
         for node in g.nodes.values():
-            for v in values_in(node.args):
+            for v in operands(node.args):
                 base = grouping.source.get(v, v)
                 if base in grouping.maker:
                     made = grouping.of[grouping.maker[base]].found

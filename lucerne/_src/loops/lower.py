@@ -23,6 +23,7 @@ from lucerne._src.ir.graph import (
     geometries,
     map_values,
     one_op_graph,
+    operands,
 )
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta
 from lucerne._src.ir.op import Op
@@ -38,7 +39,7 @@ from lucerne._src.ir.program import (
 )
 from lucerne._src.ir.symbolic.numbers import checking
 from lucerne._src.loops.check import check_values
-from lucerne._src.loops.group import Fusion, Grouping, is_elementwise, values_in
+from lucerne._src.loops.group import Fusion, Grouping, is_elementwise
 from lucerne._src.loops.memory import Lifetime, Spare, plan
 from lucerne._src.loops.notes import Notes
 from lucerne._src.loops.overlap import check_overlaps
@@ -125,7 +126,7 @@ class Lowering:
         found: dict[Value, list[Node]] = {}
         for node in self.graph.nodes:
             if node.op.kind != op_.VIEW:
-                for v in values_in(node.args):
+                for v in operands(node.args):
                     found.setdefault(self._base(v), []).append(node)
         return found
 
@@ -215,7 +216,7 @@ class Lowering:
         members = set(map(id, nodes))
         seen: dict[Value, None] = {}
         for node in nodes:
-            for v in values_in(node.args):
+            for v in operands(node.args):
                 if self._base(v) not in inside:
                     seen.setdefault(v)
         unit.reads = list(seen)
@@ -273,7 +274,7 @@ def _stays_at_its_index(low: Lowering, unit: StepDraft) -> bool:
     for node in unit.nodes:
         if not is_elementwise(node):
             return False
-        for v in values_in(node.args):
+        for v in operands(node.args):
             base, start = low.base.get(v, (v, 0))
             if v is base or base not in made:
                 continue
@@ -390,9 +391,9 @@ class _Placing:
         alike = all(v is old for v in reads)
         if len(unit.nodes) == 1 and unit.nodes[0].op.qualified in SCATTERS:
             args = unit.nodes[0].args
-            return alike and args[0] is old and old not in values_in(args[1:])
+            return alike and args[0] is old and old not in operands(args[1:])
         if unit.nodes[-1].op.updates:  # behind a heavy op, which reads none of it
-            before = (v for node in unit.nodes[:-1] for v in values_in(node.args))
+            before = (v for node in unit.nodes[:-1] for v in operands(node.args))
             return alike and old not in (low._base(v) for v in before)
         return alike and _stays_at_its_index(low, unit)
 

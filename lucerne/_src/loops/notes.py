@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Node, Value
+from lucerne._src.ir.graph import Node, Value, operands
 from lucerne._src.loops.group import Grouping
 
 NO_KERNEL = "the backend has no kernel for all of it"
@@ -51,7 +51,7 @@ def neighbours(notes: Notes) -> Iterator[KeptApart]:
     seen: set[tuple[int, int]] = set()
     for k, (step, nodes, _) in enumerate(notes.units):
         for node in nodes:
-            for v in _reads(node):
+            for v in () if node.op.kind == op_.VIEW else operands(node.args):
                 base = grouping.source.get(v, v)
                 if base not in grouping.maker:
                     continue
@@ -90,12 +90,3 @@ def _structure(grouping: Grouping, maker: Node, node: Node, v: Value, base: Valu
     if grouping._space(maker) is None and maker.op.qualified not in grouping.fusion.anchors:
         return f"{maker.op.name} has a kernel of its own, which takes nothing along"
     return f"{maker.op.name} was taken into a kernel that ends with its heavy op"
-
-
-def _reads(node: Node) -> Iterator[Value]:
-    if node.op.kind == op_.VIEW:
-        return
-    for a in node.args:
-        for x in a if type(a) is tuple else (a,):
-            if type(x) is Value:
-                yield x

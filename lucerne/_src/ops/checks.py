@@ -68,5 +68,10 @@ def flat(g: Any) -> Tensor:
     return zeros_of(g._meta)
 
 
-def is_integral(dtype: dt.dtype, *, bools: bool = True) -> bool:
-    return dtype.category == dt.INTEGER or (bools and dtype.category == dt.BOOL)
+def is_integral(dtype: dt.dtype) -> bool:
+    return dtype.category in (dt.BOOL, dt.INTEGER)
+
+
+def computing(x: Tensor) -> Tensor:
+    """A tensor as the dtype that its values are computed in."""
+    return x if x.dtype.compute is x.dtype else x.to(x.dtype.compute)

@@ -14,12 +14,12 @@ from typing import Any
 from lucerne._src.base import layout as lo
 from lucerne._src.base.process.source_location import Origin
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, map_values, operands, renamed
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import clone_as, filled
 from lucerne._src.ops.pointwise.arithmetic import add2
 from lucerne._src.transforms import dead
-from lucerne._src.transforms.rewrite import operands, result_metas
+from lucerne._src.transforms.rewrite import result_metas
 
 _ADD: Op = add2.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ class Fewer:
                 metas = self._metas(node, args)
             except UNFIT:  # as the sum lay, then
                 laid = {now.index: self._laid(now, old.meta) for old, now in pairs}
-                args = map_values(lambda v: laid[v.index], args)
+                args = renamed(args, laid)
         made = self.graph.call(node.op, args, metas)
         self._here.update((old.index, new) for old, new in zip(node.outputs, made, strict=True))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.may_raise import may_raise
-from lucerne._src.ir.graph import Graph, Node
+from lucerne._src.ir.graph import Graph, Node, operands
 from lucerne._src.transforms.refusals import check_dtypes
-from lucerne._src.transforms.rewrite import operands, results, shell
+from lucerne._src.transforms.rewrite import results, shell
 
 
 def run(graph: Graph, *, keep_draws: bool = True) -> Graph:

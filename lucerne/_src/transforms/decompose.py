@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ops.copy.cast import copy, uninitialized
-from lucerne._src.transforms.rewrite import GraphBuilder, operands
+from lucerne._src.transforms.rewrite import GraphBuilder
 
 Expand = Callable[[Node], Graph | None]
 """The body of a composite as a graph whose inputs are the values among the node's arguments, in

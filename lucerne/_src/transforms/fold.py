@@ -19,7 +19,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import reduced_dims
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta, is_sized
 from lucerne._src.ops.copy.cast import counted
 from lucerne._src.transforms import interpret
@@ -32,7 +32,7 @@ from lucerne._src.transforms.constants import (
     same_bits,
 )
 from lucerne._src.transforms.interpret import Array, blank
-from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, nbytes, operands
+from lucerne._src.transforms.rewrite import PLAIN, GraphBuilder, nbytes
 
 SMALL = 64
 """Elements up to which a tensor with different values is computed here."""

@@ -16,8 +16,8 @@ from lucerne._src.ir.graph import (
     Value,
     alone,
     flat_inputs,
-    map_values,
     parts_of,
+    renamed,
     run_graph,
 )
 from lucerne._src.ir.meta import TensorMeta
@@ -60,7 +60,7 @@ def run(
 
 def run_node(node: Node, values: dict[int, Any]) -> list[Any]:
     """The results of one node, its operands by their numbers."""
-    return compute(node, map_values(lambda v: values[v.index], node.args))
+    return compute(node, renamed(node.args, values))
 
 
 def compute(node: Node, args: tuple[Any, ...], expand: Expand | None = None) -> list[Any]:

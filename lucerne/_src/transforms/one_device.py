@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base.device import device as Device
-from lucerne._src.ir.graph import Graph, Value, map_values
+from lucerne._src.ir.graph import Graph, Value, renamed
 from lucerne._src.ir.meta import TensorMeta
 
 
@@ -22,7 +22,7 @@ def on_one_device(graph: Graph, target: Device) -> Graph:
         known[v.index] = made.input(moved(v.meta))
     for node in graph.nodes:
         made.place = node.place
-        args = map_values(lambda v: known[v.index], node.args)
+        args = renamed(node.args, known)
         given = tuple([a if type(a) is Value else moved(a) for a in args])
         outputs = made.call(node.op, given, [moved(v.meta) for v in node.outputs])
         known.update((v.index, w) for v, w in zip(node.outputs, outputs, strict=True))

@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from lucerne._src.base import layout as lo
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.may_raise import may_raise
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, copy_nodes, operands
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.transforms import dead
 from lucerne._src.transforms.flow import ENDLESS, SINK, SOURCE, Network
-from lucerne._src.transforms.rewrite import nbytes, operands, producers, renamed
+from lucerne._src.transforms.rewrite import nbytes, producers
 
 INPUT, OUTPUT = "input", "output"
 
@@ -304,7 +304,7 @@ def _assemble(cut: _Cut, kept: set[int]) -> Split:
     wanted = [v for v in wanted if v.index in read]
     forward, saved = _forward(cut, wanted)
     backward, here = _started(list(wanted) + cut.tangents)
-    _copy_nodes(backward, backward_nodes, here)
+    copy_nodes(backward, backward_nodes, here)
     backward.outputs = tuple(here[v.index] for v in cut.gradients)
     return Split(forward, backward, saved, _report(cut, wanted, backward_nodes))
 
@@ -329,7 +329,7 @@ def _chain(cut: _Cut, wanted: Iterable[Value], ends: set[int], *, late: bool) ->
 def _forward(cut: _Cut, wanted: list[Value]) -> tuple[Graph, list[Saved]]:
     graph, here = _started(cut.primals)
     writes = [value for _, value in cut.joint.writes]
-    _copy_nodes(graph, _chain(cut, [*cut.results, *writes, *wanted], set(), late=False), here)
+    copy_nodes(graph, _chain(cut, [*cut.results, *writes, *wanted], set(), late=False), here)
     outputs = [here[v.index] for v in cut.results]
     places = {v.index: k for k, v in reversed(list(enumerate(cut.results)))}
     inputs = {v.index: k for k, v in enumerate(cut.primals)}
@@ -354,14 +354,6 @@ def _forward(cut: _Cut, wanted: list[Value]) -> tuple[Graph, list[Saved]]:
 def _started(inputs: Sequence[Value]) -> tuple[Graph, dict[int, Value]]:
     graph = Graph()
     return graph, {v.index: graph.input(v.meta) for v in inputs}
-
-
-def _copy_nodes(graph: Graph, nodes: list[Node], here: dict[int, Value]) -> None:
-    for node in nodes:
-        graph.place = node.place
-        made = graph.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
-        for old, new in zip(node.outputs, made, strict=True):
-            here.setdefault(old.index, new)
 
 
 def _report(cut: _Cut, wanted: list[Value], backward_nodes: list[Node]) -> PartitionReport:

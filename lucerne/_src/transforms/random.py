@@ -13,14 +13,14 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.copy.cast import cast
 from lucerne._src.ops.pointwise.compare import lt
 from lucerne._src.ops.random.counted import counted_draw
 from lucerne._src.ops.random.draws import draw, draw_each
-from lucerne._src.transforms.rewrite import GraphBuilder, operands
+from lucerne._src.transforms.rewrite import GraphBuilder
 
 _DRAW: Op = draw.op  # type: ignore[attr-defined]
 _DRAW_EACH: Op = draw_each.op  # type: ignore[attr-defined]

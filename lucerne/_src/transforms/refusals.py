@@ -12,11 +12,11 @@ from lucerne._src.backends import HOST
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.transforms import interpret
-from lucerne._src.transforms.rewrite import operands, result_metas
+from lucerne._src.transforms.rewrite import result_metas
 
 
 def check_dtypes(node: Node) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from lucerne._src.base import shape as sh
 from lucerne._src.ir import infer
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, given_metas
+from lucerne._src.ir.graph import Graph, Node, Value, given_metas, renamed
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 
@@ -20,29 +20,9 @@ PLAIN = frozenset((bool, int, float, complex))
 """Numbers that are the same at every call (a `GivenFloat` is not)."""
 
 
-def operands(args: tuple[Any, ...]) -> list[Value]:
-    """The values among the arguments of a node, in order."""
-    found: list[Value] = []
-    for a in args:
-        if type(a) is Value:
-            found.append(a)
-        elif type(a) is tuple:
-            found.extend([x for x in a if type(x) is Value])
-    return found
-
-
 def producers(graph: Graph) -> dict[int, Node]:
     """The node that makes each value (inputs have none)."""
     return {v.index: n for n in graph.nodes for v in n.outputs}
-
-
-def users(graph: Graph) -> dict[int, list[Node]]:
-    """The nodes that read each value, in order; values that no node reads are not in it."""
-    found: dict[int, list[Node]] = {}
-    for n in graph.nodes:
-        for v in operands(n.args):
-            found.setdefault(v.index, []).append(n)
-    return found
 
 
 def results(graph: Graph) -> list[Value]:
@@ -162,18 +142,6 @@ def shell(graph: Graph) -> Graph:
     return made
 
 
-def renamed(args: tuple[Any, ...], names: dict[int, Any]) -> tuple[Any, ...]:
-    """Arguments with each value looked up in `names` by its number."""
-    return tuple(
-        names[a.index]
-        if type(a) is Value
-        else tuple(names[x.index] if type(x) is Value else x for x in a)
-        if type(a) is tuple
-        else a
-        for a in args
-    )
-
-
 # ---- whose memory a value is --------------------------------------------------------------------
 
 
@@ -221,64 +189,6 @@ class Aliases:
         if old.index in self.shown:
             self.shown.add(new.index)
         return True
-
-
-# ---- other graphs from a graph ------------------------------------------------------------------
-
-Statics = Callable[[Node, tuple[Any, ...]], tuple[Any, ...]]
-
-
-def propagate(graph: Graph, input_metas: Sequence[Any], statics: Statics | None = None) -> Graph:
-    """The same graph for inputs with other metas; all metas are computed again.
-
-    Sizes that stand in the arguments of nodes (of `view`, `expand`, `filled`, ...) don't follow
-    from the inputs: `statics(node, args)` gives the arguments to use, with values in place already.
-    """
-    if len(input_metas) != len(graph.inputs):
-        raise ValueError(f"{len(graph.inputs)} inputs expected, {len(input_metas)} metas given")
-    made = Graph()
-    here = {v.index: made.input(m) for v, m in zip(graph.inputs, input_metas, strict=True)}
-    for node in graph.nodes:
-        args = renamed(node.args, here)
-        if statics is not None:
-            args = statics(node, args)
-        made.place = node.place
-        try:
-            metas = result_metas(node.op, args)
-        except Exception as error:
-            error.add_note(f"while computing the shape of {node!r}")
-            raise
-        found = made.call(node.op, args, metas)
-        here.update((v.index, new) for v, new in zip(node.outputs, found, strict=True))
-    made.outputs = tuple(here[v.index] for v in graph.outputs)
-    made.writes = [(here[t.index], here[v.index]) for t, v in graph.writes]
-    return made
-
-
-def extract(graph: Graph, inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
-    """The part of a graph that computes `outputs` from `inputs`, with numbers from zero.
-
-    Inputs may be any values; the graph is cut there. Without writes.
-    """
-    wanted = {v.index for v in outputs}
-    ends = {v.index for v in inputs}
-    chosen: list[Node] = []
-    for node in reversed(graph.nodes):
-        if any(v.index in wanted and v.index not in ends for v in node.outputs):
-            chosen.append(node)
-            wanted.update(v.index for v in operands(node.args))
-    made = Graph()
-    here = {v.index: made.input(v.meta) for v in inputs}
-    missing = [v for v in graph.inputs if v.index in wanted and v.index not in ends]
-    if missing:
-        raise ValueError(f"the outputs also depend on {', '.join(v.typed() for v in missing)}")
-    for node in reversed(chosen):
-        made.place = node.place
-        found = made.call(node.op, renamed(node.args, here), [v.meta for v in node.outputs])
-        for v, new in zip(node.outputs, found, strict=True):
-            here.setdefault(v.index, new)
-    made.outputs = tuple(here[v.index] for v in outputs)
-    return made
 
 
 def layout_of(shape: Iterable[int], strides: sh.Shape) -> sh.Shape | None:

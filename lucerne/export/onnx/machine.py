@@ -176,8 +176,7 @@ class OnnxMachine(Typed):
     def pair(self, re: Any, im: Any) -> TypedNum:
         raise NotExpressibleError("ONNX has no complex numbers")
 
-    def complex(self, re: Any, im: Any) -> TypedNum:
-        raise NotExpressibleError("ONNX has no complex numbers")
+    complex = pair
 
     def __getattr__(self, name: str) -> Any:
         try:

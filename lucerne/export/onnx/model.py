@@ -26,6 +26,7 @@ class Names:
 
 
 def has_mutation(graph: Graph) -> bool:
+    """Whether a graph writes to memory: inside, or to its inputs."""
     return any(not node.outputs for node in graph.nodes) or bool(graph.writes)
 
 

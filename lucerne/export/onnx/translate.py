@@ -8,7 +8,7 @@ from typing import Any
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir import promote
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import NUMBER_METAS
 from lucerne._src.ir.scalar.protocol import ScalarValue
 from lucerne._src.ir.scalar.typed import TypedNum
@@ -79,28 +79,24 @@ class Translation(Writer):
             self.step(node, formulas.get(k) or node.args)
 
     def step(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Write one node, or note why it can't be written."""
         if self._reads_refused(node):
             self._refused.update(v.index for v in node.outputs)
             return
         try:
-            made = self.translated(node, args)
+            self._named(node, self.translated(node, args))
         except NotExpressibleError as error:
             self.refusals.append(
                 Refusal(node.op.qualified, str(node.place or "an unknown line"), str(error))
             )
             self._refused.update(v.index for v in node.outputs)
-            return
-        made = [made] if isinstance(made, str) else made
-        for v, name in zip(node.outputs, made, strict=False):
-            self.names[v.index] = name
 
     def _reads_refused(self, node: Node) -> bool:
         """Whether an operand was refused before: its reason is told already."""
-        found: list[bool] = []
-        map_values(lambda v: found.append(v.index in self._refused), node.args)
-        return any(found)
+        return any(v.index in self._refused for v in operands(node.args))
 
     def translated(self, node: Node, args: tuple[Any, ...]) -> Any:
+        """The names of what a node gives: by its rule, else by its body."""
         op = node.op
         if node.outputs and all(self._is_empty(v) for v in node.outputs):
             return [self._nothing(v) for v in node.outputs]
@@ -130,17 +126,22 @@ class Translation(Writer):
             raise NotExpressibleError("ONNX has no operator for it")
         if sized or args is not node.args:
             raise NotExpressibleError("ONNX has no operator for it at sizes that change")
-        flat = [x for a in args for x in (a if type(a) is tuple else (a,)) if isinstance(x, Value)]
+        return self.inside(graph, [self.of(x) for x in operands(args)])
+
+    def inside(self, graph: Graph, given: Sequence[str]) -> list[str]:
+        """The nodes of a graph inside a node, here; `given`: the names of its inputs."""
         before = self.names
-        self.names = {v.index: before[x.index] for v, x in zip(graph.inputs, flat, strict=True)}
+        self.names = {v.index: name for v, name in zip(graph.inputs, given, strict=True)}
         try:
-            for inner in graph.nodes:
-                made = self.translated(inner, inner.args)
-                made = [made] if isinstance(made, str) else made
-                self.names.update((v.index, n) for v, n in zip(inner.outputs, made, strict=False))
-            return [self.names[v.index] for v in graph.outputs]
+            for node in graph.nodes:
+                self._named(node, self.translated(node, node.args))
+            return [self.of(v) for v in graph.outputs]
         finally:
             self.names = before
+
+    def _named(self, node: Node, made: Any) -> None:
+        made = [made] if isinstance(made, str) else made
+        self.names.update((v.index, name) for v, name in zip(node.outputs, made, strict=False))
 
     # ---- bodies on elements ----------------------------------------------------------------------
 
@@ -272,5 +273,5 @@ def needed_values(graph: Graph, outputs: Sequence[Value]) -> set[int]:
     found = {v.index for v in outputs}
     for node in reversed(graph.nodes):
         if any(v.index in found for v in node.outputs):
-            map_values(lambda v: found.add(v.index), node.args)
+            found.update(v.index for v in operands(node.args))
     return found

@@ -20,6 +20,7 @@ DTYPES = {code: dtype for dtype, code in CODES.items()}
 
 
 def code_of(dtype: dt.dtype) -> int:
+    """The number of a dtype in ONNX's files."""
     if dtype not in CODES:
         raise NotExpressibleError(f"ONNX has no {dtype.name} that engines compute with")
     return CODES[dtype]

@@ -10,10 +10,10 @@ from typing import Any
 
 from lucerne._src.base.process import notices, tables
 from lucerne._src.ir.dispatch import call_back
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.autograd.function import Function
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
-from lucerne._src.tensor.autograd.node import zeros_for
 from lucerne.nn.modules.members import HookTable
 
 Hooks = OrderedDict[int, Callable[..., Any]]
@@ -246,7 +246,7 @@ class BackwardHook:
         given = list(grad_input)
         for at, i in enumerate(self.inputs):
             if i in self.constant:
-                given[at] = zeros_for(self.constant[i])
+                given[at] = zeros_of(self.constant[i])
         grads = _spread(self.inputs, given, self.n_inputs)
         for hook in self.user_hooks:
             answer = call_back(hook, self.module, grads, self.grad_outputs)

@@ -17,7 +17,7 @@ from lucerne._src.backends.contract.tensor_view import Bytes, Spot
 from lucerne._src.base.process.profiler_hook import PROGRAM, Watch
 from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, map_values, operands
 from lucerne._src.ir.meta import NumberMeta, TensorMeta, is_sized
 from lucerne._src.ir.program import (
     ARENA,
@@ -129,14 +129,12 @@ def check_step(step: Step) -> None:
             f"step {step.name}: {len(step.inputs)} inputs and {len(step.outputs)} outputs for a "
             f"graph with {len(graph.inputs)} and {len(graph.outputs)}"
         )
-    if len(graph.nodes) == 1:
-        read: list[Value] = []
-        map_values(read.append, graph.nodes[0].args)
-        if [v.index for v in read] != [v.index for v in graph.inputs]:
-            raise ValueError(
-                f"step {step.name}: the inputs of a graph of one op are its arguments, in their "
-                f"order, each time they occur:\n{graph}"
-            )
+    first = [v.index for n in graph.nodes[:1] for v in operands(n.args)]
+    if len(graph.nodes) == 1 and first != [v.index for v in graph.inputs]:
+        raise ValueError(
+            f"step {step.name}: the inputs of a graph of one op are its arguments, in their "
+            f"order, each time they occur:\n{graph}"
+        )
     with checking():
         for x, v in (*zip(step.inputs, graph.inputs), *zip(step.outputs, graph.outputs)):  # noqa: B905
             _check_item(step, x, v)
@@ -156,15 +154,12 @@ def _check_item(step: Step, x: Any, v: Value) -> None:
 class StepRunner(Runner):
     """A program on any backend: every step is a call of its executable."""
 
-    def __init__(
-        self, program: Program, backend: Backend, executables: Sequence[Executable] | None = None
-    ) -> None:
+    def __init__(self, program: Program, backend: Backend) -> None:
         self.program, self.backend = program, backend
         for step in program.steps:
             check_step(step)
-        if executables is None:
-            made: dict[Any, Executable] = {}
-            executables = [_remembered(made, step.graph, backend) for step in program.steps]
+        made: dict[Any, Executable] = {}
+        executables = [_remembered(made, step.graph, backend) for step in program.steps]
         self._calls = list(zip(program.steps, executables, strict=True))
         nbytes = max(program.arena, 1)
         buffer = backend.allocate(nbytes)

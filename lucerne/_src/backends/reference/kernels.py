@@ -71,7 +71,7 @@ def _pointwise_kernel(node: Node) -> Kernel:
         )
         for place, (a, k) in enumerate(zip(node.args, op.kinds, strict=True))
     ]
-    body = _positional(op)
+    body = op_.positional_body(op)
 
     def kernel(inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         feed = iter(inputs)
@@ -79,15 +79,6 @@ def _pointwise_kernel(node: Node) -> Kernel:
         store(result.raw if type(result) is Operand else result, outputs[0], out_dtype)
 
     return kernel
-
-
-def _positional(op: op_.Op) -> Callable[..., Any]:
-    """The body, taking all its parameters by position."""
-    names = [p.name for p in op.params if p.keyword_only]
-    if not names:
-        return op.body
-    count = len(op.params) - len(names)
-    return lambda *args: op.body(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
 def _promotable(a: Any) -> Any:

@@ -131,6 +131,7 @@ def place(t: Any, layout: MeshLayout | None, terms: Any = None) -> None:
 
 
 def tensor_layout(t: Any) -> MeshLayout | None:
+    """How a tensor lies on the mesh; None: on one device, or nowhere yet."""
     cell = t._storage.buffer
     if cell.array is None:
         return None
@@ -138,6 +139,7 @@ def tensor_layout(t: Any) -> MeshLayout | None:
 
 
 def tensor_part(t: Any, k: int) -> tuple[ArrayCell, TensorMeta]:
+    """What device `k` has of a tensor, in a cell of its own."""
     cell = t._storage.buffer
     found = part(cell.array if _fills(t) else value_of_tensor(t), k)
     meta: TensorMeta = t._meta.like(shape=found.shape)

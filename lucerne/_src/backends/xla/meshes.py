@@ -292,4 +292,5 @@ def constraint(layout: MeshLayout, ndim: int) -> NamedSharding | None:
 
 
 def constrained(x: Any, sharding: NamedSharding | None) -> Any:
+    """An array of a program that is to lie so; None: as XLA likes."""
     return x if sharding is None else lax.with_sharding_constraint(x, sharding)

@@ -17,9 +17,10 @@ from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import state
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.tensor.autograd.engine import run_backward, without_hooks
 from lucerne._src.tensor.autograd.modes import enable_grad
-from lucerne._src.tensor.autograd.node import Edge, gradient_edge, zeros_for
+from lucerne._src.tensor.autograd.node import Edge, gradient_edge
 from lucerne._src.tensor.eager import autocast
 from lucerne._src.tensor.random.api import default_generator
 
@@ -83,7 +84,7 @@ class Again:
                 node.tensor_hooks = node.tensor_hooks or {}
                 node.tensor_hooks.setdefault(index, {}).update(hooks[tangent])
             if g is None and not hooks:  # (a hook is called only where a gradient arrives)
-                g = zeros_for(found[k]._meta)
+                g = zeros_of(found[k]._meta)
             starts.append(((node, index), g))
         wanted = [e for e in dict.fromkeys(edges) if e is not None]
         with without_hooks(wanted):

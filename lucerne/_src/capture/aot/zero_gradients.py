@@ -12,9 +12,8 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.capture.trace.recorder import Recorder
-from lucerne._src.ir.graph import Value
+from lucerne._src.ir.graph import Value, operands
 from lucerne._src.tensor.base import TensorBase
-from lucerne._src.transforms.rewrite import operands
 
 
 class ZeroGradients:

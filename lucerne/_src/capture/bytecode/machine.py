@@ -115,14 +115,13 @@ class Machine:
         fn: FunctionType,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        link: Link = PUSH,
     ) -> PythonFrame:
         """A frame at the start of a function. Raises Stop if its code can't be run, and TypeError
         if the arguments don't fit."""
         decoded = decode(fn.__code__, current_table())
         if isinstance(decoded, str):
             raise Stop(decoded)
-        made = self._frame(fn, decoded, tuple(args), kwargs or {}, link)
+        made = self._frame(fn, decoded, tuple(args), kwargs or {}, PUSH)
         if made is None:
             fn(*args, **(kwargs or {}))
             raise TypeError(f"{fn.__qualname__}: the arguments don't fit")

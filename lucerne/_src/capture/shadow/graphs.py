@@ -7,9 +7,9 @@ from typing import Any
 
 from lucerne._src.capture.shadow.nearness import Array, Difference, NearnessRule
 from lucerne._src.capture.shadow.replay import Ran
-from lucerne._src.ir.graph import Graph, Node, Value, flat_inputs
+from lucerne._src.ir.graph import Graph, Node, Value, flat_inputs, operands
 from lucerne._src.transforms.interpret import held
-from lucerne._src.transforms.rewrite import operands, producers
+from lucerne._src.transforms.rewrite import producers
 
 
 def one_op_inputs(node: Node, seen: dict[int, Array]) -> list[Any] | None:

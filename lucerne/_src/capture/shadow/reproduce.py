@@ -15,12 +15,11 @@ from lucerne._src.backends.contract.step_runner import executable_of
 from lucerne._src.backends.contract.tensor_view import Bytes, Spot, elements
 from lucerne._src.capture.shadow.nearness import Array, NearnessRule
 from lucerne._src.capture.shadow.replay import Replay
-from lucerne._src.ir.graph import Graph, Node, Value, verify
+from lucerne._src.ir.graph import Graph, Node, Value, operands, verify
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.text import parse
 from lucerne._src.pipeline import passes
 from lucerne._src.transforms.interpret import blank, held
-from lucerne._src.transforms.rewrite import operands
 
 _MOST_NUMBERS = 2048
 _MOST_NODES = 40

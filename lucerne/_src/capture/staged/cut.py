@@ -14,11 +14,10 @@ from typing import Any
 from lucerne._src.backends.contract.control_flow import is_control
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.may_raise import may_raise
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, copy_nodes, operands
 from lucerne._src.ir.symbolic.expressions import FORMULAS
 from lucerne._src.ir.symbolic.numbers import UNBACKED
 from lucerne._src.transforms.generalize import formula_of, meta_formula
-from lucerne._src.transforms.rewrite import operands
 
 _FEW = 2
 """So few nodes are no program of their own: a call of one costs as much as they do."""
@@ -168,11 +167,7 @@ def subgraph(nodes: list[Node], wanted: set[int]) -> tuple[Graph, list[Value], l
     read = {v.index: v for n in nodes for v in operands(n.args) if v.index not in inside}
     for v in read.values():
         here[v.index] = made.input(v.meta)
-    for node in nodes:
-        args = map_values(lambda v: here[v.index], node.args)
-        made.place = node.place
-        outputs = made.call(node.op, args, [v.meta for v in node.outputs])
-        here.update((v.index, new) for v, new in zip(node.outputs, outputs, strict=True))
+    copy_nodes(made, nodes, here)
     given = [
         v for n in nodes if n.op.kind != op_.VIEW for v in n.outputs if v.index in wanted
     ]  # (views are made by who reads them)

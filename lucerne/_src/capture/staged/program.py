@@ -20,7 +20,7 @@ from lucerne._src.capture.staged.cut import Cut, ProgramStage, subgraph
 from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import entry, state, unseen
-from lucerne._src.ir.graph import Graph, Node, Value
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Expr, FloatExpr, Guard
 from lucerne._src.ir.symbolic.unbacked import DIMENSION, GUESS, NEGATIVE, number_of
@@ -28,7 +28,6 @@ from lucerne._src.tensor.base import new_tensor
 from lucerne._src.tensor.interop.outside import item
 from lucerne._src.tensor.random.api import mark, rewind
 from lucerne._src.transforms.generalize import GraphOf, MetaOf, formula_of, meta_formula
-from lucerne._src.transforms.rewrite import operands
 
 Compile = Callable[[Graph], Any] | None
 """Makes of a graph what runs it (a `CompiledStage`); None: all nodes run by themselves."""

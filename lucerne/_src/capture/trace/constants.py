@@ -13,7 +13,7 @@ from typing import Any
 from lucerne._src.base.raw import is_a
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
-from lucerne._src.ir.graph import Graph, Node, Value, run_node
+from lucerne._src.ir.graph import Graph, Node, Value, operands, run_node
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.transforms.functionalize import MutationError, functionalize
 
@@ -59,24 +59,14 @@ def _needed(graph: Graph, wanted: Value) -> list[Node] | None:
         if not small or node.op.kind == op_.RANDOM or len(found) >= _MOST_NODES:
             return None
         found[id(node)] = node
-        todo += _values(node.args)
+        todo += operands(node.args)
     return [node for node in graph.nodes if id(node) in found]
-
-
-def _values(args: Any) -> list[Value]:
-    found: list[Value] = []
-    for a in args:
-        if type(a) is Value:
-            found.append(a)
-        elif is_a(a, tuple):
-            found += _values(a)
-    return found
 
 
 def _only(nodes: list[Node], wanted: Value, allowed: dict[Value, Any]) -> bool:
     """Whether nothing else than constants is read."""
     made = {v for node in nodes for v in node.outputs}
-    read = [v for node in nodes for v in _values(node.args)]
+    read = [v for node in nodes for v in operands(node.args)]
     return all(v in made or v in allowed for v in [*read, wanted])
 
 

@@ -12,9 +12,9 @@ from lucerne._src.ir import dispatch
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta_text import meta_text
 from lucerne._src.ir.op import Op
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.control import COND, SCAN, WHILE
 from lucerne._src.tensor.autograd.function import Function
-from lucerne._src.tensor.autograd.node import zeros_for
 from lucerne._src.tensor.base import TensorBase
 
 
@@ -314,7 +314,7 @@ class _Scan(Function):
         saved = ctx.saved_tensors
         rows, extra, states = saved[n : n + m], saved[n + m : n + m + e], saved[n + m + e :]
         of_carry = [sg.fresh(grads[k]) for k in plan.float_carry]
-        sums = [zeros_for(sg.contiguous(extra[k]._meta)) for k in plan.wanted_extra]
+        sums = [zeros_of(sg.contiguous(extra[k]._meta)) for k in plan.wanted_extra]
         ys = [k for k in range(n, plan.outputs) if plan.floats[k]]
         of_ys = [sg.fresh(grads[k]) for k in ys]
         given = (*of_carry, *sums), (*states, *rows, *of_ys), (*extra, *plan.branch.tensors)

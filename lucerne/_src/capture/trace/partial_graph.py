@@ -82,11 +82,8 @@ from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.capture.trace.callbacks import followed, refuse_inside
 from lucerne._src.capture.trace.fake import CaptureError, NotYetError, is_fake
-from lucerne._src.ir import dispatch
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.functionalize import MutationError
-
-_state = dispatch.state
 
 _USES_UP = frozenset(
     ("UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "CALL_FUNCTION_EX", "CONTAINS_OP")

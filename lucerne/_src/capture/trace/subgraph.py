@@ -20,10 +20,11 @@ from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.graph import Graph, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.copy.cast import clone_as
 from lucerne._src.tensor.autograd.engine import run_backward
 from lucerne._src.tensor.autograd.modes import enable_grad, no_grad
-from lucerne._src.tensor.autograd.node import gradient_edge, zeros_for
+from lucerne._src.tensor.autograd.node import gradient_edge
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.functionalize import functionalize
@@ -185,7 +186,7 @@ def differentiated(
             found = run_backward(roots, keep_graph=False, create_graph=False, wanted=edges)
         with no_grad():
             grads = [
-                zeros_for(contiguous(t._meta)) if g is None else fresh(g)
+                zeros_of(contiguous(t._meta)) if g is None else fresh(g)
                 for t, g in zip(wanted, found, strict=True)
             ]
             start = len(grads) - len(add)

@@ -14,14 +14,11 @@ import zlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from lucerne._src.io import atomic
 from lucerne._src.io.errors import CorruptFileError
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-Array = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -54,6 +51,7 @@ class Manifest:
 
 
 def write_manifest(folder: str, manifest: Manifest) -> None:
+    """The last step of a save: with this file the checkpoint is there."""
     body = json.dumps(
         {
             "lucerne_checkpoint": FORMAT,

@@ -31,6 +31,7 @@ class TensorPart:
 
 
 def whole(tensor: Any) -> TensorPart:
+    """A tensor as the only part of itself."""
     return TensorPart(tensor, tensor.shape, [0] * tensor.dim())
 
 

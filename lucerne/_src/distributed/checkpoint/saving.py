@@ -371,11 +371,6 @@ def _read(name: str, part: TensorPart, stored: StoredValue, files: FileReaders) 
     return made
 
 
-def _inside(low: list[int], high: list[int], offsets: list[int]) -> tuple[slice, ...]:
-    """A range of the whole tensor, in a block that begins at `offsets`."""
-    return tuple(slice(a - o, b - o) for a, b, o in zip(low, high, offsets, strict=True))
-
-
 def _tensor(raw: bytes, dtype: Any, sizes: list[int], name: str) -> Any:
     count = int(np.prod(sizes, dtype=np.int64))
     made = lu.empty(sizes, dtype=dtype)

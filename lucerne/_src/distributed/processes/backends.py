@@ -83,4 +83,5 @@ def choose(backend: str | None) -> str:
 
 
 def is_backend_available(backend: str) -> bool:
+    """Whether groups can be made with this backend here."""
     return str(backend).lower() in OURS

@@ -195,12 +195,6 @@ def all_gather_coalesced(
     return _start(pg, name, body, async_op, [t for row in output_tensor_lists for t in row])
 
 
-def _pieces(tensor: Any, count: int, what: str) -> list[Any]:
-    if tensor.numel() % count:
-        raise ValueError(f"{what}: {tensor.numel()} values are not a multiple of {count} ranks")
-    return list(tensor.detach().reshape(-1).chunk(count)) if tensor.numel() else [tensor] * count
-
-
 def all_gather_into_tensor(
     output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False
 ) -> Any:

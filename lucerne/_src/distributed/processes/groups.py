@@ -84,6 +84,7 @@ def get_world_size(group: Any = None) -> int:
 
 
 def get_backend(group: Any = None) -> BackendName:
+    """How a group talks."""
     pg = member(group)
     if pg is None:
         raise ValueError("Invalid process group specified")
@@ -91,6 +92,7 @@ def get_backend(group: Any = None) -> BackendName:
 
 
 def get_backend_config(group: Any = None) -> str:
+    """How a group talks, for each type of device."""
     return f"cpu:{get_backend(group)}"
 
 
@@ -117,6 +119,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
+    """The ranks of a group, by their numbers in the world."""
     pg = member(group)
     return [] if pg is None else pg.ranks
 

@@ -29,6 +29,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(raw: bytes) -> Any:
+    """The object again, or an error: bytes of others run no code."""
     try:
         return files.load(io.BytesIO(raw))
     except LoadError as error:
@@ -41,6 +42,7 @@ def as_message(raw: bytes) -> tuple[Array, Array]:
 
 
 def empty_length() -> Array:
+    """Room for the first message."""
     return np.zeros(1, np.int64)
 
 

@@ -33,10 +33,12 @@ def get_debug_level() -> DebugLevel:
 
 
 def set_debug_level(level: DebugLevel) -> None:
+    """How much is told about collectives."""
     _Switches.debug = DebugLevel(level)
 
 
 def set_debug_level_from_env() -> None:
+    """The level that `TORCH_DISTRIBUTED_DEBUG` says."""
     word = (launch_variable("TORCH_DISTRIBUTED_DEBUG") or "OFF").upper()
     if word not in DebugLevel.__members__:
         raise RuntimeError(

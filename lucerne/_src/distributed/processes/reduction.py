@@ -71,11 +71,6 @@ class ReduceOp:
         return f"<torch.distributed.ReduceOp.{self.op.name}>"
 
 
-def premul_sum(factor: Any) -> ReduceOp:
-    """A sum of values that are multiplied by `factor` first (torch's `_make_nccl_premul_sum`)."""
-    return ReduceOp(RedOpType.PREMUL_SUM, factor)
-
-
 _PLAIN: dict[RedOpType, Any] = {
     RedOpType.SUM: np.add, RedOpType.AVG: np.add, RedOpType.PREMUL_SUM: np.add,
     RedOpType.PRODUCT: np.multiply, RedOpType.MIN: np.minimum, RedOpType.MAX: np.maximum,

@@ -160,6 +160,7 @@ def world() -> World:
 
 
 def is_initialized() -> bool:
+    """Whether this process has joined others (`init_process_group`)."""
     return Current.world is not None
 
 

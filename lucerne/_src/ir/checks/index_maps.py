@@ -24,7 +24,7 @@ from math import prod
 
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import reduced_dims
-from lucerne._src.ir.graph import Graph, Node, Value, bases
+from lucerne._src.ir.graph import Graph, Node, Value, bases, operands
 from lucerne._src.ir.meta import TensorMeta
 
 Dims = tuple[int | None, ...]
@@ -180,8 +180,7 @@ def read_by(node: Node) -> list[Value]:
     args = node.args[1:] if node.op.qualified == "copy" else node.args
     if node.op.qualified in ("filled", "counted_draw"):
         return []  # made from numbers
-    found = [v for a in args for v in (a if type(a) is tuple else (a,))]
-    return [v for v in found if type(v) is Value and isinstance(v.meta, TensorMeta)]
+    return [v for v in operands(args) if isinstance(v.meta, TensorMeta)]
 
 
 def _some(dims: Sequence[int | None]) -> list[int]:

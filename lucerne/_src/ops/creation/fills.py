@@ -89,7 +89,7 @@ def new_options(name: str, input: Tensor, /, **options: Any) -> tuple[Any, Any, 
     return dtype or input.dtype, device or input.device, requires_grad
 
 
-def _device(device: Any) -> Any:
+def device_or_default(device: Any) -> Any:
     return DefaultDevice.get() if device is None else as_device(device)
 
 
@@ -125,7 +125,7 @@ def make_filled(
     if out is not None:
         return sized_out(out, shape, dtype).fill_(value)
     kind = dtype or get_default_dtype()
-    made = filled(shape, number_for(value, kind), kind, _device(device), strides)
+    made = filled(shape, number_for(value, kind), kind, device_or_default(device), strides)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -133,7 +133,7 @@ def make_empty(
     shape: sh.Shape, dtype: Any, device: Any, requires_grad: bool, strides: Any = None
 ) -> Tensor:
     kind = as_optional_dtype(dtype) or get_default_dtype()
-    made = uninitialized(shape, kind, _device(device), strides)
+    made = uninitialized(shape, kind, device_or_default(device), strides)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -7,25 +7,27 @@ import math
 from typing import Any
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.base.defaults import DefaultDevice, get_default_dtype
+from lucerne._src.base.defaults import get_default_dtype
 from lucerne._src.base.refusals import no_pinned_memory
-from lucerne._src.ir.convert import as_device, as_int, as_optional_dtype
+from lucerne._src.ir.convert import as_int, as_optional_dtype
 from lucerne._src.ir.define import front
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.symbolic.numbers import isfinite, to_int
 from lucerne._src.ops.copy.cast import cast, counted
 from lucerne._src.ops.copy.join import cat
-from lucerne._src.ops.creation.fills import make_filled, sized_out, strided_only, strided_options
+from lucerne._src.ops.creation.fills import (
+    device_or_default,
+    make_filled,
+    sized_out,
+    strided_only,
+    strided_options,
+)
 from lucerne._src.ops.pointwise.arithmetic import add_scaled
 
 
 def number(value: Any) -> Any:
     """A Python number, also out of a tensor or NumPy scalar."""
     return value.item() if hasattr(value, "item") else value
-
-
-def _device(device: Any) -> Any:
-    return DefaultDevice.get() if device is None else as_device(device)
 
 
 def _delivered(made: Tensor, requires_grad: bool, out: Any, dtype: Any) -> Tensor:
@@ -94,7 +96,7 @@ def arange(
 def _counted(first: Any, gap: Any, length: int, dtype: dt.dtype, device: Any) -> Tensor:
     if dtype.category == dt.INTEGER:
         first, gap = to_int(first), to_int(gap)
-    return counted(first, gap, length, dtype, _device(device))
+    return counted(first, gap, length, dtype, device_or_default(device))
 
 
 def _range_arguments(name: str, args: tuple[Any, ...], start: Any, end: Any, step: Any) -> Any:
@@ -180,7 +182,7 @@ def _spaced(start: Any, end: Any, count: int, target: dt.dtype, device: Any) -> 
     first, last = number(start), number(end)
     if target.category == dt.INTEGER:
         first, last = to_int(first), to_int(last)
-    real, place = work.compute.to_real(), _device(device)
+    real, place = work.compute.to_real(), device_or_default(device)
     if count < 2:
         return cast(counted(0, 1, count, real, place) * 0 + first, target)
     step, half = (last - first) / (count - 1), count // 2
@@ -237,7 +239,7 @@ def eye(n: int, m: int | None = None, *, out: Any = None, **options: Any) -> Ten
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
     target = as_optional_dtype(dtype) or (out.dtype if out is not None else get_default_dtype())
-    where = _device(device)
+    where = device_or_default(device)
     i, j = (counted(0, 1, k, dt.int64, where) for k in (rows, cols))
     return _delivered(cast(i.unsqueeze(1) == j, target), requires_grad, out, dtype)
 
@@ -253,7 +255,7 @@ def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Any, 
     for name, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name} must be non-negative, got{n}")
-    found = triangle(row, col, offset, _device(device), lower).nonzero()
+    found = triangle(row, col, offset, device_or_default(device), lower).nonzero()
     target = as_optional_dtype(dtype) or dt.int64
     if target not in (dt.int64, dt.int32):
         name = "tril" if lower else "triu"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base import dtype as dt
-from lucerne._src.base import shape as sh
 from lucerne._src.base.errors import LinAlgError
 from lucerne._src.ir.dispatch import every_value
 from lucerne._src.ir.op import Tensor
@@ -98,7 +97,3 @@ def raise_if_failed(info: Tensor, name: str, kind: str) -> None:
 def is_vector_case(A: Tensor, B: Tensor) -> bool:
     """Whether B stands for one vector per matrix of A."""
     return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1])))
-
-
-def batch_of(A: Tensor, B: Tensor) -> sh.Shape:
-    return sh.broadcast_shapes(A.shape[:-2], B.shape[:-2])

@@ -10,10 +10,7 @@ from typing import Any
 from lucerne._src.ir.define import composite
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Scalar, Tensor, TensorList
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype.compute is x.dtype else x.to(x.dtype.compute)
+from lucerne._src.ops.checks import computing
 
 
 def _adam_meta(
@@ -42,7 +39,7 @@ def adam_update(
     """Parameters and averages after a step of Adam; `decoupled`: weight decay as in AdamW."""
     found: list[list[Tensor]] = [[], [], [], []]
     for k, given in enumerate(zip(params, grads, exp_avgs, exp_avg_sqs, strict=True)):
-        p, g, m, v = (_wide(x) for x in given)
+        p, g, m, v = (computing(x) for x in given)
         g = -g if maximize else g
         if decoupled:
             p = p * (1 - lr * weight_decay)
@@ -52,7 +49,7 @@ def adam_update(
         v = v * beta2 + g * g * (1 - beta2)
         top = v
         if amsgrad:
-            top = v.maximum(_wide(max_exp_avg_sqs[k]))
+            top = v.maximum(computing(max_exp_avg_sqs[k]))
             found[3].append(top.to(max_exp_avg_sqs[k].dtype))
         step = steps[k].double()
         size, root = lr / (1 - beta1**step), (1 - beta2**step).sqrt()
@@ -92,10 +89,10 @@ def sgd_update(
     """Parameters and momentum after a step of gradient descent; no buffers: no momentum."""
     changed, buffers = [], []
     for k, (param, grad) in enumerate(zip(params, grads, strict=True)):
-        p, g = _wide(param), _wide(grad)
+        p, g = computing(param), computing(grad)
         g = (-g if maximize else g) + p * weight_decay
         if momentum_buffers:
-            old = _wide(momentum_buffers[k])
+            old = computing(momentum_buffers[k])
             b = g if is_first_step else old * momentum + g * (1 - dampening)
             buffers.append(b.to(momentum_buffers[k].dtype))
             g = g + b * momentum if nesterov else b
@@ -122,9 +119,9 @@ def adagrad_update(
     """Parameters and sums of squares after a step of Adagrad."""
     changed, sums = [], []
     for param, grad, old, step in zip(params, grads, state_sums, steps, strict=True):
-        p, g = _wide(param), _wide(grad)
+        p, g = computing(param), computing(grad)
         g = (-g if maximize else g) + p * weight_decay
-        total = _wide(old) + g * g
+        total = computing(old) + g * g
         rate = (lr / (1 + (step.double() - 1) * lr_decay)).to(p.dtype)
         changed.append((p - g / (total.sqrt() + eps) * rate).to(param.dtype))
         sums.append(total.to(old.dtype))

@@ -202,7 +202,7 @@ def _size(args: tuple[Any, ...]) -> tuple[int, ...]:
     )
 
 
-def _blank(size: Any, dtype: Any, device: Any, layout: Any, names: Any = None) -> Tensor:
+def _blank(size: Any, dtype: Any, device: Any, layout: Any) -> Tensor:
     return fills.empty(
         size,
         dtype=as_optional_dtype(dtype) or defaults.get_default_dtype(),

@@ -16,6 +16,7 @@ from lucerne._src.ops.copy.cast import counted, filled
 from lucerne._src.ops.copy.join import cat, stack
 from lucerne._src.ops.pointwise.select import choose, where
 from lucerne._src.ops.spatial.tap_sums import tap_gather
+from lucerne._src.ops.spatial.taps import cubic_weights
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -59,18 +60,6 @@ def _padded(x: Tensor, size: int, padding: str, align_corners: bool, flat: bool)
     return x
 
 
-def _cubic(t: Tensor) -> list[Tensor]:
-    a = -0.75
-
-    def near(x: Tensor) -> Tensor:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Tensor) -> Tensor:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
-
-
 def _axis_taps(
     x: Tensor, size: int, mode: str, padding: str, align: bool, flat: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
@@ -78,7 +67,7 @@ def _axis_taps(
     if mode == "bicubic":  # padding applies to each tap's own position
         low = x.detach().floor()
         places = [_padded(low + (k - 1), size, padding, align, flat) for k in range(4)]
-        return places, _cubic(x - low)
+        return places, cubic_weights(x - low, -0.75)
     x = _padded(x, size, padding, align, flat)
     if mode == "nearest":
         # The zero keeps the grid in the graph: its gradient is zero, not absent.

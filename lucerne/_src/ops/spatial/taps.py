@@ -16,7 +16,7 @@ from lucerne._src.base import shape as sh
 from lucerne._src.ir.define import composite
 from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Tensor
-from lucerne._src.ops.checks import need
+from lucerne._src.ops.checks import computing, need
 
 Array = np.ndarray[Any, Any]
 Taps = list[tuple[Array, Array | None]]
@@ -58,13 +58,13 @@ def linear_taps(size: int, out: int, align: bool, scale: float | None, kind: Any
     return [(low, 1 - weight), (high, weight)]
 
 
-def cubic_weights(t: Array, a: float) -> list[Array]:
-    """Keys' cubic convolution at distances 1 + t, t, 1 - t, 2 - t."""
+def cubic_weights(t: Any, a: float) -> list[Any]:
+    """Keys' cubic convolution at distances 1 + t, t, 1 - t, 2 - t, of arrays or tensors."""
 
-    def near(x: Array) -> Array:
+    def near(x: Any) -> Any:
         return ((a + 2) * x - (a + 3)) * x * x + 1
 
-    def far(x: Array) -> Array:
+    def far(x: Any) -> Any:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
@@ -211,7 +211,7 @@ def resample_back(input: Tensor, size: Any, mode: str, align_corners: bool, scal
     """The transpose of `resample` from `size`: each element goes back to its taps, by weight."""
     source = make_meta(input.dtype, (*input.shape[:2], *size), None, input.device)
     taps = axis_taps(source, tuple(input.shape[2:]), mode, align_corners, scales)
-    x = input if mode.startswith("nearest") else _computing(input)
+    x = input if mode.startswith("nearest") else computing(input)
     for d in reversed(range(len(taps))):
         x = _along_back(x, 2 + d, taps[d], size[d])
     return x.to(input.dtype)
@@ -255,7 +255,7 @@ def resample(input: Tensor, size: Any, mode: str, align_corners: bool, scales: A
     kept = mode.startswith("nearest")
     if input.dtype.category < dt.FLOAT and not kept:
         return _of_bytes(input, size, mode, align_corners, scales).clone(memory_format=layout)
-    x = input if kept else _computing(input)
+    x = input if kept else computing(input)
     for d, taps in enumerate(axis_taps(input._meta, size, mode, align_corners, scales)):
         x = _along(x, 2 + d, taps)
     x = x if x.dtype is input.dtype else x.to(input.dtype)
@@ -293,7 +293,3 @@ def whole_taps(taps: Taps) -> tuple[Taps, int]:
     bits = next(b for b in range(23) if b == 22 or int(0.5 + largest * (2 << b)) >= 1 << 15)
     scaled = [(index, w * (1 << bits)) for index, w in merged]
     return [(i, np.trunc(w + np.where(w < 0, -0.5, 0.5)).astype(np.int32)) for i, w in scaled], bits
-
-
-def _computing(x: Tensor) -> Tensor:
-    return x if x.dtype.compute is x.dtype else x.to(x.dtype.compute)

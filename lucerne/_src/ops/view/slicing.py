@@ -13,6 +13,7 @@ from lucerne._src.ir.define import Geometry, front
 from lucerne._src.ir.define import view as view_op
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.copy.cast import counted, filled
 from lucerne._src.ops.spatial.padding import embed_diagonal, embed_slice
 from lucerne._src.ops.view.reshape import permuted
@@ -167,10 +168,6 @@ def _unfold_vjp(g: Tensor, input_meta: TensorMeta, dimension: int, size: int, st
     spread = spread.reshape(*shape[:d], spread.shape[d] * size, *shape[d + 1 :])
     index = _counted(shape[d], input_meta).unfold(0, size, step).reshape(-1)
     return zeros_of(input_meta).index_add(d, index, spread)
-
-
-def zeros_of(meta: TensorMeta) -> Tensor:
-    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
 
 
 def _counted(n: int, meta: TensorMeta) -> Tensor:

@@ -8,9 +8,10 @@ from typing import Any
 
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.tensor.autograd import record
 from lucerne._src.tensor.autograd.modes import no_grad
-from lucerne._src.tensor.autograd.node import Edge, GradientNode, fit, gradient_edge, zeros_for
+from lucerne._src.tensor.autograd.node import Edge, GradientNode, fit, gradient_edge
 from lucerne._src.tensor.autograd.saved import USED_UP, SavedOutput, SavedTensor
 from lucerne._src.tensor.autograd.state import AutogradState, requires_grad, state_of
 from lucerne._src.tensor.base import TensorBase, make_tensor
@@ -100,7 +101,7 @@ class FunctionNode(GradientNode):
     def apply(self, grads: Sequence[Any]) -> list[Any]:
         if self._materialize:
             grads = [
-                zeros_for(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
+                zeros_of(m) if g is None else g for g, m in zip(grads, self.out_metas, strict=True)
             ]
         if not all(self._is_tensor):
             given = iter(grads)

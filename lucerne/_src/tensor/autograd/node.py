@@ -20,7 +20,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import RESULTS, GradientPart, Op
-from lucerne._src.ops.copy.cast import filled
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.copy.place import Meshes, inherit
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.names import grad_name as grad_name
@@ -152,7 +152,7 @@ class Gradients(tuple[Any, ...]):
         if isinstance(i, slice):
             return tuple(self)[i]
         found = tuple.__getitem__(self, i)
-        return zeros_for(self.metas[i]) if found is None else found
+        return zeros_of(self.metas[i]) if found is None else found
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -164,7 +164,7 @@ def gradients(op: Op, grads: Sequence[Any], metas: tuple[TensorMeta, ...]) -> tu
         return tuple(grads)
     if op.kind == op_.VIEW:
         pairs = zip(grads, metas, strict=True)
-        return tuple([zeros_for(m) if g is None else g for g, m in pairs])
+        return tuple([zeros_of(m) if g is None else g for g, m in pairs])
     made = Gradients(grads)
     made.metas = metas
     return made
@@ -349,10 +349,6 @@ def fit(g: Any, meta: TensorMeta) -> Any:
 def plus(have: Any, g: Any) -> Any:
     """The sum of two gradients. One of a dense and a sparse tensor starts with the dense one."""
     return g + have if have.is_sparse and not g.is_sparse else have + g
-
-
-def zeros_for(meta: TensorMeta) -> Any:
-    return filled(tuple(meta.shape), 0, meta.dtype, meta.device, None)
 
 
 class AccumulateGrad(GradientNode):

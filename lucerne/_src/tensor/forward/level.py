@@ -25,11 +25,11 @@ from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import InPlace, Interpreter, Proceed, call_back
 from lucerne._src.ir.op import Op
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.copy.cast import clone_as, copy
 from lucerne._src.ops.view.reshape import alias
 from lucerne._src.ops.view.slicing import strided_view
 from lucerne._src.tensor.autograd import record
-from lucerne._src.tensor.autograd.node import zeros_for
 from lucerne._src.tensor.base import TensorBase, make_tensor, plain_types
 from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.inplace import check_fits
@@ -248,7 +248,7 @@ class ForwardLevel(Interpreter):
             ctx, result = function.call(args, kwargs)
             if ctx._materialize:
                 tangents = [
-                    zeros_for(a._meta) if t is None and is_smooth(a) else t
+                    zeros_of(a._meta) if t is None and is_smooth(a) else t
                     for a, t in zip(args, tangents, strict=True)
                 ]
             ctx._inside_jvp = True

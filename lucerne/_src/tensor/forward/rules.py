@@ -20,9 +20,10 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.ir import dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.op import RESULTS, Op
+from lucerne._src.ops.checks import zeros_of
 from lucerne._src.ops.copy.cast import filled
 from lucerne._src.tensor.autograd.engine import run_backward
-from lucerne._src.tensor.autograd.node import fit, gradient_edge, gradients, zeros_for
+from lucerne._src.tensor.autograd.node import fit, gradient_edge, gradients
 from lucerne._src.tensor.autograd.state import requires_grad
 from lucerne._src.tensor.base import TensorBase, offset_of
 from lucerne._src.tensor.storage import bytes_of
@@ -123,7 +124,7 @@ def _mapped_alike(op: Op, args: tuple[Any, ...], tangents: Tangents) -> Tangents
 
 def _cat(op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents) -> Tangents:
     parts = zip(args[0], tangents[0], strict=True)
-    return (_run(op, (tuple(zeros_for(a._meta) if t is None else t for a, t in parts), args[1])),)
+    return (_run(op, (tuple(zeros_of(a._meta) if t is None else t for a, t in parts), args[1])),)
 
 
 def _padded(
@@ -147,7 +148,7 @@ def _put(op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tang
     given = list(args)
     for i in (target, source):
         if isinstance(args[i], TensorBase):
-            given[i] = zeros_for(args[i]._meta) if tangents[i] is None else tangents[i]
+            given[i] = zeros_of(args[i]._meta) if tangents[i] is None else tangents[i]
         else:
             given[i] = 0
     return (_run(op, tuple(given)),)

@@ -9,11 +9,10 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir import promote
 from lucerne._src.ir.define import reduced_dims
-from lucerne._src.ir.graph import Node, Value, given_metas
+from lucerne._src.ir.graph import Node, Value, given_metas, operands
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.pointwise.arithmetic import add2, mul, sub2
 from lucerne._src.ops.view.reshape import view_shape
-from lucerne._src.transforms.rewrite import operands
 from lucerne._src.transforms.rules.rule import Answer, Look, NewNode, Rule
 
 _ADD2: Op = add2.op  # type: ignore[attr-defined]

@@ -35,6 +35,7 @@ def padding_of(
 
 
 def padded(x: Any, pads: list[int], value: float) -> Any:
+    """`x` with pads in ONNX's order: all beginnings, then all ends."""
     k = len(pads) // 2
     return F.pad(x, [p for d in range(k - 1, -1, -1) for p in (pads[d], pads[d + k])], value=value)
 

@@ -83,9 +83,5 @@ def tensor(x: Any) -> Any:
     return x
 
 
-def is_host(x: Any) -> bool:
-    return isinstance(x, np.ndarray)
-
-
 def is_tensor(x: Any) -> bool:
     return isinstance(x, lu.Tensor)

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
+    """An operator: what runs it, and which of its inputs are needed as numbers."""
+
     run: Callable[..., Any]
     numbers: tuple[int, ...]
 

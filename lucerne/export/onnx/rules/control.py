@@ -24,15 +24,11 @@ def _inside(c: Any, graph: Any, given: list[str], title: str, more: Any = None) 
     """
     if not isinstance(graph, Graph):
         raise NotExpressibleError("a graph inside whose sizes change")
-    outside, known, names = c.nodes, c._known, c.names
+    outside, known = c.nodes, c._known
     c.nodes, c._known = [], {k: v for k, v in known.items() if k[0] == "constant"}
-    c.names = {v.index: name for v, name in zip(graph.inputs, given, strict=True)}
     try:
-        for node in graph.nodes:
-            made = c.translated(node, node.args)
-            made = [made] if isinstance(made, str) else made
-            c.names.update((v.index, n) for v, n in zip(node.outputs, made, strict=False))
-        found = [(c.names[v.index], v.meta) for v in graph.outputs]
+        made = c.inside(graph, given)
+        found = [(name, v.meta) for name, v in zip(made, graph.outputs, strict=True)]
         if more is not None:
             found = more(found)
         # An output must be made inside, and be there once.
@@ -43,7 +39,7 @@ def _inside(c: Any, graph: Any, given: list[str], title: str, more: Any = None) 
         return c.nodes, outs, title
     finally:
         constants = {k: v for k, v in c._known.items() if k[0] == "constant"}
-        c.nodes, c._known, c.names = outside, {**known, **constants}, names
+        c.nodes, c._known = outside, {**known, **constants}
 
 
 @rule("cond_graphs")
@@ -59,23 +55,13 @@ def cond_graphs(c: Any, node: Any, pred: Any, operands: Any, yes: Any, no: Any) 
 @rule("while_graphs")
 def while_graphs(c: Any, node: Any, carried: Any, extra: Any, goes_on: Any, body: Any) -> list[str]:
     helper = onnx_package().helper
-    flag = _flag_of(c, goes_on, [*carried, *extra])
+    outer = [c.of(x) for x in extra]
+    flag = _flag_of(c, goes_on, [*(c.of(x) for x in carried), *outer])
     names = [c.fresh("s") for _ in carried]
     counter, before = c.fresh("s"), c.fresh("s")
-    outer = [c.of(x) for x in extra]
 
     def with_flag(found: Any) -> Any:
-        for v, (name, _) in zip(goes_on.inputs, found, strict=False):
-            c.names[v.index] = name
-        inner = [name for name, _ in found] + outer
-        saved, c.names = c.names, dict(zip((v.index for v in goes_on.inputs), inner, strict=True))
-        for each in goes_on.nodes:
-            made = c.translated(each, each.args)
-            made = [made] if isinstance(made, str) else made
-            c.names.update((v.index, n) for v, n in zip(each.outputs, made, strict=False))
-        last = goes_on.outputs[0]
-        again = c.node("Reshape", [c.operand(last, dt.bool_), c.ints([])])
-        c.names = saved
+        again = _flag_of(c, goes_on, [*(name for name, _ in found), *outer])
         return [(again, _Bool), *found]
 
     nodes, outs, title = _inside(c, body, [*names, *outer], "body", with_flag)
@@ -92,20 +78,14 @@ class _Bool:
     dtype = dt.bool_
 
 
-def _flag_of(c: Any, graph: Any, values: Any) -> str:
-    """What the condition says before the first round."""
+def _flag_of(c: Any, graph: Any, given: list[str]) -> str:
+    """What the condition says of values with these names."""
     if not isinstance(graph, Graph):
         raise NotExpressibleError("a graph inside whose sizes change")
-    saved = c.names
-    c.names = {v.index: saved[x.index] for v, x in zip(graph.inputs, values, strict=True)}
-    try:
-        for node in graph.nodes:
-            made = c.translated(node, node.args)
-            made = [made] if isinstance(made, str) else made
-            c.names.update((v.index, n) for v, n in zip(node.outputs, made, strict=False))
-        return c.node("Reshape", [c.operand(graph.outputs[0], dt.bool_), c.ints([])])
-    finally:
-        c.names = saved
+    (name,) = c.inside(graph, given)
+    if graph.outputs[0].meta.dtype is not dt.bool_:
+        name = c.cast(name, dt.bool_)
+    return c.node("Reshape", [name, c.ints([])])
 
 
 @rule("scan_graphs")

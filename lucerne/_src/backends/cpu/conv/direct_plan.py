@@ -25,7 +25,6 @@ from lucerne._src.backends.cpu.conv.problem import SPATIAL, Class, Gather
 from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of, transpose_code
 from lucerne._src.backends.cpu.emit.types import F32, F64, Type
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
-from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
 SUMS: dict[dt.dtype, Type] = {
@@ -175,7 +174,7 @@ class GatherPlanner:
             self.row = cols * self.pixel
             self.slice = rows * self.row
             self.image = slices * self.slice
-            self._area("BUFFER", b.images * self.image * self.size)
+            self.table.area(self.space, "BUFFER", b.images * self.image * self.size)
         self.table.set(X_PIXEL=self.pixel, X_ROW=self.row, X_SLICE=self.slice, X_IMAGE=self.image)
         self._results()
 
@@ -190,16 +189,13 @@ class GatherPlanner:
         if self.way.writes != IN_PLACE:
             # A class may have one column more than others: its pixels past the end need a place.
             pixels = b.images * self.t_image + out[2]
-            self._area("RESULTS", pixels * self.width * self.size)
+            self.table.area(self.space, "RESULTS", pixels * self.width * self.size)
         if self.free:
-            self._area("PIXELS", len(self.classes) * b.images * b.rows * b.cols * 16)
+            self.table.area(
+                self.space, "PIXELS", len(self.classes) * b.images * b.rows * b.cols * 16
+            )
         start = p.groups * self.panels * self.width * self.size
         self.table.set(START=space.take(start))
-
-    def _area(self, name: str, nbytes: int) -> None:
-        """Scratch of each thread. The odd line keeps equal places of two threads apart."""
-        nbytes = (nbytes + 63) // 64 * 64 + 64
-        self.table.set(**{name: self.space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
 
     # ---- jobs --------------------------------------------------------------------------------
 
@@ -293,7 +289,7 @@ class GatherPlanner:
         parts = -(-p.reduced // part)
         scratch = channels * math.prod(p.taps) * self.width * self.size
         if pack.pack_way(p) == pack.TAPS:
-            self._area("PACKING", scratch)
+            self.table.area(self.space, "PACKING", scratch)
         self.table.set(W_LANE=p.w_lane, W_REDUCED=p.w_reduced, W_GROUP=p.w_group)
         self.table.set(REDUCED_BLOCKS=parts, REDUCED_BLOCK=part, PACKING_CHANNELS=channels)
         if pack.pack_way(p) in (pack.TAPS, pack.REDUCED):

@@ -21,6 +21,7 @@ from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Modu
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 from lucerne._src.backends.cpu.runtime.code import compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 
 def words(*lines: str) -> list[str]:
@@ -73,6 +74,11 @@ class ConvTable:
         place = len(self.names) + len(self.tail)
         self.tail.extend(words)
         return place
+
+    def area(self, space: ConvSpace, name: str, nbytes: int) -> None:
+        """Scratch of each thread. The odd line keeps equal places of two threads apart."""
+        nbytes = (nbytes + 63) // 64 * 64 + 64
+        self.set(**{name: space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
 
     def words(self) -> list[int]:
         return [self.values.get(name, 0) for name in self.names] + self.tail

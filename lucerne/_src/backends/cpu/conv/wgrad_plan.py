@@ -22,7 +22,6 @@ from lucerne._src.backends.cpu.conv.wgrad import (
 )
 from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of, transpose_code
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
-from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
 _CHUNKS = 16
@@ -108,10 +107,6 @@ class WeightPlanner:
             }  # fmt: skip
             set_(**words)
 
-    def _area(self, name: str, nbytes: int) -> None:
-        nbytes = (nbytes + 63) // 64 * 64 + 64
-        self.table.set(**{name: self.space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
-
     def _buffers(self) -> None:
         p, b = self.p, self.block
         rows = (b.rows - 1) * p.in_step[1] + p.high[1] - p.low[1] + 1
@@ -120,7 +115,7 @@ class WeightPlanner:
         self.pitch = self._copy("X", self.way.reads_x, self.x, p.reduced, (slices, rows, cols))
         self._copy("G", self.way.reads_g, self.g, p.lanes, (1, b.rows, b.cols))
         runs = self.table.values["RUNS_AT_ONCE"]
-        self._area("RUNS", (OFFSETS + runs) * 8)
+        self.table.area(self.space, "RUNS", (OFFSETS + runs) * 8)
 
     def _copy(
         self, letter: str, reads: str, a: Array, channels: int, shape: tuple[int, int, int]
@@ -135,7 +130,7 @@ class WeightPlanner:
             slice_ = rows * row
             image = slices * slice_
             area = {"X": "BUFFER", "G": "GRADS"}[letter]
-            self._area(area, self.block.images * image * self.size)
+            self.table.area(self.space, area, self.block.images * image * self.size)
             if reads == PLANES:
                 code = transpose_code(self.element, self.sums)
                 self.table.set(**{f"{letter}_TRANSPOSE": code})
@@ -196,7 +191,7 @@ class WeightPlanner:
             block = min(p.reduced, _TAPS_AT_ONCE)
         blocks = -(-p.reduced // block)
         lines = block * (self.taps if self.target == TAPS else 1)
-        self._area("ASIDE", lines * self.width * self.size)
+        self.table.area(self.space, "ASIDE", lines * self.width * self.size)
         taps = [
             sum(k * s for k, s in zip(at, w.strides[2:], strict=True))
             for at in itertools.product(*map(range, w.space))

@@ -130,13 +130,6 @@ def count_recipe(letter: str, dtype: dt.dtype) -> Recipe:
     )
 
 
-def number_letter(kind: type, dtype: dt.dtype) -> str:
-    """How the block holds a number that becomes `dtype` (huge integers become floats whole)."""
-    if kind is complex:
-        return "c"
-    return "f" if kind is float or dtype.category >= dt.FLOAT else "i"
-
-
 def _need_stored(*dtypes: dt.dtype) -> None:
     for t in dtypes:
         if t not in STORED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,22 +104,13 @@ def pointwise_recipe(op: op_.Op, args: Sequence[Any], out: dt.dtype) -> Recipe:
 
 def run_body(machine: LlvmScalar, op: op_.Op, operands: Sequence[Any]) -> Any:
     """The op's body on operands in signature order (`Operand`s and statics): a Num or a number."""
-    body = positional_body(op)
+    body = op_.positional_body(op)
     try:
         result = body(*operands)
     except (NotImplementedError, RuntimeError, TypeError) as problem:
         # The reference backend says it in the op's own words when it runs the call.
         raise NotTaken(f"{op.qualified}: {problem}") from problem
     return result.raw if type(result) is Operand else result
-
-
-def positional_body(op: op_.Op) -> Callable[..., Any]:
-    """The body, taking all its parameters by position."""
-    names = [p.name for p in op.params if p.keyword_only]
-    if not names:
-        return op.body
-    count = len(op.params) - len(names)
-    return lambda *args: op.body(*args[:count], **dict(zip(names, args[count:], strict=True)))
 
 
 # ---- operands -----------------------------------------------------------------------------------
@@ -144,7 +135,7 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[PointwiseSource]:
             found.append(_runtime_number(type(a.meta), compute, rounded))
         elif isinstance(a.meta, NumberMeta):
             target = next(types)
-            letter = _letter(a.meta.kind, target)
+            letter = number_letter(a.meta.kind, target)
             rounded = promote.rounding(op, place, common, a.meta)
             found.append(PointwiseSource("number", target=target, rounded=rounded, letter=letter))
         else:
@@ -157,7 +148,7 @@ def body_sources(op: op_.Op, args: Sequence[Any]) -> list[PointwiseSource]:
 
 def _runtime_number(kind: type, compute: dt.dtype, rounded: dt.dtype | None) -> PointwiseSource:
     """A `Scalar` parameter: of the computing type when it fits there, else as it is."""
-    letter = _letter(kind, compute)
+    letter = number_letter(kind, compute)
     fits = not (kind is complex and compute.category < dt.COMPLEX) and not (
         kind is float and compute.category < dt.FLOAT
     )
@@ -166,11 +157,11 @@ def _runtime_number(kind: type, compute: dt.dtype, rounded: dt.dtype | None) -> 
     return PointwiseSource("number", target=compute, rounded=rounded, letter=letter)
 
 
-def _letter(kind: type, target: dt.dtype) -> str:
-    """How the block holds a number; integers that become floats go as floats: they may be huge."""
+def number_letter(kind: type, dtype: dt.dtype) -> str:
+    """How the block holds a number that becomes `dtype` (huge integers become floats whole)."""
     if kind is complex:
         return "c"
-    return "f" if kind is float or target.category >= dt.FLOAT else "i"
+    return "f" if kind is float or dtype.category >= dt.FLOAT else "i"
 
 
 def _lanes(op: op_.Op, sources: Sequence[PointwiseSource], out: dt.dtype) -> int:

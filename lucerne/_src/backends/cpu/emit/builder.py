@@ -538,15 +538,12 @@ class LLVMFunction:
         n = self.splat(self.convert("trunc", kept, I32), lanes)
         return self.compare("lt", self.lanes(wide), n)
 
-    def masked_load(
-        self, type: Type, pointer: LLVMValue, mask: LLVMValue, other: LLVMValue | None = None
-    ) -> LLVMValue:
-        """Lanes that are off read nothing and hold `other` (zero)."""
-        fill = other or self.zero(type)
+    def masked_load(self, type: Type, pointer: LLVMValue, mask: LLVMValue) -> LLVMValue:
+        """Lanes that are off read nothing and hold zero."""
         return self.call(
             f"llvm.masked.load.{type.suffix}.p0",
             type,
-            [pointer, self.constant(type.size, I32), mask, fill],
+            [pointer, self.constant(type.size, I32), mask, self.zero(type)],
         )
 
     def masked_store(self, v: LLVMValue, pointer: LLVMValue, mask: LLVMValue) -> None:

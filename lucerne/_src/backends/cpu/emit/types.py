@@ -54,10 +54,6 @@ class Type:
     def element(self) -> Type:
         return _vector(self.name, self.kind, self.bits, 0)
 
-    def same_shape(self, other: Type) -> Type:
-        """`other`'s element type with this type's lanes."""
-        return other.vector(self.lanes)
-
 
 _SCALARS: dict[str, Type] = {}
 

@@ -26,7 +26,7 @@ from lucerne._src.backends.cpu.math.number import NotTaken, Num
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.checks.index_maps import LoopWalk
-from lucerne._src.ir.graph import Graph, Node, Value, map_values
+from lucerne._src.ir.graph import Graph, Node, Value, operands
 
 
 class Elements:
@@ -101,13 +101,5 @@ class Elements:
 def inputs_of(nodes: Sequence[Node]) -> list[Value]:
     """Values that nodes read and none of them makes, each once, in order."""
     made = {v.index for n in nodes for v in n.outputs}
-    found: dict[int, Value] = {}
-
-    def note(v: Value) -> Value:
-        if v.index not in made:
-            found.setdefault(v.index, v)
-        return v
-
-    for n in nodes:
-        map_values(note, n.args)
-    return list(found.values())
+    read = {v.index: v for n in nodes for v in operands(n.args) if v.index not in made}
+    return list(read.values())

@@ -148,18 +148,3 @@ class Combine(Epilogue):
             return f.splat(kind.widen(f, f.load(kind.source, base)), tile.lanes)
         place = f.at(base, (tile.column + j * tile.lanes) * kind.source.size)
         return kind.widen(f, masked(f, kind.source.vector(tile.lanes), place, tile.masks[j]))
-
-
-class Activation(Epilogue):
-    """An activation alone."""
-
-    inline = False
-
-    def __init__(
-        self, activation: Callable[[LLVMFunction, LLVMValue], LLVMValue], name: str
-    ) -> None:
-        self.activation = activation
-        self.key = ("activation", name)
-
-    def apply(self, tile: Tile, ready: Any, v: LLVMValue, row: LLVMValue, j: int) -> LLVMValue:
-        return self.activation(tile.f, v)

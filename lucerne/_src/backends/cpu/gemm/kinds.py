@@ -4,7 +4,6 @@ A product reads elements of one type, adds in a wider or equal one, and stores a
 
     float32 -> float32 -> float32          bfloat16, float16 -> float32 -> the same
     int8, uint8, int16 -> int32 -> the same (wrapping, as their sums do)
-    int8 -> int32 -> int32                 (quantised products)
 
 Micro-kernels keep a tile of `rows` x (`vectors` * lanes) sums in registers.
 """
@@ -136,5 +135,3 @@ KINDS: dict[str, GemmKind] = {
     "int64": GemmKind(I64, I64, I64),
 }
 """The product of each dtype with itself."""
-
-INT8_TO_INT32 = GemmKind(I8, I32, I32)

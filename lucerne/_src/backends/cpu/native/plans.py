@@ -9,6 +9,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.backends.cpu.runtime.kernel import signed
+
 ENTRY, OUTPUTS, TENSORS, WORKSPACE, WORDS, TEMPLATE, RELEASE, FLAGS, FAIL, OP = range(10)
 OUT_META = 10
 OUT_NBYTES = 14
@@ -78,7 +80,7 @@ def kernel_plan(
         return None
     numbers_at = kernel.outputs + kernel.tensors + 1
     template = (ctypes.c_int64 * kernel.words)()
-    template[kernel.words - len(kernel.extra) :] = [_signed(x) for x in kernel.extra]
+    template[kernel.words - len(kernel.extra) :] = [signed(x) for x in kernel.extra]
     words = [0] * (DESCRIPTORS + DESCRIPTOR_WORDS * len(inputs))
     words[ENTRY], words[OUTPUTS], words[TENSORS] = kernel.entry, len(metas), kernel.tensors
     words[WORKSPACE], words[WORDS] = kernel.workspace, kernel.words
@@ -136,7 +138,3 @@ def views_plan(
     words[DERIVABLE], words[SMOOTH] = derivable, (1 << len(parts)) - 1
     words[SAVE_MASKS : SAVE_MASKS + len(save_masks)] = save_masks
     return NativePlan(words, (op, listed, tuple(parts)))
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >= 1 << 63 else word

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number, signed
 from lucerne._src.ir.program import (
     ARENA,
     ARGUMENT,
@@ -121,7 +121,3 @@ def kernel_of(execute: Any) -> NativeKernel | None:
         return execute
     inner = getattr(execute, "kernel", None)
     return inner if type(inner) is NativeKernel else None
-
-
-def signed(word: int) -> int:
-    return word - (1 << 64) if word >= 1 << 63 else word

@@ -72,7 +72,6 @@ class NativeRunner(Runner):
         results with junk before each call (NaN and others by turns)."""
         self.program = program
         self._kernels = [kernel_of(x) for x in executables]
-        self._executables = list(executables)
         steps = program.steps
         kernels = [k for k in self._kernels if k is not None]
         workspace = max((k.workspace for k in kernels), default=0)

@@ -21,14 +21,14 @@ from lucerne._src.backends.cpu.gemm import kept as eager
 from lucerne._src.backends.cpu.native.plans import LETTERS
 from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.assemble import runner_of
-from lucerne._src.backends.cpu.program.blocks import ALIGNMENT, Buffers, kernel_of, signed
+from lucerne._src.backends.cpu.program.blocks import ALIGNMENT, Buffers, kernel_of
 from lucerne._src.backends.cpu.program.compile import executables
 from lucerne._src.backends.cpu.program.image import RunnerImage, Words
 from lucerne._src.backends.cpu.program.kept import form_of
 from lucerne._src.backends.cpu.program.late import LateKernel, for_all_sizes
 from lucerne._src.backends.cpu.program.runner import NOWHERE, guess, nbytes
 from lucerne._src.backends.cpu.program.sized_runner import PackedUse, SizedFailure, SizedRunner
-from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number
+from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number, signed
 from lucerne._src.backends.cpu.runtime.llvm import release_code
 from lucerne._src.base.config import config
 from lucerne._src.base.exact import exact

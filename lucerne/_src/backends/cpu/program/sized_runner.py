@@ -256,11 +256,6 @@ class SizedRunner(NativeRunner):
     def _with_constants(self) -> Program:
         return self._source.program
 
-    @once
-    def _executables(self) -> list[Any]:
-        count = len(self._source.made)
-        return [self._source.executable_at(k, self._sizes) for k in range(count)]
-
     def _name_of(self, step: int) -> str:
         return self._source.program.steps[step].name
 

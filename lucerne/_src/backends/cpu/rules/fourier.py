@@ -30,9 +30,6 @@ _FEW, _AWKWARD = 4, 500
 """So few transforms of more points than this, whose number has a large prime factor, would leave
 most lanes of a long convolution empty: the reference is faster."""
 
-View = tuple[Sequence[int], Sequence[int]]
-"""Sizes and byte strides of a tensor."""
-
 
 @rule("fft_c2c")
 def fft_c2c(node: Node) -> Any:

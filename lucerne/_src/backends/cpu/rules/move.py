@@ -11,9 +11,9 @@ from lucerne._src.backends.cpu.elementwise.copying import (
     count_recipe,
     fill_recipe,
     move_over,
-    number_letter,
 )
 from lucerne._src.backends.cpu.elementwise.plan import loop_kernel, no_work, space_kernel
+from lucerne._src.backends.cpu.elementwise.pointwise import number_letter
 from lucerne._src.backends.cpu.elementwise.space import broadcast_strides, iteration_space
 from lucerne._src.backends.cpu.machine import NotTaken
 from lucerne._src.backends.cpu.rules.table import rule

@@ -24,6 +24,11 @@ from lucerne._src.ir.symbolic.numbers import double_bits
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
+def signed(word: int) -> int:
+    """A word of 64 bits as the number that ctypes and NumPy take."""
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
 class NativeKernel:
     """How to run one compiled function on tensors."""
 

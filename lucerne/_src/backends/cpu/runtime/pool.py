@@ -334,9 +334,9 @@ class Pool:
         self.set_spins(spins)
 
 
-def make_pool(threads: int, sleep: str = "") -> Pool:
+def make_pool(threads: int) -> Pool:
     """A pool of its own; the process uses the one of `pool()`."""
-    sleep = sleep or ("futex" if HOST.system == "linux" else "condition")
+    sleep = "futex" if HOST.system == "linux" else "condition"
     code = compiled(("pool", sleep), write_pool(sleep))
     made = Pool(code, threads)
     forks.in_child(made.forget_workers)

@@ -39,8 +39,8 @@ def out(node: Node, k: int = 0) -> TensorMeta:
     return found
 
 
-def out_type(node: Node, k: int = 0) -> Any:
-    return jtype(out(node, k).dtype)
+def out_type(node: Node) -> Any:
+    return jtype(out(node).dtype)
 
 
 def wide_type(node: Node) -> Any:

@@ -200,10 +200,6 @@ def load_global_first(machine: Machine, frame: PythonFrame, both: tuple[int, str
         frame.stack.append(UNSET)
 
 
-def load_name(machine: Machine, frame: PythonFrame, name: str) -> None:
-    frame.stack.append(global_value(machine, frame, name))
-
-
 def store_global(machine: Machine, frame: PythonFrame, name: str) -> None:
     value = frame.stack[-1]
     if not machine.as_they_are:

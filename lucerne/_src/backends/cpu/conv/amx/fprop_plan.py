@@ -173,7 +173,7 @@ class _TiledPlanner(GatherPlanner):
         self.pixel = min(self.k_block, p.reduced)
         self.row = cols * self.pixel
         self.slice = self.image = rows * self.row
-        self._area("BUFFER", self.image * self.size)
+        self.table.area(self.space, "BUFFER", self.image * self.size)
         self.table.set(X_PIXEL=self.pixel, X_ROW=self.row, X_SLICE=self.slice, X_IMAGE=self.image)
         self._results()
 
@@ -186,7 +186,7 @@ class _TiledPlanner(GatherPlanner):
         # The last tile of a row or image reads on for up to 15 pixels.
         slack = ROWS * self.p_pixel * max(1, self.p.in_step[2])
         self.p_part = _rounded(b.images * self.p_image + slack, 64) + 64
-        self._area("PARTS", self.parts * self.p_part)
+        self.table.area(self.space, "PARTS", self.parts * self.p_part)
         listed = []
         for (h, w), extra in zip(o.starts, o.extra, strict=True):
             listed += [h * self.row + w * self.pixel, extra]
@@ -204,13 +204,13 @@ class _TiledPlanner(GatherPlanner):
         if not self.order.flat or any(c.count != self.block.cols for c in self.p.classes[2]):
             whole = max(whole, b.rows * -(-b.cols // ROWS))
         pairs = -(-b.images * whole // 2)
-        self._area("TILE_NOW", OUT_BYTES)
+        self.table.area(self.space, "TILE_NOW", OUT_BYTES)
         if self.k_blocks == 1:
             return
         each = pairs * OUT_BYTES
         whole = len(self.classes) * each
         self.table.set(S_PAIR=OUT_BYTES, S_CLASS=each, S_PANEL=whole)
-        self._area("TILE_SUMS", self.panels * whole)
+        self.table.area(self.space, "TILE_SUMS", self.panels * whole)
 
     # ---- jobs --------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class _TiledPlanner(GatherPlanner):
         channels = DEPTH if p.w_reduced == math.prod(p.taps) else 1
         # Rows of lanes: for every tap of the weights, and a tap may serve no class or several.
         taps = max(self.table.values["TAPS"], math.prod(p.taps))
-        self._area("ASIDE", (taps + 1) * DEPTH * self.width * self.size)
+        self.table.area(self.space, "ASIDE", (taps + 1) * DEPTH * self.width * self.size)
         parts = -(-p.reduced // DEPTH)
         self.table.set(W_LANE=p.w_lane, W_REDUCED=p.w_reduced, W_GROUP=p.w_group)
         self.table.set(REDUCED_BLOCKS=parts, REDUCED_BLOCK=DEPTH, PACKING_CHANNELS=channels)

@@ -25,7 +25,6 @@ from lucerne._src.backends.cpu.conv.wgrad_plan import target_of
 from lucerne._src.backends.cpu.emit.tiles import TileElement, transpose_code
 from lucerne._src.backends.cpu.gemm.amx.products import has_amx
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
-from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 from lucerne._src.base import dtype as dt
 
 _LEAST_PRODUCTS = 1 << 21
@@ -196,11 +195,6 @@ class _Planner:
         set_(STEP_H=p.in_step[1], STEP_W=p.in_step[2], PITCH=self.slots.pitch)
         set_(FLAT=int(self.slots.flat), TWICE=int(self.slots.twice))
 
-    def _area(self, name: str, nbytes: int) -> None:
-        """Scratch of each thread. The odd line keeps equal places of two threads apart."""
-        nbytes = (nbytes + 63) // 64 * 64 + 64
-        self.table.set(**{name: self.space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
-
     def _scratch(self) -> None:
         self._lines()
         self._columns()
@@ -211,12 +205,12 @@ class _Planner:
         set_(X_PIXEL=pixel, X_ROW=cols * pixel)
         # A line by pitch takes all columns, the last of them from beyond a strided block.
         beyond = self.slots.pitch * p.in_step[2] * pixel
-        self._area("BUFFER", (rows * cols * pixel + beyond) * self.size)
+        self.table.area(self.space, "BUFFER", (rows * cols * pixel + beyond) * self.size)
         listed = []
         for (h, w), extra in zip(self.slots.starts, self.slots.extra, strict=True):
             listed += [(h * cols + w) * pixel, extra]
         set_(VARIANTS=len(self.slots.starts), VARIANT_LIST=self.table.append(listed))
-        self._area("RUNS", (SLIDE_OFFSETS + 2 * self.images) * 8)
+        self.table.area(self.space, "RUNS", (SLIDE_OFFSETS + 2 * self.images) * 8)
         set_(MULTIPLY=tiles_code(self.number, slides=True))
 
     def _lines(self) -> None:
@@ -224,13 +218,15 @@ class _Planner:
         slots, set_ = self.slots, self.table.set
         used = slots.of_g(self.rows, self.p.counts[2])
         set_(G_SLOTS=used, RUN_STEPS=used // DEPTH)
-        self._area("LINE", -(-used // DEPTH) * DEPTH * self.size)
+        self.table.area(self.space, "LINE", -(-used // DEPTH) * DEPTH * self.size)
         # A line is written by whole tiles; the odd line of memory keeps rows of a tile apart.
         channel = ((self.images * used + DEPTH) * 2 // 64) | 1
         set_(GT_CHANNEL=channel * 64, GT_IMAGE=used * 2, GT_PART=self.lane_room * channel * 64)
-        self._area("GT", self.number * self.lane_room * channel * 64)
+        self.table.area(self.space, "GT", self.number * self.lane_room * channel * 64)
         if layout_of(self.g) != PLANES:
-            self._area("TURNED", self.rows * self.p.counts[2] * self.p.lanes * self.size)
+            self.table.area(
+                self.space, "TURNED", self.rows * self.p.counts[2] * self.p.lanes * self.size
+            )
             set_(TURN=transpose_code(self.element, self.sums))
 
     def _columns(self) -> None:
@@ -245,7 +241,7 @@ class _Planner:
         variant = self.panels_each * 2 * half
         set_(XT_HALF=half, XT_PANEL=2 * half, XT_VARIANT=variant, XT_IMAGE=room // 2 * STEP)
         set_(XT_PART=slots.copies * variant)
-        self._area("XT", self.number * slots.copies * variant)
+        self.table.area(self.space, "XT", self.number * slots.copies * variant)
         odd = len(slots.starts) * variant
         places = [v * variant + at % 2 * odd + at // 2 * STEP for v, at in slots.taps]
         set_(TAPS=self.taps, TAP_PLACES=self.table.append(places))
@@ -262,7 +258,7 @@ class _Planner:
         row = max(1, min(p.lanes, 2048 // self.taps))
         set_(ROW_PARTS=-(-p.lanes // row), ROW_PART=row)
         set_(W_0=w.strides[0], W_1=w.strides[1], W_SIZE=self.element.size)
-        self._area("ASIDE", self.taps * SIDE * self.size)
+        self.table.area(self.space, "ASIDE", self.taps * SIDE * self.size)
         if target == TAPS:
             set_(TRANSPOSE_OUT=transpose_code(self.sums, self.element))
         chunks = p.groups * self.panels * self.table.values["ROW_PARTS"]

@@ -34,7 +34,6 @@ from lucerne._src.backends.cpu.emit.builder import LLVMValue, Module
 from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
-from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 NAMES = words(
     "GROUPS LANES REDUCED A_D A_H A_W ROWS ROW_BLOCKS SPAN_D SPAN_H",
@@ -81,8 +80,7 @@ def plan_planes(
     table.set(WEIGHTS=space.take(p.groups * p.lanes * (len(offsets) + 1) * size))
     areas = {"BUFFER": p.reduced * g.plane + slack, "RESULTS": g.length + slack}
     for name, count in areas.items():
-        nbytes = (count * size + 127) // 64 * 64
-        table.set(**{name: space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
+        table.area(space, name, count * size)
     key = (element.dtype.name, element.compute.name)
     watch = mend is not None
     pack = task_code(

@@ -37,7 +37,6 @@ from lucerne._src.backends.cpu.emit.builder import LLVMFunction, LLVMValue, Modu
 from lucerne._src.backends.cpu.emit.tiles import TileElement, lanes_of
 from lucerne._src.backends.cpu.emit.types import I64, PTR, VOID
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
-from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS
 
 _NAMES = words(
     "GROUPS LANES REDUCED PARTS UNITS OUT_D OUT_H OUT_W ROWS ROW_BLOCKS SPAN_D SPAN_H",
@@ -82,8 +81,7 @@ def plan_planes_weight(
     table.set(SUMS=space.take(parts * w.shape[0] * reduced * taps * size))
     areas = {"BUFFER": reduced * flat.plane + slack, "GRADS": grads.plane + slack}
     for name, count in areas.items():
-        nbytes = (count * size + 127) // 64 * 64
-        table.set(**{name: space.take(nbytes * MAX_THREADS), f"{name}_SIZE": nbytes})
+        table.area(space, name, count * size)
     key = (element.dtype.name, compute.name)
     add = task_code(("conv.planes.weight", *key), lambda m: _Writer(m, element).write())
     collect = task_code(("conv.planes.collect", *key), lambda m: _write_collect(m, element))
