@@ -13,14 +13,8 @@ from lucerne._src.base.process.profiler_hook import BACKWARD, Watch
 from lucerne._src.base.process.source_location import describe
 from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ir.dispatch import state as dispatch_state
-from lucerne._src.tensor.autograd.node import (
-    AccumulateGrad,
-    Edge,
-    GradientNode,
-    anomaly,
-    plus,
-    zeros_for,
-)
+from lucerne._src.ops.checks import zeros_of
+from lucerne._src.tensor.autograd.node import AccumulateGrad, Edge, GradientNode, anomaly, plus
 from lucerne._src.tensor.autograd.ranges import WithRange
 
 Link = Callable[[GradientNode, Sequence[Any], Sequence[Any]], Sequence[Any]]
@@ -113,6 +107,7 @@ class _Run:
     def fill_zeros(self) -> None:
         """Give zeros where nothing has arrived, though a gradient depends on it in steps: torch
         sends tensors of zeros all the way, here one comes out at the end."""
+        asked = self.wanted is not None
         seen: set[GradientNode] = set()
         stack = [edge[0] for node in self.with_zeros for edge in node.zero_edges]
         while stack:
@@ -121,13 +116,12 @@ class _Run:
                 continue
             seen.add(node)
             stack.extend(e[0] for e in (*node.next_edges, *node.zero_edges) if e is not None)
-            ends = self.wanted is None and isinstance(node, AccumulateGrad)
-            if ends and node.variable.grad is None:
-                node.apply([zeros_for(node.out_metas[0])])
+            if isinstance(node, AccumulateGrad) and node.variable.grad is None and not asked:
+                node.apply([zeros_of(node.out_metas[0])])
         for (node, index), slots in (self.wanted or {}).items():
             for slot in slots if node in seen else ():
                 if self.captured.get(slot) is None:
-                    self.captured[slot] = zeros_for(node.out_metas[index])
+                    self.captured[slot] = zeros_of(node.out_metas[index])
 
     def pass_through(self, node: GradientNode, grads: list[Any]) -> None:
         """`visit` for a node that nobody watches: the commonest case, in one function."""
