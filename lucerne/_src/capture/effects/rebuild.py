@@ -9,6 +9,8 @@ and frames of one call.
 from __future__ import annotations
 
 import functools
+import gc
+import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +34,7 @@ _ITERATORS: tuple[Any, ...] = (
 )  # fmt: skip
 """Iterators that say how to be made again (`__reduce__`), the rest of what they go through
 included."""
+_OF_DICTS: dict[type, str] = {type(iter(getattr({}, n)())): n for n in ("keys", "values", "items")}
 
 
 class Same:
@@ -180,7 +183,12 @@ class ObjectWriter:
         )  # fmt: skip
 
     def _iterator(self, x: Any, number: int) -> Node:
-        made, args, *state = x.__reduce__()
+        made, args, *state = x.__reduce__()  # (raises if the dict has another size since)
+        way = _OF_DICTS.get(type(x))
+        tables = [] if way is None else [t for t in gc.get_referents(x) if is_a(t, dict)]
+        if len(tables) == 1:  # what it comes to may be another value by then
+            gone = len(tables[0]) - operator.length_hint(x)
+            return "table_iterator", number, way, self.value(tables[0]), gone
         if made is iter and args and is_a(args[0], list) and self.is_new(args[0]):
             # What is left of a dict's iterator is a new list at each question.
             self._kept.append(args)
@@ -357,6 +365,12 @@ class ObjectBuilder:
         made = make.value(*self.all(args))
         for x in self.all(state):
             made.__setstate__(x)
+        return made
+
+    def _table_iterator(self, number: int, way: str, table: Node, gone: int) -> Any:
+        made = iter(getattr(dict, way)(self.value(table)))
+        for _ in range(gone):
+            next(made)
         return made
 
     def _generator(self, number: int, like: Any, frame: Any, started: bool) -> Any:
