@@ -20,7 +20,9 @@ from lucerne._src.backends.cpu.runtime import code, disk
 from lucerne._src.backends.cpu.runtime.image import PAGE
 from lucerne._src.base.config import config
 from lucerne._src.base.process import source_digests
+from lucerne._src.ir import op
 from tests.support.pace import fastest, slowness
+from tests.support.structure import load
 
 MEGABYTE = 1 << 20
 Patch = pytest.MonkeyPatch
@@ -91,10 +93,61 @@ def test_keys_that_other_processes_would_not_make_are_not_kept(bench: Bench) -> 
     assert list(bench.folder.iterdir()) == []
 
 
+OWN_OP = """
+from __future__ import annotations
+import lucerne as torch
+from lucerne._src.ir.define import pointwise
+from lucerne._src.ir.op import Tensor
+from lucerne import tiles
+
+@pointwise()
+def own_op(input: Tensor) -> Tensor:
+    return input * FACTOR + 1
+
+@tiles.kernel
+def own_kernel(x: tiles.In, y: tiles.Out):
+    row = tiles.program_id(0)
+    tiles.store(y[row, :], x[row, :] * FACTOR)
+
+x = torch.ones(3)
+print(own_op(x).tolist(), torch.compile(lambda x: own_op(x) + 1)(x).tolist())
+print(own_kernel(torch.ones(1, 2)).tolist())
+"""
+
+
+def test_own_ops_and_kernels_that_were_edited(tmp_path: Path) -> None:
+    """A kernel on disk does not go by the name of an op whose body is not the package's."""
+    environment = {**os.environ, "LUCERNE_CACHE_DIR": str(tmp_path / "cache")}
+    script = tmp_path / "own.py"
+    for factor in (2.0, 3.0):
+        script.write_text(OWN_OP.replace("FACTOR", str(factor)))
+        out = subprocess.check_output([sys.executable, str(script)], env=environment, text=True)
+        op, compiled = [factor + 1] * 3, [factor + 2] * 3
+        assert out == f"{op} {compiled}\n[[{factor}, {factor}]]\n"
+
+
+def test_whatever_decides_what_kernels_look_like_is_in_their_environment() -> None:
+    """All modules that this backend imports, and those whose bodies it writes as machine code."""
+    package = load(source_digests.PACKAGE)
+    left = [name for name in package.modules if name.startswith("lucerne._src.backends.cpu")]
+    seen = {entry.body.__module__ for entry in op.table().values() if entry.kind == op.POINTWISE}
+    while left:
+        name = left.pop()
+        if name in package.modules and name not in seen:
+            seen.add(name)
+            left += [one.target for one in package.imports[name]]
+    inside = tuple("lucerne._src." + folder.replace("/", ".") for folder in disk.SOURCES)
+    homes = ("lucerne", "lucerne._src", "lucerne._src.backends")  # windows, without code of theirs
+    assert len(seen) > 300
+    assert [
+        name for name in sorted(seen) if not name.startswith(inside) and name not in homes
+    ] == []
+
+
 def test_environment_names_what_code_depends_on(monkeypatch: Patch, tmp_path: Path) -> None:
     """Each source file counts by its name and by its text."""
     package = tmp_path / "lucerne"
-    for part in disk._SOURCES:
+    for part in disk.SOURCES:
         (package / part).mkdir(parents=True)
     module = package / "backends/cpu/runtime/x/disk.py"
     module.parent.mkdir(parents=True)
@@ -349,7 +402,7 @@ def test_use_keeps_an_entry_young(bench: Bench) -> None:
 def test_digest_of_sources_is_kept_and_follows_the_text(bench: Bench, tmp_path: Path) -> None:
     """The remembered digest is that of the text, and an edit of equal length is noticed."""
     package = tmp_path / "lucerne"
-    for part in disk._SOURCES:
+    for part in disk.SOURCES:
         (package / part).mkdir(parents=True)
     source = package / "ir" / "x.py"
     source.write_text("a = 1\n")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from lucerne._src.base.homes import own_home
 from lucerne._src.ir.signature import Parameter, clean_doc, parameter_names, parameters
 
 Tensor = Any
@@ -42,6 +43,9 @@ POINTWISE, REDUCTION, VIEW, STRUCTURAL, RANDOM, COMPOSITE = (
 VALUES, POSITIONS, DIVISION = "values", "positions", "division"
 """What a kernel looks at before it goes on, and raises for: values of its operands (an index out of
 range, a matrix without an inverse), integers that are divided by nought."""
+
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Param:
@@ -155,7 +159,12 @@ class Op:
         """What an engine's fast path knows about the op: the address of its own description."""
 
     def __repr__(self) -> str:
-        return f"<op {self.qualified}>"
+        """With its address, as Python shows what is of one process alone, if it was defined outside
+        of the package: its text may be another one in the next process, so that nothing that is
+        kept on disk may go by its name."""
+        home = own_home(self.body.__module__).partition(".")[0]
+        address = "" if home == _PACKAGE else f" at 0x{id(self):x}"
+        return f"<op {self.qualified}{address}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return get, (self.qualified,)

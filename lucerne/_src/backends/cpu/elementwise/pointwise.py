@@ -85,12 +85,11 @@ def pointwise_recipe(op: op_.Op, args: Sequence[Any], out: dt.dtype) -> Recipe:
             visit.fail(machine.failed)
         return [to_parts(machine, result, out)]
 
-    name = op.qualified
     heavy = op.cost == op_.HEAVY or op.namespace == "special"
     light = op.cost in (op_.CHEAP, op_.LIGHT)
     inputs = tuple(element_of(s.dtype) for s in tensors if s.dtype is not None)
     return Recipe(
-        key=("pointwise", name, tuple(s.key for s in sources), out.name),
+        key=("pointwise", op, tuple(s.key for s in sources), out.name),
         outputs=(element_of(out),),
         inputs=inputs,
         lanes=lanes,

@@ -211,7 +211,7 @@ def describe(program: FusedProgram) -> tuple[object, ...]:
             args = tuple(("e", at[a]) if isinstance(a, FusedExpr) else repr(a) for a in e.args)
             types = tuple(t.name for t in e.types)
             rounded = tuple("" if r is None else r.name for r in e.rounded)
-            lines.append((e.op.qualified, args, types, rounded, e.dtype.name))
+            lines.append((e.op, args, types, rounded, e.dtype.name))
         else:
             lines.append(("convert", at[e.parts()[0]], e.dtype.name))
     lines.extend(("result", at[r.expr], r.memory.dtype.name) for r in program.results)

@@ -22,8 +22,9 @@ from lucerne._src.base.process.sealed_folder import MAGIC, Cache
 from lucerne._src.base.process.sealed_folder import make_entry as make_entry
 from lucerne._src.base.process.sealed_folder import parse_entry as parse_entry
 
-_SOURCES = ("backends/cpu", "ir", "base")
-"""Folders of the package whose text decides what kernels look like."""
+SOURCES = ("backends/cpu", "backends/contract", "base", "ir", "ops")
+"""Folders of the package whose text decides what kernels look like: this backend, what it imports,
+and the bodies of ops, which it writes as machine code."""
 _SAMPLE = 1 << 16
 
 
@@ -41,7 +42,7 @@ def environment() -> bytes | None:
 
 
 def _digest_of_sources(package: Path) -> bytes | None:
-    return source_digests.digest(package, _SOURCES, cache_of_process())
+    return source_digests.digest(package, SOURCES, cache_of_process())
 
 
 def _digest_of_llvm() -> bytes:
