@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.base.process.free_memory import UNKNOWN, free_memory
+
 if sys.platform == "linux":
     import fcntl
 
@@ -29,12 +31,9 @@ def _refuse_too_much(nbytes: int) -> None:
     """Reserving more than there is would end some process of the machine, maybe this one."""
     if nbytes < _LARGE:
         return
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:") and nbytes > int(line.split()[1]) * 512:
-                raise OSError(
-                    errno.ENOMEM, f"{nbytes} bytes are more than half of the memory that is free"
-                )
+    free = free_memory()
+    if free != UNKNOWN and nbytes > free // 2:
+        raise OSError(errno.ENOMEM, f"{nbytes} bytes are more than half of the memory that is free")
 
 
 class SharedBlock:
