@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne._src.ir.namespaces import public_names
+from lucerne._src.ir.namespaces import NAMESPACES, homes, public_names
 from lucerne._src.tensor.autograd.modes import enable_grad
 from lucerne._src.tensor.subclasses import torch_function as _overrides
 from lucerne._src.tensor.subclasses.torch_function import BaseFunctionMode as BaseTorchFunctionMode
@@ -29,8 +29,6 @@ __all__ = [
     "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property",
     "resolve_name", "wrap_torch_function",
 ]  # fmt: skip
-
-_NAMESPACES = ("", "nn.functional", "linalg", "fft", "special")
 
 
 @contextmanager
@@ -109,7 +107,7 @@ def get_default_nowrap_functions() -> set[Any]:
 def get_overridable_functions() -> dict[Any, list[Any]]:
     """The functions that `__torch_function__` can see, by the module or class that holds them."""
     found: dict[Any, list[Any]] = {}
-    for space in _NAMESPACES:
+    for space in NAMESPACES:
         module = sys.modules[f"lucerne.{space}" if space else "lucerne"]
         found[module] = [f for n, f in public_names(space).items() if not n.startswith("_")]
     found[Tensor] = [m for n, m in _tensor_members() if callable(m)]
@@ -129,10 +127,7 @@ def _names() -> dict[Any, str]:
             found[member.__set__] = f"torch.Tensor.{name}.__set__"
         elif callable(member):
             found[member] = f"torch.Tensor.{name}"
-    for space in reversed(_NAMESPACES):
-        for name, function in public_names(space).items():
-            found[function] = f"torch.{space}.{name}" if space else f"torch.{name}"
-    return found
+    return found | {function: ".".join(home) for function, home in homes().items()}
 
 
 def resolve_name(f: Any) -> str | None:

@@ -37,18 +37,20 @@ class PickleBuilder:
     """What a name in a pickle stands for.
 
     `build` makes what calling the name would; `new` what making an instance without arguments to
-    `__init__` would (None: not allowed).
+    `__init__` would (None: not allowed). `thing` is what it is as a value (None: it is none): a
+    class or function that the user vouches for.
     """
 
-    __slots__ = ("build", "name", "new")
+    __slots__ = ("build", "name", "new", "thing")
 
     def __init__(
         self,
         name: str,
         build: Callable[[PickleMachine, tuple[Any, ...]], Any] | None = None,
         new: Callable[[PickleMachine, tuple[Any, ...]], Any] | None = None,
+        thing: Any = None,
     ) -> None:
-        self.name, self.build, self.new = name, build, new
+        self.name, self.build, self.new, self.thing = name, build, new, thing
 
     def __repr__(self) -> str:
         return self.name
@@ -180,7 +182,7 @@ class PickleMachine:
         if type(target) is not list and type(target) is not collections.deque:
             raise UnsafeFileError(f"the pickle appends to a {type(target).__name__}")
         self.budget.take(10 * len(values))
-        target.extend(values)
+        target.extend(map(as_value, values))
 
     def update(self, values: list[Any]) -> None:
         target = self.top()
@@ -192,7 +194,7 @@ class PickleMachine:
         before = len(target)
         for n in range(0, len(values), 2):
             self.check_key(values[n])
-            target[values[n]] = values[n + 1]
+            target[values[n]] = as_value(values[n + 1])
         if len(target) != before + len(values) // 2:
             raise CorruptFileError("the pickle sets a dictionary key twice")
 
@@ -324,7 +326,7 @@ class PickleMachine:
     def make_tuple(self, count: int) -> None:
         if len(self.stack) < count:
             raise CorruptFileError("the pickle makes a tuple of values that are not there")
-        found = tuple(self.stack[-count:])
+        found = tuple(map(as_value, self.stack[-count:]))
         del self.stack[-count:]
         self.constant(found, TUPLE_COST)  # its places were counted when they were on the stack
 
@@ -341,6 +343,11 @@ def decode(raw: bytes, encoding: str) -> str:
 
 def describe(value: Any) -> str:
     return value.name if isinstance(value, PickleBuilder) else f"a {type(value).__name__}"
+
+
+def as_value(found: Any) -> Any:
+    """What a container holds: where a name stands for a value, that."""
+    return found if type(found) is not PickleBuilder or found.thing is None else found.thing
 
 
 def refuse_builders(root: Any) -> None:
@@ -385,7 +392,7 @@ def _frame(m: PickleMachine) -> None:
 
 def _tuple(m: PickleMachine) -> None:
     values = m.marked()
-    m.constant(tuple(values), TUPLE_COST)
+    m.constant(tuple(map(as_value, values)), TUPLE_COST)
 
 
 def _frozenset(m: PickleMachine) -> None:

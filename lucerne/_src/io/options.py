@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
+from lucerne._src.ir.namespaces import home_of
+
 
 class LoadEndianness(Enum):
     """Byte order of files that don't say it."""
@@ -43,7 +45,7 @@ def add_safe_globals(safe_globals: Iterable[Global]) -> None:
     >>> torch.serialization.clear_safe_globals()
     """
     for item in list(safe_globals):
-        _spelling(item)  # complains about what can't be one
+        _spellings(item)  # complains about what can't be one
         if item not in _settings.safe:
             _settings.safe.append(item)
 
@@ -73,13 +75,15 @@ class safe_globals:
 
 
 def safe_table() -> dict[tuple[str, str], Any]:
-    """What the user vouches for, by module and name."""
+    """What the user vouches for, by module and name: its own and, last, that of torch's files."""
     return {
-        _spelling(item): item[0] if isinstance(item, tuple) else item for item in _settings.safe
+        spelling: item[0] if isinstance(item, tuple) else item
+        for item in _settings.safe
+        for spelling in _spellings(item)
     }
 
 
-def _spelling(item: Any) -> tuple[str, str]:
+def _spellings(item: Any) -> list[tuple[str, str]]:
     if isinstance(item, tuple):
         if len(item) != 2 or not callable(item[0]) or not isinstance(item[1], str):
             raise ValueError(
@@ -87,10 +91,15 @@ def _spelling(item: Any) -> tuple[str, str]:
                 f"{item!r}"
             )
         module, _, name = item[1].rpartition(".")
-        return module, name
+        return [(module, name)]
     if not callable(item) or not hasattr(item, "__qualname__"):
         raise TypeError(f"add_safe_globals: expected classes or functions, got {item!r}")
-    return item.__module__, item.__qualname__
+    own = [(item.__module__, item.__qualname__)]
+    home = home_of(item)
+    if home is not None:  # (torch's files find some in C++, as `torch._C._nn.gelu`)
+        return [*own, ("torch._C._nn", home[1]), home]
+    top, dot, rest = item.__module__.partition(".")
+    return [*own, ("torch" + dot + rest, item.__qualname__)] if top == "lucerne" else own
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:

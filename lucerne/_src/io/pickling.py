@@ -24,6 +24,7 @@ from lucerne._src.io import arrays, nested
 from lucerne._src.io.errors import SaveError
 from lucerne._src.io.options import safe_table
 from lucerne._src.io.rebuild import TORCH_DEVICES
+from lucerne._src.ir.namespaces import home_of
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.interop.legacy_attributes import TYPE_NAMES
 from lucerne._src.tensor.sparse.kinds import SparseTensor
@@ -31,7 +32,8 @@ from lucerne._src.tensor.storage import Storage
 from lucerne.nn.parameter import Parameter
 
 BATCH = 1000
-CONTAINERS = (dict, list, tuple, set, collections.deque)
+NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+CONTAINERS = (dict, collections.OrderedDict, list, tuple, set, collections.deque)
 
 
 class Pickler:
@@ -408,17 +410,30 @@ class Pickler:
         Classes and functions go by name; nothing is run here but the object's `__reduce_ex__`.
         Loading one stays refused unless somebody vouches for its class.
         """
-        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
-            self.name(obj.__module__ or "builtins", obj.__qualname__)
+        home = home_of(obj)
+        if home is None and isinstance(obj, NAMED):
+            home = obj.__module__ or "builtins", obj.__qualname__
+        if home is not None:
+            self.name(*home)
             return
         made = obj.__reduce_ex__(2)
         if isinstance(made, str):
             self.name(type(obj).__module__, made)
             return
         builder, args, state, items, pairs = (*made, None, None, None)[:5]
-        self.value(builder)
-        self.value(tuple(args))
-        self._out += b"R"
+        if builder in CONTAINERS and state is items is pairs is None:
+            plain = builder(*args)  # (a module's tables say that they are plain dicts)
+            self.value(plain)
+            self._memo[id(obj)] = self._memo[id(plain)]
+            return
+        if _is_plain(builder):  # a word of its own: weights-only loaders take no such function
+            self.value(args[0])
+            self.sequence(args[1:])
+            self._out += b"\x81"
+        else:
+            self.value(builder)
+            self.value(tuple(args))
+            self._out += b"R"
         self.note(id(obj), obj)
         for item in items or ():
             self.value(item)
@@ -437,7 +452,7 @@ class Pickler:
         made = obj.__reduce_ex__(2)
         builder, args, *rest = made if isinstance(made, tuple) else (None, ())
         state = rest[0] if rest else None
-        plain = getattr(builder, "__name__", "") == "__newobj__" and args[0] is type(obj)
+        plain = _is_plain(builder) and args[0] is type(obj)
         if not (plain or builder is type(obj)) or any(more is not None for more in rest[1:]):
             raise SaveError(f"save: {module}.{name} pickles itself in a way of its own")
         self.name(module, name)
@@ -447,6 +462,11 @@ class Pickler:
         if state is not None:
             self.value(state)
             self._out += b"b"
+
+
+def _is_plain(builder: Any) -> bool:
+    """Whether an object is made by its class's `__new__` alone, by what `__reduce_ex__` says."""
+    return getattr(builder, "__name__", "") == "__newobj__"
 
 
 class Written:

@@ -130,7 +130,7 @@ def vouched(name: str, thing: Any) -> PickleBuilder:
     def new(m: PickleMachine, args: tuple[Any, ...]) -> Any:
         return thing.__new__(thing, *args)
 
-    return PickleBuilder(name, call, new if isinstance(thing, type) else None)
+    return PickleBuilder(name, call, new if isinstance(thing, type) else None, thing)
 
 
 def fail(what: str) -> CorruptFileError:

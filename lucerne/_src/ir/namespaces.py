@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from lucerne._src.base.process.error_notes import call_failed
@@ -11,6 +11,9 @@ from lucerne._src.base.process.profiler_hook import FRONT, Watch
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import fronts
+
+NAMESPACES = ("", "nn.functional", "linalg", "fft", "special")
+"""Of torch, filled from the table; a function that is in several is called by the first."""
 
 
 def public_names(namespace: str) -> dict[str, Any]:
@@ -29,6 +32,21 @@ def public_names(namespace: str) -> dict[str, Any]:
             for name in (front.name, *front.aliases):
                 found[name] = function
     return found
+
+
+@functools.cache
+def homes() -> dict[Any, tuple[str, str]]:
+    """Where torch has each public function: `("torch.nn.functional", "relu")`."""
+    found: dict[Any, tuple[str, str]] = {}
+    for space in reversed(NAMESPACES):
+        module = f"torch.{space}" if space else "torch"
+        found.update((function, (module, name)) for name, function in public_names(space).items())
+    return found
+
+
+def home_of(thing: Any) -> tuple[str, str] | None:
+    """Where torch has a public function; None for anything else."""
+    return homes().get(thing) if callable(thing) and isinstance(thing, Hashable) else None
 
 
 class Wrapping:

@@ -173,8 +173,12 @@ class RNNBase(Module):
                 shown += f", {name}={value}"
         return shown
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the list of weights that torch's own layers look for in a file."""
+        return {**self.__dict__, "_flat_weights": self._flat_weights}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
         self.__dict__.setdefault("proj_size", 0)
 
     # ---- checks ---------------------------------------------------------------------------------
