@@ -31,9 +31,9 @@ def _alive_after(count: int) -> int:
 
 
 def test_garbage_of_captures_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_objects, "_LEAST_SWEPT", 2000)
+    monkeypatch.setattr(new_objects, "_LEAST_SWEPT", 20_000)
     monkeypatch.setattr(new_objects, "_SHARE", 1 << 60)  # however large the process is
-    monkeypatch.setattr(new_objects._sweep, "limit", 2000)
+    monkeypatch.setattr(new_objects._sweep, "limit", 20_000)
     monkeypatch.setattr(new_objects._sweep, "unseen", 0)
     gc.collect()
     assert _alive_after(100) <= 95

@@ -27,7 +27,7 @@ from tests.compiler.wide import interpreted  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-PROGRAMS, PART, DAILY = 500, 25, 250
+PROGRAMS, PART, DAILY = 500, 25, 125
 
 
 @pytest.fixture(autouse=True)

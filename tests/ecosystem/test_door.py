@@ -99,6 +99,10 @@ def test_a_program_trains_compiles_and_pickles(packages: Path) -> None:
 RUNS = [
     (("script.py", "a", "b"), "['script.py', 'a', 'b'] torch __main__"),
     (("-m", "script", "a"), "script.py', 'a'] torch __main__"),
+    (
+        ("-c", "import sys, torch; print(sys.argv, torch.__name__, __name__)", "a"),
+        "['-c', 'a'] torch __main__",
+    ),
 ]
 
 

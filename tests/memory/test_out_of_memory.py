@@ -117,10 +117,7 @@ PLACES: dict[str, Callable[[], Callable[[], Any]]] = {
 }
 
 
-BY_DAY = {
-    "creation", "linear forward", "backward", "Adam", "loader with a worker", "load",
-    "compile, first call", "compiled backward",
-}  # fmt: skip
+BY_DAY = {"creation", "backward", "loader with a worker", "compile, first call"}
 """The table looks through all objects of the process: that takes long behind many tests."""
 
 
