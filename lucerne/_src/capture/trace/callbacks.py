@@ -45,7 +45,7 @@ from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain,
 from lucerne._src.capture.bytecode.machine import Machine
 from lucerne._src.capture.bytecode.targets import FORWARDS, python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import is_iterator
+from lucerne._src.capture.effects.objects import holds_old_iterator, is_iterator
 from lucerne._src.capture.effects.stores import MISSING, same
 from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.guards.sources import is_known_home
@@ -174,6 +174,8 @@ class BackwardCode(Plain):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
+        if holds_old_iterator(given, self._is_new):
+            return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         return native_call(fn, given)
 
     def unknown(self, fn: Any, why: str) -> Stop | None:

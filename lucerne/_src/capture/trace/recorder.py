@@ -61,7 +61,7 @@ class Recorder(Interpreter):
         self.origins: dict[tuple[Any, ...], Origin] = {}
         """What nodes of one line share."""
         self.homes: dict[int, list[Any]] = {}
-        """By id of a storage: the tensors from outside that lie in it."""
+        """By id of a memory: the tensors from outside that lie in it."""
         self.is_outside: Callable[[Any], bool] = lambda t: False
         """Set by who traces: whether a tensor was there before."""
         self.known_inputs: set[Value] = set()
@@ -238,7 +238,7 @@ class Recorder(Interpreter):
     def _home(self, t: Any) -> Any:
         """The tensor from outside whose memory reads one that was made since; None: it is from
         outside itself."""
-        found = self.homes.get(id(t._storage), ())
+        found = self.homes.get(id(t._storage.buffer), ())
         if not found or self.is_outside(t) or any(x is t for x in found):
             return None
         exact = [x for x in found if x._offset == t._offset and x._meta.shape == t._meta.shape]
