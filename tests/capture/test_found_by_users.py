@@ -208,6 +208,14 @@ def append_to_missing(lists: Any, x: Any) -> Any:
     return x * len(lists["n"]) + len(lists)
 
 
+def to_the_end(ordered: Any, x: Any) -> Any:
+    ordered["z"] = 1
+    ordered.move_to_end("a")
+    ordered.popitem(last=False)
+    ordered["a"] = ordered["a"] + 1
+    return x * ordered["a"], list(ordered)
+
+
 def look_at_missing(lists: Any, x: Any) -> Any:
     lists["m"]
     return x * 2, list(lists)
@@ -218,6 +226,7 @@ def look_at_missing(lists: Any, x: Any) -> Any:
     [
         (bump, Thing), (bump_or, Thing), (subtract, lambda: collections.Counter("abc")),
         (append_to_missing, lambda: collections.defaultdict(list)),
+        (to_the_end, lambda: collections.OrderedDict(a=1, b=2, c=3, d=4, e=5, f=6)),
         (look_at_missing, lambda: collections.defaultdict(list)),
     ],
 )  # fmt: skip
@@ -283,3 +292,63 @@ def test_a_guessed_index_is_no_error_of_the_function() -> None:
             warnings.simplefilter("ignore")
             assert compiled(x, x.argsort()) == walk(x, x.argsort())
     assert not compiled.faults
+
+
+# ---- errors that the function handles -----------------------------------------------------------
+
+
+def jittered(a: Any, log: list[Any]) -> Any:
+    jitter = 0.0
+    while True:
+        try:
+            return torch.linalg.cholesky(a + jitter * torch.eye(2))
+        except torch.linalg.LinAlgError:
+            jitter = max(jitter * 10, 0.1)
+            log.append(jitter)
+
+
+def written_before(a: Any, log: list[Any]) -> Any:
+    a.add_(1)
+    try:
+        return torch.linalg.cholesky(a)
+    except RuntimeError:
+        log.append("not definite")
+        return a * 2
+    finally:
+        log.append("done")
+
+
+@pytest.mark.parametrize("fn", [jittered, written_before], ids=lambda f: f.__name__)
+def test_errors_that_the_data_cause_come_to_the_handler(fn: Callable[..., Any]) -> None:
+    compiled = torch.compile(fn)
+    logs: list[list[Any]] = [[], []]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for a in (torch.eye(2), torch.ones(2, 2), -3 * torch.eye(2), torch.eye(2) * 4):
+            one, other = a.clone(), a.clone()
+            assert torch.equal(compiled(one, logs[0]), fn(other, logs[1]))
+            assert torch.equal(one, other)
+    assert logs[0] == logs[1]
+    assert not compiled.faults
+    assert compiled.given_up is None
+
+
+def test_a_number_beside_what_nobody_reads() -> None:
+    x = torch.ones(3, requires_grad=True)
+    compiled = torch.compile(lambda k: (x * k).sum().backward(), mode="bitwise")
+    for k in (1.0, 2.0, 3.0):
+        compiled(k)
+    assert x.grad.tolist() == [6.0] * 3
+    assert not compiled.faults
+
+
+def test_nothing_is_recorded_in_inference_mode() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        with torch.enable_grad():
+            assert torch.is_grad_enabled()
+            assert not (torch.ones(2) * w).requires_grad
+        with torch.inference_mode(False):
+            assert torch.is_grad_enabled()
+            assert (w * 1).requires_grad
+    assert (w * 1).requires_grad

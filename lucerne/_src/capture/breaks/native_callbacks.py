@@ -67,6 +67,7 @@ _CHANGING = frozenset(
     (
         "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update",
         "setdefault", "popitem", "add", "discard", "appendleft", "extendleft", "popleft", "rotate",
+        "move_to_end",
         "__setitem__", "__delitem__", "__setattr__", "__delattr__", "setattr", "delattr",
     )
 )  # fmt: skip

@@ -50,6 +50,7 @@ from lucerne._src.capture.effects.stores import MISSING, same
 from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.recorder import Handlers
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.autograd.node import GradientNode
 from lucerne._src.tensor.base import TensorBase
@@ -68,10 +69,11 @@ def followed(machine: Machine) -> Iterator[None]:
         return _in_machine(machine, fn, args, kwargs)
 
     before, _state.call_back = _state.call_back, call_back
+    outer, Handlers.around = Handlers.around, machine.handles_errors
     try:
         yield
     finally:
-        _state.call_back = before
+        _state.call_back, Handlers.around = before, outer
 
 
 def _in_machine(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -22,6 +22,7 @@ from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, NumberUse, note
 from lucerne._src.capture.trace.constants import known_values
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError, fake_tensor, is_fake
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.checks.may_raise import may_raise
 from lucerne._src.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, with_flip
@@ -39,6 +40,12 @@ from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
 
 AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
+
+
+class Handlers:
+    """Who knows whether the code that is traced would handle an error that is raised now."""
+
+    around: Callable[[], bool] | None = None
 
 
 class Recorder(Interpreter):
@@ -96,6 +103,8 @@ class Recorder(Interpreter):
         self._dropped: list[Guard] = []
         self.asked_sizes = False
         """Whether there was a number that may be a size, and that only a run tells."""
+        self.handled = False
+        """Whether an op that may raise for its values stands where the function handles errors."""
         self.refusal: CaptureError | None = None
         """What was raised last because a graph can't hold it: a function may catch it."""
 
@@ -446,7 +455,10 @@ class Recorder(Interpreter):
         if ExecutedCode.codes is not None:
             note_stack(sys._getframe(1))
         outputs = tuple(self.graph.value(m) for m in metas)
-        self.graph.nodes.append(Node(op, args, outputs, self._origin()))
+        node = Node(op, args, outputs, self._origin())
+        self.graph.nodes.append(node)
+        if Handlers.around is not None and not self.handled and may_raise(node):
+            self.handled = Handlers.around()
         return outputs
 
     def _origin(self) -> Origin | None:
