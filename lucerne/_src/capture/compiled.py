@@ -248,7 +248,7 @@ class Compiled:
         ours = self.options.maker is None and entry.is_repeatable(error)
         if not ours or faults.goes_through(error):
             raise error
-        return _making().as_it_is(self, args, kwargs, error)
+        return _making().as_it_is(self, args, kwargs, error, entry)
 
     @property
     def stands_for(self) -> Any:

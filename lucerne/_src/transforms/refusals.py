@@ -13,7 +13,7 @@ from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, operands
-from lucerne._src.ir.meta import TensorMeta, make_meta
+from lucerne._src.ir.meta import NumberMeta, TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.rewrite import result_metas
@@ -63,6 +63,8 @@ def _asked(op: Op, outline: tuple[Any, ...]) -> Exception | None:
     def operand(a: Any) -> Any:
         if type(a) is Like:
             return graph.input(make_meta(a[0], (1,) * a[1], None, device(HOST)))
+        if type(a) is NumberMeta:  # a number that is given at each call
+            return a.kind(1)
         return tuple(map(operand, a)) if type(a) is tuple else a
 
     args = tuple(map(operand, outline))

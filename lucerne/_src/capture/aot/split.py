@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucerne._src.capture.trace.captured import Captured
-from lucerne._src.capture.trace.input_sources import ARGUMENT, CONSTANT, TANGENT, InputSource
+from lucerne._src.capture.trace.input_sources import (
+    ARGUMENT,
+    CONSTANT,
+    GRADIENT,
+    HELD,
+    INNER,
+    SLOT,
+    TANGENT,
+    InputSource,
+)
 from lucerne._src.ir.graph import Graph
 from lucerne._src.pipeline.road import Road
 from lucerne._src.transforms.partition import OUTPUT, Split
@@ -40,12 +49,20 @@ class ForwardBackward(Split):
         }
 
 
+def is_fragile(source: InputSource) -> bool:
+    """Whether it may well be written to before the backward pass runs: an argument, a buffer (a
+    queue of keys), what the function keeps. Parameters wait for the optimizer."""
+    if source.kind == HELD:
+        return not source.thing._needs_grad
+    return source.kind in (ARGUMENT, SLOT, GRADIENT, INNER)
+
+
 def halves_of(
     road: Road, joint: Graph, captured: Captured, sources: Sequence[InputSource], budget: float
 ) -> ForwardBackward:
     """The joint graph of a captured function in two; `sources`: of its inputs."""
     tangents = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == TANGENT]
-    fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if s.kind == ARGUMENT]
+    fragile = [v for v, s in zip(joint.inputs, sources, strict=True) if is_fragile(s)]
     cut = road.split(joint, captured.forward_roots, tangents, budget=budget, fragile=fragile)
     primals = [s for s in sources if s.kind != TANGENT]
     return ForwardBackward(cut.forward, cut.backward, cut.saved, cut.report, primals)

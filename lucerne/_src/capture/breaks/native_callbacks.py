@@ -67,6 +67,7 @@ _CHANGING = frozenset(
     (
         "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update",
         "setdefault", "popitem", "add", "discard", "appendleft", "extendleft", "popleft", "rotate",
+        "move_to_end",
         "__setitem__", "__delitem__", "__setattr__", "__delattr__", "setattr", "delattr",
     )
 )  # fmt: skip
@@ -95,6 +96,27 @@ def is_changing(fn: Any) -> bool:
     return False
 
 
+def may_change_owner(fn: Any) -> bool:
+    """Whether it is a method of `collections`, written in Python, that may change its object.
+
+    >>> from collections import Counter
+    >>> may_change_owner(Counter("ab").subtract), may_change_owner(Counter("ab").most_common)
+    (True, False)
+    """
+    if type(fn) is not types.MethodType or is_a(fn.__self__, type):
+        return False
+    return str(fn.__func__.__module__) == "collections" and fn.__func__.__name__ not in _ONLY_LOOK
+
+
+_ONLY_LOOK = frozenset(
+    (
+        "most_common", "elements", "total", "copy", "get", "items", "keys", "values", "index",
+        "count", "new_child", "__missing__", "__contains__", "__getitem__", "__len__", "__iter__",
+        "__reversed__", "__repr__", "__copy__", "__reduce__", "__add__", "__radd__", "__sub__",
+        "__mul__", "__rmul__", "__and__", "__or__", "__ror__", "__pos__", "__neg__", "__eq__",
+        "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__", "__hash__",
+    )
+)  # fmt: skip
 _INS = frozenset(
     (
         "iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imod", "imul", "imatmul", "ior", "ipow",
@@ -197,6 +219,8 @@ class NativeCallbacks:
         """Native functions that change what they are given, or call a method that does."""
         if args and is_changing(fn) and self._is_outside(args[0]):
             raise Stop("write", reasons.made("write", None, f"a {type(args[0]).__name__}"))
+        if may_change_owner(fn) and not self.birth.is_new(fn.__self__):
+            raise Stop("write", reasons.made("write", None, f"a {type(fn.__self__).__name__}"))
         for x in args:
             method = type(x) is types.BuiltinFunctionType and x.__name__ in _CHANGING
             if method and self._is_outside(x.__self__):

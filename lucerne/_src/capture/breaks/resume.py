@@ -377,8 +377,9 @@ class ResumableFunction:
         except Exception as error:
             if replayed or not entry.is_repeatable(error):
                 raise
-            self._fault(point, frames, error, None)
-            point.parts.remove(part)
+            if not entry.captured.handled:  # (else the function is to see it, and goes on)
+                self._fault(point, frames, error, None)
+                point.parts.remove(part)
             return None
 
     @staticmethod

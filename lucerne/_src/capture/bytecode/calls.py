@@ -56,6 +56,7 @@ _MUTATING = frozenset(
     (
         "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update",
         "setdefault", "popitem", "add", "discard", "appendleft", "extendleft", "popleft", "rotate",
+        "move_to_end",
         "difference_update", "intersection_update", "symmetric_difference_update", "__setitem__",
         "__delitem__", "__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__",
     )

@@ -331,6 +331,11 @@ class Machine:
         finally:
             del error, again
 
+    def handles_errors(self) -> bool:
+        """Whether a `try` of some frame stands around the instruction at hand. (A `with` does not
+        count: its manager sees the error and lets it through.)"""
+        return any(map(_has_handler, self.frames))
+
     def unwind(self, error: BaseException, entry: bool = True) -> None:
         """Find the handler of an exception, taking frames away that have none."""
         frames = self.frames
@@ -369,6 +374,13 @@ class Machine:
 
 
 runs_frames(Machine._loop.__code__)
+
+
+def _has_handler(frame: PythonFrame) -> bool:
+    ops, region = frame.decoded.ops, frame.decoded.region(frame.last)
+    if region is None or ops[region.target].name != "PUSH_EXC_INFO":
+        return False  # (what is behind a comprehension puts variables back)
+    return ops[region.target + 1].name not in ("WITH_EXCEPT_START", "CALL_INTRINSIC_1")
 
 
 def _while_handling(

@@ -320,9 +320,12 @@ def _break(compiled: Any, error: Exception) -> None:
         compiled.segmented = made
 
 
-def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+def as_it_is(
+    compiled: Any, args: Any, kwargs: Any, error: Exception, entry: CacheEntry | None = None
+) -> Any:
     """If the function itself raises, that is what its caller sees (with what it had written until
-    then); else the fault is ours."""
+    then); else the fault is ours, unless the function handles errors of the `entry` that raised.
+    """
     try:
         result = compiled.fn(*args, **kwargs)
     except Exception as raised:
@@ -330,6 +333,8 @@ def as_it_is(compiled: Any, args: Any, kwargs: Any, error: Exception) -> Any:
             raised.__context__ = error.__context__
         hide_frames(raised)
         raise
+    if entry is not None and entry.captured.handled:
+        return result
     why = f"capturing or compiling it raised {faults.in_words(error)}"
     if compiled.options.fullgraph:
         raise CaptureError(why) from error
@@ -393,6 +398,12 @@ class Building:
         return compiled_half(self.options, graph, constants, stages, self._unkept)
 
     def _entry(self, runner: Any, program: Any) -> CacheEntry:
+        if self.captured.handled and program.written:
+            # The handler would see half of a call: what is written stays written.
+            raise CaptureError(
+                "an op that may raise for its values stands in a `try` of a function that writes "
+                "to tensors"
+            )
         return CacheEntry(
             self.captured, self.guards, runner, program.results, sorted(program.written),
             self.stages, self.key,

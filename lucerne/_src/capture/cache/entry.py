@@ -32,6 +32,7 @@ from lucerne._src.capture.trace.input_sources import (
     NUMBER,
     SLOT,
     InputSource,
+    reads_gradient,
 )
 from lucerne._src.capture.trace.input_sources import tensor_of as tensor_of
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, rebuild
@@ -300,6 +301,8 @@ class CacheEntry:
         self.numbers = [s.thing for s in captured.sources if s.kind == NUMBER]
         self.result_metas = metas
         self.cleared = [e.owner for e in captured.effects]
+        self.old_gradients = _old_gradients(captured) if self.cleared else []
+        """Gradients that are left elsewhere (`g = p.grad; p.grad = None`), to be read before."""
         self.adds = bool(self.cleared or guards.read_grads)
         """Whether it reads gradients or leaves some behind: then no other thread may add to one."""
         self.calls = 0
@@ -444,7 +447,7 @@ class CacheEntry:
                 return MISSED
         undo = None
         if self.cleared or self.key:
-            undo = Undo(self.cleared, leaves, bool(self.key))
+            undo = Undo(self, leaves)
             undo.clear()
         second = leaves if self.in_order else tuple([tensor_of(s, leaves) for s in self.given])
         try:
@@ -483,7 +486,7 @@ class CacheEntry:
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""
         self.calls += 1
-        undo = Undo(self.cleared, leaves, bool(self.key)) if self.cleared or self.key else None
+        undo = Undo(self, leaves) if self.cleared or self.key else None
         arguments = [tensor_of(s, leaves) for s in self.sources]
         if undo is not None:
             undo.clear()
@@ -532,6 +535,7 @@ class CacheEntry:
             results[k]._storage.inference = True
         made = _Results(leaves, arguments, results)
         if undo is not None:
+            made.kept = undo.kept
             for effect, (state, _) in zip(captured.effects, undo.cleared, strict=True):
                 if effect.outcome is not None:
                     state.grad = made.left(effect.outcome)
@@ -609,15 +613,23 @@ class CacheEntry:
                 raise found
 
 
+def _old_gradients(captured: Captured) -> list[InputSource]:
+    outcomes = [x for x in captured.leaves if type(x) is CapturedResult]
+    left = [e.outcome for e in captured.effects] + [x.gradient for x in outcomes]
+    outcomes += [x for one in left for x in subclasses.plain_outcomes(one)]
+    return [x.itself for x in outcomes if x.itself is not None and reads_gradient(x.itself)]
+
+
 class Undo:
     """What is put back if a program does not run: gradients that it clears, and the generator."""
 
-    __slots__ = ("before", "cleared")
+    __slots__ = ("before", "cleared", "kept")
 
-    def __init__(self, owners: Sequence[InputSource], leaves: Sequence[Any], draws: bool) -> None:
-        states = [state_of(tensor_of(owner, leaves)) for owner in owners]
+    def __init__(self, entry: CacheEntry, leaves: Sequence[Any]) -> None:
+        states = [state_of(tensor_of(owner, leaves)) for owner in entry.cleared]
         self.cleared = [(state, state.grad) for state in states]
-        self.before = mark() if draws else None
+        self.kept = {id(s): tensor_of(s, leaves) for s in entry.old_gradients}
+        self.before = mark() if entry.key else None
 
     def clear(self) -> None:
         for state, _ in self.cleared:
@@ -639,6 +651,8 @@ class _Results:
         self.leaves, self.arguments, self.results = leaves, arguments, results
         self.made: dict[int, Any] = {}
         """By id of an outcome."""
+        self.kept: dict[int, Any] = {}
+        """By id of its source: a gradient that was there before the call."""
         self.handed: set[int] = set()
         """Results that are somebody's tensor already: another outcome is another object."""
 
@@ -647,7 +661,8 @@ class _Results:
         if found is not None:
             return found
         if x.itself is not None:
-            found = tensor_of(x.itself, self.leaves)
+            found = self.kept.get(id(x.itself))
+            found = tensor_of(x.itself, self.leaves) if found is None else found
         else:
             found = self._of_input(x) if x.of_input else self._of_result(x)
             if x.subclass is not None:

@@ -29,6 +29,7 @@ from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.ir.symbolic.numbers import SymFloat, SymInt
 from lucerne._src.tensor.base import TensorBase
 
+_HOLDERS = (list, tuple, dict, set, frozenset, deque)
 MOST = 4096
 """Of larger containers nothing is looked at."""
 _DEEPEST = 12
@@ -58,6 +59,23 @@ def is_value(x: Any) -> bool:
 def is_iterator(x: Any) -> bool:
     """Whether it is something that goes on from where it was left."""
     return hasattr(type(x), "__next__")
+
+
+def holds_old_iterator(given: Iterable[Any], is_new: Callable[[Any], bool]) -> bool:
+    """Whether a call could advance an iterator that was there before: it is given one, or plain
+    containers with one inside. A trace can't put it back."""
+    todo, seen = list(given), set()
+    while todo:
+        x = todo.pop()
+        if is_plain(x) or id(x) in seen:
+            continue
+        if is_iterator(x):
+            if not is_new(x):
+                return True
+        elif type(x) in _HOLDERS and len(x) <= MOST:
+            seen.add(id(x))
+            todo += x.values() if is_a(x, dict) else x
+    return False
 
 
 def is_fixed(x: Any) -> bool:

@@ -363,10 +363,12 @@ class FrameGuard:
             return
         read = self.reads.attributes.get(id(x), set())
         held = f"{v}.__dict__" if looks_plainly(x) else f"own_dict({v})"
-        for key in sorted(own.keys() if whole else own.keys() & read):
+        if whole:
+            self._unless(f"len({held}) == {len(own)}", f"{name} has other attributes")
+        for key in sorted(own.keys() if whole else read):  # (it may be none of its own)
             missing = self._constant(MISSING)
             text = f"{held}.get({key!r}, {missing})"
-            self._value(own[key], text, f"{name}.{key}")
+            self._value(own.get(key, MISSING), text, f"{name}.{key}")
 
     def _aliases(self) -> list[str]:
         if len(self.objects) < 2:

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lucerne._src.base.process.source_location import place_of_error
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import wrap_dim
 from lucerne._src.capture import faults
+from lucerne._src.capture.breaks import reasons
+from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.cache.entry import Guards
 from lucerne._src.capture.guards.prune import also
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -217,8 +220,9 @@ class Families:
                 captured = UnbackedCapture(*given).run()
                 break
             except WrongGuessError as error:
-                if not tries:
-                    raise error.__cause__ or error from None
+                if not tries:  # what a guess has raised is not the function's own error
+                    place = place_of_error(error.__cause__ or error)
+                    raise BreakError(reasons.made("size", place)) from error
                 hints = error.found
         self.unbacked = self.unbacked or ()
         return captured

@@ -45,11 +45,12 @@ from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain,
 from lucerne._src.capture.bytecode.machine import Machine
 from lucerne._src.capture.bytecode.targets import FORWARDS, python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import is_iterator
+from lucerne._src.capture.effects.objects import holds_old_iterator, is_iterator
 from lucerne._src.capture.effects.stores import MISSING, same
 from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.trace.recorder import Handlers
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.autograd.node import GradientNode
 from lucerne._src.tensor.base import TensorBase
@@ -68,10 +69,11 @@ def followed(machine: Machine) -> Iterator[None]:
         return _in_machine(machine, fn, args, kwargs)
 
     before, _state.call_back = _state.call_back, call_back
+    outer, Handlers.around = Handlers.around, machine.handles_errors
     try:
         yield
     finally:
-        _state.call_back = before
+        _state.call_back, Handlers.around = before, outer
 
 
 def _in_machine(machine: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -174,6 +176,8 @@ class BackwardCode(Plain):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
+        if holds_old_iterator(given, self._is_new):
+            return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         return native_call(fn, given)
 
     def unknown(self, fn: Any, why: str) -> Stop | None:

@@ -186,7 +186,7 @@ class Capture:
             effects, self._facts(sources), uses, len(self.roots), gradients, wanted, kept,
             counts_of(self.reach.tables), checks, covered, backward_at=self._backward_at,
             differentiated=self._differentiated,
-            backward_uses=getattr(self._backward_code, "uses", []),
+            backward_uses=getattr(self._backward_code, "uses", []), handled=recorder.handled,
         )  # fmt: skip
         _held_first(captured)
         return captured

@@ -99,5 +99,7 @@ class Captured:
     """Joint graph: the values whose gradients the tangents are."""
     backward_uses: list[NumberUse] = field(default_factory=list)
     """What user code in the backward pass took for granted."""
+    handled: bool = False
+    """Whether the function handles what some of its ops may raise (`try: cholesky(x)`)."""
     unbacked: Any = None
     """Sizes that only a run tells (`symbolic.unbacked.UnbackedSizes`); None: there are none."""

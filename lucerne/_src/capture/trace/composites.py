@@ -25,6 +25,7 @@ from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.eager.composite import body_of
 from lucerne._src.tensor.eager.composite_graph import traced
 from lucerne._src.tensor.eager.keys import metas_of
+from lucerne._src.transforms.rewrite import Bodies
 
 
 class Body(NamedTuple):
@@ -110,6 +111,21 @@ class Composites:
         if not self.backend.fuses_groups([graph])[0]:
             return None
         return Body(graph, tuple(v.meta for v in graph.outputs), type(result))
+
+
+def _body_metas(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...] | None:
+    """What the body of a composite gives for operands with these metas; None: no graph holds it.
+    (A composite that is one kernel in bitwise mode is made again for other sizes.)"""
+    metas = [a for a in args if is_a(a, TensorMeta)]
+    if not metas:
+        return None
+    given = tuple([fake_tensor(a) if is_a(a, TensorMeta) else a for a in args])
+    with dispatch.unseen():
+        seen = traced(op, given, metas[0].device, body_of)
+    return None if seen is None else tuple([v.meta for v in seen[0].outputs])
+
+
+Bodies.metas = _body_metas
 
 
 def _tensor_metas(args: tuple[Any, ...]) -> list[TensorMeta]:

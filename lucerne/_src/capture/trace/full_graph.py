@@ -47,7 +47,13 @@ from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Access, Decision
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import is_fixed, is_iterator, is_plain, is_value
+from lucerne._src.capture.effects.objects import (
+    holds_old_iterator,
+    is_fixed,
+    is_iterator,
+    is_plain,
+    is_value,
+)
 from lucerne._src.capture.effects.stores import ClosureVariable, is_tensors
 from lucerne._src.capture.effects.unchanged import MutationCheck
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -247,6 +253,8 @@ class FullGraphHooks(Plain):
             found = stop_for(reasons.made("identity", None, "id()"))
         if found is not None:
             return found
+        if holds_old_iterator(given, self.birth.is_new):
+            return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         self.noted.call(fn, given, ours, op=not may_call_back(fn))
         return native_call(fn, given)
 

@@ -47,3 +47,12 @@ def tensor_of(source: InputSource, leaves: Sequence[Any]) -> Any:
     if source.kind == KEY:
         return new_key(source.thing)
     return source.thing
+
+
+def reads_gradient(source: Any) -> bool:
+    """Whether it is found by way of somebody's `.grad`, which a call may set."""
+    while type(source) is InputSource:
+        if source.kind == GRADIENT:
+            return True
+        source = source.thing
+    return False

@@ -60,6 +60,7 @@ from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import (
     Roots,
     Swap,
+    holds_old_iterator,
     is_fixed,
     is_iterator,
     is_plain,
@@ -388,6 +389,8 @@ class PartialGraphTracer(Plain):
             self.reads.all_of(getattr(fn, "__self__", None), 8)
             if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
                 self.reads.all_of(args[0])  # something that is not there was looked up
+                if is_a(args[0], type) and len(args) > 1:
+                    self.facts.of_class(args[0], args[1])
             return INLINE
         if foreign:
             if self._is_deferred(fn, args, kwargs):
@@ -405,6 +408,8 @@ class PartialGraphTracer(Plain):
             self.looked.compared(given[0], owner)
         if self._key_of(*looked_up(fn, given)):
             return NATIVE
+        if holds_old_iterator(given, self.birth.is_new):
+            return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         self.reads.all_of(fn)
         self.facts.called(fn, given)
         for x in given:
@@ -587,6 +592,8 @@ class PartialGraphTracer(Plain):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
         if how is Access.GENERATOR:
             raise stop_for(reasons.made("iterator", None, "a generator"))
+        if how is Access.METHOD and key == "__missing__":  # what is made there is used here too
+            raise stop_for(reasons.made("write", None, f"a {type(container).__name__}"))
         if how is Access.METHOD and key not in _ONLY_WRITES:
             self._changes_content(container)
         elif how is not Access.METHOD:

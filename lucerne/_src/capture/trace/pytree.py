@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from operator import is_
@@ -93,7 +94,11 @@ def flatten(tree: Any, leaves: list[Any]) -> Any:
     if kind is tuple or kind is list:
         return kind, tuple([flatten(x, leaves) for x in tree])
     if is_a(tree, dict):
-        return kind, tuple(tree), tuple([flatten(x, leaves) for x in tree.values()])
+        below = [flatten(x, leaves) for x in tree.values()]
+        if is_a(tree, defaultdict):  # one leaf more than keys: what makes those that are missing
+            leaves.append(tree.default_factory)
+            below.append(LEAF)
+        return kind, tuple(tree), tuple(below)
     if is_a(tree, tuple) and hasattr(tree, "_fields"):
         return kind, tuple([flatten(x, leaves) for x in tree])
     if has_fields(tree):
@@ -116,6 +121,9 @@ def rebuild(shape: Any, leaves: Iterator[Any]) -> Any:
         return kind(*items)
     if type(shape[1]) is not tuple:  # a tensor that wraps others (`subclasses.Kind`)
         return shape[1].close(items)
+    if issubclass(kind, defaultdict):
+        factory = items.pop()
+        return kind(factory, dict(zip(shape[1], items, strict=True)))
     if issubclass(kind, dict):
         # A mapping, not pairs: a Counter would count those.
         return kind(dict(zip(shape[1], items, strict=True)))

@@ -22,6 +22,7 @@ from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, NumberUse, note
 from lucerne._src.capture.trace.constants import known_values
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError, fake_tensor, is_fake
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.checks.may_raise import may_raise
 from lucerne._src.ir.dispatch import InPlace, Interpreter, entry, state, unseen
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import NUMBER_METAS, TensorMeta, with_flip
@@ -39,6 +40,12 @@ from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
 
 AS_STRIDED: Op = strided_view.op  # type: ignore[attr-defined]
 _CLONE: Op = clone_as.op  # type: ignore[attr-defined]
+
+
+class Handlers:
+    """Who knows whether the code that is traced would handle an error that is raised now."""
+
+    around: Callable[[], bool] | None = None
 
 
 class Recorder(Interpreter):
@@ -61,7 +68,7 @@ class Recorder(Interpreter):
         self.origins: dict[tuple[Any, ...], Origin] = {}
         """What nodes of one line share."""
         self.homes: dict[int, list[Any]] = {}
-        """By id of a storage: the tensors from outside that lie in it."""
+        """By id of a memory: the tensors from outside that lie in it."""
         self.is_outside: Callable[[Any], bool] = lambda t: False
         """Set by who traces: whether a tensor was there before."""
         self.known_inputs: set[Value] = set()
@@ -96,6 +103,8 @@ class Recorder(Interpreter):
         self._dropped: list[Guard] = []
         self.asked_sizes = False
         """Whether there was a number that may be a size, and that only a run tells."""
+        self.handled = False
+        """Whether an op that may raise for its values stands where the function handles errors."""
         self.refusal: CaptureError | None = None
         """What was raised last because a graph can't hold it: a function may catch it."""
 
@@ -238,7 +247,7 @@ class Recorder(Interpreter):
     def _home(self, t: Any) -> Any:
         """The tensor from outside whose memory reads one that was made since; None: it is from
         outside itself."""
-        found = self.homes.get(id(t._storage), ())
+        found = self.homes.get(id(t._storage.buffer), ())
         if not found or self.is_outside(t) or any(x is t for x in found):
             return None
         exact = [x for x in found if x._offset == t._offset and x._meta.shape == t._meta.shape]
@@ -446,7 +455,10 @@ class Recorder(Interpreter):
         if ExecutedCode.codes is not None:
             note_stack(sys._getframe(1))
         outputs = tuple(self.graph.value(m) for m in metas)
-        self.graph.nodes.append(Node(op, args, outputs, self._origin()))
+        node = Node(op, args, outputs, self._origin())
+        self.graph.nodes.append(node)
+        if Handlers.around is not None and not self.handled and may_raise(node):
+            self.handled = Handlers.around()
         return outputs
 
     def _origin(self) -> Origin | None:

@@ -54,16 +54,16 @@ class Tracing:
         self.storages: dict[int, Any] = {}
         """What stands for their storages, which count how often they are written to."""
         self.homes: dict[int, tuple[Any, Any]] = {}
-        """By id of a storage of an argument: what stands for a tensor in it, and its place."""
+        """By id of a memory of an argument: what stands for a tensor in it, and its place."""
         self.geometry = [(t, *geometry_of(t)) for t in reach.tensors.values()]
         """Where tensors lay that are no matter of a call: it may write to them, but not make them
         others (`t_`, `set_`, `.data = `)."""
-        self.flags: list[tuple[Any, bool]] = []
-        """What stands for arguments, and whether those need gradients."""
+        self.flags = [(t, t._needs_grad) for t in reach.tensors.values()]
+        """Those, and what stands for arguments, and whether they need gradients."""
         held = list(subclasses.plain_tensors(_with_gradients(reach.tensors.values())))
         recorder.is_outside = self.looked.is_outside
         for t in held:
-            recorder.homes.setdefault(id(t._storage), []).append(t)
+            recorder.homes.setdefault(id(t._storage.buffer), []).append(t)
         self.reached = {id(t._storage.buffer) for t in held}
         """Memories that the function gets at without its arguments."""
         self.inside = subclasses.Inside()
@@ -82,7 +82,7 @@ class Tracing:
     def asked_place(self, t: Any) -> None:
         """It was asked where a tensor lies. What was made since lies where it would in eager, and a
         view of something from outside where that does."""
-        at = id(t._storage)
+        at = id(t._storage.buffer)
         found = self.homes.get(at)
         if found is None and at in self.recorder.homes:
             held = self.recorder.homes[at][0]
@@ -145,7 +145,7 @@ class Tracing:
             if leaf.grad_fn is not None:
                 made._auto.grad_fn = StandIn([], (made._meta,))
         self.sources[id(made)] = source
-        self.homes.setdefault(id(made._storage), (made, place_of(leaf)))
+        self.homes.setdefault(id(made._storage.buffer), (made, place_of(leaf)))
         self.recorder.meet(made, shared)
         if made._needs_grad:
             self.edges[id(made)] = gradient_edge(made)
@@ -204,6 +204,9 @@ class Tracing:
         if grad is not None:
             now = self.gradient_for(t, source, grad)
             found = self.sources[id(now)] = InputSource(GRADIENT, thing=source)
+            self.geometry.append((grad, *geometry_of(grad)))
+            if now is grad:  # `grad.detach()` is a reading of it, not something found elsewhere
+                self.recorder.homes.setdefault(id(grad._storage.buffer), []).append(grad)
             if subclasses.is_wrapper(grad):
                 self.open_reached(grad, found)
             elif now is not grad:
@@ -224,6 +227,8 @@ class Tracing:
     def restore(self) -> None:
         for t, history in self.recorder.changed_histories():
             t._auto = history
+        for t, needed in self._set_flags():
+            t._auto.requires_grad = needed
         for owner in reversed(self.owners):
             owner.release()
         self.inside.restore()
@@ -232,13 +237,18 @@ class Tracing:
                 t._storage, t._offset, t._meta, t._array = storage, offset, meta, None
 
     def check_flags(self) -> None:
-        """A program does not set `requires_grad` of what it is given."""
+        """A program does not set `requires_grad` of what it is given, or finds."""
+        if next(self._set_flags(), None) is not None:
+            raise CaptureError(
+                "requires_grad of a tensor that was made before is set (requires_grad_): do "
+                "that outside of the compiled function"
+            )
+
+    def _set_flags(self) -> Iterator[tuple[Any, bool]]:
+        """Leaves whose `requires_grad` is no longer what it was, and that."""
         for t, needed in self.flags:
-            if t._needs_grad != needed and (t._auto is None or t._auto.grad_fn is None):
-                raise CaptureError(
-                    "requires_grad of a tensor that was made before is set (requires_grad_): do "
-                    "that outside of the compiled function"
-                )
+            if t._needs_grad != needed and t._auto is not None and t._auto.grad_fn is None:
+                yield t, needed
 
     def source_of(self, t: Any) -> InputSource:
         found = self.sources.get(id(t))

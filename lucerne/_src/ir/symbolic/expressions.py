@@ -295,7 +295,9 @@ def modulo(a: Expr, b: Expr) -> Expr:
         return expr(rest.constant % b.constant)
     if decide(operator.ge, rest, 0) and decide(operator.lt, rest, b):
         return rest
-    only = next(iter(rest.terms))
+    if not rest.terms and decide(operator.ne, b, 0):
+        return rest  # whatever sign the divisor has
+    only = next(iter(rest.terms), ())
     if len(only) == 1 and only[0].op == "modulo" and only[0].args[1] == b and len(rest.terms) == 1:
         return rest if rest.terms[only] == 1 else _opaque("modulo", (rest, b), "%")
     return _opaque("modulo", (rest, b), "%")

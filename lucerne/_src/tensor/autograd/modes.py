@@ -66,6 +66,11 @@ def _decorate_generator(fn: Callable[..., Any], make: Callable[[], Any]) -> Call
     return wrapped
 
 
+def _ask(value: bool) -> None:
+    """Record or not; inside of `inference_mode` nothing is, whatever is asked for."""
+    state.grad_enabled, state.asked_grad = value and not state.inference, value
+
+
 class _GradMode(Switch):
     value = True
 
@@ -75,7 +80,7 @@ class _GradMode(Switch):
 
     def __enter__(self) -> None:
         self._before = state.grad_enabled, state.asked_grad
-        state.grad_enabled = state.asked_grad = self.value
+        _ask(self.value)
 
     def __exit__(self, *exc: object) -> None:
         state.grad_enabled, state.asked_grad = self._before
@@ -104,10 +109,10 @@ class set_grad_enabled(Switch):
     def __init__(self, mode: bool) -> None:
         self._before = state.grad_enabled, state.asked_grad
         self.mode = mode
-        state.grad_enabled = state.asked_grad = bool(mode)
+        _ask(bool(mode))
 
     def __enter__(self) -> None:
-        state.grad_enabled = state.asked_grad = self.mode
+        _ask(self.mode)
 
     def __exit__(self, *exc: object) -> None:
         state.grad_enabled, state.asked_grad = self._before
@@ -135,7 +140,7 @@ class inference_mode(Switch):
         if self.mode:
             state.grad_enabled, state.inference, state.asked_grad = False, True, False
         else:
-            state.inference = False
+            state.grad_enabled, state.inference, state.asked_grad = True, False, True
         state.refresh()
 
     def __exit__(self, *exc: object) -> None:
@@ -153,7 +158,7 @@ def is_grad_enabled() -> bool:
     >>> lucerne.is_grad_enabled()
     True
     """
-    return state.grad_enabled
+    return state.grad_enabled or (state.inference and state.asked_grad)
 
 
 def is_inference_mode_enabled() -> bool:

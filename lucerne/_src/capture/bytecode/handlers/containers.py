@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from lucerne._src.base.raw import is_a
@@ -192,6 +193,10 @@ def binary_subscr(machine: Machine, frame: PythonFrame, arg: Any) -> bool | None
 
 
 def _item(machine: Machine, owner: Any, key: Any) -> Any:
+    if is_a(owner, defaultdict) and not machine.as_they_are:
+        makes = owner.default_factory is not None and not dict.__contains__(owner, key)
+        if makes:  # asking for what is not there writes
+            machine.hooks.write(owner, "__missing__", NOTHING, ((key,), {}), Access.METHOD)
     value = owner[key]
     return value if machine.as_they_are else machine.hooks.read(owner, key, value, Access.ITEM)
 

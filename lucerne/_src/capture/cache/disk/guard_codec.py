@@ -116,6 +116,8 @@ class _Stores:
         if type(store) is CallSource:
             if store.args:
                 raise UnstorableError(f"it asks {store.fn.__name__}() of an object")
+            if not hasattr(store.fn, "__name__"):
+                raise UnstorableError("it asks a function what it has cached")
             return ["asked", store.fn.__module__, store.fn.__name__]
         if isinstance(store, types.CellType) and id(store) in self.cells:
             return self.cells[id(store)]

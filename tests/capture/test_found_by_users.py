@@ -1,0 +1,354 @@
+"""What programs of users found: a compiled function does to gradients, flags, containers and
+attributes what it does uncompiled, call after call. A row is a function of a world it changes."""
+
+from __future__ import annotations
+
+import collections
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lucerne as torch
+from lucerne import nn
+
+ROWS: list[Callable[..., Any]] = []
+
+
+def row(fn: Callable[..., Any]) -> Callable[..., Any]:
+    ROWS.append(fn)
+    return fn
+
+
+class Thing:
+    pass
+
+
+class World:
+    """What rows work with, made anew for each run; `step` tells the calls apart."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), 0.1)
+        self.p, self.q = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        self.queue = torch.arange(4.0)
+        self.counts, self.lists = collections.Counter("abc"), collections.defaultdict(list)
+        self.thing, self.log = Thing(), []
+
+    def before(self, step: int) -> None:
+        self.p.grad, self.q.grad = torch.full((2,), 3.0 + step), torch.full((2,), 9.0)
+
+    def state(self) -> Any:
+        tensors = [self.p, self.q, self.queue, *self.model.parameters()]
+        seen = [(t.detach().tolist(), t.requires_grad) for t in tensors]
+        grads = [None if t.grad is None else t.grad.tolist() for t in tensors]
+        held = dict(self.counts), dict(self.lists), vars(self.thing), self.log
+        return repr((seen, grads, *held))
+
+
+# ---- gradients as objects -----------------------------------------------------------------------
+
+
+@row
+def the_old_gradient_is_kept(w: World, x: Any, p: Any) -> Any:
+    old, p.grad = p.grad, None
+    w.log.append(old.sum())
+    return old, old * 2
+
+
+@row
+def the_old_gradient_beside_the_new(w: World, x: Any, p: Any) -> Any:
+    old, p.grad = p.grad, None
+    (p * p * x).sum().backward()
+    return old, p.grad, w.p.grad
+
+
+@row
+def gradients_change_places(w: World, x: Any, p: Any) -> Any:
+    w.p.grad, w.q.grad = w.q.grad, w.p.grad
+    return w.p.grad
+
+
+@row
+def the_data_of_a_gradient(w: World, x: Any, p: Any) -> Any:
+    w.q.grad.data.clamp_(-8, 8)
+    return w.p.grad.data.norm(), p.grad.data * x, p.grad.detach(), w.q.grad.data[:1]
+
+
+@row
+def gradients_by_loss(w: World, x: Any, p: Any) -> Any:
+    found = []
+    for k in range(3):
+        w.q.grad = None
+        (w.q * x * k).sum().backward()
+        found.append(w.q.grad)
+    w.q.grad = None
+    return found
+
+
+# ---- flags --------------------------------------------------------------------------------------
+
+
+@row
+def frozen_in_between(w: World, x: Any, p: Any) -> Any:
+    found = []
+    for k in range(3):
+        w.optimizer.zero_grad()
+        w.model(x).sum().backward()
+        w.optimizer.step()
+        w.model[0].weight.requires_grad_(k == 1)
+        found.append(w.model[0].weight.detach().sum())
+    w.model[0].weight.requires_grad_(True)
+    return [f.item() for f in found]
+
+
+@row
+def frozen_afterwards(w: World, x: Any, p: Any) -> Any:
+    w.q.requires_grad_(True)
+    y = (w.q * x).sum()
+    w.q.requires_grad_(False)
+    return y, y.requires_grad
+
+
+@row
+def an_error_after_a_change_of_type(w: World, x: Any, p: Any) -> Any:
+    w.model(x).sum().backward()
+    w.model.double()
+    try:
+        w.model(x)
+    except RuntimeError:
+        w.log.append("other type")
+    w.model.float()
+    return w.model(x)
+
+
+# ---- containers and attributes ------------------------------------------------------------------
+
+
+@row
+def counters(w: World, x: Any, p: Any) -> Any:
+    w.counts.update("aab")
+    w.counts.subtract("c")
+    return x * w.counts["a"], w.counts.most_common(1)
+
+
+@row
+def counter_given(w: World, x: Any, p: Any) -> Any:
+    def count(found: Any) -> Any:
+        found.subtract("a")
+        return x * found["a"]
+
+    return count(w.counts)
+
+
+@row
+def missing_keys(w: World, x: Any, p: Any) -> Any:
+    w.lists["a"].append(len(w.lists))
+    w.lists[len(w.lists)]
+    return x * len(w.lists["a"])
+
+
+@row
+def an_attribute_that_is_not_there_yet(w: World, x: Any, p: Any) -> Any:
+    w.thing.n = getattr(w.thing, "n", 0) + 1
+    return x * w.thing.n
+
+
+@row
+def iterators_in_containers(w: World, x: Any, p: Any) -> Any:
+    groups = [{"params": w.model[0].parameters(), "lr": 0.5}, {"params": w.model[1].parameters()}]
+    made = torch.optim.SGD(groups, 0.1)
+    w.model(x).sum().backward()
+    made.step()
+    return [len(g["params"]) for g in made.param_groups]
+
+
+@pytest.mark.parametrize("mode", [None, "bitwise"])
+@pytest.mark.parametrize("fn", ROWS, ids=lambda f: f.__name__)
+def test_as_uncompiled(fn: Callable[..., Any], mode: str | None) -> None:
+    seen = []
+    for run in (fn, torch.compile(fn, mode=mode)):
+        world, found = World(), []
+        for step in range(3):
+            world.before(step)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.append(repr(run(world, torch.ones(1, 2), world.p)))
+            found.append(world.state())
+        seen.append([text.partition("grad_fn")[0] for text in found])
+    assert seen[0] == seen[1]
+
+
+# ---- arguments ----------------------------------------------------------------------------------
+
+
+def bump(thing: Any, x: Any) -> Any:
+    thing.n = getattr(thing, "n", 0) + 1
+    return x * thing.n
+
+
+def bump_or(thing: Any, x: Any) -> Any:
+    try:
+        n = thing.n
+    except AttributeError:
+        n = 0
+    thing.n = n + 1
+    return x * n
+
+
+def subtract(counts: Any, x: Any) -> Any:
+    counts.subtract("ab")
+    return x * counts["a"]
+
+
+def append_to_missing(lists: Any, x: Any) -> Any:
+    lists["n"].append(x)
+    return x * len(lists["n"]) + len(lists)
+
+
+def to_the_end(ordered: Any, x: Any) -> Any:
+    ordered["z"] = 1
+    ordered.move_to_end("a")
+    ordered.popitem(last=False)
+    ordered["a"] = ordered["a"] + 1
+    return x * ordered["a"], list(ordered)
+
+
+def look_at_missing(lists: Any, x: Any) -> Any:
+    lists["m"]
+    return x * 2, list(lists)
+
+
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (bump, Thing), (bump_or, Thing), (subtract, lambda: collections.Counter("abc")),
+        (append_to_missing, lambda: collections.defaultdict(list)),
+        (to_the_end, lambda: collections.OrderedDict(a=1, b=2, c=3, d=4, e=5, f=6)),
+        (look_at_missing, lambda: collections.defaultdict(list)),
+    ],
+)  # fmt: skip
+def test_arguments_that_change(fn: Callable[..., Any], make: Callable[[], Any]) -> None:
+    compiled = torch.compile(fn)
+    one, other = make(), make()
+    for step in range(4):
+        x = torch.full((2,), float(step))
+        assert repr(compiled(one, x)) == repr(fn(other, x))
+        if isinstance(one, Thing):
+            assert vars(one) == vars(other)
+        else:
+            assert repr(one) == repr(other)
+    assert not compiled.faults
+
+
+# ---- what backward reads ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [None, "bitwise"])
+def test_a_queue_is_written_before_backward(mode: str | None) -> None:
+    """The derivative reads a copy, which eager keeps: the queue itself is free to change."""
+    queue, w = torch.arange(6.0).reshape(2, 3), torch.ones(2, requires_grad=True)
+    fn = torch.compile(lambda x: (x * w) @ queue.clone().detach(), mode=mode)
+    loss = fn(torch.ones(2)).sum()
+    queue.zero_()
+    loss.backward()
+    assert w.grad.tolist() == [3, 12]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.mean(), lambda x: (x * 2).relu().sum(), lambda x: x.logsumexp(0),
+        lambda x: x.norm(),
+    ],
+)  # fmt: skip
+def test_composites_of_bitwise_mode_have_other_sizes(fn: Callable[..., Any]) -> None:
+    compiled = torch.compile(fn, mode="bitwise")
+    for n in (3, 4, 5, 8):
+        a, b = torch.linspace(-1, 1, n), torch.linspace(-1, 1, n)
+        a.requires_grad_(), b.requires_grad_()
+        one, other = compiled(a), fn(b)
+        one.backward(), other.backward()
+        assert torch.equal(one, other)
+        assert torch.equal(a.grad, b.grad)
+    assert not compiled.faults
+
+
+def test_a_guessed_index_is_no_error_of_the_function() -> None:
+    def walk(x: Any, order: Any) -> list[float]:
+        found = []
+        while order.numel() > 0:
+            at = order[0]
+            found.append(int(at))
+            order = order[1:][x[at] <= x[order[1:]]]
+        return found
+
+    compiled = torch.compile(walk)
+    for k in range(3):
+        x = torch.tensor([0.3, 0.1, 0.7, 0.9, 0.2, 0.5]).roll(k)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert compiled(x, x.argsort()) == walk(x, x.argsort())
+    assert not compiled.faults
+
+
+# ---- errors that the function handles -----------------------------------------------------------
+
+
+def jittered(a: Any, log: list[Any]) -> Any:
+    jitter = 0.0
+    while True:
+        try:
+            return torch.linalg.cholesky(a + jitter * torch.eye(2))
+        except torch.linalg.LinAlgError:
+            jitter = max(jitter * 10, 0.1)
+            log.append(jitter)
+
+
+def written_before(a: Any, log: list[Any]) -> Any:
+    a.add_(1)
+    try:
+        return torch.linalg.cholesky(a)
+    except RuntimeError:
+        log.append("not definite")
+        return a * 2
+    finally:
+        log.append("done")
+
+
+@pytest.mark.parametrize("fn", [jittered, written_before], ids=lambda f: f.__name__)
+def test_errors_that_the_data_cause_come_to_the_handler(fn: Callable[..., Any]) -> None:
+    compiled = torch.compile(fn)
+    logs: list[list[Any]] = [[], []]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for a in (torch.eye(2), torch.ones(2, 2), -3 * torch.eye(2), torch.eye(2) * 4):
+            one, other = a.clone(), a.clone()
+            assert torch.equal(compiled(one, logs[0]), fn(other, logs[1]))
+            assert torch.equal(one, other)
+    assert logs[0] == logs[1]
+    assert not compiled.faults
+    assert compiled.given_up is None
+
+
+def test_a_number_beside_what_nobody_reads() -> None:
+    x = torch.ones(3, requires_grad=True)
+    compiled = torch.compile(lambda k: (x * k).sum().backward(), mode="bitwise")
+    for k in (1.0, 2.0, 3.0):
+        compiled(k)
+    assert x.grad.tolist() == [6.0] * 3
+    assert not compiled.faults
+
+
+def test_nothing_is_recorded_in_inference_mode() -> None:
+    w = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        with torch.enable_grad():
+            assert torch.is_grad_enabled()
+            assert not (torch.ones(2) * w).requires_grad
+        with torch.inference_mode(False):
+            assert torch.is_grad_enabled()
+            assert (w * 1).requires_grad
+    assert (w * 1).requires_grad
