@@ -15,7 +15,9 @@ import lucerne as torch
 from lucerne import cli, nn
 from lucerne._src.backends.contract.machines import MACHINES
 from lucerne._src.backends.cpu.aot.layout import is_of_c
+from lucerne._src.backends.cpu.emit.builder import I64, Module
 from lucerne.export import BuiltProgram, ExportedProgram, ExportError, build, export, save
+from lucerne.export.aot import link
 from tests.aot.loaded import Loaded
 from tests.aot.models import exported
 
@@ -211,3 +213,41 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert int.from_bytes(data[18:20], "little") == MACHINES["aarch64"].elf[0]
     assert cli.main(["build", str(path), "--sizes", "batch"]) == 2
     assert "names with numbers are expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "has_zig", "words"),
+    [
+        ({"cc", "gcc"}, True, ["/bin/cc"]),
+        ({"clang"}, True, ["/bin/clang"]),
+        (set(), True, ["-m", "ziglang", "cc", "-target", "x86_64-linux-gnu"]),
+        (set(), False, None),
+    ],
+)
+def test_who_links(
+    found: set[str], has_zig: bool, words: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "is_here", lambda machine: True)
+    monkeypatch.setattr(link.shutil, "which", lambda x: f"/bin/{x}" if x in found else None)
+    monkeypatch.setattr(link.importlib.util, "find_spec", lambda name: has_zig or None)
+    chosen = link.compiler(MACHINES["x86-64-v3"])
+    assert chosen == words or (chosen is not None and chosen[1:] == words)
+
+
+def test_names_of_modules_that_become_one() -> None:
+    outer, inner = Module(), Module()
+    inner.variable("state", "i64", "0", shown=True)
+    with inner.function("helper", [], I64, internal=True) as f:
+        f.ret(f.load(I64, f.symbol("state")))
+    with inner.function("entry", [], I64) as f:
+        f.call("outside", I64, [])
+        f.ret(f.call("helper", I64, []))
+    outer.adopt(inner, "k0_")
+    outer.adopt(inner, "k1_", keep=frozenset(("entry",)))
+    text = outer.text()
+    assert "define internal i64 @k0_entry()" in text
+    assert "define internal i64 @entry()" in text
+    assert "call i64 @k1_helper()" in text
+    assert "@k1_state = internal global i64 0" in text
+    assert outer.imports() == ["outside"]
+    assert not outer.exports

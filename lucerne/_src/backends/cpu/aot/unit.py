@@ -28,7 +28,7 @@ from lucerne._src.backends.cpu.runtime import pool, unlinked
 from lucerne._src.backends.cpu.runtime.llvm import llvm
 from lucerne._src.ir.program import Program
 
-_POOL = "pool_"
+_POOL = "pool."
 _TILES = "@llvm.x86.tdp"
 
 

@@ -19,8 +19,8 @@ _lock = forks.lock()
 
 
 def prefix_of(module: int) -> str:
-    """What stands before every name of a module once all are one."""
-    return f"k{module}_"
+    """What stands before every name of a module once all are one: no name in C has a dot."""
+    return f"k{module}."
 
 
 def addresses(module: Module) -> dict[str, int]:
