@@ -40,7 +40,7 @@ def main() -> int:
 def checked(name: str) -> tuple[str, str]:
     """ "agrees" or "refused", and what was said."""
     bridge = lucerne_bridge()
-    [case] = samples.cases(name, limit=1)
+    case = next(iter(samples.cases(name, limit=1)))
     bridge.seed(0)
     module: Any = case.make(bridge)
     args = tuple(bridge.carry(case.args, Memo()))
